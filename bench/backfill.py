@@ -23,11 +23,10 @@ from msgspec import Struct
 from bench.swf import Log, Logged, read
 from phalanx.core.model.job import Command, Gang, Group, Job
 from phalanx.core.model.plan import Placement, Plan, PlanMemory, Policy, Snapshot
-from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
-from phalanx.core.model.waiting import Part, Rank, Unit, Waiting
+from phalanx.core.model.waiting import Part, Queues, Rank, Unit, Waiting
 from phalanx.core.placement.engine import plan
 
 BOUND_S = 10.0  # shorter jobs count as this long in the slowdown

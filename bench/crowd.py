@@ -13,9 +13,8 @@ import socket
 import sys
 import time
 
-from phalanx.core.model.orders import Ended, Exit, Report, Start
+from phalanx.core.model.orders import Ended, Exit, Report, Start, Why
 from phalanx.core.model.resources import Capacity
-from phalanx.core.model.status import Why
 from phalanx.link import wire
 
 JOIN_S = 30.0

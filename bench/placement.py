@@ -19,16 +19,15 @@ from statistics import median
 from typing import Literal
 
 from bench.figures import number, quantile
+from phalanx.core.explain.shortage import place_gang
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Placement, Snapshot
-from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Lane, Tenants
-from phalanx.core.model.waiting import Part, Rank, Waiting
+from phalanx.core.model.waiting import Part, Queues, Rank, Waiting
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.place import place_gang
 
 GIB = 1 << 30
 DRAFT_MAX = 2048

@@ -32,8 +32,13 @@ from bench.figures import Chapter, Figure  # noqa: E402
 from bench.machine import filesystem  # noqa: E402
 from bench.session import Session  # noqa: E402
 from phalanx.core.cluster.inputs import Submit, Tell  # noqa: E402
-from phalanx.core.model.orders import Ended, Exit, Start, Started  # noqa: E402
-from phalanx.core.model.status import Why  # noqa: E402
+from phalanx.core.model.orders import (  # noqa: E402
+    Ended,
+    Exit,
+    Start,
+    Started,
+    Why,
+)
 from phalanx.store.address import StoreAccess, StoreAddress  # noqa: E402
 from phalanx.store.etcd.client import EtcdClient  # noqa: E402
 from phalanx.store.etcd.store import EtcdStore  # noqa: E402

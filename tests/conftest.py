@@ -7,12 +7,16 @@ pytest tests/property --hypothesis-profile=nightly --timeout=0
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support import schedule
+
+# Some tests fork, as the keeper does, in a process where others have used gRPC: its threads must not begin again there.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 # A deadline per example would only measure how busy the machine is.
 settings.register_profile(

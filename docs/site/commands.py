@@ -12,8 +12,7 @@ from typing import Any
 
 import typer
 
-from phalanx.cli.catalogue import COMMANDS, CommandGroup, Daemon
-from phalanx.cli.root import app
+from phalanx.cli.main import COMMANDS, CommandGroup, Daemon, app
 
 FOLDER = "reference/commands"
 _PHRASE = re.compile(r"<([a-z|.-]+(?: range)?)>")
@@ -108,7 +107,8 @@ def _options(command: Any, context: typer.Context, level: str) -> str:
 
 def _record(left: str, right: str) -> str:
     signature = _PHRASE.sub(lambda kind: f"<{kind[1].removesuffix(' range')}>", left)
-    return f"- `{signature}`: {_escaped(' '.join(right.split()))}\n"
+    text = _escaped(" ".join(right.split()))
+    return f"- `{signature}`" + (f": {text}\n" if text else "\n")
 
 
 def _escaped(text: str) -> str:

@@ -20,6 +20,7 @@ extensions = ["myst_parser"]
 root_doc = "index"
 language = "en"
 nitpicky = True
+smartquotes = False  # they would make a dash of the two before an option
 exclude_patterns: list[str] = []
 
 myst_heading_anchors = 4

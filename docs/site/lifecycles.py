@@ -1,4 +1,5 @@
-"""The lifecycles as drawings and tables, made from `core/cluster/transitions.py`.
+"""The lifecycles as drawings and tables, made from `core/explain/transitions.py` and the moves of tasks in
+`core/cluster/jobs.py`.
 
 A drawing numbers its moves and the table under it says what each number means. Where a state stands on the grid, and
 which arrows bend, is said here; which states and moves there are is not.
@@ -10,8 +11,9 @@ from collections.abc import Mapping
 from html import escape
 from math import atan2, cos, hypot, sin
 
-from phalanx.core.cluster.transitions import GANG_MOVES, MOVES, NODE_MOVES, NONE, PROMISE_MOVES
-from phalanx.core.model.status import Status
+from phalanx.core.cluster.jobs import MOVES
+from phalanx.core.explain.transitions import GANG_MOVES, NODE_MOVES, NONE, PROMISE_MOVES
+from phalanx.core.model.orders import Status
 
 Moves = Mapping[tuple[str, str], str]
 Point = tuple[float, float]

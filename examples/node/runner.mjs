@@ -2,7 +2,7 @@
 //
 //   npm ci --prefix examples/node
 //   export KRISHIV_EXECUTOR_TASK_BEARER_TOKEN=$(cat ~/.local/state/phalanx/node-credentials)
-//   node examples/node/runner.mjs my-node 127.0.0.1:7435 [another coordinator ...]
+//   flock -n runner.lock node examples/node/runner.mjs my-node 127.0.0.1:7435 [another coordinator ...]
 
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -126,6 +126,7 @@ function halt(attempt, why, graceS) {
   attempt.stop ??= why;
   attempt.go();
   signal(attempt, graceS ? "SIGTERM" : "SIGKILL");
+  signal(attempt, "SIGCONT"); // a paused task gets to see it
   if (graceS) setTimeout(() => signal(attempt, "SIGKILL"), graceS * 1000);
 }
 

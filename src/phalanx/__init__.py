@@ -53,7 +53,7 @@ if TYPE_CHECKING:
         UsageView,
     )
     from phalanx.api.schema.documents import FailedTarget
-    from phalanx.api.schema.groupspec import AfterSpec, GroupSpec
+    from phalanx.api.schema.groupspec import AfterSpec, GatherSpec, GroupSpec
     from phalanx.api.schema.jobs import (
         CancelReply,
         ConditionView,
@@ -76,15 +76,7 @@ if TYPE_CHECKING:
         WatchEvent,
         WhyReply,
     )
-    from phalanx.api.schema.jobspec import (
-        DraftSpec,
-        GangSpec,
-        GatherSpec,
-        JobSpec,
-        RestartSpec,
-        RuleSpec,
-        SuccessSpec,
-    )
+    from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec
     from phalanx.api.schema.submission import (
         AcceptedTask,
         GangFields,
@@ -229,13 +221,13 @@ _MODULES = {
         "QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
     ),
     "phalanx.api.schema.documents": "FailedTarget",
-    "phalanx.api.schema.groupspec": "AfterSpec GroupSpec",
+    "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
         "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
         "WatchEvent WhyReply"
     ),
-    "phalanx.api.schema.jobspec": "DraftSpec GangSpec GatherSpec JobSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec RestartSpec RuleSpec SuccessSpec",
     "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",
@@ -247,18 +239,22 @@ _MODULES = {
     ),
     "phalanx.tls": "TlsFiles",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         found: Any = _version()
-    elif name in _HOMES:
-        found = getattr(import_module(_HOMES[name]), name)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        found = getattr(import_module(_home(name)), name)
     globals()[name] = found
     return found
+
+
+def _home(name: str) -> str:
+    for module, names in _MODULES.items():
+        if name in names.split():
+            return module
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

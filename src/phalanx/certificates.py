@@ -254,7 +254,7 @@ def _refuse_overwriting(folder: Path, *names: str) -> None:
     if there:
         raise Conflict(
             f"already there: {', '.join(there)}",
-            hint="give another folder; `phalanx ca issue ... --renew` replaces a certificate, nothing an authority",
+            hint="give another folder; `phalanx ca issue ... --renew` renews a certificate, a CA is never replaced",
         )
 
 

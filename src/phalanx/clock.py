@@ -48,3 +48,19 @@ class SteadyClock(SystemClock):
 
     def now(self) -> float:
         return self._offset + time.clock_gettime(_SINCE_BOOT)
+
+
+class Deadline:
+    """An instant to be done by, or none."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._clock = SystemClock()
+        self._at = None if seconds is None else self._clock.monotonic() + seconds
+
+    def left_s(self, at_most: float) -> float:
+        """What is left, at most so much."""
+        return at_most if self._at is None else max(0.0, min(at_most, self._at - self._clock.monotonic()))
+
+    @property
+    def is_over(self) -> bool:
+        return self._at is not None and self._clock.monotonic() >= self._at

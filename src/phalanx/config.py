@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from msgspec import MsgspecError, Struct, convert, json
 
-from phalanx.core.model.quantity import parse_bytes, parse_seconds
+from phalanx.core.model.amounts import parse_bytes, parse_seconds
 from phalanx.errors import ConfigError, Conflict, Unavailable
 from phalanx.settings import ALIASES, KEYS, LISTS, SECRETS, SECTIONS, VARIABLES, Given, Settings, Untrusted
 from phalanx.tokenfile import TOKEN, write_token

@@ -25,10 +25,11 @@ from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.server import RunnerConnection
+from phalanx.errors import BadRequest
 from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.link import LinkClient, Wire
-from phalanx.runner.log_link import RunnerLogLink
+from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.main import capacity_of
 from phalanx.runner.turn import RunnerEngine
@@ -81,7 +82,10 @@ class LocalCluster(Client):
 
 def local(nodes: int = 1, pretend: str | None = None) -> LocalCluster:
     """A cluster in this process, of this machine or of simulated nodes: `with phalanx.local() as cluster: …`."""
-    return LocalCluster(nodes, pretend)
+    try:
+        return LocalCluster(nodes, pretend)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
 
 
 class _Cluster:

@@ -1,9 +1,11 @@
-"""The address of a cluster and the token for it: as configured, or of the cluster on this machine."""
+"""Where a cluster answers: its address and the token for it, as configured, or of the cluster on this machine, with
+the process that runs it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +24,26 @@ class Endpoint(Struct, frozen=True):
     link: str
     token_file: str
     pid: int
+
+
+class ProcessOwner(Struct, frozen=True):
+    """A process, identified by pid and start time, because pids are reused."""
+
+    pid: int
+    started: int  # clock ticks after boot
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessOwner | None:
+        """The process that has this pid now."""
+        with suppress(OSError, ValueError):
+            # The program's name may hold spaces and brackets, so we count from the last bracket on.
+            fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+            return cls(pid, int(fields[19])) if fields[0] not in {"Z", "X"} else None
+        return None
+
+    @property
+    def is_alive(self) -> bool:
+        return ProcessOwner.of(self.pid) == self
 
 
 class ApiConnection(NamedTuple):

@@ -46,8 +46,15 @@ def told(error: BaseException) -> dict[str, str]:
 
 
 def _as_line(_logger: Any, _method: str, fields: Any) -> str:
-    """The event in plain words, then its fields."""
+    """The event in plain words, then its fields. What users and nodes wrote cannot begin a line of its own."""
     event, error = fields.pop("event"), fields.pop("exception", None)
     fields.pop("level", None)
     told = " ".join(f"{name}={value!r}" for name, value in fields.items())
-    return "\n".join(part for part in (f"{event} {told}".rstrip(), error) if part)
+    return "\n".join(part for part in (_plain(f"{event} {told}".rstrip()), error) if part)
+
+
+def _plain(text: str) -> str:
+    """Without line ends, escapes and other characters that a terminal obeys: they are written as `\\n`, `\\x1b`."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from msgspec import Meta, Struct
 
-from phalanx.core.model.quantity import SECONDS_MAX
+from phalanx.core.model.amounts import SECONDS_MAX
 from phalanx.errors import ConfigError
 
 

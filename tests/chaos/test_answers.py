@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from phalanx import StoryLine
 from phalanx.core.cluster.inputs import DeclareLost
-from phalanx.core.cluster.story import sentence
-from phalanx.core.model.orders import Exit, Ready, Started
-from phalanx.core.model.status import Why
+from phalanx.core.explain.story import sentence
+from phalanx.core.model.orders import Exit, Ready, Started, Why
 from tests.chaos.answers import Job, Task, note
 from tests.support.builders import a_gang, a_group
 from tests.support.core_cluster import CoreCluster

@@ -13,10 +13,9 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.coordinator.credentials import ClusterSecret, Credentials
+from phalanx.coordinator.credentials import ClusterSecret, Credentials, TokenSet
 from phalanx.coordinator.leadership import LeadershipConfig, Role
 from phalanx.coordinator.main import Coordinator
-from phalanx.coordinator.token_set import TokenSet
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.invariants import check
@@ -31,9 +30,10 @@ from phalanx.core.model.orders import (
     Report,
     Start,
     Started,
+    Status,
     Stop,
+    Why,
 )
-from phalanx.core.model.status import Status, Why
 from phalanx.link import wire
 from phalanx.store.protocol import Candidate, Store
 from tests.contract.backends import Backend

@@ -26,8 +26,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.cluster.events import AttemptEnded, NodeRemoved, TaskPlaced
-from phalanx.core.model.orders import Disposition, Start
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import Disposition, Start, Status
 from phalanx.errors import Unauthorized
 from phalanx.link import wire
 from tests.contract.backends import KINDS, WAYS, Backend

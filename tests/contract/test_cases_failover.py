@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.cluster.events import AttemptEnded, TermOpened
-from phalanx.core.model.orders import AttemptKey, Disposition, Phase, Start, Stop
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import AttemptKey, Disposition, Phase, Start, Status, Stop
 from phalanx.errors import NotActive
 from phalanx.link import wire
 from tests.contract.backends import KINDS, LEASE_S, WAYS, Backend

@@ -17,6 +17,7 @@ from phalanx.api.schema.jobs import LogChunk
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator import rpc_runners, server
 from phalanx.core.model.orders import Brief, Disposition, Order, Phase, Start
+from phalanx.core.model.resources import Capacity, Device, NumaNode
 from phalanx.link import wire
 from tests.contract.backends import WAYS, Backend
 from tests.contract.coordinators import (
@@ -26,6 +27,7 @@ from tests.contract.coordinators import (
     a_coordinator_group,
     ended,
 )
+from tests.support.builders import GIB
 from tests.support.waiting import pause_task, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("backend", WAYS, indirect=True)]
@@ -113,6 +115,52 @@ async def test_a_hello_that_is_too_long_is_refused_and_a_long_heartbeat_of_a_kno
         assert "n2" not in c1.state.nodes
         n1.held = stranger.held
         assert isinstance(await n1.beat(), wire.BeatAck)
+
+
+CANNOT_BE = {
+    "capacity.cores = 1.9999": Capacity(1.9999, GIB),
+    "capacity.memory_bytes = -5": Capacity(4, -5),
+    "capacity.numa[0].cores = 1e+18: expected 0 to 16777216": Capacity(4, GIB, (NumaNode(0, 10**18),)),
+    "capacity.numa: id 0 is there twice": Capacity(4, GIB, (NumaNode(0, 1), NumaNode(0, 1))),
+    "capacity.numa[0].cpus = -1": Capacity(4, GIB, (NumaNode(0, 1, (-1, 3)),)),
+    "capacity.devices: index 1 is there twice": Capacity(4, GIB, (), (Device(1, "a"), Device(1, "a"))),
+    "the number of capacity.devices = 1025": Capacity(
+        4, GIB, (), tuple(Device(at, "a") for at in range(1025))
+    ),
+    "capacity.devices[0].kind = '\\x1b[2J'": Capacity(4, GIB, (), (Device(0, "\x1b[2J"),)),
+    "capacity.labels = 'a\\n'": Capacity(4, GIB, labels={"a\n": "b"}),
+}
+
+
+@pytest.mark.parametrize("says", CANNOT_BE)
+async def test_what_a_node_cannot_have_is_refused_with_the_field(backend: Backend, says: str):
+    async with a_node(backend) as (_, c1, n1):
+        other = Runner("n2")
+        other.capacity = CANNOT_BE[says]
+        c1.connect(other)
+        refused = await other.hello()
+        assert isinstance(refused, wire.Rejected) and (refused.code, refused.retry) == ("BadHello", False)
+        assert refused.message.startswith(says) and "expected" in refused.message
+        assert "n2" not in c1.state.nodes
+        assert isinstance(await n1.beat(), wire.BeatAck)
+
+
+async def test_an_end_that_cannot_be_ends_the_connection_and_is_not_taken(backend: Backend):
+    async with a_node(backend) as (_, c1, n1):
+        key = await n1.started(await c1.submit())
+        await n1.begin(key)
+        n1.say(wire.Reports(n1.epoch, [ended(key, code=1 << 40)], n1.generation))
+        await until(lambda: not n1.is_open)
+        assert not c1.state.jobs[key[0]].is_over
+
+
+async def test_a_connection_speaks_for_one_node(backend: Backend):
+    async with a_node(backend) as (_, c1, n1):
+        n1.node = "n2"
+        refused = await n1.hello()
+        assert isinstance(refused, wire.Rejected) and refused.code == "BadName" and "'n1'" in refused.message
+        await until(lambda: not n1.is_open and not c1.state.nodes["n1"].connected)
+        assert "n2" not in c1.state.nodes
 
 
 async def test_who_says_no_hello_is_sent_away(backend: Backend, monkeypatch: pytest.MonkeyPatch):

@@ -14,8 +14,7 @@ import pytest
 from msgspec import structs
 
 from phalanx.core.cluster.inputs import Cancel, Input, Submit
-from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started
-from phalanx.core.model.status import Why
+from phalanx.core.model.orders import AttemptKey, Ended, Exit, Phase, Report, Returned, Started, Why
 from phalanx.link import wire
 from tests.contract.backends import MemoryBackend
 from tests.contract.coordinators import (

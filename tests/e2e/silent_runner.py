@@ -36,7 +36,7 @@ class SilentRunner:
         self._thread.join(5)
 
     def _run(self) -> None:
-        unpacker, epoch, generation, seen_at = wire.Unpacker(), 0, 0, 0.0
+        unpacker, epoch, generation, seen_at, beat_at = wire.Unpacker(), 0, 0, 0.0, 0.0
         held: list[tuple[AttemptKey, Phase]] = []
         with socket.create_connection(("127.0.0.1", self._cluster.link_port)) as connection:
             hello = wire.HelloMessage(
@@ -50,8 +50,8 @@ class SilentRunner:
                 [],
             )
             connection.sendall(wire.pack(hello))
-            connection.settimeout(self._beat_s)
             while not self._stopped.is_set():
+                connection.settimeout(max(0.001, min(self._beat_s, beat_at - time.monotonic())))
                 try:
                     for message in unpacker.feed(connection.recv(65536)):
                         if isinstance(message, wire.Welcome):
@@ -66,7 +66,8 @@ class SilentRunner:
                             ]
                 except TimeoutError:
                     pass
-                if epoch:
+                if epoch and time.monotonic() >= beat_at:  # not with each answer: that would be a flood
+                    beat_at = time.monotonic() + self._beat_s
                     beat = wire.Beat(
                         epoch,
                         time.monotonic(),

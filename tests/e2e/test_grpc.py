@@ -6,10 +6,13 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.foreign_runner import a_grpc_cluster, a_runner, run_all
+from phalanx.errors import Unavailable
+from tests.e2e.foreign_runner import TOKEN, a_grpc_cluster, a_runner, run_all
 from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 from tests.tidy.source import ROOT
@@ -71,11 +74,58 @@ def test_the_example_starts_gangs_whole_stops_and_tells_how_tasks_ended(
         assert client.wait(gang, 30.0).status == "Completed"
         parts.wait_task(failing, "Failed")
         assert client.task(failing).exit_code == 7
+        assert client.why(failing).fix is None  # its stderr cannot be read
+        with pytest.raises(Unavailable, match="serves no logs"):
+            list(client.logs(failing))
         assert (parts.wait_task(slow, "Failed").reason) == "timeout"
         long = client.submit(command=["sleep", "300"], max_retries=0).batch_id
         parts.wait_task(long, "Running")
         client.cancel(long)
         wait_until(lambda: client.node("n2").task_count == 0, what="the place is given back")
+
+
+def test_a_second_example_in_the_same_folder_does_not_take_the_place_of_the_first(
+    cluster: tuple[RealCluster, str], stubs: str
+):
+    parts, address = cluster
+    with a_runner(parts, RUNNER, "n5", address, PYTHONPATH=stubs):
+        life = parts.client.node("n5").incarnation
+        second = subprocess.run(
+            [*RUNNER, "n5", address],
+            cwd=parts.folder / "n5",
+            env={"PYTHONPATH": stubs, "PATH": "/usr/bin:/bin", TOKEN: str(parts.node_token)},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert second.returncode and "BlockingIOError" in second.stderr
+        assert parts.client.node("n5").incarnation == life
+
+
+def test_the_example_stops_a_task_that_is_paused_and_continues_it(
+    cluster: tuple[RealCluster, str], stubs: str, tmp_path: Path
+):
+    parts, address = cluster
+    with a_runner(parts, RUNNER, "n4", address, PYTHONPATH=stubs):
+        pid = tmp_path / "pid"
+        loop = f"echo $$ > {pid}.new; mv {pid}.new {pid}; while :; do sleep 0.05; done"
+        id = parts.client.submit(shell=loop, grace=0.5, max_retries=0).batch_id
+        wait_until(pid.exists, what="it runs")
+        parts.wait_task(id, "Running")
+        is_stopped = partial(_is_stopped, pid.read_text().strip())
+        parts.client.pause(id)
+        wait_until(is_stopped, what="it stands still")
+        parts.client.resume(id)
+        wait_until(lambda: not is_stopped(), what="it goes on")
+        parts.client.pause(id)
+        wait_until(is_stopped, what="it stands still")
+        parts.client.cancel(id)
+        wait_until(lambda: parts.client.node("n4").task_count == 0, what="the place is given back")
+
+
+def _is_stopped(pid: str) -> bool:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
 def test_the_command_line_speaks_grpc_where_its_variable_says_so(

@@ -18,9 +18,10 @@ import pytest
 from phalanx.clock import SystemClock
 from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.keeper import listener, service, spawn
+from phalanx.runner.keeper import link, service, spawn
 from phalanx.runner.keeper.cgroup import members, oom_kills
 from phalanx.runner.keeper_messages import ProcessEnded
+from phalanx.runner.launches import log_path
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
 from tests.support.keeper_node import Node, alive, tell
@@ -214,7 +215,7 @@ def test_the_middle_of_a_large_log_is_given_back(tmp_path: Path):
     """Both while the task runs and when it ended; beginning, end and offsets stay."""
 
     async def story(node: Node) -> None:
-        path = logs.log_path(node.folder, "j", 0, 1, "stdout")
+        path = log_path(node.folder, "j", 0, 1, "stdout")
         (node.folder / "j").mkdir()
         script = f"echo begin; head -c {40 * MIB} /dev/zero | tr '\\0' x; echo end; "
         node.sh("j/0/1", script + FOREVER, out=str(path), log_max_bytes=4 * MIB)
@@ -337,7 +338,7 @@ def test_a_keeper_that_nobody_needs_ends(tmp_path: Path):
     """XW9: its runner was refused for good, nothing runs; its journal stays."""
     path = Path(service.__file__).with_name("__main__.py")
     subprocess.run([sys.executable, "-I", "-S", str(path), str(tmp_path), "0.3"], check=True)
-    node, socket = Node(tmp_path), tmp_path / listener.NAME
+    node, socket = Node(tmp_path), tmp_path / link.NAME
 
     async def story() -> None:
         await node.connect()  # while a runner is connected it stays

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.claim import Tasks
-from phalanx.runner.keeper.listener import peer_of
+from phalanx.runner.keeper.link import peer_of
 from phalanx.runner.keeper.lookup import is_keeper
 from phalanx.runner.keeper_messages import KeeperLost
 from phalanx.runner.machine import LocalMachine

@@ -30,9 +30,9 @@ from phalanx.core.model.orders import (
     Start,
     Started,
     Stop,
+    Why,
 )
 from phalanx.core.model.resources import Capacity, Grant
-from phalanx.core.model.status import Why
 from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import recovery

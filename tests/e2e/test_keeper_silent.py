@@ -13,11 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from phalanx.clock import SteadyClock
-from phalanx.core.model.orders import Disposition, Ended, Phase, Started
+from phalanx.core.model.orders import Disposition, Ended, Phase, Started, Why
 from phalanx.core.model.resources import Capacity
-from phalanx.core.model.status import Why
 from phalanx.link import wire
-from phalanx.runner import connecting, health, loop
+from phalanx.runner import loop, machine
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.stopping import StopRequest
@@ -53,7 +52,7 @@ def another_shell(folder: Path, lease_s: float) -> RunnerLoop:
 def test_a_runner_that_starts_replaces_a_keeper_that_is_frozen_for_good(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "FIRST_WITHIN_S", 4.0)
+    monkeypatch.setattr(machine, "FIRST_WITHIN_S", 4.0)
 
     async def story(coordinator: Coordinator) -> None:
         await a_running_task(coordinator)
@@ -72,7 +71,7 @@ def test_a_runner_that_starts_replaces_a_keeper_that_is_frozen_for_good(
 def test_a_keeper_that_goes_on_within_a_lease_keeps_what_it_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connecting, "FIRST_WITHIN_S", 0.2)
+    monkeypatch.setattr(machine, "FIRST_WITHIN_S", 0.2)
 
     async def story(coordinator: Coordinator) -> None:
         await a_running_task(coordinator)
@@ -85,7 +84,7 @@ def test_a_keeper_that_goes_on_within_a_lease_keeps_what_it_runs(
                 while later._health._unreached_s < 0.4:
                     await asyncio.wait({opening}, timeout=LOOK_S)
             assert not opening.done()
-        monkeypatch.setattr(connecting, "FIRST_WITHIN_S", 10.0)
+        monkeypatch.setattr(machine, "FIRST_WITHIN_S", 10.0)
         await asyncio.wait_for(opening, WITHIN_S)
         coordinator.meet(later)
         assert coordinator.hello.held == [(KEY, Phase.RUNNING)]
@@ -111,8 +110,8 @@ def test_a_runner_hangs_up_on_a_silent_keeper_that_cannot_be_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is gone, and another process holds its end of the connection; here it only cannot be found."""
-    monkeypatch.setattr(health, "SILENT_AFTER", 2)
-    monkeypatch.setattr(health, "ENDS_S", 1.0)
+    monkeypatch.setattr(machine, "SILENT_AFTER", 2)
+    monkeypatch.setattr(machine, "ENDS_S", 1.0)
     monkeypatch.setattr(LocalMachine, "end_keeper", lambda _: False)
 
     async def story(coordinator: Coordinator) -> None:

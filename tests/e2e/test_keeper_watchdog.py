@@ -46,9 +46,10 @@ def test_with_keeper_and_runner_killed_for_good_the_tasks_end_with_the_lease(tmp
 
 def test_a_watchdog_outlives_signals_to_stop(tmp_path: Path):
     async def story(node: Node) -> None:
-        node.processes.lease(0.8)
         node.sh("j/0/1", DEAF)
         pid = await node.started("j/0/1")
+        node.processes.lease(0.8)
+        await node.processes.listing()
         (watchdog,) = node.watchdog_pids()
         for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
             os.kill(watchdog, signum)
@@ -60,7 +61,7 @@ def test_a_watchdog_outlives_signals_to_stop(tmp_path: Path):
 
 def test_what_a_frozen_keeper_runs_ends_with_the_lease_and_is_told_as_fenced(tmp_path: Path):
     async def story(node: Node) -> None:
-        lease_s, keeper = 4.0, node.keeper_pid()
+        lease_s, keeper = 6.0, node.keeper_pid()
         node.sh("own/0/1", "exit 3", lane=1)
         await node.ended("own/0/1")
         pids = await two_attempts(node)
@@ -92,7 +93,7 @@ def test_what_a_frozen_keeper_runs_ends_with_the_lease_and_is_told_as_fenced(tmp
 
 def test_a_lease_that_ends_soon_after_another_is_kept_as_well(tmp_path: Path):
     async def story(node: Node) -> None:
-        clock, lease_s, keeper = SystemClock(), 4.0, node.keeper_pid()
+        clock, lease_s, keeper = SystemClock(), 6.0, node.keeper_pid()
         node.sh("first/0/1", DEAF)
         first = await node.started("first/0/1")
         node.processes.lease(0.8)
@@ -139,8 +140,13 @@ def test_a_start_that_waited_in_a_frozen_keepers_socket_is_refused(tmp_path: Pat
 def test_a_keeper_whose_watchdog_died_has_another(tmp_path: Path):
     async def story(node: Node) -> None:
         (first,) = node.watchdog_pids()
+        assert os.sched_getscheduler(first) == os.sched_getscheduler(node.keeper_pid()), (
+            "neither waits behind the tasks it bounds"
+        )
         os.kill(first, signal.SIGKILL)
         await node.until(lambda: node.watchdog_pids() not in ([], [first]))
+        (second,) = node.watchdog_pids()
+        assert os.sched_getscheduler(second) == os.sched_getscheduler(node.keeper_pid())
         pids = await two_attempts(node)
         node.processes.lease(0.8)
         await node.processes.listing()
@@ -152,9 +158,10 @@ def test_a_keeper_whose_watchdog_died_has_another(tmp_path: Path):
 
 def test_the_watchdog_of_a_dead_keeper_leaves_its_successor_alone(tmp_path: Path):
     async def story(node: Node) -> None:
-        node.processes.lease(0.8)
         node.sh("old/0/1", FOREVER)
         old, (watchdog,) = await node.started("old/0/1"), node.watchdog_pids()
+        node.processes.lease(0.8)
+        await node.processes.listing()
         os.kill(node.keeper_pid(), signal.SIGKILL)
         await node.until(lambda: any(isinstance(event, KeeperLost) for event in node.events))
         await node.connect()

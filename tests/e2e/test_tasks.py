@@ -135,3 +135,8 @@ def test_a_cluster_inside_this_process() -> None:
         cluster.wait(id)
         assert cluster.job(id).counts.completed == 20
         assert b"".join(cluster.logs(f"{id}.7")) == b"7\n"
+
+
+def test_hardware_that_cannot_be_meant_is_refused_as_other_wrong_values_are() -> None:
+    with pytest.raises(phalanx.BadRequest, match="did you mean 'gpus'"):
+        phalanx.local(pretend="gpu=2")

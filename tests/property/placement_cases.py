@@ -14,8 +14,8 @@ import traceback
 from collections import Counter
 from time import process_time
 
-from phalanx.core.placement.gang.place import place_gang
-from phalanx.core.placement.preempt.make_room import make_room
+from phalanx.core.explain.evictions import make_room_or_why
+from phalanx.core.explain.shortage import place_gang
 from tests.property.placement_laws import Trial
 from tests.property.placement_maker import Maker
 from tests.property.placement_stage import Case, drawing
@@ -28,7 +28,7 @@ def a_case(seed: int, crowded: bool = False, knotty: bool = False) -> Case:
 
 def tried(case: Case, evicts: bool, seen: Counter[str], *, counts_best: bool = False) -> list[str]:
     """The laws that the engine breaks on one case."""
-    trial = Trial(case, place_gang, make_room if evicts else None, seen)
+    trial = Trial(case, place_gang, make_room_or_why if evicts else None, seen)
     trial.counts_best = counts_best
     try:
         return trial.complaints()

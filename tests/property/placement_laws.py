@@ -426,7 +426,7 @@ def same_accounts(snapshot: Snapshot, picture: Picture) -> Iterator[str]:
             yield f"{ledger.name} has {here} free in the draft, should be {free}"
     for queue, used in snapshot.queues.usage.items():
         held = [each.grant for each in picture.tenants if each.queue == queue]
-        if used.held[:2] != [len(held), sum(thousandths(each.cores) for each in held)]:
+        if used[:2] != [len(held), sum(thousandths(each.cores) for each in held)]:
             yield f"the usage of queue {queue} is not what its tasks hold"
 
 
@@ -438,6 +438,6 @@ def photograph(snapshot: Snapshot) -> object:
          set(each.devices_promised), each.promises)
         for each in table.ledgers
     ]  # fmt: skip
-    usage = {name: list(used.held) for name, used in snapshot.queues.usage.items() if used.held[0]}
+    usage = {name: list(used) for name, used in snapshot.queues.usage.items() if used[0]}
     columns = [column.tolist() for column in (*table.columns.free, table.open, tenants.used)]
     return ledgers, usage, columns, dict(tenants.slots), dict(tenants.needed)

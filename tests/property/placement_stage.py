@@ -11,12 +11,11 @@ from typing import Literal
 
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Snapshot
-from phalanx.core.model.queue import Queues
 from phalanx.core.model.resources import Capacity, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Part, Rank, Waiting
+from phalanx.core.model.waiting import Part, Queues, Rank, Waiting
 from tests.property.placement_oracle import Errand, Picture
 
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.coordinator.turn import Engine, Turn, restore
-from phalanx.core.cluster.apply.dispatch import apply
-from phalanx.core.cluster.decision import Accepted, Answer, Disposed
-from phalanx.core.cluster.effects import Effect, Send, brief, roll
+from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Send, brief, roll
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import Event, GangReleased, TaskPlaced, TermOpened, encode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell, Tick
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.model.orders import AttemptKey, Order, Ready, Report, Start, Started
+from phalanx.core.model.orders import AttemptKey, Order, Ready, Report, Start, Started, Why
 from phalanx.core.model.resources import Capacity, Grant
-from phalanx.core.model.status import Why
 from phalanx.core.runner.state import RunnerState
 from phalanx.store.protocol import Batch, Loaded
 from tests.support.fake_keeper import FakeKeeper

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from phalanx.coordinator.turn import restore
-from phalanx.core.cluster.apply.dispatch import apply
-from phalanx.core.cluster.decision import Accepted, Disposed, Refused
-from phalanx.core.cluster.effects import Send
+from phalanx.core.cluster.decision import Accepted, Disposed, Refused, Send
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import (
     AttemptEnded,
     BackoffsEnded,
@@ -40,11 +39,9 @@ from phalanx.core.cluster.inputs import (
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.units import GroupState
-from phalanx.core.model.ids import ulid
-from phalanx.core.model.job import Job, Restart
-from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Returned, Start
+from phalanx.core.model.job import Job, Restart, ulid
+from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Returned, Start, Status, Why
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Status, Why
 from phalanx.store.protocol import LogHole
 from tests.property.simulated_cluster import Machine, SimulatedCluster, loaded
 from tests.property.strategies import HOSTS

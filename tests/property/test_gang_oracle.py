@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.explain.shortage import place_gang
 from tests.property.placement_cases import a_case, tried
 from tests.property.placement_laws import Trial
 from tests.property.placement_stage import drawing

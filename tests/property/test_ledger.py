@@ -8,13 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.core.model.amounts import FIXED, fixed
+from phalanx.core.model.amounts import FIXED, MILLICORES, fixed
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.quantity import millicores
-from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Capacity, Grant, NumaNode, Request
 from phalanx.core.model.table import NodeTable
+from phalanx.core.model.waiting import Queues
 from tests.property.strategies import HOSTS, capacities, requests, used_tables
 from tests.support.builders import GIB
 
@@ -112,7 +111,7 @@ def assert_granted_only_what_is_free(ledger: Ledger, asked: Request, grant: Gran
     )
     assert len(set(grant.devices)) == len(grant.devices)
     assert set(grant.devices) <= {device.index for device in ledger.matching(asked)}
-    assert sum(millicores(cores) for _, cores in grant.numa_cores) <= millicores(grant.cores)
+    assert sum(MILLICORES[cores] for _, cores in grant.numa_cores) <= MILLICORES[grant.cores]
     if asked.target is not None:
         assert grant.numa == asked.target.numa
         assert not asked.target.devices or grant.devices == asked.target.devices
@@ -129,8 +128,8 @@ def assert_exact(ledger: Ledger, held: list[Grant]) -> None:
     assert len(set(taken)) == len(taken)
     assert ledger.devices_free == {device.index for device in capacity.devices} - set(taken)
     for numa in capacity.numa:
-        there = sum(millicores(cores) for grant in held for id, cores in grant.numa_cores if id == numa.id)
-        assert ledger.numa_free[numa.id] == millicores(numa.cores) - there >= 0
+        there = sum(MILLICORES[cores] for grant in held for id, cores in grant.numa_cores if id == numa.id)
+        assert ledger.numa_free[numa.id] == MILLICORES[numa.cores] - there >= 0
 
 
 def test_a_refusal_is_a_reason_and_not_an_error():
@@ -149,4 +148,4 @@ def test_sums_of_thousandths_never_drift(cores: list[float], chance: Random):
             (ledger.take if order == 1 else ledger.give_back)(grant)
             (queues.take if order == 1 else queues.give_back)("default", grant)
     assert ledger.is_empty and ledger.numa_free == {0: 10_000_000}
-    assert not any(queues.usage["default"].held) if cores else not queues.usage
+    assert not any(queues.usage["default"]) if cores else not queues.usage

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from phalanx.core.explain.evictions import make_room_or_why
+from phalanx.core.explain.shortage import place_gang
 from phalanx.core.model.job import Gang
 from phalanx.core.model.plan import GangPlacement, Policy
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.topology import Topology
 from phalanx.core.placement.draft import Draft, Mark
-from phalanx.core.placement.gang.place import place_gang
-from phalanx.core.placement.preempt.make_room import make_room
 from tests.property.placement_cases import a_case
 from tests.property.placement_laws import Trial
 from tests.property.placement_stage import SmallGang, SmallUnit
@@ -125,7 +125,7 @@ def test_a_mistake_in_placing_is_found(
 
 def one_victim_more(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     mark = draft.mark()
-    answer = make_room(draft, unit, policy)
+    answer = make_room_or_why(draft, unit, policy)
     if isinstance(answer, Reason) or not answer.victims:
         return answer
     nodes = {member.node for member in answer.members}
@@ -152,18 +152,18 @@ def _swapped(draft: Draft, needed: dict[str, tuple[int, ...]]) -> Iterator[None]
 
 def gangs_like_any_other(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     with _swapped(draft, {}):
-        return make_room(draft, unit, policy)
+        return make_room_or_why(draft, unit, policy)
 
 
 def minimum_off_by_one(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     less = {job: tuple(max(0, each - 1) for each in needed) for job, needed in draft.tenants.needed.items()}
     with _swapped(draft, less):
-        return make_room(draft, unit, policy)
+        return make_room_or_why(draft, unit, policy)
 
 
 def equals_too(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
     higher = replace(unit.job, priority=unit.job.priority + 1)
-    return make_room(draft, type(unit)(**{**vars(unit), "job": higher}), policy)
+    return make_room_or_why(draft, type(unit)(**{**vars(unit), "job": higher}), policy)
 
 
 def never_evicts(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
@@ -171,7 +171,7 @@ def never_evicts(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement
 
 
 def hides_its_victims(draft: Draft, unit: SmallUnit, policy: Policy) -> GangPlacement | Reason:
-    answer = make_room(draft, unit, policy)
+    answer = make_room_or_why(draft, unit, policy)
     return answer if isinstance(answer, Reason) else replace(answer, victims=answer.victims[1:])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from phalanx.core.model.quantity import (
+from phalanx.core.model.amounts import (
     BYTES_MAX,
     SECONDS_MAX,
     describe_bytes,

@@ -25,9 +25,9 @@ from phalanx.core.model.orders import (
     Roll,
     Start,
     Stop,
+    Why,
 )
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Why
 from phalanx.core.runner.state import (
     RETOLD,
     Forget,

@@ -10,7 +10,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from phalanx.api.schema.documents import read_document
-from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.submission import TARGETS_MAX, SubmitRequest, to_jobs
 from phalanx.core.model.job import Job
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable

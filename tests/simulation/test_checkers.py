@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.image import encode_state
 from phalanx.link import wire

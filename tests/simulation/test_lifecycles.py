@@ -8,9 +8,9 @@ import pytest
 from msgspec import structs
 
 from phalanx.coordinator import turn
-from phalanx.coordinator.views import node_status
-from phalanx.core.cluster.apply.dispatch import apply
-from phalanx.core.cluster.effects import Effect
+from phalanx.coordinator.views_cluster import node_status
+from phalanx.core.cluster.decision import Effect
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import (
     Event,
     JobAmended,
@@ -22,7 +22,7 @@ from phalanx.core.cluster.events import (
 )
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.transitions import GANG_MOVES, NODE_MOVES, NONE, PROMISE_MOVES
+from phalanx.core.explain.transitions import GANG_MOVES, NODE_MOVES, NONE, PROMISE_MOVES
 from phalanx.core.model.job import IncompleteGang
 from phalanx.sim.trial import run
 from tests.support.builders import a_capacity, a_gang, a_group

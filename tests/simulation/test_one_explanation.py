@@ -1,7 +1,8 @@
 """`why` and `plan` explain the same state alike, and what they print as a fix works.
 
 Asked in simulated clusters under faults, after turns in which something waits: of every job that waits, the dominant
-code of both answers is the same; asking changes nothing; and the fix, carried out on a copy of the state, starts it.
+code of both answers is the same; asking changes nothing; and the fix, carried out on a copy of the state, starts it, at
+once and when somebody has read and typed it.
 """
 
 from __future__ import annotations
@@ -14,29 +15,30 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from phalanx.api.schema.jobs import Fix
+from phalanx.api.schema.jobs import Fix, WhyReply
 from phalanx.coordinator.turn import Engine, Turn
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decide.jobs import why_closed
-from phalanx.core.cluster.inputs import Cancel, Input, Tell, Undrain
+from phalanx.core.cluster.inputs import Cancel, Input, Submit, Tell, Undrain
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain import explain as explain_module
 from phalanx.core.explain.rehearsal import rehearse
 from phalanx.core.explain.trial import Trials
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Gather, Job
-from phalanx.core.model.orders import Ended, Exit
-from phalanx.core.model.quantity import parse_bytes
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.amounts import parse_bytes
+from phalanx.core.model.job import Gather, Job, JobId, ulid
+from phalanx.core.model.orders import Ended, Exit, Status, Why
 from phalanx.preview.plan import preview
 from phalanx.sim.report import describe_failure
 from phalanx.sim.trial import run
+from tests.support.quota_command import quota_set
 from tests.support.state_image import snapshot_image
 
 SEEDS = range(6)
 EVERY = 7  # turns that leave a job waiting
 JOBS_MOST = 6  # jobs asked about after one turn
 CHECKED_MOST = 40  # turns looked at for each seed
+AGAIN = ulid(1, 1)  # the job that is submitted in place of one that was cancelled
+LATER_S = 10.0  # how long it takes to read a fix and to type it
 
 EngineTurn = Callable[[Engine, list[Input], float], Turn]
 
@@ -66,9 +68,22 @@ def check(engine: Engine, now: float, turn: EngineTurn, seen: Counter[str]) -> N
         planned = plan_code(engine, id, now)
         assert reply.dominant.code == planned, f"why {id}: {reply.dominant.code}, plan: {planned}"
         seen[reply.dominant.code] += 1
-        if reply.fix is not None and tried(engine, id, now, turn, reply.fix, seen) is False:
-            raise AssertionError(f"{id} waits after its fix: {reply}")
+        if reply.fix is not None:
+            carry_out(engine, id, now, turn, reply, seen)
     assert snapshot_image(engine.state.snapshot(now, engine.memory)) == before, "asking has changed the state"
+
+
+def carry_out(
+    engine: Engine, id: JobId, now: float, turn: EngineTurn, reply: WhyReply, seen: Counter[str]
+) -> None:
+    """The fix starts the job at once, and later if nothing else has happened by then."""
+    assert reply.fix is not None
+    next_due = engine.state.next_due  # then somebody's backoff ends, who may take the room
+    for at in (now, now + LATER_S):
+        if (at == now or next_due is None or next_due > at) and (
+            tried(engine, id, at, turn, reply.fix, seen) is False
+        ):
+            raise AssertionError(f"{id} waits after its fix, {at - now} s later: {reply}")
 
 
 def plan_code(engine: Engine, id: JobId, now: float) -> str:
@@ -87,20 +102,11 @@ def tried(
     job = copy.state.jobs[id]
     if fix.change and "would start now" in fix.text:
         seen["changed"] += 1
-        again = JobState(
-            changed(job.job, fix),
-            job.arrival,
-            copy.state.counts,
-            copy.state.incomplete,
-            copy.state.rules.aging_s,
-        )
-        for unit in job.units:
-            copy.state.waiting.discard(unit)
-        copy.state.jobs[id] = again
-        for unit in again.units:
-            copy.state.waiting.add(unit)
-        turn(copy, [], now)
-    elif fix.command:
+        again = structs.replace(changed(job.job, fix), id=AGAIN, batch=AGAIN, submitted_at=now)
+        assert fix.command.startswith(f"phalanx cancel {id}") or job.job.user
+        turn(copy, [Cancel(id), Submit(again)], now)
+        return copy.state.jobs[AGAIN].overall_status != Status.PENDING
+    if fix.command:
         inputs = list(carried_out(copy, fix.command, now))
         if not inputs:
             return None
@@ -117,6 +123,8 @@ def carried_out(engine: Engine, command: str, now: float) -> Iterator[Input]:
         words = line.split()
         if words[1:3] == ["node", "resume"]:
             yield Undrain(words[3])
+        elif words[1:3] == ["queue", "set"]:
+            yield quota_set(line)
         elif words[1] == "cancel":
             id, _, index = words[2].partition(".")
             position = None if not index else _position(engine.state.jobs[id], words[2])

@@ -20,8 +20,8 @@ from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.apply import grants
 from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.decide import nodes as decide_nodes
-from phalanx.core.cluster.decide import reports
 from phalanx.core.cluster.decision import Answer
+from phalanx.core.cluster.dispatch import CHOICES
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.orders import AttemptKey
@@ -113,8 +113,8 @@ def _say_nothing(answers: list[Answer | None]) -> None:
 
 def test_an_ignored_incarnation_is_found(monkeypatch: Patch):
     """In hello, heartbeat and report alike: the last two alone are second guards behind the attempt's number."""
-    for module, name in ((decide_nodes, "hello"), (decide_nodes, "heartbeat"), (reports, "tell")):
-        monkeypatch.setattr(module, name, _of_any_life(getattr(module, name)))
+    for kind in (Hello, Heartbeat, Tell):
+        monkeypatch.setitem(CHOICES, kind, _of_any_life(CHOICES[kind]))
     must_find({"one-run"}, within=60, begin=12, faults=["reboot", "dying-node", "runner-crash"])
 
 

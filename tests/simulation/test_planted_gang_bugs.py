@@ -13,23 +13,22 @@ from msgspec import structs
 
 from phalanx.coordinator.loop import Loop
 from phalanx.coordinator.turn import Engine, Turn
-from phalanx.core.cluster import image
-from phalanx.core.cluster.apply import dispatch, grants
+from phalanx.core.cluster import dispatch, image
+from phalanx.core.cluster.apply import gangs as apply_gangs
+from phalanx.core.cluster.apply import grants
 from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.decide import endings, nodes, reports
 from phalanx.core.cluster.decide import gangs as decide_gangs
 from phalanx.core.cluster.decide.endings import Endings
-from phalanx.core.cluster.decision import Accepted, Decision
-from phalanx.core.cluster.effects import Effect, Send
+from phalanx.core.cluster.decision import Accepted, Decision, Effect, Send
 from phalanx.core.cluster.events import Event, JobRestarted, TasksCancelled, TasksEvicted
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt, GangState
 from phalanx.core.model.job import Group
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.orders import Exit, Go, Phase, Stop
+from phalanx.core.model.orders import Exit, Go, Phase, Stop, Why
 from phalanx.core.model.plan import GangPlacement
-from phalanx.core.model.status import Why
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.placement import engine
 from phalanx.core.placement.preempt import make_room as preempt_make_room
@@ -66,7 +65,7 @@ def test_victims_that_leave_for_one_that_does_not_fit_even_then_are_found(monkey
         found = make_room(*arguments, **more)
         if isinstance(found, GangPlacement) and len(found.victims) > 1:
             found = structs.replace(found, victims=found.victims[1:])
-            arguments[0]._gang_placements[-1] = found
+            arguments[0].gang_placements[-1] = found
         return found
 
     monkeypatch.setattr(engine, "make_room", one_too_few)
@@ -177,7 +176,7 @@ def test_a_promise_that_outlives_its_cancelled_job_is_found(monkeypatch: Patch):
 
     def leaky(state: ClusterState, event: TasksCancelled) -> list[Effect]:
         with monkeypatch.context() as patch:
-            patch.setattr(apply_jobs, "drop_promise", lambda state, job: None)
+            patch.setattr(apply_gangs, "drop_promise", lambda state, job: None)
             return cancelled(state, event)
 
     monkeypatch.setitem(dispatch.CHANGES, TasksCancelled, leaky)
@@ -245,7 +244,7 @@ def test_a_lost_member_that_nobody_answers_for_is_found(monkeypatch: Patch):
     def nothing_follows(
         self: Endings, job: JobState, attempt: Attempt, exit: Exit, *_: bool, **more: bool
     ) -> None:
-        self._again(attempt, exit, self._now, loss=more.get("loss", False), then="")
+        self._end(attempt, exit, loss=more.get("loss", False))
 
     monkeypatch.setattr(Endings, "_restart", nothing_follows)
     must_find({"restarts", "heals"}, within=20)

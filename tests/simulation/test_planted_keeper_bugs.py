@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
-from phalanx.runner.health import KeeperHealth
 from phalanx.runner.keeper.table import KeeperTable
 from phalanx.runner.loop import RunnerLoop
+from phalanx.runner.machine import KeeperHealth
 from phalanx.runner.processes import KeeperFailed
 from tests.simulation.seeds import must_find
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from phalanx.coordinator import turn
-from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Decision
+from phalanx.core.cluster.dispatch import decide
 from phalanx.core.cluster.inputs import Heartbeat, Input, Submit
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.plan import Plan, Policy, Snapshot

@@ -9,8 +9,7 @@ from phalanx.core.cluster.events import AttemptEnded, encode
 from phalanx.core.cluster.inputs import Cancel, Evict, Tell, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.model.job import Job, Restart, Rule
-from phalanx.core.model.orders import AttemptKey, Ended, Exit
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import AttemptKey, Ended, Exit, Status, Why
 from phalanx.store.protocol import Batch, Loaded
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 

@@ -7,17 +7,25 @@ from itertools import count
 from msgspec import structs
 
 from phalanx.coordinator.turn import Engine, Turn
-from phalanx.core.cluster.decision import Answer
-from phalanx.core.cluster.effects import Send
+from phalanx.core.cluster.decision import Answer, Send
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.model.ids import ulid
-from phalanx.core.model.job import Command, Gang, Gather, Group, Job, Restart, parse_array
-from phalanx.core.model.orders import AttemptKey, Ended, Exit, Order, Phase, Ready, Report, Started
+from phalanx.core.model.job import Command, Gang, Gather, Group, Job, Restart, parse_array, ulid
+from phalanx.core.model.orders import (
+    AttemptKey,
+    Ended,
+    Exit,
+    Order,
+    Phase,
+    Ready,
+    Report,
+    Started,
+    Status,
+    Why,
+)
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request, parse_target
-from phalanx.core.model.status import Status, Why
 
 GIB = 1024**3
 
@@ -94,7 +102,7 @@ class Cluster:
     """A coordinator's heart with a clock in the test's hand, and runners that the test plays."""
 
     def __init__(self, rules: Timers | None = None, policy: Policy | None = None) -> None:
-        self.engine = Engine(ClusterState(rules), policy)
+        self.engine = Engine(ClusterState(rules or Timers()), policy)
         self.engine.state.epoch = 1
         self.now = 100.0
         self.orders: list[tuple[str, Order]] = []

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.coordinator.feed import Feed
-from phalanx.coordinator.images import Retention
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
+from phalanx.coordinator.loop import Retention
 from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.store.address import read_address

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.apply.dispatch import apply
-from phalanx.core.cluster.decide.dispatch import decide
-from phalanx.core.cluster.decision import Answer
-from phalanx.core.cluster.effects import Send
+from phalanx.core.cluster.decision import Answer, Send
+from phalanx.core.cluster.dispatch import apply, decide
 from phalanx.core.cluster.events import BackoffsEnded, Event
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeGang, Redeem, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import AttemptKey, Ended, Exit, Go, Order, Phase, Ready, Report, Started, Stop
+from phalanx.core.model.orders import (
+    AttemptKey,
+    Ended,
+    Exit,
+    Go,
+    Order,
+    Phase,
+    Ready,
+    Report,
+    Started,
+    Status,
+    Stop,
+    Why,
+)
 from phalanx.core.model.plan import GangPlacement, Placement
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Status, Why
 from tests.support.builders import a_capacity
 
 

@@ -52,10 +52,9 @@ from phalanx.api.schema.jobspec import to_job
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.server.auth import Identity
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.ids import ulid
-from phalanx.core.model.job import Job
-from phalanx.core.model.queue import Quota
+from phalanx.core.model.job import Job, ulid
 from phalanx.core.model.topology import DEFAULT
+from phalanx.core.model.waiting import Quota
 from phalanx.errors import BadRequest, Conflict, Gone, NotActive, NotFound
 
 
@@ -345,6 +344,9 @@ class FakeCommands:
     def require_active(self) -> None:
         if self.standby is not None:
             raise self.standby
+
+    async def require_leader(self) -> None:
+        self.require_active()
 
     # What the tests do to it.
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from phalanx.core.explain.evictions import make_room_or_why
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
-from phalanx.core.model.queue import Queues
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Tenant, TenantKey, Tenants
-from phalanx.core.model.waiting import Waiting
+from phalanx.core.model.waiting import Queues, Waiting
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.preempt.make_room import make_room
 from tests.support.topologies import THREE, labels
 from tests.support.waiting_units import FakeGang, FakeTasks
 
@@ -69,7 +68,7 @@ class FullCluster:
     def room_for(self, unit: FakeGang | FakeTasks, policy: Policy | None = None) -> GangPlacement | Reason:
         """What would be done for this one; the cluster is as before."""
         draft = Draft(self.snapshot())
-        answer = make_room(draft, unit, policy or Policy())
+        answer = make_room_or_why(draft, unit, policy or Policy())
         gang_placements = draft.plan().gang_placements
         assert gang_placements == ([answer] if isinstance(answer, GangPlacement) else [])
         return answer

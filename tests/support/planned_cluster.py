@@ -10,11 +10,10 @@ from typing import Literal
 
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import KeptNodes, Placement, Plan, PlanMemory, Policy, Snapshot
-from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
-from phalanx.core.model.waiting import Part, Rank, Waiting
+from phalanx.core.model.waiting import Part, Queues, Quota, Rank, Waiting
 from phalanx.core.placement.engine import plan
 
 SIZES = {"t4": 16 << 30, "a100": 40 << 30, "h100": 80 << 30}

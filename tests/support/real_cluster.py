@@ -137,7 +137,7 @@ class RealCluster:
         """The coordinators, the nodes, and the moment when all are there."""
         for name in self.coordinators:
             self.start_coordinator(name)
-        wait_until(self.is_ready, 20.0, "the coordinator is ready")
+        wait_until(self.is_ready, 60.0, "the coordinator is ready")
         for name in self.coordinators:
             self.wait_ready(name)
         for name, pretend in nodes.items():
@@ -153,7 +153,7 @@ class RealCluster:
 
     def wait_ready(self, name: str) -> None:
         """Until a coordinator leads, or follows whoever does."""
-        wait_until(lambda: self.status_of(name, "/readyz") == 200, 20.0, f"{name} is ready")
+        wait_until(lambda: self.status_of(name, "/readyz") == 200, 60.0, f"{name} is ready")
 
     def wait_online(self, *names: str, within_s: float = 20.0) -> None:
         wait_until(lambda: self._online() >= set(names), within_s, f"{names} online")

@@ -7,7 +7,6 @@ from msgspec import msgpack, structs
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.plan import PlanMemory, Snapshot
-from phalanx.core.model.queue import Usage
 
 
 def snapshot_image(seen: Snapshot) -> bytes:
@@ -21,7 +20,8 @@ def snapshot_image(seen: Snapshot) -> bytes:
             [(key, structs.astuple(held)) for key in tenants.slots if (held := tenants.get(key)) is not None],
             sorted(tenants.needed.items()),
             seen.queues.quotas,
-            sorted((name, *_held(usage)) for name, usage in seen.queues.usage.items() if any(_held(usage))),
+            # a queue that has nothing left is the same as one that never had
+            sorted((name, *held) for name, held in seen.queues.usage.items() if any(held)),
             [
                 (repr(kind), found.number, found.last_entry, found.ranks)
                 for kind, found in seen.waiting.classes.items()
@@ -56,11 +56,6 @@ def state_image(state: ClusterState) -> bytes:
             (state.retries, list(state.jobs), state.counts, state.skipped),
         )
     )
-
-
-def _held(usage: Usage) -> tuple[int, ...]:
-    """What a queue holds; one that has nothing left is the same as one that never had."""
-    return tuple(usage.held)
 
 
 def _ledger_facts(ledger: object) -> list[object]:

@@ -120,7 +120,7 @@ def test_types_are_imported_for_checkers_from_where_they_are_found():
         for alias in each.names
         if each.module and "phalanx." in each.module
     }
-    assert checked == phalanx._HOMES
+    assert checked == {name: module for module, names in phalanx._MODULES.items() for name in names.split()}
     assert sorted(checked) == sorted(set(phalanx.__all__) - {"__version__"})
 
 

@@ -19,7 +19,7 @@ CLOCKS = {
     *("time.perf_counter", "time.perf_counter_ns", "time.clock_gettime", "time.clock_gettime_ns"),
     *("datetime.datetime.now", "datetime.datetime.utcnow", "datetime.datetime.today", "datetime.date.today"),
 }
-CLOCK_READERS = {"src/phalanx/clock.py", "src/phalanx/runner/keeper/clock.py"}
+CLOCK_READERS = {"src/phalanx/clock.py", "src/phalanx/runner/keeper/system.py"}
 
 
 def environment_violations(found: tuple[Source, ...]) -> list[str]:

@@ -14,12 +14,12 @@ from tests.tidy.source import ROOT, a_tree
 GLOSSARY = ROOT / "docs/glossary.md"
 PLAIN = {
     "parts that most programs have": """
-        access address archive attached audit calls catalogue change check child claim cli client clock
-        collector command config connecting connection contents convert copy core daemon detach digest disk
+        access address archive attached audit calls change check child claim cli client clock
+        command config connecting connection contents convert copy core daemon detach digest disk
         embedded endpoint environment errors feed files goal harm http id launches limits listener live load
-        logger logs lookup loop machine main message model names network offline online open output owner page
-        patterns process protocol questions read record refusal reply retention root script search server
-        session set settings socket state statuses supervisor table text tokenfile tree trust users verified
+        logger logs lookup loop machine main message model names network offline online open output page
+        patterns process protocol questions read record refusal reply retention script search server
+        session set settings socket state statuses supervisor table tokenfile tree trust users verified
         version view wire
     """,
     "protocols and things outside": """
@@ -28,7 +28,7 @@ PLAIN = {
     """,
     "commands, as they are typed": "apply completion down ps run stop submit up wait why",
     "what a scheduler does, in the words of the field": """
-        amounts ask best breaker candidate decide declaration declared described detail dispatch draining engine
+        amounts ask best breaker candidate case decide declaration declared described detail dispatch draining engine
         eviction explain fit fixes free health invariants kinds lacking leader leaving link object offers
         outage packing place planned preempt prefetch pretend preview priorities product quantity ranking
         read releases repair report reserve reserved resources restarts rules shape shortage sim slots smaller

@@ -30,7 +30,19 @@ VALUE_MODULES = {
         "difflib",
         "enum",
     ),
-    *("functools", "heapq", "itertools", "math", "operator", "re", "struct", "types", "typing", "zlib"),
+    *(
+        "functools",
+        "heapq",
+        "itertools",
+        "math",
+        "operator",
+        "re",
+        "shlex",
+        "struct",
+        "types",
+        "typing",
+        "zlib",
+    ),
 }
 VALUE_PACKAGES = ("msgspec", "numpy", "re2", "phalanx.core")
 # What the allowed modules and the builtins would still let one do.

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from phalanx.core.model.status import Why
+from phalanx.core.model.orders import Why
 from tests.tidy.source import ROOT, Source, sources
 
 MAKERS = {"Reason", "_reason"}  # the value, and the table in core/model/reason.py

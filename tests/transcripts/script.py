@@ -21,14 +21,26 @@ from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client.calls import parse_gather
 from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
-from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Phase, Report, Returned, Started
-from phalanx.core.model.quantity import describe_bytes, parse_bytes, parse_seconds
+from phalanx.core.explain.change import Asker
+from phalanx.core.model.amounts import describe_bytes, parse_bytes, parse_seconds
+from phalanx.core.model.orders import (
+    AttemptKey,
+    Disposition,
+    Ended,
+    Exit,
+    Phase,
+    Report,
+    Returned,
+    Started,
+    Why,
+)
 from phalanx.core.model.resources import TargetError, parse_target
-from phalanx.core.model.status import Why
 from phalanx.errors import PhalanxError
 from tests.support.builders import a_capacity
 from tests.support.fake_keeper import FakeKeeper
 from tests.transcripts.scripted_cluster import BEGINNING_S, Player, ScriptedCluster, finish
+
+ANN = Asker("ann", controls_all=True, operates=True, declares=True)  # an admin, and all jobs are hers
 
 
 class Script:
@@ -56,7 +68,7 @@ class Script:
     def do_submit(self, name: str, *words: str) -> None:
         request = _request(name, words)
         self.cluster.commands.upcoming = _names(name, request.targets)
-        reply = finish(self.cluster.commands.submit(request, "ann"))
+        reply = finish(self.cluster.commands.submit(request, ANN.user))
         told, self.cluster.lines = self.cluster.lines, []
         self._say(f"{'known already:' if reply.replayed else 'accepted'} {', '.join(reply.task_ids)}")
         for failed in reply.failed_targets:
@@ -92,7 +104,7 @@ class Script:
     # Questions.
 
     def do_why(self, name: str) -> None:
-        for line in _why(finish(self.cluster.commands.why(self.cluster.id_of(name)))):
+        for line in _why(finish(self.cluster.commands.why(self.cluster.id_of(name), ANN))):
             self._say(line)
 
     def do_tasks(self, name: str) -> None:

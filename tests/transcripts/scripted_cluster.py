@@ -17,14 +17,14 @@ from phalanx.coordinator.link import Envelope, Links, RunnerSession
 from phalanx.coordinator.link_auth import SharedToken
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.turn import Engine, restore
-from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decision import Answer
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import VOLATILE, Event, TermOpened, encode
 from phalanx.core.cluster.inputs import Input, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.cluster.story import sentence
-from phalanx.core.model.ids import ulid
+from phalanx.core.explain.story import sentence
+from phalanx.core.model.job import ulid
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Roll, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.state import RunnerEffect
@@ -51,7 +51,7 @@ class ScriptedCluster:
         self.engine = Engine(ClusterState(self.rules))
         self.links = Links(lambda: self.state, SharedToken())
         self.players: dict[str, Player] = {}
-        log_links = cast(LogLinks, None)  # no logs are read here
+        log_links = LogLinks(SharedToken())  # no logs are read here
         self.commands = NamedCommands(
             cast(requests.Requests, self), self.store, Feed(), log_links, self, retries=3
         )

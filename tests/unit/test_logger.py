@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import TokenError
-from phalanx.logger import told
+from phalanx.logger import logger, told
 
 
 def test_an_error_that_knows_what_to_do_says_it():
@@ -48,3 +49,11 @@ def test_a_daemon_that_others_may_read_the_token_of_tells_how_to_close_the_file(
     assert ended.returncode == 1
     assert f"others may use {path} (-rw-r--rw-)" in ended.stderr
     assert f"chmod 600 {path}" in ended.stderr
+
+
+def test_what_a_node_says_begins_no_line_of_its_own_in_a_log(caplog: pytest.LogCaptureFixture):
+    logging.getLogger("phalanx").propagate = True
+    logger("coordinator").warning("n1 is excluded for m\n2026-11-16 INFO forged \x1b[2J", why="a\nb")
+    assert [record.getMessage() for record in caplog.records] == [
+        "n1 is excluded for m\\n2026-11-16 INFO forged \\x1b[2J why='a\\nb'"
+    ]

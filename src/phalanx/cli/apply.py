@@ -7,9 +7,10 @@ standard error; with --strict the first of them is an error.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar
 
@@ -21,8 +22,8 @@ from phalanx.api.schema.cluster import QuotaSpec, to_spec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.cli.drafts import TRIES, Drafts, read_files
 from phalanx.cli.output import OutputOption, Table, emit, note, tell_error
-from phalanx.cli.session import session
-from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
+from phalanx.cli.session import TimeoutOption, deadline, session
+from phalanx.cli.wait import await_all, exit_code, tell_end
 from phalanx.errors import BadRequest, Conflict, PhalanxError
 from phalanx.settings import Output
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 STDIN = Path("-")
+SPEC = re.compile(r"specs\[(\d+)\](?: \(([^)]*)\))?: ")  # how the coordinator names a job of several
 BAD_FILE = 1  # nothing is wrong with how the command was written, which would be 2
 
 
@@ -152,8 +154,27 @@ def _read(reader: Callable[[], T]) -> T:
     try:
         return reader()
     except BadRequest as error:
-        tell_error(error.detail, error.hint)
+        for each in (error, *getattr(error, "others", ())):
+            tell_error(each.detail, each.hint)
         raise typer.Exit(BAD_FILE) from None
+
+
+@contextmanager
+def refusals_at(found: Sequence[ParsedJob]) -> Iterator[None]:
+    """What the coordinator refuses of these jobs is told with the file and line of the job."""
+    try:
+        yield
+    except PhalanxError as error:
+        error.detail = located(error.detail, found)
+        raise
+
+
+def located(text: str, found: Sequence[ParsedJob]) -> str:
+    """The text, with the place of the job in its file if it begins with the job's number."""
+    at = SPEC.match(text)
+    if at is None or int(at[1]) >= len(found):
+        return text
+    return ": ".join(filter(None, (found[int(at[1])].where, at[2], text[at.end() :])))
 
 
 def _handed_in(
@@ -177,16 +198,20 @@ def _handed_in(
     is_empty = not (request.specs or request.topology or request.quotas)
     if not (is_empty and amended):
         try:
-            reply = client.apply(request)
+            with refusals_at(new):
+                reply = client.apply(request)
         except Conflict as error:
             if error.reason != "Amended" or not tries:
                 raise
             again = drafts.read_again()  # another user has begun one of these gangs meanwhile
             yield from _handed_in(client, drafts, again, strict, allow_infeasible, tries - 1)
             return
+        reply.warnings = [located(warning, new) for warning in reply.warnings]
         yield _told(reply, [found for found, job in zip(new, reply.jobs, strict=True) if not job.unchanged])
     for found in amended:
-        yield _told(drafts.amend(found, allow_infeasible=allow_infeasible), [found])
+        with refusals_at([found]):
+            reply = drafts.amend(found, allow_infeasible=allow_infeasible)
+        yield _told(reply, [found])
 
 
 def _told(reply: ApplyReply, waiting: Sequence[ParsedJob]) -> ApplyReply:

@@ -95,7 +95,8 @@ class Attached:
         except BrokenPipeError:
             return  # Nobody reads our output any more; the task goes on.
         except PhalanxError as error:
-            note(f"{stream} was cut off: {error.detail}")
+            is_none = error.reason == "LogNotServed"
+            note(error.detail if is_none else f"{stream} was cut off: {error.detail}")
 
     def _copy_attempts(self, id: str, stream: Stream, sink: Sink) -> None:
         """One attempt after another: a task that was lost with its node starts again on another."""

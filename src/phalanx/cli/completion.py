@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from phalanx.cli.output import clean
 from phalanx.cli.session import connect, flags_before
-from phalanx.cli.text import clean
 from phalanx.config import load
 from phalanx.errors import PhalanxError
 

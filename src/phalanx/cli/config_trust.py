@@ -10,8 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from phalanx.cli.output import OutputOption, Table, emit
-from phalanx.cli.text import clean
+from phalanx.cli.output import OutputOption, Table, clean, emit
 from phalanx.config import FREE, digest, from_file, named, project_file, trusted
 from phalanx.errors import BadRequest, NotFound
 

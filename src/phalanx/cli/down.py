@@ -10,10 +10,9 @@ from msgspec import structs
 
 from phalanx.cli import keepers
 from phalanx.cli.output import note
-from phalanx.cli.owner import end
 from phalanx.cli.session import connect, session
-from phalanx.cli.state import owner
-from phalanx.cli.text import plural
+from phalanx.cli.state import end, owner
+from phalanx.core.model.amounts import plural
 from phalanx.errors import PhalanxError, Unavailable
 from phalanx.settings import Settings
 

@@ -16,7 +16,7 @@ from msgspec import structs
 from phalanx.api.schema.apply import AmendSpec, ApplyReply, ApplyRequest, DraftView
 from phalanx.api.schema.jobspec import GangSpec, JobSpec
 from phalanx.cli.members import ENDED
-from phalanx.core.model.ids import is_object
+from phalanx.core.model.job import is_object
 from phalanx.errors import Conflict, NotFound, PhalanxError
 
 if TYPE_CHECKING:

@@ -11,10 +11,19 @@ from msgspec import to_builtins
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
-from phalanx.cli.output import OutputOption, emit, fields, note
+from phalanx.cli.output import (
+    OutputOption,
+    clean,
+    clean_lines,
+    emit,
+    fields,
+    moment,
+    size,
+    span,
+    tell_error,
+)
 from phalanx.cli.session import session
-from phalanx.cli.text import clean, clean_lines, moment, plural, size, span
-from phalanx.core.model.quantity import describe_seconds
+from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.errors import Conflict, PhalanxError
 
 if TYPE_CHECKING:
@@ -104,7 +113,7 @@ def _each(act: Callable[[str], T], ids: list[str]) -> tuple[list[T], int]:
         try:
             replies.append(act(id))
         except PhalanxError as error:
-            note(f"error: {error.detail}")
+            tell_error(error.detail, error.hint)
             code = code or error.exit_code
     return replies, code
 
@@ -159,8 +168,8 @@ def _tags(job: JobView) -> str:
 
 
 def _retries(job: JobView) -> str:
-    """How often a task may be tried again, and how many failures have counted so far."""
-    used = f" ({plural(job.failures, 'failure')} counted so far)" if job.failures else ""
+    """How often a task may be tried again, and how many failures there were."""
+    used = f" ({plural(job.failures, 'failure')} so far)" if job.failures else ""
     return f"{job.max_retries}{used}"
 
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.cli.owner import END_WITHIN_S, ProcessOwner
 from phalanx.cli.shape import remembered
-from phalanx.cli.wait import Deadline
+from phalanx.cli.state import END_WITHIN_S
+from phalanx.clock import Deadline
+from phalanx.endpoint import ProcessOwner
 from phalanx.runner import stopping
 from phalanx.runner.keeper import lookup
 

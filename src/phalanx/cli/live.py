@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from phalanx.api.schema.jobs import WatchEvent
-from phalanx.cli.output import Table, coloured, json_text
+from phalanx.cli.output import Table, clean, coloured, json_text, moment
 from phalanx.cli.session import CliSession
-from phalanx.cli.text import clean, moment
 from phalanx.errors import PhalanxError
 from phalanx.settings import Output
 

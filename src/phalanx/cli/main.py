@@ -1,20 +1,304 @@
-"""The `phalanx` command starts here, as fast as it can.
+"""The command line, `phalanx <noun> <verb>` and short verbs for every day: every command by name, and how it is run.
 
-Start-up is most of what a short command costs. The commands themselves, and how they end, are in `root.py`.
+A command's module is imported when the command is called, so that `phalanx ps` does not pay for `phalanx up`. A
+function becomes a command by its signature, through Typer. A command that fails is reported with a hint on standard
+error, and ends with the exit code that belongs to its error (`phalanx.errors` has the table).
 """
 
 from __future__ import annotations
 
-import gc
+import os
 import sys
-from typing import NoReturn
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, cast
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from phalanx.cli.output import tell_error
+from phalanx.cli.session import CliSession, flags_before
+from phalanx.errors import PhalanxError
+
+Entries = Mapping[str, "str | CommandGroup | Daemon"]
+INTERRUPTED = 130
+
+
+class CommandGroup:
+    """A noun with its verbs."""
+
+    def __init__(self, purpose: str, verbs: Entries) -> None:
+        self.purpose = purpose
+        self.verbs = verbs
+
+
+class Daemon:
+    """A command that runs as a daemon, and verbs about it."""
+
+    def __init__(self, command: str, verbs: Entries) -> None:
+        self.command = command
+        self.verbs = verbs
+
+
+_DAILY = {
+    "submit": "submit:submit",
+    "show": "job:show",
+    "logs": "logs:logs",
+    "wait": "wait:wait",
+    "why": "why:why",
+    "story": "story:story",
+    "cancel": "job:cancel",
+    "evict": "job:evict",
+    "pause": "job:pause",
+    "resume": "job:resume",
+}
+
+
+_JOB_VERBS = {"list": "ps:ps", **_DAILY}
+
+
+COMMANDS: Entries = {
+    "up": "up:up",
+    "down": "down:down",
+    "run": "run:run",
+    "apply": "apply:apply",
+    "plan": "plan:plan",
+    "ps": "ps:ps",
+    **_DAILY,
+    "nodes": "node:nodes",
+    "topology": "topology:topology",
+    "cluster": "cluster:cluster",
+    "status": "cluster:cluster",
+    "job": CommandGroup("Manage jobs.", _JOB_VERBS),
+    "task": CommandGroup("Manage tasks: the same commands, for one task of a job.", _JOB_VERBS),
+    "node": CommandGroup(
+        "Manage nodes: show, drain, resume, remove.",
+        {
+            "list": "node:nodes",
+            "show": "node:show",
+            "drain": "node:drain",
+            "resume": "node:resume",
+            "lose": "node:lose",
+            "remove": "node:remove",
+        },
+    ),
+    "gang": CommandGroup(
+        "Manage gangs: jobs whose tasks start together or not at all.",
+        {"list": "gang:gangs", "show": "gang:show", "why": "why:why", "evict": "job:evict"},
+    ),
+    "queue": CommandGroup(
+        "Manage queues and their quotas.",
+        {
+            "list": "queue:queues",
+            "show": "queue:show",
+            "set": "queue:set_quota",
+            "unset": "queue:unset_quota",
+        },
+    ),
+    "token": CommandGroup(
+        "Manage API tokens and their roles.",
+        {
+            "create": "token:create",
+            "list": "token:tokens",
+            "revoke": "token:revoke",
+            "rotate": "token:rotate",
+        },
+    ),
+    "audit": "token:audit",
+    "coordinator": "daemon:coordinator",
+    "runner": Daemon("daemon:runner", {"stop": "runner_stop:stop"}),
+    "config": CommandGroup(
+        "Show settings and where each value comes from.",
+        {
+            "show": "config:show",
+            "explain": "config:explain",
+            "path": "config:path",
+            "trust": "config_trust:trust",
+            "untrust": "config_trust:untrust",
+        },
+    ),
+    "store": CommandGroup(
+        "Check, repair, migrate, back up and restore the cluster's state.",
+        {
+            "check": "store:check",
+            "backup": "store:backup",
+            "restore": "store:restore",
+            "migrate": "store:migrate",
+            "reopen": "store:reopen",
+            "repair": "repair:repair",
+        },
+    ),
+    "ca": CommandGroup(
+        "Manage certificates: the cluster's own CA and what it issues.",
+        {"init": "ca:init", "issue": "ca:issue", "show": "ca:show"},
+    ),
+    "completion": "completion:completion",
+    "version": "version:version",
+}
+
+
+# After the first word of the user's command every option is the user's, with or without `--`.
+_TAKES_A_COMMAND = {"submit:submit", "run:run", "plan:plan"}
+
+
+# Options that name files take several, as a shell writes `-f *.yaml`.
+_TAKES_FILES = {"apply:apply", "plan:plan", "topology:topology"}
+
+
+_FILE_OPTIONS = ("-f", "--file", "--cluster")
+
+
+class Catalogue(Mapping[str, Any]):
+    """Names to commands, each made when it is asked for."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+
+    def __getitem__(self, name: str) -> Any:
+        entry = self._entries[name]
+        if isinstance(entry, CommandGroup):
+            return LazyGroup(name=name, help=entry.purpose, commands=cast(Any, Catalogue(entry.verbs)))
+        return _daemon(name, entry) if isinstance(entry, Daemon) else _command(name, entry)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands may be a Catalogue."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"rich_markup_mode": None})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+
+class Root(LazyGroup):
+    """The group of all commands."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings | {"commands": Catalogue(COMMANDS)})
+
+
+class FileLists(TyperCommand):
+    """A command whose options that name files may be followed by several."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, repeated(args))
+
+
+def repeated(args: list[str]) -> list[str]:
+    """`-f a.yaml b.yaml` as `-f a.yaml -f b.yaml`; what follows `--` belongs to the user's command."""
+    found: list[str] = []
+    option, has_value = "", False
+    for at, word in enumerate(args):
+        if word == "--":
+            return found + args[at:]
+        if word.startswith("-") and word != "-":
+            option, equals, _ = word.partition("=")
+            has_value = bool(equals)
+        elif option in _FILE_OPTIONS:
+            if has_value:
+                found.append(option)
+            has_value = True
+        found.append(word)
+    return found
+
+
+def _function(entry: str) -> Any:
+    module, _, function = entry.partition(":")
+    return getattr(import_module(f"phalanx.cli.{module}"), function)
+
+
+def _daemon(name: str, entry: Daemon) -> Any:
+    """Without a verb it is the command itself."""
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    settings = {"help_option_names": ["-h", "--help"]}
+    app.callback(invoke_without_command=True, context_settings=settings)(_function(entry.command))
+    for verb, function in entry.verbs.items():
+        assert isinstance(function, str)
+        app.command(verb, context_settings=settings)(_function(function))
+    made = typer.main.get_command(app)
+    made.name = name
+    return made
+
+
+def _command(name: str, entry: str) -> Any:
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    settings = {
+        "allow_interspersed_args": entry not in _TAKES_A_COMMAND,
+        "help_option_names": ["-h", "--help"],
+    }
+    form = FileLists if entry in _TAKES_FILES else TyperCommand
+    app.command(name, cls=form, context_settings=settings)(_function(entry))
+    return typer.main.get_command(app)
+
+
+app = typer.Typer(cls=Root, name="phalanx", rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.callback(invoke_without_command=True, context_settings={"help_option_names": ["-h", "--help"]})
+def root(
+    ctx: typer.Context,
+    address: Annotated[
+        str | None,
+        typer.Option(help="Address of the cluster, http://host:port; several separated by commas."),
+    ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File containing the API token.")] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option(help="The cluster's CA certificate (ca.crt), for https.")
+    ] = None,
+    state: Annotated[Path | None, typer.Option(help="State folder of the cluster on this machine.")] = None,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+) -> None:
+    """A scheduler for AI work: all-or-nothing, topology-aware gang scheduling.
+
+    Get started with `phalanx up`, then `phalanx run -- echo hello`.
+    """
+    ctx.obj = CliSession(flags_before(address, token_file, ca_file, state))
+    if version:
+        from phalanx import __version__
+
+        print(f"phalanx {__version__}")
+        raise typer.Exit
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
 
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-    gc.set_threshold(
-        50_000
-    )  # imports make many objects and drop few: looking for garbage meanwhile finds none
-    from phalanx.cli.root import run
-
     sys.exit(run(sys.argv[1:]))
+
+
+def run(args: Sequence[str]) -> int:
+    """Run one command line and return its exit code."""
+    try:
+        code = typer.main.get_command(app).main(list(args), prog_name="phalanx", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except PhalanxError as error:
+        tell_error(error.detail, error.hint)
+        return error.exit_code
+    except typer.TyperException as error:
+        tell_error(error.format_message(), _usage_hint(error))
+        return error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader has closed the pipe. Buffered output is discarded, or Python would complain at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:  # A folder that is gone, a disk that is full.
+        tell_error(str(error), "")
+        return 1
+
+
+def _usage_hint(error: typer.TyperException) -> str:
+    """Where to read more: the help of the command that was used wrongly."""
+    ctx = getattr(error, "ctx", None)
+    return f"see `{ctx.command_path} --help`" if ctx is not None else ""

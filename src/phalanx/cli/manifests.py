@@ -66,5 +66,6 @@ def _read(reader: Callable[[], T]) -> T:
     try:
         return reader()
     except PhalanxError as error:
-        tell_error(error.detail, error.hint)
+        for each in (error, *getattr(error, "others", ())):
+            tell_error(each.detail, each.hint)
         raise typer.Exit(BAD_FILE) from None

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from phalanx.api.schema.jobs import Counts, GangView, GroupView, JobView, RequestView, TaskView
-from phalanx.cli.output import Table, plain_lines
-from phalanx.cli.text import clean, moment, plural, size
-from phalanx.core.model.quantity import describe_seconds
+from phalanx.cli.output import Table, clean, moment, plain_lines, size
+from phalanx.core.model.amounts import describe_seconds, plural
 
 ENDED = ("Completed", "Failed", "Cancelled")
 

@@ -10,9 +10,9 @@ import typer
 from phalanx.api.schema.cluster import NodeView
 from phalanx.api.schema.jobs import EXCLUDED
 from phalanx.cli.completion import node_names
-from phalanx.cli.output import OutputOption, Table, emit, fields
+from phalanx.cli.output import OutputOption, Table, clean, emit, fields, moment, size, time_of_day
 from phalanx.cli.session import session
-from phalanx.cli.text import moment, size, time_of_day
+from phalanx.core.model.amounts import plural
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=node_names)]
 
@@ -31,7 +31,7 @@ def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) ->
     """Show one node."""
     here = session(ctx)
     node = here.client().node(name)
-    emit(node, here.output(output), [node.name], lambda _wide: _lines(node))
+    emit(node, here.output(output), [node.name], lambda _wide: node_lines(node))
 
 
 def drain(
@@ -52,7 +52,7 @@ def drain(
     said = [f"{node.name} drained: {reason}"]
     if evict:
         said.append(
-            f"{node.task_count} running tasks are being stopped"
+            f"{plural(node.task_count, 'task')} there being stopped; a gang is stopped whole, on other nodes too"
             if node.task_count
             else "no task is running there"
         )
@@ -121,7 +121,7 @@ def _table(found: list[NodeView], wide: bool) -> Table:
     return table
 
 
-def _lines(node: NodeView) -> Iterable[str]:
+def node_lines(node: NodeView) -> Iterable[str]:
     yield from fields(
         [
             ("Node", node.name),
@@ -143,7 +143,7 @@ def _lines(node: NodeView) -> Iterable[str]:
         ]
     )
     for device in node.devices:
-        yield f"  GPU {device.index}  {device.kind}  {size(device.memory_bytes)}  {device.task or 'free'}"
+        yield f"  GPU {device.index}  {clean(device.kind)}  {size(device.memory_bytes)}  {device.task or 'free'}"
 
 
 def _devices(node: NodeView) -> str:

@@ -1,27 +1,43 @@
-"""Output: one answer as a table, JSON, YAML or names.
+"""Output: one answer as a table, JSON, YAML or names, and the text in it made safe for a terminal.
 
 JSON and YAML are the words of the API as they are, so that a program may rely on them. Data goes to standard
 output, notes to standard error. A table has aligned columns for a pipe and colours for a terminal; a cell is never cut:
 on a terminal too narrow for it, the last column is folded. rich is imported only for a terminal, because it costs more
 time than the rest of a command.
+
+What users and nodes wrote (names, commands, kinds of GPU, the last lines of a task) may hold escapes that take over a
+terminal, so everything that goes into a table, a line or a message passes `clean`. Task output itself is not ours to
+change.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
 
-from phalanx.cli.text import CONTROL, clean, clean_lines
+from phalanx.core.model.amounts import describe_bytes, describe_seconds
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
+_ESCAPE = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])?"
+    r"|\x9b[0-?]*[ -/]*[@-~]"
+)
+_BLANK = re.compile(r"[\t\r\n\v\f\x85\u2028\u2029]+")
+# Controls, and the marks that turn the direction of writing round, which can make one text look like another.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+CONTROL = re.compile(
+    _CONTROL.pattern.replace(r"\x00-\x1f", r"\x00-\x09\x0b-\x1f")
+)  # but for the ends of lines
 OutputOption = Annotated[
     Output | None,
     typer.Option("-o", "--output", help="Output format.", show_default="table"),
@@ -43,6 +59,36 @@ STYLES = {
 }
 
 
+def clean(text: str) -> str:
+    """One line without escapes and control characters."""
+    return _CONTROL.sub("", _BLANK.sub(" ", _ESCAPE.sub("", text)))
+
+
+def clean_lines(text: str) -> str:
+    """The same, with its lines kept."""
+    return "\n".join(clean(line) for line in text.split("\n"))
+
+
+def moment(at: float | None) -> str:
+    """A time of day where we are, with the date, or a dash."""
+    return "-" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def time_of_day(at: float) -> str:
+    """The time where we are, of today."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
+
+
+def span(begin: float | None, end: float | None) -> str:
+    """How long something took, or a dash."""
+    return "-" if begin is None or end is None else describe_seconds(max(0.0, end - begin))
+
+
+def size(count: int) -> str:
+    """A size, or a dash for none."""
+    return describe_bytes(count) if count else "-"
+
+
 def emit(
     value: Any, output: Output, names: Iterable[str], draw: Callable[[bool], Table | Iterable[str]]
 ) -> None:
@@ -52,13 +98,13 @@ def emit(
     elif output == "yaml":
         sys.stdout.write(_yaml_text(value))
     elif output == "name":
-        sys.stdout.writelines(f"{name}\n" for name in names)
+        sys.stdout.writelines(f"{clean(name)}\n" for name in names)
     else:
         drawn = draw(output == "wide")
         if isinstance(drawn, Table):
             drawn.show()
         else:
-            sys.stdout.writelines(f"{line}\n" for line in drawn)
+            sys.stdout.writelines(f"{clean_lines(line)}\n" for line in drawn)
 
 
 def json_text(encoded: bytes) -> str:

@@ -9,6 +9,7 @@ import typer
 from msgspec import structs
 
 from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
+from phalanx.cli.apply import located, refusals_at
 from phalanx.cli.manifests import BAD_FILE, ClusterOption, StrictOption, read_files, read_with_drafts
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
@@ -89,5 +90,7 @@ def _online(client: Client, files: list[Path], strict: bool) -> PlanReply:
         )
     names = [Called(each.id, list(each.names)) for each in made.found]
     specs = [drafts.spec(each) for each in made.found]
-    reply = client.plan(PlanRequest(specs, names=names)) if specs else PlanReply([], [], [], 0)
+    with refusals_at(made.found):
+        reply = client.plan(PlanRequest(specs, names=names)) if specs else PlanReply([], [], [], 0)
+    reply.warnings = [located(warning, made.found) for warning in reply.warnings]
     return with_incomplete(reply, made.incomplete)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from phalanx.cli.output import plain_lines
-from phalanx.cli.text import clean, moment, plural
+from phalanx.cli.output import clean, moment, plain_lines
+from phalanx.core.model.amounts import plural
 
 if TYPE_CHECKING:
     from phalanx.api.schema.apply import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
@@ -36,7 +36,8 @@ def _paragraph(reply: PlanReply, job: str, wide: bool) -> Iterator[str]:
     if placed:
         yield from _places(placed, wide)
     for each in evicted:
-        devices = f" GPUs {_numbers(each.devices)}" if each.devices else ""
+        word = "GPU" if len(each.devices) == 1 else "GPUs"
+        devices = f" {word} {_numbers(each.devices)}" if each.devices else ""
         yield f"  evicts {each.task} on {each.node}{devices} (job {each.job}, priority {each.priority})"
     for why in dict.fromkeys(each.why for each in evicted):
         yield f"    {why}"

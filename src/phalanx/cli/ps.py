@@ -17,10 +17,9 @@ import typer
 from phalanx.api.schema.jobs import JobView, StatusWord, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.members import placed, standing
-from phalanx.cli.output import OutputOption, Table, emit, note
+from phalanx.cli.output import OutputOption, Table, emit, moment, note, span
 from phalanx.cli.pages import collected
 from phalanx.cli.session import session
-from phalanx.cli.text import moment, span
 from phalanx.clock import SystemClock
 
 if TYPE_CHECKING:

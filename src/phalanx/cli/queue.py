@@ -7,9 +7,8 @@ from typing import Annotated
 import typer
 
 from phalanx.api.schema.cluster import QueueView, QuotaSpec
-from phalanx.cli.output import OutputOption, Table, emit, fields
-from phalanx.cli.session import session
-from phalanx.cli.text import read_cores, size
+from phalanx.cli.output import OutputOption, Table, emit, fields, size
+from phalanx.cli.session import read_cores, session
 from phalanx.settings import Output
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]

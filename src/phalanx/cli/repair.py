@@ -14,7 +14,7 @@ from msgspec import Struct
 from phalanx.cli.output import OutputOption, emit, fields, note
 from phalanx.cli.session import STORED, session
 from phalanx.cli.store import Url, finish, place_of, reading, refuse_memory, writing
-from phalanx.cli.text import plural
+from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.settings import CoordinatorSettings
 

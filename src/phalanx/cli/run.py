@@ -13,9 +13,10 @@ from msgspec.structs import replace
 
 from phalanx.cli.attached import Attached
 from phalanx.cli.output import note
-from phalanx.cli.session import session
+from phalanx.cli.session import deadline, session
 from phalanx.cli.submit import SubmitOptions, takes_options
-from phalanx.cli.wait import ENDED, Deadline, TimedOut, View, deadline, exit_code
+from phalanx.cli.wait import ENDED, TimedOut, View, exit_code
+from phalanx.clock import Deadline
 from phalanx.errors import BadRequest, PhalanxError
 
 if TYPE_CHECKING:
@@ -37,12 +38,16 @@ def run(
 
     `phalanx run --gpus 1 -- nvidia-smi` exits with the command's own code. Ctrl-C cancels it. A failure is not
     tried again unless `--retries` says so. With `--tasks N` the lines of N tasks that start together are shown,
-    each behind the number of its task. Tasks have no standard input: give them a file.
+    each behind the number of its task. Arrays and several targets are for `phalanx submit`. Tasks have no standard
+    input: give them a file.
     """
     until = deadline(timeout)
     request = replace(options, retries=options.retries or 0).request()
     if request.array or len(request.targets) > 1:
-        raise BadRequest("`run` shows the output of one task", hint="use `phalanx submit` for several")
+        raise BadRequest(
+            "`run` shows the output of one task, or of a gang (--tasks), not of arrays or several targets",
+            hint="use `phalanx submit` for them",
+        )
     client = session(ctx).client()
     reply = client.submit(request)
     for warning in reply.warnings:

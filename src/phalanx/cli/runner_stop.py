@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from phalanx.cli.output import note
-from phalanx.cli.owner import ProcessOwner, end
 from phalanx.cli.session import session
-from phalanx.cli.text import plural
-from phalanx.core.model.quantity import describe_seconds, parse_seconds
+from phalanx.cli.state import end
+from phalanx.core.model.amounts import describe_seconds, parse_seconds, plural
+from phalanx.endpoint import ProcessOwner
 from phalanx.errors import ConfigError, Conflict, NotFound, Unavailable
 from phalanx.runner import claim, stopping
 from phalanx.runner.stopping import StopOutcome, StopRequest

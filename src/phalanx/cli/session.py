@@ -1,4 +1,4 @@
-"""Session: the settings of one command, and the way to its cluster.
+"""Session: the settings and common options of one command, and the way to its cluster.
 
 Made by the root command from the flags that stand before the verb. Which settings there are is
 `phalanx.config`'s business, how to talk to a coordinator is `phalanx.client.client`'s; it is imported late,
@@ -9,21 +9,23 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from phalanx.cli.output import note
-from phalanx.cli.owner import ProcessOwner
+from phalanx.clock import Deadline
 from phalanx.config import load
-from phalanx.endpoint import endpoint
+from phalanx.core.model.amounts import parse_cores, parse_seconds
+from phalanx.core.model.resources import Cores
+from phalanx.endpoint import ProcessOwner, endpoint
 from phalanx.errors import ConfigError, Unavailable
 from phalanx.settings import TRUST_HINT, Output, Settings
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client
 
-
+TimeoutOption = Annotated[str | None, typer.Option(help="Stop waiting after this long and exit with 124.")]
 SERVING = ("coordinator", "scheduler", "runner", "state_dir")  # what a daemon goes by
 STORED = ("coordinator", "state_dir")  # what says where the state is kept
 
@@ -128,3 +130,19 @@ def tls_files_in(section: str, folder: Path | None) -> dict[str, object]:
 def _key(name: str) -> str:
     section, _, rest = name.partition("_")
     return f"{section}.{rest}" if section in {"coordinator", "runner", "client"} else name
+
+
+def read_cores(text: str) -> Cores:
+    """An option's number of cores."""
+    try:
+        return parse_cores(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def deadline(timeout: str | None) -> Deadline:
+    """Read a `--timeout`."""
+    try:
+        return Deadline(None if timeout is None else parse_seconds(timeout))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--timeout") from error

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from phalanx.cli.text import plural
+from phalanx.core.model.amounts import plural
 
 FILE = "up.json"
 NAMES_MAX = 10_000

@@ -8,19 +8,21 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import select
+import signal
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
 
 from phalanx.cli.output import note
-from phalanx.cli.owner import ProcessOwner
-from phalanx.endpoint import Endpoint
+from phalanx.endpoint import Endpoint, ProcessOwner
 from phalanx.errors import Conflict, Unavailable
 from phalanx.settings import Settings
 
+END_WITHIN_S = 45.0
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -66,6 +68,33 @@ def owner(folder: Path) -> ProcessOwner | None:
         found = msgspec.json.decode((folder / "up.pid").read_bytes(), type=ProcessOwner)
         return found if found.is_alive else None
     return None
+
+
+def end(owner: ProcessOwner, is_right: Callable[[int], bool] = lambda _pid: True) -> None:
+    """Ask it to end and wait until it has. A pidfd cannot come to mean another process.
+
+    While the pidfd is open the pid names this process; it is signalled only if it is the right one.
+    """
+    try:
+        process = os.pidfd_open(owner.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if not owner.is_alive:
+            return
+        if not is_right(owner.pid):
+            raise Conflict(
+                f"process {owner.pid} is not the one its file names, and was not stopped",
+                hint=f"`ps -fp {owner.pid}` shows it; end the right one with `kill`",
+            )
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+        ended = select.poll()
+        ended.register(process, select.POLLIN)
+        if not ended.poll(END_WITHIN_S * 1000):
+            text = f"process {owner.pid} has not ended within {END_WITHIN_S:g} s"
+            raise Unavailable(text, hint="try again")
+    finally:
+        os.close(process)
 
 
 def endpoint_of(settings: Settings) -> Endpoint:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from phalanx.cli.output import OutputOption, emit, fields, note
+from phalanx.cli.output import OutputOption, emit, fields, moment, note
 from phalanx.cli.session import STORED, session
-from phalanx.cli.text import moment, plural
+from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest, Conflict, NotFound, PhalanxError, Unavailable
 from phalanx.settings import CoordinatorSettings
 

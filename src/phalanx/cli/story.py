@@ -9,10 +9,9 @@ import typer
 
 from phalanx.api.schema.jobs import StoryLine
 from phalanx.cli.job import IdArgument
-from phalanx.cli.output import OutputOption, Table, emit, note
+from phalanx.cli.output import OutputOption, Table, emit, moment, note
 from phalanx.cli.pages import collected
 from phalanx.cli.session import session
-from phalanx.cli.text import moment
 from phalanx.errors import NotFound
 
 if TYPE_CHECKING:

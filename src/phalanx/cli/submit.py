@@ -7,6 +7,7 @@ sense is decided by the coordinator; only what it could not see is checked here.
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +19,25 @@ from msgspec import Struct, structs
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.completion import node_names
 from phalanx.cli.output import OutputOption, Table, emit, note
-from phalanx.cli.session import session
-from phalanx.cli.text import read_cores
-from phalanx.cli.wait import TimeoutOption, await_all, deadline, exit_code, tell_end
+from phalanx.cli.session import TimeoutOption, deadline, read_cores, session
+from phalanx.cli.wait import await_all, exit_code, tell_end
 from phalanx.client.calls import parse_gather
+from phalanx.errors import PhalanxError
 from phalanx.settings import Output
 
 F = TypeVar("F", bound=Callable[..., object])
+
+FLAGS = {
+    "gang_wait": "--gang-wait",
+    "gpu_memory": "--gpu-memory",
+    "gpu_type": "--gpu-type",
+    "max_retries": "--retries",
+    "min_run": "--min-run",
+    "no_queue": "--no-queue",
+    "request_id": "--request-id",
+    "time_limit": "--time-limit",
+}
+FIELD = re.compile(rf"^({'|'.join(FLAGS)})\b")
 
 
 class SubmitOptions(Struct, kw_only=True):
@@ -49,10 +62,12 @@ class SubmitOptions(Struct, kw_only=True):
             "--cores",
             parser=read_cores,
             metavar="CORES",
-            help="Cores per task, such as 2 or 0.5; 0 = unlimited.",
+            help="Cores per task, such as 2, 0.5 or 500m; 0 = unlimited.",
         ),
     ] = 1
-    memory: Annotated[str, typer.Option("-m", "--memory", help="Memory per task, such as 16GiB.")] = "0"
+    memory: Annotated[
+        str, typer.Option("-m", "--memory", help="Memory per task, such as 16GiB; a plain number is bytes.")
+    ] = "0"
     gpus: Annotated[int, typer.Option(min=0, help="GPUs per task.")] = 0
     gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100.")] = None
     gpu_memory: Annotated[str, typer.Option(help="Minimum memory of each GPU, such as 80GiB.")] = "0"
@@ -70,8 +85,8 @@ class SubmitOptions(Struct, kw_only=True):
     gather: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="LAYER[:must]",
-            help="Topology constraint: rack (preferred) or rack:must (required); repeatable.",
+            metavar="LAYER[:must[:N]]",
+            help="Topology constraint: rack (preferred), rack:must (required), rack:must:4 (multiples of 4).",
         ),
     ] = None
     gang_wait: Annotated[
@@ -94,10 +109,15 @@ class SubmitOptions(Struct, kw_only=True):
     cwd: Annotated[
         Path | None, typer.Option(help="Working directory of the task.", show_default="this folder")
     ] = None
-    time_limit: Annotated[str | None, typer.Option(help="Stop the task after this long: 90s, 1h30m.")] = None
+    time_limit: Annotated[
+        str | None, typer.Option(help="Stop the task after this long: 90s, 1h30m, 2:30 (hours:minutes).")
+    ] = None
     grace: Annotated[str | None, typer.Option(help="Time between SIGTERM and SIGKILL.")] = None
     retries: Annotated[
-        int | None, typer.Option(min=0, help="How often a failed task is retried (default: 3, for `run` 0).")
+        int | None,
+        typer.Option(
+            min=0, help="How often a failed task is retried, not after a timeout (default: 3, for `run` 0)."
+        ),
     ] = None
     preemption: Annotated[
         Literal["lower", "never"], typer.Option(help="What it may preempt: jobs of lower priority, or none.")
@@ -164,7 +184,11 @@ def takes_options(command: F) -> F:
 
     def called(**given: Any) -> object:
         options = SubmitOptions(**{each.name: given.pop(each.name) for each in wished})
-        return command(options=options, **given)
+        try:
+            return command(options=options, **given)
+        except PhalanxError as error:  # of the API, which has other names for some options
+            error.detail = FIELD.sub(lambda found: FLAGS[found[1]], error.detail)
+            raise
 
     called.__doc__ = command.__doc__
     called.__name__ = command.__name__

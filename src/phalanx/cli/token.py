@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phalanx.api.schema.cluster import AuditLine, NewToken, TokenRequest, TokenView
-from phalanx.cli.output import OutputOption, Table, emit, fields, note
+from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note
 from phalanx.cli.session import session
-from phalanx.cli.text import moment
 from phalanx.core.model.credential import ROLES
 from phalanx.endpoint import endpoint
 from phalanx.errors import BadRequest

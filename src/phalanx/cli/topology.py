@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from phalanx.cli.manifests import ClusterOption, StrictOption, read_files
-from phalanx.cli.output import OutputOption, emit, note, plain_lines
+from phalanx.cli.output import OutputOption, clean, emit, note, plain_lines
 from phalanx.cli.session import session
-from phalanx.cli.text import clean, plural
 from phalanx.clock import SystemClock
+from phalanx.core.model.amounts import plural
 
 if TYPE_CHECKING:
     from phalanx.api.schema.apply import DomainView, PlaceView, TopologyView

@@ -24,8 +24,8 @@ from phalanx.cli.session import SERVING, session
 from phalanx.cli.shape import ClusterShape, remember, remembered
 from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 from phalanx.cli.supervisor import Supervisor, signals_held
-from phalanx.cli.text import plural
 from phalanx.clock import SystemClock
+from phalanx.core.model.amounts import plural
 from phalanx.errors import ConfigError, Conflict, Unavailable
 from phalanx.settings import Settings
 from phalanx.tokenfile import ensure_token

@@ -16,11 +16,9 @@ import typer
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
-from phalanx.cli.output import OutputOption, emit, note
-from phalanx.cli.session import session
-from phalanx.cli.text import clean, span
-from phalanx.clock import SystemClock
-from phalanx.core.model.quantity import parse_seconds
+from phalanx.cli.output import OutputOption, clean, emit, note, span
+from phalanx.cli.session import TimeoutOption, deadline, session
+from phalanx.clock import Deadline
 from phalanx.errors import PhalanxError
 from phalanx.settings import Output
 
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
 
 View = JobView | TaskView
 ENDED = frozenset({"Completed", "Failed", "Cancelled"})
-TimeoutOption = Annotated[str | None, typer.Option(help="Stop waiting after this long and exit with 124.")]
 BAR_PACE_S = 0.5
 LINE_PACE_S = 10.0
 QUIET_PACE_S = 60.0
@@ -42,22 +39,6 @@ class TimedOut(PhalanxError):
     """The time of --timeout is over; the work goes on."""
 
     exit_code = 124
-
-
-class Deadline:
-    """An instant to be done by, or none."""
-
-    def __init__(self, seconds: float | None) -> None:
-        self._clock = SystemClock()
-        self._at = None if seconds is None else self._clock.monotonic() + seconds
-
-    def left_s(self, at_most: float) -> float:
-        """What is left, at most so much."""
-        return at_most if self._at is None else max(0.0, min(at_most, self._at - self._clock.monotonic()))
-
-    @property
-    def is_over(self) -> bool:
-        return self._at is not None and self._clock.monotonic() >= self._at
 
 
 def wait(
@@ -79,14 +60,6 @@ def wait(
     tell_end(views, here.output(output))
     code = exit_code(views)
     return code if exit_with == "code" else min(code, 1)
-
-
-def deadline(timeout: str | None) -> Deadline:
-    """Read a `--timeout`."""
-    try:
-        return Deadline(None if timeout is None else parse_seconds(timeout))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--timeout") from error
 
 
 def await_all(client: Client, ids: Sequence[str], until: Deadline) -> list[View]:

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 from phalanx.api.schema.jobs import DomainSlots, NodeReasons, WhyReply
 from phalanx.cli.job import IdArgument
-from phalanx.cli.output import OutputOption, emit
+from phalanx.cli.output import OutputOption, clean, emit, moment
 from phalanx.cli.session import session
 from phalanx.cli.shape import remembered
-from phalanx.cli.text import clean, moment, plural
+from phalanx.core.model.amounts import plural
 from phalanx.settings import Settings
 
 
@@ -49,7 +49,7 @@ def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:
         if reply.fix.command:
             yield f"  {reply.fix.command}"
     if reply.position is not None:
-        yield f"queue position: {reply.position} of {reply.waiting}"
+        yield f"queue position: {reply.position} of {plural(reply.waiting, 'waiting task')}"
     if wide:
         yield f"as of {moment(reply.at)}, epoch {reply.epoch}"
 

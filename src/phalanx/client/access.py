@@ -42,7 +42,7 @@ class ClientToken:
     def blamed(self, error: PhalanxError) -> PhalanxError:
         """A refusal, with where the token came from."""
         if isinstance(error, Unauthorized) and self._file is not None:
-            error.hint = f"it was read from {self._file}; `phalanx token create` makes another"
+            error.hint = f"it was read from {self._file}; {error.hint}"
         return error
 
 
@@ -79,9 +79,11 @@ def transport(
 def access(address: str | Sequence[str] | None, token: str | None, tls_files: TlsFiles) -> ApiAccess:
     """What was given, and the settings for the rest; if all was given, settings are not read."""
     if address is not None and token is not None:
-        given = addresses_of(address)
-        if tls_files.are_there or not any(map(_is_secure, given)):
-            return _with_tls(ApiAccess(given, token), tls_files)
+        found = ApiAccess(addresses_of(address), token)
+        if not any(map(_is_secure, found.addresses)):
+            return found
+        if tls_files.are_there:
+            return _with_tls(found, tls_files)
     text = address if isinstance(address, str | None) else ",".join(address)
     settings = load({"client.address": text, "client.token": token})
     if settings.untrusted:
@@ -91,15 +93,15 @@ def access(address: str | Sequence[str] | None, token: str | None, tls_files: Tl
 
 def reach_by(settings: Settings, tls_files: TlsFiles = NO_TLS) -> ApiAccess:
     """What the settings say; `tls_files` are stronger."""
-    client = settings.client
+    there, client = connection(settings), settings.client
+    found = ApiAccess(there.addresses, there.token, token_file=there.token_file)
+    if not any(map(_is_secure, found.addresses)):
+        return found
     named = tls_files if tls_files.are_there else TlsFiles(client.ca_file, client.cert_file, client.key_file)
-    there = connection(settings)
-    return _with_tls(ApiAccess(there.addresses, there.token, token_file=there.token_file), named)
+    return _with_tls(found, named)
 
 
 def _with_tls(found: ApiAccess, tls_files: TlsFiles) -> ApiAccess:
-    if not any(map(_is_secure, found.addresses)):
-        return found
     tls = None if found.is_grpc else client_context(tls_files)
     return found._replace(tls=tls, tls_files=tls_files, vouched=tls_files.ca_file is not None)
 

@@ -27,6 +27,7 @@ from phalanx.api.schema.cluster import (
     TopologySpec,
 )
 from phalanx.api.schema.documents import Stream, read_problem
+from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -39,7 +40,6 @@ from phalanx.api.schema.jobs import (
     WatchEvent,
     WhyReply,
 )
-from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
 from phalanx.client import calls

@@ -36,6 +36,7 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import Stream, decoder, read_problem
 from phalanx.api.schema.fields import check_name
+from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -47,7 +48,7 @@ from phalanx.api.schema.jobs import (
     TaskView,
     WhyReply,
 )
-from phalanx.api.schema.jobspec import GatherSpec, JobSpec
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
 from phalanx.errors import BadRequest, Unavailable
 
@@ -133,7 +134,9 @@ def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitRe
 def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
     """A whole request, or job files by their content. The coordinator says what is wrong with them."""
     if not isinstance(request, ApplyRequest):
-        specs = [request] if isinstance(request, JobSpec | Mapping) else list(request)
+        specs = [
+            _grouped(each) for each in ([request] if isinstance(request, JobSpec | Mapping) else request)
+        ]
         request_id = _new_request_id()
         whole: Any = {"specs": specs, "request_id": request_id}
     else:
@@ -147,6 +150,14 @@ def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
         repeatable=True,
         request_id=request_id,
     )
+
+
+def _grouped(spec: Spec) -> Spec:
+    """A job file's content; the fields of a single group may be beside those of the job, as in a file."""
+    if isinstance(spec, JobSpec) or "groups" in spec:
+        return spec
+    group = {key: spec[key] for key in spec if key in GroupSpec.__struct_fields__ and key != "name"}
+    return {key: spec[key] for key in spec if key not in group} | {"groups": [group]}
 
 
 def gang(

@@ -27,6 +27,7 @@ from phalanx.api.schema.cluster import (
     TopologySpec,
 )
 from phalanx.api.schema.documents import Stream, read_problem
+from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -39,7 +40,6 @@ from phalanx.api.schema.jobs import (
     WatchEvent,
     WhyReply,
 )
-from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
 from phalanx.client import calls
@@ -97,7 +97,7 @@ class Client:
         return self._ask(calls.submit(request, fields))
 
     def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
-        """Submit job files by their content, one or several: all of them are accepted, or none."""
+        """Submit jobs, each a `JobSpec` or what a job file has, as a dict: all of them are accepted, or none."""
         return self._ask(calls.apply(request))
 
     def gang(

@@ -32,6 +32,8 @@ from phalanx.rpc.statuses import read_status
 from phalanx.tls import NO_TLS, TlsFiles, read_pem
 
 WATCH = "/v1/events"
+SETTLE_WITHIN_S = 1.0  # for gRPC to be done with a call that was cancelled
+_STATUS_TASK = "_AioCall._handle_status_once_received"  # what grpc.aio waits with for the end of each call
 _OPTIONS = (
     ("grpc.max_receive_message_length", -1),
     ("grpc.max_send_message_length", -1),  # the coordinator says what is too long
@@ -60,6 +62,7 @@ class GrpcTransport:
         self._on_stale = on_stale
         self._clock = SystemClock()
         self._channels: dict[str, Any] = {}
+        self._hanging_up = asyncio.Lock()
 
     async def send(self, call: Call[Any], token: str) -> AsyncAnswer:
         """Carry a call; one whose repetition does no harm is carried again if its connection was cut."""
@@ -68,9 +71,15 @@ class GrpcTransport:
             try:
                 return await self._try(search, call, token)
             except PhalanxError as error:
-                error.extra.pop("leader", None)  # where REST of the leader is, which is another port
+                if (leader := self._grpc_of(str(error.extra.pop("leader", "")))) is not None:
+                    error.extra["leader"] = leader
                 pause_s = search.failed(error, self._clock.monotonic())
             await asyncio.sleep(pause_s)
+
+    def _grpc_of(self, leader: str) -> str | None:
+        """A standby says where REST of the leader is: of the given addresses, the only one at the same host."""
+        found = [each for each in self._known_leader.given if _host(each) == _host(leader)]
+        return found[0] if len(found) == 1 else None
 
     async def close(self) -> None:
         for channel in self._channels.values():
@@ -96,7 +105,7 @@ class GrpcTransport:
 
     async def _ask(self, search: LeaderSearch, call: Call[Any], token: str) -> AsyncAnswer:
         channel = await self._connected(search)
-        asked = AskedCall(channel, search, token, self._known_leader)
+        asked = AskedCall(channel, search, token, self._known_leader, self._hanging_up)
         if call.method == "POST" and call.path == SUBMIT:
             return await asked.submit(call)
         if call.method == "POST" and call.path.endswith("/cancel"):
@@ -132,8 +141,16 @@ class GrpcTransport:
 class AskedCall:
     """One call on one channel."""
 
-    def __init__(self, channel: Any, search: LeaderSearch, token: str, known_leader: KnownLeader) -> None:
+    def __init__(
+        self,
+        channel: Any,
+        search: LeaderSearch,
+        token: str,
+        known_leader: KnownLeader,
+        hanging_up: asyncio.Lock,
+    ) -> None:
         self._channel = channel
+        self._hanging_up = hanging_up
         self._search = search
         self._address = search.address
         self._known_leader = known_leader
@@ -195,7 +212,7 @@ class AskedCall:
         except _Refused as refused:
             return AsyncWholeAnswer(refused.status, refused.headers, refused.body)
         except BaseException:
-            stream.cancel()
+            await self.hang_up(stream)
             raise
         if first is grpc.aio.EOF:
             raise dropped(self._address, "it ended before its answer")
@@ -236,6 +253,17 @@ class AskedCall:
                 return
             yield read(data)
 
+    async def hang_up(self, stream: Any) -> None:
+        """Cancel a stream, and return when gRPC is done with it.
+
+        What gRPC has to say of its end must find this loop open, or another loop of the process fails over it. Which of
+        its tasks waits for this stream it does not tell; the one that ends when the stream was cancelled is the one.
+        """
+        async with self._hanging_up:
+            waiting = {task for task in asyncio.all_tasks() if _qualname(task) == _STATUS_TASK}
+            if stream.cancel() and waiting:
+                await asyncio.wait(waiting, timeout=SETTLE_WITHIN_S, return_when=asyncio.FIRST_COMPLETED)
+
 
 class GrpcAnswer:
     """An answer that still flows."""
@@ -263,7 +291,7 @@ class GrpcAnswer:
             yield piece
 
     async def aclose(self) -> None:
-        self._stream.cancel()
+        await self._asked.hang_up(self._stream)
 
 
 class ThreadedGrpcTransport(BridgedTransport):
@@ -290,6 +318,7 @@ class ThreadedGrpcTransport(BridgedTransport):
         if self._own_loop.is_closed():
             return
         super().close()
+        self.run(_settled())
         self._own_loop.call_soon_threadsafe(self._own_loop.stop)
         self._thread.join()
         self._own_loop.close()
@@ -303,6 +332,20 @@ class _Refused(Exception):
         self.status = status
         self.body = body
         self.headers = headers
+
+
+def _qualname(task: asyncio.Task[Any]) -> str:
+    return str(getattr(task.get_coro(), "__qualname__", ""))
+
+
+async def _settled() -> None:
+    """Return when nothing else runs in this loop: also not the ends of calls that were interrupted."""
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others, timeout=SETTLE_WITHIN_S)
+
+
+def _host(address: str) -> str:
+    return address.partition("://")[2].rpartition(":")[0]
 
 
 def _unreachable(address: str, why: str) -> Unavailable:

@@ -12,19 +12,20 @@ from msgspec import structs
 
 from phalanx.api.schema.cluster import NodeView, RemovedNode
 from phalanx.api.schema.documents import FailedTarget, Stream
-from phalanx.api.schema.jobs import CancelReply, EvictReply, JobView, LogChunk, TaskView, WatchEvent
+from phalanx.api.schema.jobs import CancelReply, EvictReply, JobView, LogChunk, TaskView, WatchEvent, WhyReply
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
-from phalanx.coordinator.declarations import Declarations, is_same, new_ids
+from phalanx.coordinator.declarations import Declarations, is_same
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, reused, submit_refusal
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.tokens import TokenCommands
-from phalanx.coordinator.views import job_view, node_view, task_view
+from phalanx.coordinator.views import job_view, task_view
+from phalanx.coordinator.views_cluster import node_view
 from phalanx.core.cluster.decision import Answer, Refused, Replayed
 from phalanx.core.cluster.inputs import (
     Cancel,
@@ -38,8 +39,9 @@ from phalanx.core.cluster.inputs import (
     Undrain,
 )
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import Status
 from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.manifests.layers import fit_request
 from phalanx.store.protocol import Store
@@ -60,7 +62,7 @@ class CoordinatorCommands:
         self._reads = reads = StateReads(loop, store, clock)
         self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
         self.named, self.owner, self.draft = reads.named, reads.owner, reads.draft
-        self.why, self.story, self.cluster = reads.why, reads.story, reads.cluster
+        self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         declared = Declarations(loop, clock, retries, reads.slices)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
@@ -68,6 +70,16 @@ class CoordinatorCommands:
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
+
+    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
+        """Why; without the advice to read logs that the task's runner does not serve."""
+        reply = await self._reads.why(id, asker)
+        command = "" if reply.fix is None else reply.fix.command
+        if not command.startswith("phalanx logs "):
+            return reply
+        job, position = await lookup.find_one_task(self._loop, self._store, command.split()[2])
+        node = self._reads.node_of(job, position, job.attempts[position])
+        return reply if self._log_links.serves(node) else structs.replace(reply, fix=None)
 
     async def submit(
         self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
@@ -216,6 +228,9 @@ class CoordinatorCommands:
     def require_active(self) -> None:
         self._loop.require_active()
 
+    async def require_leader(self) -> None:
+        await self._loop.require_leader()
+
     async def _placed(self, job: JobState, position: int) -> tuple[JobState, int] | None:
         """A follower came before the task was placed: where it stands once it was; None if it will not be."""
         after, at = self._loop.state.revision, self._standing(job, position)
@@ -266,7 +281,7 @@ class CoordinatorCommands:
         return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)
 
     def _new_id(self) -> str:
-        return new_ids(self._clock, 1)[0]
+        return lookup.new_ids(self._clock, 1)[0]
 
 
 def _position_in(now: JobState, before: JobState, position: int | None) -> int | None:

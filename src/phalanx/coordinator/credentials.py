@@ -5,7 +5,8 @@ them as well; which of them are made, and when they end, is decided in `core/clu
 
 Coordinators of one cluster share its secret. Every key is derived from it for one purpose, so that none of them reveals
 another. A job's token, and the credential a node gets for a join token, are made again from the secret; neither is kept
-anywhere.
+anywhere. At the start a token file that cannot be used is fatal. Later an emptied one means nobody, but one that cannot
+be read, or that others may read, changes nothing. Only digests are kept.
 """
 
 from __future__ import annotations
@@ -22,19 +23,17 @@ from phalanx.api.schema.cluster import AuditLine
 from phalanx.api.server.auth import TOKEN_MAX, Bearer, Identity, digest, fingerprint
 from phalanx.api.server.commands import NO_AUDIT, Audit
 from phalanx.clock import Clock, SteadyClock
-from phalanx.coordinator.link import Envelope
-from phalanx.coordinator.link_auth import STRANGER, LinkAccess
-from phalanx.coordinator.token_set import TokenSet
+from phalanx.coordinator.link import Envelope, no_reply
+from phalanx.coordinator.link_auth import NOT_OF_RUNNERS, STRANGER, LinkAccess
 from phalanx.core.cluster.decide.declared import is_use_news, why_not
-from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Input, KnowSecret, UseCredentials
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import FINGERPRINT_CHARACTERS, Credential
-from phalanx.core.model.ids import is_job_id, is_name
-from phalanx.errors import ConfigError, Unavailable
+from phalanx.core.model.job import is_job_id, is_name
+from phalanx.errors import ConfigError, TokenError, Unavailable
 from phalanx.logger import logger, told
 from phalanx.settings import Settings
-from phalanx.tokenfile import ensure_token, split_tokens
+from phalanx.tokenfile import ensure_token, make_token, read_tokens, split_tokens
 
 TASK = "phx_task_"
 NODE = "phx_node_"
@@ -42,6 +41,67 @@ log = logger("coordinator")
 LOOK_EVERY_S = 1.0
 SHORT = 16  # characters of a token that are too few
 RECHECK_EVERY_S = 5.0  # how soon a connection ends whose credential was revoked; at most 30 s are promised
+
+
+class TokenSet:
+    """The accepted tokens of one kind of bearer out of settings: values, and a file that may change while we run."""
+
+    def __init__(
+        self, whose: str, values: Iterable[str], path: Path | None = None, *, is_given: bool = False
+    ) -> None:
+        self._whose = whose
+        self._values = frozenset(digest(token) for token in values)
+        self._path = path
+        self._trouble = ""
+        self.digests = self._values
+        if path is not None:
+            self.digests |= self._first_read(path, is_given)
+        log.info("tokens accepted", of=whose, fingerprints=_told(self.digests))
+
+    def holds(self, shown: bytes) -> bool:
+        """Whether a digest is one of ours. Every one is compared, so that time tells nothing."""
+        found = False
+        for accepted in self.digests:
+            found |= hmac.compare_digest(accepted, shown)
+        return found
+
+    def reload(self) -> bool:
+        """Read the file again; whether the set is another one now."""
+        if self._path is None:
+            return False
+        try:
+            found = self._values | {digest(token) for token in read_tokens(self._path)}
+        except TokenError as error:
+            if self._trouble != str(error):
+                log.warning(
+                    "tokens not reloaded, the previous ones stay valid", of=self._whose, **told(error)
+                )
+            self._trouble = str(error)
+            return False
+        self._trouble = ""
+        if found == self.digests:
+            return False
+        added, removed = found - self.digests, self.digests - found
+        log.info(
+            "tokens changed", of=self._whose, added=_told(added), removed=_told(removed), left=len(found)
+        )
+        self.digests = found
+        return True
+
+    def _first_read(self, path: Path, is_given: bool) -> frozenset[bytes]:
+        if not is_given:
+            make_token(path)
+        tokens = read_tokens(path)
+        if not tokens:
+            raise TokenError(
+                f"token file {path} is empty, so no client could authenticate",
+                hint="put a token into it" if is_given else f"remove {path}, and the next start makes one",
+            )
+        return frozenset(digest(token) for token in tokens)
+
+
+def _told(digests: Iterable[bytes]) -> list[str]:
+    return sorted(each.hex()[:FINGERPRINT_CHARACTERS] for each in digests)
 
 
 class ClusterSecret:
@@ -172,9 +232,7 @@ class Credentials:
         if record.kind == "join":
             return self._joining(record, node, origin)
         if record.kind != "node":
-            return LinkAccess(
-                "a user's token cannot speak for a node: `phalanx token create --join` makes one that can"
-            )
+            return LinkAccess(NOT_OF_RUNNERS)
         if record.name != node:
             return LinkAccess(f"this credential is for node {record.name!r}, not for {node!r}")
         if not record.is_valid(self._clock.now()):
@@ -192,24 +250,16 @@ class Credentials:
         """Write to the audit log that a runner was refused at the link port."""
         log.warning("runner refused", node=node[:80], why=entry.refusal, where=where)
         id = node if is_name(node) else ""
-        self.audit.note(
-            AuditLine(where=where, method="HELLO", route="link", id=id, status=401, reason="Unauthorized")
-        )
+        self._note_hello(AuditLine(where=where, id=id, status=401, reason="Unauthorized"))
 
     def joined(self, node: str, entry: LinkAccess, where: str) -> None:
         """Write down that a node has a credential from now on."""
-        self.audit.note(
-            AuditLine(
-                name=node,
-                role="join",
-                fingerprint=entry.join,
-                where=where,
-                method="HELLO",
-                route="link",
-                id=node,
-                status=200,
-            )
-        )
+        line = AuditLine(name=node, role="join", fingerprint=entry.join, where=where, id=node, status=200)
+        self._note_hello(line)
+
+    def _note_hello(self, line: AuditLine) -> None:
+        line.method, line.route = "HELLO", "link"
+        self.audit.note(line)
 
     # The cluster's secret.
 
@@ -254,7 +304,7 @@ class Credentials:
                 for look in recheck:
                     look()
             if self._shown:
-                post(([UseCredentials(tuple(sorted(self._shown)))], _no_reply))
+                post(([UseCredentials(tuple(sorted(self._shown)))], no_reply))
                 self._shown.clear()
 
     def reload(self) -> bool:
@@ -335,7 +385,3 @@ class Credentials:
     def _note_use(self, record: Credential) -> None:
         if record.kind != "join" and is_use_news(record, self._clock.now()):
             self._shown.add(record.id)
-
-
-def _no_reply(answers: list[Answer | None]) -> None:
-    """There is no caller to answer."""

@@ -7,8 +7,6 @@ A plan is made within one step of the loop, on the live columns, and leaves them
 
 from __future__ import annotations
 
-import secrets
-
 from msgspec import structs
 
 from phalanx.api.schema.apply import (
@@ -33,21 +31,21 @@ from phalanx.api.schema.submission import check_request_id
 from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
+from phalanx.coordinator.lookup import new_ids
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
 from phalanx.coordinator.requests import Requests
-from phalanx.coordinator.views import queue_view
+from phalanx.coordinator.views_cluster import queue_view
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
-from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
+from phalanx.core.cluster.dispatch import decide
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.explain.never import whole_never
-from phalanx.core.model.ids import ulid
+from phalanx.core.explain.shortage import whole_never
 from phalanx.core.model.job import Job
-from phalanx.core.model.queue import Quota
 from phalanx.core.model.topology import Topology
+from phalanx.core.model.waiting import Quota
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers
 from phalanx.preview.online import plan_online
@@ -153,7 +151,7 @@ class Declarations:
             try:
                 job = to_job(spec, id=id, now=now, user=user, default_retries=self._default_retries)
             except PhalanxError as error:
-                named = f" ({spec.name})" if spec.name else ""
+                named = f" ({spec.name[:80]})" if spec.name else ""
                 raise type(error)(
                     f"specs[{number}]{named}: {error.detail}", reason=error.reason, hint=error.hint
                 ) from None
@@ -190,12 +188,6 @@ class Declarations:
         )
         number, answer = refused[0]
         raise job_refusal(self._loop.state, number, jobs[number], answer)
-
-
-def new_ids(clock: Clock, count: int) -> list[str]:
-    """Ids that sort in the order in which they are given."""
-    at_ms, chance = int(clock.now() * 1000), secrets.randbits(79)
-    return [ulid(at_ms, chance + number) for number in range(count)]
 
 
 class Declared:

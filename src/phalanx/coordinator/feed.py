@@ -17,10 +17,10 @@ from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.effects import Settle
+from phalanx.core.cluster.decision import Settle
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.story import sentence
-from phalanx.core.model.status import Status
+from phalanx.core.explain.story import sentence
+from phalanx.core.model.orders import Status
 from phalanx.errors import Gone, Unavailable
 from phalanx.store.protocol import Batch, Loaded
 

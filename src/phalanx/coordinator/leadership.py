@@ -20,20 +20,18 @@ from msgspec import Struct
 from phalanx.api.schema.cluster import CoordinatorView
 from phalanx.clock import Clock
 from phalanx.coordinator.damage import damaged, named
-from phalanx.coordinator.images import Images, Retention
-from phalanx.coordinator.link import Envelope
+from phalanx.coordinator.link import Envelope, no_reply
 from phalanx.coordinator.listener import ClusterCheck, Listener
-from phalanx.coordinator.loop import NOT_TAKEN, Loop, unavailable
+from phalanx.coordinator.loop import NOT_TAKEN, Images, Loop, Retention, unavailable
 from phalanx.coordinator.outage import Outage, in_words, standing_by, why_over
 from phalanx.coordinator.replica import Replica
 from phalanx.coordinator.turn import Engine, Term, Turn
-from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decision import Answer
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import TermOpened, encode
 from phalanx.core.cluster.inputs import Input
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.plan import Policy
-from phalanx.errors import Unavailable
 from phalanx.logger import logger
 from phalanx.store.copy import MIGRATED
 from phalanx.store.protocol import (
@@ -107,7 +105,7 @@ class Leadership:
         if self.loop is not None:
             return self.loop.engine
         if self._replica.engine is None:
-            raise self._not_ready("has not read the log yet")
+            raise self._outage.not_ready("has not read the log yet")
         return self._replica.engine
 
     @property
@@ -145,6 +143,16 @@ class Leadership:
         if loop is None or not loop.term.holds(self._clock.monotonic()):
             self.refuse()
 
+    async def require_leader(self) -> None:
+        """Raise NotActive unless no other leads: by our clock or, if our lease may be over, by the store's word."""
+        self.require_active()
+        loop = self.loop
+        if loop is not None and not loop.term.holds(self._clock.monotonic()):
+            try:
+                await self._store.confirm(loop.term.epoch)
+            except StoreError:
+                self.refuse()
+
     async def ready(self) -> None:
         """Raise Unavailable unless the whole way works: mailbox and store, or for a standby the reading of the log."""
         if self.role is Role.ACTIVE and (loop := self.loop) is not None:
@@ -154,16 +162,7 @@ class Leadership:
             except StoreError as error:
                 raise unavailable(error) from error
         elif self.role is Role.STOPPED or self._outage.is_hole or self.behind_s() > FAR_BEHIND_S:
-            raise self._not_ready("does not read the log")
-
-    def _not_ready(self, what: str) -> Unavailable:
-        """What it cannot do and, if the store is why, what the store says."""
-        trouble = self._outage.error
-        if isinstance(trouble, LogHole):
-            return damaged(trouble)
-        detail = f"this coordinator {what}" + (f", its store does not answer: {trouble}" if trouble else "")
-        hint = trouble.hint if trouble else ""
-        return Unavailable(detail, reason="NotReady", hint=hint, retry_after_s=1.0)
+            raise self._outage.not_ready("does not read the log")
 
     def view(self) -> CoordinatorView:
         """This coordinator among the others, as far as it knows."""
@@ -171,6 +170,10 @@ class Leadership:
         view = CoordinatorView(self.candidate.name, self.role.value)
         if other is not None:
             view.leader, view.address = other.name, other.address
+        now = self._clock.monotonic()
+        if self.role is Role.ACTIVE and self.loop is not None and not self.loop.term.holds(now):
+            view.behind_s = round(min(now - self.loop.term.until, 1e9), 3)
+            view.trouble = "its lease is over and not yet renewed: another may lead"
         if self.role is not Role.ACTIVE:
             view.behind_s = round(min(self.behind_s(), 1e9), 3)
             view.trouble = str(self._outage.error or "")
@@ -291,7 +294,7 @@ class Leadership:
         images = Images(self._keep, self._clock, self._replica.image_revision)
         self.loop = Loop(self._store, engine, term, self._clock, self._listener, images)
         if self._check is not None and (inputs := self._check.inputs()):
-            self.loop.post((inputs, _no_reply))
+            self.loop.post((inputs, no_reply))
         self._replica.forget()
         self._listener.followed(batch, Turn([opened], effects, [], [], state.revision))
         self.role = Role.ACTIVE
@@ -393,7 +396,3 @@ class Leadership:
                 await self._stopping.wait()
         except TimeoutError:
             pass
-
-
-def _no_reply(answers: list[Answer | None]) -> None:
-    """There is no caller to answer."""

@@ -12,15 +12,15 @@ from typing import Protocol
 from msgspec import structs
 
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
-from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Refused
-from phalanx.core.cluster.effects import Effect, Send, brief, roll
+from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.ids import is_name
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, is_name
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Disposition, Order, Ready, Start, Started
 from phalanx.link import wire
+from phalanx.logger import logger
 
+log = logger("coordinator")
 Reply = Callable[[list[Answer | None]], None]
 Envelope = tuple[list[Input], Reply]
 
@@ -41,6 +41,7 @@ class RunnerSession:
         self.peer_name: str | None = None  # the node its certificate is for, where one was shown
         self.where = ""  # the address it came from
         self.token = ""
+        self.claimed = ""  # the node that it said it is, welcome or not
         self.node = ""
         self.incarnation = ""
         self.briefed: dict[str, set[int]] = {}  # groups, by job, whose brief this connection has carried
@@ -64,6 +65,8 @@ class Links:
             session.connection.send([self.not_active])
             session.connection.close()
             return None
+        if not isinstance(message, wire.HelloMessage) and (wrong := wire.why_wrong(message)):
+            raise wire.WireError(wrong)
         match message:
             case wire.Reports():
                 return self._reports(session, message)
@@ -80,7 +83,7 @@ class Links:
         if self.sessions.get(session.node) is not session:
             return None
         del self.sessions[session.node]
-        return [Disconnect(session.node, session.incarnation)], _no_reply
+        return [Disconnect(session.node, session.incarnation)], no_reply
 
     def dispatch(self, effects: Iterable[Effect]) -> None:
         """Send the orders among the effects, one message per node, each job's brief before its first start."""
@@ -143,12 +146,13 @@ class Links:
 
     def _hello(self, session: RunnerSession, message: wire.HelloMessage) -> Envelope | None:
         entry = self._keys.accepts_node(message.token, message.node, message.origin, session.peer_name)
-        if (no := self._why_not(message, entry)) is not None:
+        if (no := self._why_not(session, message, entry)) is not None:
             if entry.refusal:
                 self._keys.refused(message.node, entry, session.where)
             session.connection.send([no])
             session.connection.close()
             return None
+        session.claimed = message.node
         hello = Hello(
             message.node,
             message.incarnation,
@@ -197,7 +201,9 @@ class Links:
             if self._keys.accepts_node(session.token, session.node, "", session.peer_name).refusal:
                 session.connection.close()
 
-    def _why_not(self, message: wire.HelloMessage, entry: LinkAccess) -> wire.Rejected | None:
+    def _why_not(
+        self, session: RunnerSession, message: wire.HelloMessage, entry: LinkAccess
+    ) -> wire.Rejected | None:
         if message.version != wire.VERSION:
             text = f"the coordinator speaks version {wire.VERSION}, the runner {message.version}: upgrade the older"
             return wire.Rejected("VersionMismatch", text, False)
@@ -209,6 +215,14 @@ class Links:
             return wire.Rejected(
                 "StaleEpoch", "the runner has served a newer coordinator than this one", True
             )
+        if session.claimed not in ("", message.node):
+            text = f"this connection speaks for node {session.claimed!r}: expected another one for each node"
+            return wire.Rejected("BadName", text, False)
+        if len(message.held) > (most := self.held_max(message.node)):
+            return wire.Rejected("TooLarge", wire.too_many("held", len(message.held), most), False)
+        if wrong := wire.why_wrong(message):
+            log.warning("hello refused", node=message.node, where=session.where, why=wrong)
+            return wire.Rejected("BadHello", wrong, False)
         return None
 
     def _reports(self, session: RunnerSession, message: wire.Reports) -> Envelope:
@@ -229,14 +243,22 @@ class Links:
             # the same attempt's end.
             items = [
                 (each.key, each.disposition)
-                for report, each in zip(message.reports, disposed, strict=False)
-                if type(report) not in (Started, Ready)
+                for report, each in zip(message.reports, answers, strict=False)
+                if isinstance(each, Disposed) and type(report) not in (Started, Ready)
             ]
             session.connection.send([self._in_force(session, items)])
 
         return tells, dispositions
 
+    def held_max(self, node: str) -> int:
+        """How many attempts a node may list: what it can have, and the ends that it still tells."""
+        known = self._state().nodes.get(node)
+        return wire.HELD_MAX + (0 if known is None else 2 * (len(known.attempts) + len(known.leftovers)))
+
     def _beat(self, session: RunnerSession, message: wire.Beat) -> Envelope:
+        if len(message.held) > wire.HELD_MAX and len(message.held) > self.held_max(session.node):
+            raise wire.WireError(wire.too_many("held", len(message.held), self.held_max(session.node)))
+
         def acknowledge(answers: list[Answer | None]) -> None:
             if not answers:
                 return
@@ -282,5 +304,5 @@ class Links:
         return wire.Dispositions(state.epoch, items, 0 if node is None else node.generation)
 
 
-def _no_reply(answers: list[Answer | None]) -> None:
+def no_reply(answers: list[Answer | None]) -> None:
     """There is no caller to answer."""

@@ -9,6 +9,7 @@ from msgspec import Struct
 from phalanx.core.model.credential import Credential
 
 STRANGER = "the token is not one of this cluster's"
+NOT_OF_RUNNERS = "a user's token cannot speak for a node: `phalanx token create --join` makes one that can"
 
 
 class LinkAccess(Struct, frozen=True):

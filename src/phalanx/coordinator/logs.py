@@ -30,13 +30,23 @@ class LogLink(Protocol):
 class LogLinks:
     """Which connection leads to which node's logs."""
 
-    def __init__(self, keys: LinkAuthenticator, require_active: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        keys: LinkAuthenticator,
+        require_active: Callable[[], None] = lambda: None,
+        is_online: Callable[[str], bool] = lambda _: False,
+    ) -> None:
         self._keys = keys
         self._hellos: dict[LogLink, tuple[wire.LogHello, str | None]] = {}
         self._require_active = require_active  # runners dial only the active coordinator
+        self._is_online = is_online
         self._log_links: dict[str, LogLink] = {}
         self._waiting: dict[int, tuple[LogLink, asyncio.Future[wire.LogData]]] = {}
         self._next_id = 0
+
+    def serves(self, node: str) -> bool:
+        """Whether logs of a node can be read, now or when its runner is back: a runner may do without."""
+        return node in self._log_links or not self._is_online(node)
 
     def opened(self, log_link: LogLink, hello: wire.LogHello, peer_name: str | None = None) -> bool:
         refusal = self._keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal
@@ -63,6 +73,8 @@ class LogLinks:
 
     def arrived(self, log_link: LogLink, data: wire.LogData) -> None:
         """An answer; what another road says of it is not one."""
+        if wrong := wire.why_wrong(data):
+            raise wire.WireError(wrong)
         waiting = self._waiting.get(data.id)
         if waiting is not None and waiting[0] is log_link and not waiting[1].done():
             waiting[1].set_result(data)
@@ -92,7 +104,9 @@ class LogLinks:
         deadline = asyncio.get_running_loop().time() + LOG_LINK_WITHIN_S
         while node not in self._log_links:
             if asyncio.get_running_loop().time() >= deadline:
-                raise _no_log_link(f"node {node} is not connected")
+                raise (
+                    _no_log_link(f"node {node} is not connected") if self.serves(node) else _not_served(node)
+                )
             await asyncio.sleep(0.02)
         return self._log_links[node]
 
@@ -123,6 +137,14 @@ def _no_log(node: str, key: AttemptKey) -> NotFound:
         f"there is no log of attempt {key[2]} on {node}: it never started, or its log was removed",
         reason="LogNotFound",
         hint="`phalanx why` tells how it ended; runner.log_keep_s and log_keep_bytes say how long logs are kept",
+    )
+
+
+def _not_served(node: str) -> Unavailable:
+    return Unavailable(
+        f"the log cannot be read: the runner of node {node} serves no logs",
+        reason="LogNotServed",
+        hint=f"it is not one of `phalanx runner`; look on {node} for what the task wrote",
     )
 
 

@@ -1,4 +1,4 @@
-"""From what people type to what is meant: whole ids, unique prefixes, `job.index`, and the history behind them.
+"""Ids of jobs and tasks: new ones, and what people type for one (a whole id, a unique prefix, `job.index`) looked up.
 
 What Kubernetes calls a job or a task, `namespace/name`, is read into an id before anything is done with it. Each user
 has names of his own: those of others are only for who may see inside all jobs, and never guessed between.
@@ -6,18 +6,26 @@ has names of his own: those of others are only for who may see inside all jobs, 
 
 from __future__ import annotations
 
+import secrets
 from itertools import islice
 
+from phalanx.clock import Clock
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.ids import is_job_id
+from phalanx.core.model.job import is_job_id, is_name, ulid
 from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.protocol import Store
 
 _ALPHABET = frozenset("0123456789abcdefghjkmnpqrstvwxyz")
 NAMESAKES_TOLD = 5
+
+
+def new_ids(clock: Clock, count: int) -> list[str]:
+    """Ids that sort in the order in which they are given."""
+    at_ms, chance = int(clock.now() * 1000), secrets.randbits(79)
+    return [ulid(at_ms, chance + number) for number in range(count)]
 
 
 async def find_job(requests: Requests, store: Store, text: str) -> JobState:
@@ -79,7 +87,10 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     if job := state.jobs.get(prefix):
         return job
     if not prefix or len(prefix) > 26 or not _ALPHABET.issuperset(prefix):
-        raise NotFound(f"no job {text[:80]!r}: ids are 26 letters and digits", reason="JobNotFound")
+        hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_name(text) else ""
+        raise NotFound(
+            f"no job {text[:80]!r}: ids are 26 letters and digits", reason="JobNotFound", hint=hint
+        )
     if is_job_id(prefix):
         body = await store.history(prefix)
         if body is None:

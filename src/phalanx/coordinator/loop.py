@@ -9,6 +9,8 @@ The mailbox has two lanes with limits. Reports of runners and what ends work (ca
 second, and only so many of them enter one turn: a flood of submits makes submits wait, and then be refused, while
 everything else is served as before.
 
+From time to time an image of the state is taken between two turns, so that the whole log need not be read, and the log
+is pruned. If an image cannot be written the log is longer, nothing else.
 """
 
 from __future__ import annotations
@@ -17,14 +19,23 @@ import asyncio
 from collections import deque
 from typing import Protocol
 
+from msgspec import Struct
+
 from phalanx.clock import Clock
-from phalanx.coordinator.collector import collector_still
-from phalanx.coordinator.images import Images
 from phalanx.coordinator.link import Envelope, Reply
-from phalanx.coordinator.turn import Engine, Term, Turn, confirm_every_s, leases_only, read_back
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.coordinator.turn import (
+    Engine,
+    Term,
+    Turn,
+    collector_still,
+    confirm_every_s,
+    leases_only,
+    read_back,
+)
 from phalanx.core.cluster.decision import Answer, Refused
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import LogSettled, encode
+from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Submit, Tell, Tick
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.reason import Reason, Tier
@@ -33,6 +44,9 @@ from phalanx.logger import logger, told
 from phalanx.store.protocol import Batch, Fenced, Loaded, LogHole, Regressed, Store, StoreError
 
 log = logger("coordinator")
+IMAGE_EVERY = 100_000  # events between two images
+IMAGE_AT_START = 5_000  # more than that, and the next start should not have to read them again
+IMAGE_RETRY_PART = 10  # an image that could not be written is tried again after a tenth of that
 TICK_S = 0.25
 NOT_TAKEN = Refused(Reason("NotActive", Tier.HELD, "this coordinator is not the active one"), "stale")
 RUNNERS_MAX = 200_000  # envelopes; a connection that comes on top is closed, and tells again
@@ -40,7 +54,70 @@ REQUESTS_MAX = 5_000
 SUBMITS_MAX = 2_000
 FIRST_PER_TURN = 20_000  # inputs
 SUBMITS_PER_TURN = 100
+ROUNDS_BETWEEN = 8  # of asyncio, after a turn that was cut short: what came meanwhile is in the next one
 _OF_RUNNERS = (Heartbeat, Tell, Hello, Disconnect)
+
+
+class Retention(Struct, frozen=True):
+    """How much of the past is kept, and how many events may come between two images."""
+
+    events: int = 1_000_000
+    jobs: int = 1_000_000
+    every: int = IMAGE_EVERY
+
+
+class Images:
+    """The images of one term."""
+
+    def __init__(self, keep: Retention, clock: Clock, newest: int) -> None:
+        self._keep = keep
+        self._clock = clock
+        self._newest = newest  # the revision of the last image
+        self._every = min(IMAGE_AT_START, keep.every)  # for the first image of a term
+        self._writing: asyncio.Task[None] | None = None
+
+    async def look(self, store: Store, state: ClusterState, term: Term) -> None:
+        """Take an image if enough has happened since the last one."""
+        if state.revision - self._newest < self._every or self._is_writing():
+            return
+        if not await self._renewed(store, term):
+            return
+        self._newest, self._every = state.revision, self._keep.every
+        with collector_still():
+            body = encode_state(state)
+        self._writing = asyncio.create_task(self._write(store, term.epoch, state.revision, body))
+        await asyncio.sleep(0)  # a store that does not wait writes at once
+
+    async def close(self) -> None:
+        """Give up an image that is being written."""
+        if self._writing is not None:
+            self._writing.cancel()
+            await asyncio.gather(self._writing, return_exceptions=True)
+
+    def _is_writing(self) -> bool:
+        return self._writing is not None and not self._writing.done()
+
+    async def _renewed(self, store: Store, term: Term) -> bool:
+        """Encoding may take long, and the lease is not renewed meanwhile. If even that fails, an image would too."""
+        sent_at = self._clock.monotonic()
+        try:
+            await store.renew(term.epoch, term.lease_s)
+        except Fenced:
+            raise
+        except StoreError:
+            return False
+        term.renewed(sent_at)
+        return True
+
+    async def _write(self, store: Store, epoch: int, revision: int, body: bytes) -> None:
+        try:
+            await store.save_image(epoch, revision, body)
+            await store.prune(epoch, max(0, revision - self._keep.events), self._keep.jobs)
+        except Fenced:
+            return  # the next append says so
+        except StoreError as error:
+            log.warning("cannot write an image, the log keeps growing", error=str(error))
+            self._newest = revision - self._keep.every + self._keep.every // IMAGE_RETRY_PART
 
 
 class Hearers(Protocol):
@@ -73,6 +150,7 @@ class Loop:
         self._is_stale = False  # what is in memory was not kept, and could not be read back yet
         self._kept = 0  # where the log ended when it was read back
         self._in_hand: list[Envelope] = []  # taken out of the mailbox and not yet answered
+        self._has_more = False  # the last turn was cut short
         self._ticked_at = 0.0
         self._confirmed_at = term.sent_at  # when the store last knew no newer epoch than ours
         self._confirm_every_s = confirm_every_s(engine.state.rules)
@@ -139,6 +217,8 @@ class Loop:
                     await self._wake.wait()
             except TimeoutError:
                 pass
+        for _ in range(ROUNDS_BETWEEN if self._has_more else 0):
+            await asyncio.sleep(0)
         self._wake.clear()
 
     async def _turn(self) -> None:
@@ -152,6 +232,8 @@ class Loop:
             log.error(
                 "planning this job failed, other jobs are not affected", job=failed.job, exc_info=failed
             )
+        for wrong in turn.unwritable:
+            log.error("refused, for the log cannot hold it", input=wrong)
         batch = turn.batch()
         if batch is not None:
             await self._store.append(self.term.epoch, batch, turn.history)
@@ -160,6 +242,7 @@ class Loop:
             await self._store.confirm(self.term.epoch)
             self._confirmed_at = sent_at
         await self._hold()
+        self._has_more = turn.more
         if turn.more or self.mailbox:
             self._wake.set()
         self._answer(turn)

@@ -1,39 +1,42 @@
-"""A coordinator process: wiring, and nothing else.
+"""A coordinator process: its parts wired together, its signals, and its memory.
 
 The store is opened, two ports are opened (REST for clients, frames for runners), and the leadership between them
-follows, takes part in elections and serves until the process is stopped. It goes on when another takes over.
+follows, takes part in elections and serves until the process is stopped. It goes on when another takes over. Python's
+collector of garbage is kept short meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import gc
+import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
 from phalanx.api.server.app import build_app
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator.audit import AuditFile
-from phalanx.coordinator.collector import keep_short
 from phalanx.coordinator.commands import CoordinatorCommands
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.damage import AskedStore
 from phalanx.coordinator.descriptors import Shares, raise_limit, shares
 from phalanx.coordinator.feed import Feed
-from phalanx.coordinator.images import Retention
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import Links, RunnerChannel
 from phalanx.coordinator.logs import LogLinks
+from phalanx.coordinator.loop import Retention
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
-from phalanx.core.cluster.effects import Settle
+from phalanx.core.cluster.decision import Settle
 from phalanx.core.cluster.events import BrakeReleased, BrakeSet, NodeLost, NodeRested
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.cluster.story import sentence
+from phalanx.core.explain.story import sentence
 from phalanx.core.model.plan import Policy
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.link import wire
@@ -55,6 +58,13 @@ ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
 ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the log
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what to beware of
+COLLECT_AFTER = (2_000, 5, 5)  # a full collection looks at some 50,000 objects, which takes 15 ms
+MEMORY_LOOK_S = 1.0
+MEMORY_GROWTH = 2
+MEMORY_SMALL = 64 << 20  # bytes
+BUSY = 0.5  # of a core: then what takes long waits,
+OVERDUE = 2  # until there is so many times as much memory as had been enough
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Coordinator:
@@ -74,7 +84,7 @@ class Coordinator:
         self.store = store
         self.leadership = Leadership(store, candidate, config, clock, self, keys)
         self.feed = Feed()
-        self.log_links = LogLinks(keys, self.leadership.require_active)
+        self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online)
         self.links = Links(lambda: self.leadership.state, keys)
         keys.follow(lambda: self.leadership.state)
         self.addresses = RunnerConnections()
@@ -82,6 +92,10 @@ class Coordinator:
         self.commands = CoordinatorCommands(
             self.leadership, AskedStore(store), self.feed, self.log_links, clock, retries
         )
+
+    def _is_online(self, node: str) -> bool:
+        found = self.leadership.state.nodes.get(node)
+        return found is not None and found.connected
 
     # As a Listener, for the leadership.
 
@@ -273,3 +287,53 @@ async def _until_stopped(coordinator: Coordinator, rest: RestServer) -> int:
         if isinstance(end, Exception):
             raise end
     return 0
+
+
+async def keep_short() -> None:
+    """Keep collections short while the state grows: what survived a full one is not looked through again.
+
+    The state has no cycles, and a full collection looks at all of it: half a second with some hundred thousand jobs, in
+    which nobody is answered. So survivors are set aside (frozen). Garbage among them is found when the memory has
+    doubled, in a quiet moment.
+    """
+    gc.set_threshold(*COLLECT_AFTER)
+    survivors = _Survivors()
+    gc.callbacks.append(survivors.collected)
+    try:
+        while True:
+            used = time.process_time()
+            await asyncio.sleep(MEMORY_LOOK_S)
+            is_busy = time.process_time() - used > BUSY * MEMORY_LOOK_S
+            if survivors.growth > (OVERDUE if is_busy else 1):
+                survivors.look_through()
+    finally:
+        gc.callbacks.remove(survivors.collected)
+
+
+class _Survivors:
+    """What was set aside. To count it takes as long as to look through it, so its growth is that of the memory."""
+
+    def __init__(self) -> None:
+        self.look_through()
+
+    @property
+    def growth(self) -> float:
+        """1.0 when there is so much that it should be looked through."""
+        return _resident() / (MEMORY_GROWTH * self._known + MEMORY_SMALL)
+
+    def collected(self, phase: str, info: dict[str, Any]) -> None:
+        """Called by the collector, in whichever thread it runs."""
+        if phase == "stop" and info["generation"] == 2:
+            gc.freeze()
+
+    def look_through(self) -> None:
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
+        gc.collect()  # of the few that are left; the collector waits longer after it has seen many
+        self._known = _resident()
+
+
+def _resident() -> int:
+    """Bytes of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.clock import Clock
-from phalanx.errors import NotActive
+from phalanx.coordinator.damage import damaged
+from phalanx.errors import NotActive, Unavailable
 from phalanx.logger import logger, told
 from phalanx.store.copy import MIGRATED
 from phalanx.store.protocol import Candidate, Fenced, LogHole, Regressed, StoreError
@@ -43,6 +44,15 @@ class Outage:
     def is_hole(self) -> bool:
         """Whether it answers, and its log has a hole."""
         return isinstance(self.error, LogHole)
+
+    def not_ready(self, what: str) -> Unavailable:
+        """What the coordinator cannot do and, if the store is why, what the store says."""
+        trouble = self.error
+        if isinstance(trouble, LogHole):
+            return damaged(trouble)
+        detail = f"this coordinator {what}" + (f", its store does not answer: {trouble}" if trouble else "")
+        hint = trouble.hint if trouble else ""
+        return Unavailable(detail, reason="NotReady", hint=hint, retry_after_s=1.0)
 
     def end(self) -> None:
         """It has answered."""

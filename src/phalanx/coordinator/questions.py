@@ -10,34 +10,24 @@ from typing import TypeVar
 from phalanx import __version__
 from phalanx.api.schema.apply import DraftView
 from phalanx.api.schema.cluster import ClusterView, NodeView, QueueView
-from phalanx.api.schema.fields import read_selector
+from phalanx.api.schema.fields import Selector, read_selector
 from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView, WhyReply
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import watch_event
 from phalanx.coordinator.requests import Requests
-from phalanx.coordinator.views import (
-    brake_text,
-    job_view,
-    known_queues,
-    node_view,
-    queue_view,
-    task_view,
-    task_viewer,
-)
+from phalanx.coordinator.views import job_view, task_view, task_viewer
+from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.story import sentence
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.amounts import CORES
-from phalanx.core.model.ids import is_job_id
-from phalanx.core.model.job import Selector
-from phalanx.core.model.orders import AttemptKey
-from phalanx.core.model.quantity import millicores, written
-from phalanx.core.model.status import Status
+from phalanx.core.explain.story import sentence
+from phalanx.core.model.amounts import CORES, MILLICORES, written
+from phalanx.core.model.job import is_job_id
+from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.errors import BadRequest, NotFound, Unavailable
 from phalanx.store.protocol import Batch, History, Store
 
@@ -202,7 +192,7 @@ class StateReads:
             revision=state.revision,
             nodes=len(state.nodes),
             nodes_online=sum(node.takes_work for node in state.nodes.values()),
-            cores=written(sum(millicores(ledger.capacity.cores) for ledger in ledgers)),
+            cores=written(sum(MILLICORES[ledger.capacity.cores] for ledger in ledgers)),
             cores_free=written(sum(ledger.free[CORES] for ledger in ledgers)),
             devices=sum(len(ledger.devices) for ledger in ledgers),
             devices_free=sum(len(ledger.devices_free) for ledger in ledgers),

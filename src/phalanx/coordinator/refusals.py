@@ -7,8 +7,8 @@ from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.fixes import change_to_fit
 from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.status import Status
 from phalanx.errors import (
     BadRequest,
     Busy,
@@ -37,7 +37,9 @@ _KINDS: dict[str, type[PhalanxError]] = {
 
 def refusal(refused: Refused, what: str) -> PhalanxError:
     """The error for one refused request about `what`."""
-    return _error(refused.kind, f"{what}: {refused.reason.text}", refused.reason.code, "", [])
+    text = refused.reason.text
+    detail = text if what in text.split()[:2] else f"{what}: {text}"  # n1 was heard; job ID has ended
+    return _error(refused.kind, detail, refused.reason.code, "", [])
 
 
 def unwelcome(refused: Refused) -> PhalanxError:
@@ -103,7 +105,7 @@ def _untargeted(job: Job, refused: Refused) -> Refused:
     no = refused.reason
     if refused.kind != "target" or any(group.request.target is not None for group in job.groups):
         return refused
-    if no.code == "NoMatchingLabels":
+    if no.code == "NoMatchingLabels" and not no.text.startswith("No node can hold"):
         text = f"No node can hold a task of it, even when empty; closest: {no.text}"
         no = Reason(no.code, no.tier, text, no.numbers)
     return Refused(no, "never")
@@ -133,7 +135,7 @@ _HINTS_BY_CODE = {
 _HINTS = {
     "busy": "omit --no-queue to wait for it",
     "no_room": "omit --no-queue to wait for room",
-    "target": "phalanx nodes lists the nodes, their NUMA nodes and GPUs",
+    "target": "phalanx nodes lists the nodes, phalanx node show NAME the NUMA nodes and GPUs of one",
     "never": "ask for less, or submit with --allow-infeasible to wait for a larger node",
     "too_many": "wait until some tasks have run",
 }

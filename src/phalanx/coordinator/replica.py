@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from phalanx.clock import Clock
-from phalanx.coordinator.collector import collector_still
-from phalanx.coordinator.turn import Engine, Turn, replay, restore
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.coordinator.turn import Engine, Turn, collector_still, replay, restore
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.plan import Policy

@@ -28,6 +28,10 @@ class Requests(Protocol):
         """Raise NotActive unless this coordinator accepts changes."""
         ...
 
+    async def require_leader(self) -> None:
+        """Raise NotActive if another may lead, which one that was paused cannot know by itself."""
+        ...
+
     def require_lease(self) -> None:
         """Raise NotActive unless this one is active, surely so by its clock."""
         ...

@@ -12,8 +12,9 @@ from typing import Any
 import grpc  # type: ignore[import-untyped]
 
 from phalanx.coordinator.rpc_clients import ClientsService
+from phalanx.coordinator.rpc_connections import RpcConnections
 from phalanx.coordinator.rpc_runners import RunnersService
-from phalanx.link import wire
+from phalanx.rpc.messages import RECEIVED_MAX
 from phalanx.rpc.statuses import METADATA_MAX
 from phalanx.tls import Pem
 
@@ -38,9 +39,13 @@ class RpcServer:
     ) -> None:
         self._runners = runners
         self._clients = clients
+        self._connections = RpcConnections(connections_max)
+        for service in (runners, clients):
+            if service is not None:
+                service.connections = self._connections
         options = {
             "grpc.so_reuseport": 0,
-            "grpc.max_receive_message_length": wire.FRAME_MAX,
+            "grpc.max_receive_message_length": RECEIVED_MAX,
             "grpc.max_send_message_length": -1,  # what we say ourselves is limited elsewhere
             "grpc.max_metadata_size": METADATA_MAX,
             "grpc.absolute_max_metadata_size": METADATA_MAX,
@@ -68,12 +73,14 @@ class RpcServer:
         except RuntimeError as error:
             raise OSError(f"port {port} of {host} cannot be used for gRPC: {error}") from None
         await self._server.start()
+        self._connections.watch(taken)
         return taken
 
     async def close(self) -> None:
         """New calls are refused; open ones still receive what was sent to them."""
         if self._runners is not None:
             self._runners.close()
+        await self._connections.close()
         await self._server.stop(GRACE_S)
         if self._clients is not None:
             await self._clients.settled()

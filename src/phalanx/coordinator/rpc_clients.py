@@ -1,7 +1,8 @@
 """Clients over gRPC: each call becomes a request to the REST app of this process, so that the same rules hold for both.
 
 Who may do what, limits, checks and the audit are the app's. A problem that it answers with becomes a gRPC status, and
-the document travels with that. A call without a valid token is refused before a message is read.
+the document travels with that. A call without a valid token, or of a role that may not make it, is refused before its
+message is read; how many messages of one user are on their way is limited, and how long each may be.
 """
 
 from __future__ import annotations
@@ -9,34 +10,52 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import grpc  # type: ignore[import-untyped]
 import msgspec
 
-from phalanx.api.schema.documents import read_problem, retry_after_s, spell_problem
+from phalanx.api.schema.documents import BODY_BYTES_MAX, read_problem, retry_after_s, spell_problem
 from phalanx.api.schema.jobs import CancelReply
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitReply
-from phalanx.api.server.auth import Accepts
+from phalanx.api.server.auth import GRANTS, Accepts, Identity, forbidden
+from phalanx.api.server.limits import ConcurrencyLimit, ServerLimits, StreamLimit
 from phalanx.api.server.messages import App
 from phalanx.client import calls
 from phalanx.client.calls import Call, Method
 from phalanx.client.http import read_whole
 from phalanx.client.in_process import Conversation
+from phalanx.coordinator.rpc_connections import RpcConnections
 from phalanx.coordinator.rpc_runners import where
-from phalanx.errors import BadRequest, PhalanxError, TooMany, Unauthorized
+from phalanx.errors import BadRequest, PhalanxError, TooLarge, TooMany, Unauthorized
+from phalanx.logger import logger
 from phalanx.rpc import messages
 from phalanx.rpc.convert import WrongMessage
 from phalanx.rpc.messages import Codec
 from phalanx.rpc.statuses import bearer, problem_metadata, status_of_problem
 
-BODIES_MAX = 64  # messages that are on their way at once; each may be as long as a frame
+log = logger("coordinator")
+BODIES_MAX = 128  # messages that are on their way at once, a quarter of them of one user
+LIMITS = ServerLimits()  # a message is large where a body of REST is
+HEAD_BYTES_MAX = 64 * 1024  # what a message may have beside the body of a request
 BODY_WITHIN_S = 30.0
 STALL_S_MAX = 60.0  # for a client to take something of what it asked for
 PIECE_BYTES = 1024 * 1024  # of an answer, in one message
 HEADERS = frozenset({"accept", "last-event-id", "phalanx-read", "idempotency-key"})  # that a call may bring
 _READ = "phalanx-read"
+_SUBMIT: Call[SubmitReply] = Call(method="POST", path=calls.SUBMIT, answer=SubmitReply, body=b"{}")
+
+
+class Caller(NamedTuple):
+    """Who calls, and where from."""
+
+    identity: Identity
+    address: str
+
+    @property
+    def user(self) -> str:
+        return self.identity.name
 
 
 class ClientsService:
@@ -45,8 +64,10 @@ class ClientsService:
     def __init__(self, app: App, tokens: Accepts) -> None:
         self._app = app
         self._tokens = tokens
-        self._coming = 0  # messages that are on their way
+        self._coming = StreamLimit(BODIES_MAX, "messages on their way")
+        self._large = ConcurrencyLimit(1, BODIES_MAX, LIMITS.large_within_s, LIMITS.large_rest)
         self._running: set[asyncio.Task[Any]] = set()
+        self.connections = RpcConnections(0)  # of the port that serves this
 
     def handlers(self) -> Any:
         calls_by_name = {
@@ -65,11 +86,11 @@ class ClientsService:
         """Return when the calls that were cut off have noticed."""
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _answering(self, call: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+    def _answering(self, call: Callable[[Any, Identity], Any]) -> Callable[[Any, Any], Any]:
         """What goes wrong in a call, as a gRPC status."""
 
         async def handler(_: Any, context: Any) -> None:
-            work = asyncio.ensure_future(call(context))
+            work = asyncio.ensure_future(self._heard(call, context))
             self._running.add(work)
             work.add_done_callback(self._running.discard)
             try:
@@ -77,26 +98,46 @@ class ClientsService:
             except WrongMessage as error:
                 await _fail(context, BadRequest(str(error)))
             except PhalanxError as error:
+                error.__traceback__ = (
+                    None  # the task has it: with its frames, messages would live until a collection
+                )
                 await _fail(context, error)
+            except grpc.aio.BaseError:  # the caller is gone
+                raise
+            except Exception:  # whatever it is, the caller is told that it is not their doing
+                log.exception("a call over gRPC failed", call=call.__name__)
+                await _fail(context, PhalanxError("the coordinator failed at this; its log says why"))
 
         return handler
 
-    async def _submit(self, context: Any) -> None:
-        request = messages.submit_request.unpack(await self._said(context))
-        call: Call[SubmitReply] = Call(
-            method="POST", path=calls.SUBMIT, answer=SubmitReply, body=msgspec.json.encode(request)
-        )
+    async def _heard(self, call: Callable[[Any, Identity], Any], context: Any) -> None:
+        """A call with a valid token, from its beginning to its end."""
+        identity = self._tokens.accepts_user(bearer(context.invocation_metadata()))
+        if identity is None:
+            async with self._asked(context, calls.cluster()):  # which refuses, and notes that it did
+                raise Unauthorized("this token is not accepted")
+        peer = where(context)
+        self.connections.begin(peer, identity.name)
+        try:
+            await call(context, identity)
+        finally:
+            self.connections.end(peer)
+
+    async def _submit(self, context: Any, identity: Identity) -> None:
+        read = messages.submit_request.unpack_said
+        request = await self._said(context, identity, read, may_submit=True)
+        call = msgspec.structs.replace(_SUBMIT, body=msgspec.json.encode(request))
         await self._answer(context, call, messages.submit_reply)
 
-    async def _cancel(self, context: Any) -> None:
-        said: Any = messages.parse(messages.CancelRequestMessage, await self._said(context))
+    async def _cancel(self, context: Any, identity: Identity) -> None:
+        said: Any = await self._said(context, identity, messages.reader(messages.CancelRequestMessage))
         if not said.id:
             raise WrongMessage("id is missing: expected the id of a job, or of a task of an array")
         call: Call[CancelReply] = calls.cancel(said.id)
         await self._answer(context, call, messages.cancel_reply)
 
-    async def _watch(self, context: Any) -> None:
-        said: Any = messages.parse(messages.WatchRequestMessage, await self._said(context))
+    async def _watch(self, context: Any, identity: Identity) -> None:
+        said: Any = await self._said(context, identity, messages.reader(messages.WatchRequestMessage))
         after = said.after if said.HasField("after") else None
         reader = EventReader(after)
         async with self._asked(context, calls.watch(after, said.job or None)) as answer:
@@ -111,8 +152,8 @@ class ClientsService:
                 if not found:
                     await _write(context, _standing(reader))
 
-    async def _call(self, context: Any) -> None:
-        said: Any = messages.parse(messages.CallRequestMessage, await self._said(context))
+    async def _call(self, context: Any, identity: Identity) -> None:
+        said: Any = await self._said(context, identity, messages.reader(messages.CallRequestMessage))
         made = messages.CallReplyMessage
         async with self._talking(context, _any_call(said)) as answer:
             head = made(status=answer.status, headers=dict(answer.headers))
@@ -147,24 +188,43 @@ class ClientsService:
             await answer.begin()
             yield answer
 
-    async def _said(self, context: Any) -> bytes:
-        """The one message of a call with a valid token."""
-        if self._tokens.accepts_user(bearer(context.invocation_metadata())) is None:
-            async with self._asked(context, calls.cluster()):  # which refuses, and notes that it did
-                raise Unauthorized("this token is not accepted")
-        if self._coming >= BODIES_MAX:
-            raise TooMany(f"{BODIES_MAX} messages are on their way already", retry_after_s=1)
-        self._coming += 1
-        try:
-            async with asyncio.timeout(BODY_WITHIN_S):
-                data = await context.read()
-        except TimeoutError:
-            raise BadRequest(f"no message within {BODY_WITHIN_S:.0f} s") from None
-        finally:
-            self._coming -= 1
-        if data is grpc.aio.EOF:
-            raise BadRequest("the call came without a message: expected one")
-        return bytes(data)
+    async def _said(
+        self, context: Any, identity: Identity, read: Callable[[bytes], Any], *, may_submit: bool = False
+    ) -> Any:
+        """The one message of a call whose role may make such a call. Long ones are read one after another."""
+        if identity.scope("submit") is None if may_submit else not GRANTS[identity.role]:
+            async with self._asked(context, _SUBMIT if may_submit else calls.cluster()):  # which refuses
+                raise forbidden(identity, "submit" if may_submit else "read")
+        with self._coming.taken(Caller(identity, where(context).rpartition(":")[0])):
+            data = await _received(context)
+        if len(data) > BODY_BYTES_MAX + HEAD_BYTES_MAX:
+            raise TooLarge(f"a message of {len(data)} bytes, at most {BODY_BYTES_MAX} are allowed")
+        if len(data) <= LIMITS.large_bytes:
+            return read(data)
+        async with self._large.passed(identity.name):
+            found, wrong = _tried(read, data)
+        if wrong:
+            raise BadRequest(wrong)
+        return found
+
+
+def _tried(read: Callable[[bytes], Any], data: bytes) -> tuple[Any, str]:
+    """What was read, and what is wrong with it. An error would keep a long message in memory, by its frames."""
+    try:
+        return read(data), ""
+    except WrongMessage as error:
+        return None, str(error)
+
+
+async def _received(context: Any) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_WITHIN_S):
+            data = await context.read()
+    except TimeoutError:
+        raise BadRequest(f"no message within {BODY_WITHIN_S:.0f} s") from None
+    if data is grpc.aio.EOF:
+        raise BadRequest("the call came without a message: expected one")
+    return bytes(data)
 
 
 async def _write(context: Any, data: bytes) -> None:
@@ -197,7 +257,12 @@ def _any_call(said: Any) -> Call[Any]:
         raise WrongMessage(f"method = {said.method[:20]!r}: expected one of {', '.join(get_args(Method))}")
     if not said.path.startswith("/") or not said.path.isascii():
         raise WrongMessage(f"path = {said.path[:80]!r}: expected one that begins with /, its words quoted")
+    if len(said.headers) > len(HEADERS):
+        raise WrongMessage(f"headers: {len(said.headers)} of them, expected {len(HEADERS)} at most")
     headers = {name.lower(): value for name, value in said.headers.items()}
     if others := sorted(headers.keys() - HEADERS):
         raise WrongMessage(f"headers = {others[0][:80]!r}: expected none but {', '.join(sorted(HEADERS))}")
+    for name, value in headers.items():
+        if not value.isascii() or not value.isprintable():
+            raise WrongMessage(f"headers[{name!r}] = {value[:80]!r}: expected printable ASCII")
     return Call(method=said.method, path=said.path, headers=headers, body=said.body or None)

@@ -1,7 +1,8 @@
 """Runners over gRPC: the streams that carry what frames carry. What is said is judged in `link` and `logs`.
 
-A call is made with a token in its metadata, and a call without a valid token is refused before a message is read.
-What waits to be taken by a runner is counted, and one that takes nothing is let go before that is too much.
+A call is made with a token of runners in its metadata, and any other is refused before a message is read. Who has not
+said hello yet is not in the way of the next: of too many, the oldest one of the address with the most goes. What waits
+to be taken by a runner is counted, and one that takes nothing is let go before that is too much.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from grpc import StatusCode
 from msgspec import structs
 
 from phalanx.api.server.auth import Identity
+from phalanx.api.server.limits import Unauthenticated
 from phalanx.coordinator.link import Envelope, Links, RunnerChannel, RunnerSession
-from phalanx.coordinator.link_auth import STRANGER, LinkAccess, LinkAuthenticator
+from phalanx.coordinator.link_auth import NOT_OF_RUNNERS, STRANGER, LinkAccess, LinkAuthenticator
 from phalanx.coordinator.logs import LogLinks
+from phalanx.coordinator.rpc_connections import RpcConnections
 from phalanx.coordinator.server import (
     BUFFER_MAX,
     CONNECTIONS_MAX,
@@ -127,8 +130,9 @@ class RunnersService:
         self._keys = keys
         self._streams_max = streams_max
         self._buffer_max = buffer_max
-        self._before_hello = 0  # streams that have said nothing yet
+        self._before_hello: Unauthenticated[RunnerStream] = Unauthenticated(STRANGERS_MAX)
         self.streams = streams
+        self.connections = RpcConnections(0)  # of the port that serves this
 
     def handlers(self) -> Any:
         calls = {"Connect": self._connect, "Logs": self._logs}
@@ -145,7 +149,8 @@ class RunnersService:
         session.where, session.peer_name = where(context), peer_node_of(context)
 
         def hear(data: bytes) -> None:
-            message = messages.from_runner.hear(data, call.token)
+            most = self._links.held_max(session.node) if len(data) > messages.SHORT else wire.HELD_MAX
+            message = messages.from_runner.hear(data, call.token, most)
             if not session.node and not isinstance(message, wire.HelloMessage):
                 raise WrongMessage("the first message must be a hello")
             envelope = self._links.receive(session, message)
@@ -208,7 +213,19 @@ class RunnersService:
     async def _read(self, call: RunnerCall) -> None:
         if not self._is_admitted(call):
             return
-        self._before_hello += 1
+        peer = where(call.context)
+        self.connections.begin(peer, "runners")
+        try:
+            await self._listen(call)
+        finally:
+            self.connections.end(peer)
+
+    async def _listen(self, call: RunnerCall) -> None:
+        address = where(call.context).rpartition(":")[0]
+        if (oldest := self._before_hello.add(address, call.stream)) is not None:
+            oldest.refuse(
+                "TooMany", f"{STRANGERS_MAX} streams are open without a hello, and this is the oldest"
+            )
         try:
             async with asyncio.timeout(HELLO_WITHIN_S):
                 data = await call.context.read()
@@ -216,7 +233,7 @@ class RunnersService:
             call.stream.refuse("NotUnderstood", f"no hello within {HELLO_WITHIN_S:.0f} s")
             return
         finally:
-            self._before_hello -= 1
+            self._before_hello.remove(call.stream)
         while data is not grpc.aio.EOF and not call.stream.closed.done():
             self._hear(call, data)
             data = await call.context.read()
@@ -227,14 +244,19 @@ class RunnersService:
         if self._links.not_active is not None:  # whatever it wants, the active coordinator is elsewhere
             stream.send([self._links.not_active])
             stream.close()
-        elif self._keys.accepts_user(call.token) is None:
-            self._keys.refused("", LinkAccess(STRANGER), where(call.context))
-            stream.refuse("Unauthorized", STRANGER, retry=False)
-        elif len(self.streams) > self._streams_max or self._before_hello >= STRANGERS_MAX:
-            stream.refuse(
-                "TooMany", f"{len(self.streams)} streams are open, at most {self._streams_max} may be"
-            )
+        elif (refusal := self._refusal(call.token)) is not None:
+            self._keys.refused("", LinkAccess(refusal), where(call.context))
+            stream.refuse("Unauthorized", refusal, retry=False)
+        elif len(self.streams) > self._streams_max:
+            stream.refuse("TooMany", f"all {self._streams_max} streams that there may be are open")
         return not stream.closed.done()
+
+    def _refusal(self, token: str) -> str | None:
+        """Why this token opens no stream of a runner, whichever node it names; None if it may."""
+        identity = self._keys.accepts_user(token)
+        if identity is None:
+            return STRANGER
+        return None if identity.role in ("node", "join") else NOT_OF_RUNNERS
 
     def _hear(self, call: RunnerCall, data: bytes) -> None:
         is_known, stream = call.is_welcome(), call.stream
@@ -245,7 +267,7 @@ class RunnersService:
                 )
                 return
             call.hear(data)
-        except WrongMessage as error:
+        except (WrongMessage, wire.WireError) as error:
             if is_known:
                 stream.end(StatusCode.INVALID_ARGUMENT, str(error))
             else:

@@ -6,13 +6,15 @@ applied one after another in memory; the shell holds every effect and answer unt
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from msgspec import Struct, structs
 
-from phalanx.core.cluster.apply.dispatch import apply, apply_batch
 from phalanx.core.cluster.apply.nodes import carry_on
-from phalanx.core.cluster.decide.dispatch import decide
-from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
-from phalanx.core.cluster.effects import Effect
+from phalanx.core.cluster.decision import Accepted, Answer, Effect, Refused, Replayed, refuse_because
+from phalanx.core.cluster.dispatch import apply, apply_batch, decide
 from phalanx.core.cluster.events import (
     VOLATILE,
     BackoffsEnded,
@@ -23,11 +25,21 @@ from phalanx.core.cluster.events import (
     encode,
 )
 from phalanx.core.cluster.image import decode_state, encode_job
-from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeGang, Redeem, Submit
+from phalanx.core.cluster.inputs import (
+    Disconnect,
+    Heartbeat,
+    Hello,
+    Input,
+    Propose,
+    ProposeGang,
+    Redeem,
+    Submit,
+    Tick,
+)
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.explain.never import gang_never
+from phalanx.core.explain.shortage import gang_never
 from phalanx.core.model.plan import Plan, PlanMemory, Policy
 from phalanx.core.placement.engine import PlanFailed, place_one, plan
 from phalanx.store.chain import events_of, missing_before
@@ -36,6 +48,8 @@ from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Prun
 NAMED_MAX = 20  # jobs that are named where there may be thousands
 FAILURES_MAX = 8  # of plans in one turn
 FAILED_FOR_S = 10.0  # then jobs that made a plan fail are tried again
+# What nobody outside has put a number into: its events are not encoded twice.
+_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Tick, Heartbeat, Disconnect})
 UNUSED = 1 / 20  # of a lease
 RENEW_AFTER = 1 / 3
 RETRY_AFTER = 1 / 12  # after a renewal that failed
@@ -51,6 +65,7 @@ class Turn(Struct):
     revision: int
     more: bool = False
     failures: list[PlanFailed] = []
+    unwritable: list[str] = []  # inputs that were refused because the log cannot hold what would follow
 
     def batch(self) -> Batch | None:
         """The durable events as one record for the store, or None if there are none."""
@@ -91,6 +106,9 @@ class Engine:
 
     def _decide(self, given: Input, now: float, turn: Turn) -> None:
         decision = decide(self.state, given, now)
+        if type(given) not in _OF_OURS and decision.events and (wrong := _unwritable(decision.events)):
+            turn.unwritable.append(f"{type(given).__name__}: {wrong}")
+            decision = refuse_because("CannotBeWritten", f"a value cannot be written down: {wrong}", "bad")
         for event in decision.events:
             if type(event) is JobForgotten:
                 turn.history.append(History(event.job, encode_job(self.state.jobs[event.job])))
@@ -140,9 +158,10 @@ class Engine:
     def _place(self, now: float, turn: Turn) -> None:
         """Plan on what is true now; every placement is an input like any other and is checked again.
 
-        A second pass sees the lanes that the first one opened and may queue short tasks in them.
+        A second pass sees the lanes that the first one opened and may queue short tasks in them. A turn that
+        has opened as many as one pass may is long enough: whoever asks for something else is heard before the next.
         """
-        state = self.state
+        state, opened = self.state, 0
         for id in [id for id in state.promised if not _is_awaited(state, id)]:
             self._propose(Redeem(id), now, turn)
         for _ in range(2):
@@ -156,6 +175,9 @@ class Engine:
             for placement in proposal.placements:
                 self._propose(Propose(placement), now, turn)
             turn.more = turn.more or proposal.more
+            opened += proposal.opened
+            if opened >= self.policy.openings_max:
+                return
             # Otherwise a unit that was held back, or was not looked at, may be the head now.
             is_settled = len(state.waiting) == waiting and not proposal.more
             if (
@@ -180,7 +202,7 @@ class Engine:
                 self.memory = proposal.memory
                 break
             except PlanFailed as failed:
-                self.memory.failed[failed.kind.number] = now + FAILED_FOR_S, str(failed)
+                self.memory.failed[failed.waiting_class.number] = now + FAILED_FOR_S, str(failed)
                 turn.failures.append(failed)
         if turn.failures and (broken := check(self.state)):
             raise AssertionError(f"a plan that failed has left its traces: {broken[0]}") from turn.failures[0]
@@ -194,10 +216,35 @@ class Engine:
             turn.more = True
 
 
+def _unwritable(events: list[Event]) -> str:
+    """Why the log cannot hold these, if so. It is asked before they are applied: later, all else would be lost too."""
+    try:
+        encode(events)
+    except (OverflowError, TypeError, ValueError) as error:
+        return str(error)
+    return ""
+
+
 def _is_awaited(state: ClusterState, id: str) -> bool:
     """Whether a victim still has to leave before a promise can be kept."""
     promise = state.jobs[id].promise
     return promise is None or bool(promise.victims)
+
+
+@contextmanager
+def collector_still() -> Iterator[None]:
+    """Within this block, which must not wait, no garbage is looked for.
+
+    Reading and encoding a whole state make a great many objects at once, none of which is garbage, and the collector
+    would look through all that lives again and again: with 30,000 jobs four fifths of the time went there.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def restore(loaded: Loaded, rules: Timers) -> ClusterState:

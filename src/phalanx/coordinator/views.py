@@ -1,30 +1,34 @@
-"""What users see of the state: jobs, tasks and nodes as the words of REST."""
+"""What users see of jobs, their tasks and their gangs, as the words of REST."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
-from msgspec import structs
-
-from phalanx.api.schema.cluster import DeviceView, NodeView, NumaView, QueueView, QuotaView, UsageView
-from phalanx.api.schema.jobs import EXCLUDED, Counts, GroupView, JobView, RequestView, StatusWord, TaskView
-from phalanx.coordinator.views_gang import conditions, gang_view, has_no_members, ranks
-from phalanx.core.cluster.decide.node_health import holds_for, trouble_of
+from phalanx.api.schema.groupspec import GatherSpec
+from phalanx.api.schema.jobs import (
+    ConditionView,
+    Counts,
+    FormationView,
+    GangView,
+    GroupView,
+    JobView,
+    PhaseWord,
+    PromiseView,
+    RequestView,
+    StatusWord,
+    TaskView,
+)
 from phalanx.core.cluster.jobs import NO_CODE, JobState
-from phalanx.core.cluster.state import ClusterState, NodeState
-from phalanx.core.cluster.units import GroupState
-from phalanx.core.explain.gates import comes_first
-from phalanx.core.model.quantity import written
-from phalanx.core.model.queue import DEFAULT, Usage
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
+from phalanx.core.explain.gates import comes_first, nominated, task_names
+from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import Request
-from phalanx.core.model.status import Status, Why
-from phalanx.core.model.waiting import WaitingClass
 
-TASKS_SHOWN = 1000
 DONE = "finished with code 0; Completed once its whole job is"
-StatusOfNode = Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
+PREEMPTED = "PreemptionByScheduler"
+EVICTED = "EvictionByEvictionAPI"  # as Kubernetes calls an eviction that a user asked for
 
 
 def job_view(state: ClusterState, job: JobState) -> JobView:
@@ -123,103 +127,6 @@ def _task_view(
     )
 
 
-def node_view(state: ClusterState, node: NodeState) -> NodeView:
-    """One node, and who holds each of its devices."""
-    ledger = state.table.ledgers[node.row]
-    holders = {
-        device: _task_id(state, next(iter(lane.attempts)))
-        for lane in node.lanes.values()
-        for device in lane.grant.devices
-    }
-    return NodeView(
-        name=node.name,
-        status=node_status(node),
-        drained=node.drain_reason is not None,
-        drain_reason=node.drain_reason or "",
-        cores=ledger.capacity.cores,
-        cores_free=ledger.cores_free,
-        memory_bytes=ledger.capacity.memory_bytes,
-        memory_free_bytes=ledger.memory_free,
-        numa=[
-            NumaView(numa.id, numa.cores, written(ledger.numa_free[numa.id])) for numa in ledger.capacity.numa
-        ],
-        devices=[
-            DeviceView(d.index, d.kind, d.memory_bytes, d.numa, d.uuid, holders.get(d.index))
-            for d in ledger.capacity.devices
-        ],
-        labels=ledger.capacity.labels,
-        tasks=[_task_id(state, key) for key, _ in zip(node.attempts, range(TASKS_SHOWN), strict=False)],
-        task_count=len(node.attempts),
-        incarnation=node.incarnation,
-        last_seen_at=node.heard_at or None,
-        generation=node.generation,
-        failures=node.failures,
-        rests_until=node.rests_until,
-        note=_note(state, node),
-    )
-
-
-def brake_text(state: ClusterState) -> str:
-    """That no node is declared lost for now, and why; empty normally."""
-    if state.brake is None:
-        return ""
-    said = (
-        f"{state.brake.silent} of {state.brake.nodes} nodes became unreachable at once: none is declared lost"
-    )
-    return f"{said}; see whether the coordinator is cut off"
-
-
-def _note(state: ClusterState, node: NodeState) -> str:
-    """What is unusual about a node."""
-    if state.brake is not None and holds_for(state, node):
-        return "silent; not believed to be lost, for most nodes are silent"
-    if not node.lost and (trouble := trouble_of(node)):
-        return trouble
-    if node.rests_until is None or not node.could_work:
-        return ""
-    failed = node.rest_text or f"{node.failures} tasks in a row failed here"
-    return f"{EXCLUDED}: {failed}" if node.is_kept_away else f"{failed}, but nobody else takes work"
-
-
-def queue_view(state: ClusterState, name: str) -> QueueView:
-    """One queue: its limits, what its tasks hold, and how many jobs wait in it."""
-    quota, used = state.queues.quotas.get(name), state.queues.usage.get(name) or Usage()
-    units = (kind for kind in state.waiting.classes.values() if _queue_of(kind) == name)
-    return QueueView(
-        name,
-        None if quota is None else QuotaView(*structs.astuple(quota)),
-        UsageView(*used.written),
-        sum(len(kind.ranks) for kind in units),
-    )
-
-
-def known_queues(state: ClusterState) -> list[str]:
-    """Every queue that has a quota, usage, or a waiting job."""
-    held = {name for name, used in state.queues.usage.items() if used.held[0]}
-    waiting = {_queue_of(kind) for kind in state.waiting.classes.values()}
-    return sorted({DEFAULT, *state.queues.quotas, *held, *waiting})
-
-
-def _queue_of(kind: WaitingClass) -> str:
-    return kind.units[kind.ranks[0]].job.queue  # what waits in one class waits in one queue
-
-
-def node_status(node: NodeState) -> StatusOfNode:
-    if node.lost:
-        return "Offline"
-    if not node.connected:
-        return "Unreachable"
-    if node.trouble:
-        return "Unhealthy"
-    if node.leaving:
-        return "Stopping"
-    return "Quarantined" if node.leftovers else "Online"
-
-
-def _task_id(state: ClusterState, key: tuple[str, int, int]) -> str:
-    return state.jobs[key[0]].job.task_id(key[1])
-
-
 def _word(status: Status) -> StatusWord:
     word: StatusWord = status.word  # type: ignore[assignment]  # the names are those of the table
     return word
@@ -308,3 +215,108 @@ def _job_code(job: JobState, status: Status) -> int | None:
     if job.first_code is not None or job.outcome is None:
         return job.first_code
     return next((code for code in job.code if code not in (NO_CODE, 0)), None)
+
+
+def gang_view(state: ClusterState, job: JobState) -> GangView | None:
+    """How far a gang has come; None for a job that is none."""
+    if job.gang is None:
+        return None
+    gang = job.gang.gang
+    draft = job.job.draft if job.job.draft is not None and job.job.draft.needed else None
+    return GangView(
+        phase=phase(job, job.gang),
+        placed=job.gang.staying().total(),
+        needed=sum(group.needed for group in job.job.groups) if draft is None else draft.needed,
+        strict=gang.strict,
+        match=gang.match,
+        wait_s=gang.wait_s,
+        gather=[GatherSpec(each.layer, each.must, each.multiple) for each in gang.gather],
+        id=gang.id,
+        formations=job.formations,
+        formation=None if job.forming is None else _formation_view(job.forming, gang.wait_s),
+        promise=None if job.promise is None else _promise_view(state, job.promise),
+        members=None if draft is None else draft.members,
+    )
+
+
+def has_no_members(job: JobState) -> bool:
+    """Whether none of a gang's members have come, so that its only group runs nothing."""
+    draft = job.job.draft
+    return draft is not None and draft.needed > 0 and draft.members == 0
+
+
+def phase(job: JobState, gang: GangState) -> PhaseWord:
+    """Where a gang stands, in the words of a PodGroup; asked of every group, and all have to be as far.
+
+    Koordinator calls a gang Finished once its minimum has ended well; here it is when nobody of it waits or runs.
+    """
+    if job.job.draft is not None and not job.is_over:
+        return "Pending"
+    tally = [_Tally(job, group) for group in job.groups]
+    if job.is_over and (job.outcome == Status.COMPLETED or all(each.well >= each.needed for each in tally)):
+        return "Finished"
+    if job.is_over or (
+        any(each.failed for each in tally)
+        and all(each.well + each.running + each.failed >= each.needed for each in tally)
+    ):
+        return "Failed"
+    if all(each.well + each.running >= each.needed for each in tally):
+        return "Running"
+    held = gang.staying()
+    if all(each.well + held[number] >= each.needed for number, each in enumerate(tally)):
+        return "Scheduled"
+    if held.total() or job.promise is not None:
+        return "Scheduling"
+    return "PreScheduling" if gang.has_ready else "Pending"
+
+
+def conditions(job: JobState, position: int) -> list[ConditionView]:
+    """That a task was asked to leave its place: by whom and for whom. It is no longer true of a later attempt."""
+    found = job.conditions.get(position)
+    if found is None:
+        return []
+    reason = PREEMPTED if found.preempted else EVICTED
+    if found.past_at is None:
+        return [ConditionView("DisruptionTarget", "True", reason, found.message, found.at)]
+    return [ConditionView("DisruptionTarget", "False", reason, found.message, found.past_at)]
+
+
+def ranks(job: JobState) -> dict[int, int]:
+    """The place of each member among those that stand together, by their index in the network.
+
+    Before a gang is placed only the ranks of one that cannot start with fewer are known.
+    """
+    if job.gang is None:
+        return {}
+    if not job.live and any(group.needed < group.tasks for group in job.job.groups):
+        return {}
+    members = job.live or range(job.job.tasks)
+    ordered = sorted((_index(job.group_of(position), position), position) for position in members)
+    return {position: rank for rank, (_, position) in enumerate(ordered)}
+
+
+def _formation_view(forming: Formation, wait_s: float) -> FormationView:
+    until = forming.formed_at + wait_s
+    return FormationView(forming.number, forming.formed_at, until, len(forming.positions), len(forming.ready))
+
+
+def _promise_view(state: ClusterState, promise: Promise) -> PromiseView:
+    victims = task_names(state, promise.victims)
+    return PromiseView(promise.made_at, promise.until, victims, nominated(promise))
+
+
+def _index(group: GroupState, position: int) -> int:
+    indexes = group.group.indexes
+    return indexes[position - group.first] if indexes else position
+
+
+class _Tally:
+    """The tasks of one group by how they fare."""
+
+    def __init__(self, job: JobState, group: GroupState) -> None:
+        status = job.status[group.first : group.last]
+        done = job.done_in(group)
+        self.needed = group.group.needed
+        self.well = status.count(Status.COMPLETED) + done
+        self.running = status.count(Status.RUNNING) - done
+        self.failed = status.count(Status.FAILED)

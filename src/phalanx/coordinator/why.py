@@ -7,8 +7,9 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.explain import explain, place_in_queue
+from phalanx.core.explain.trial import QUESTION_MAX
+from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import PlanMemory, Policy
-from phalanx.core.model.status import Status
 from phalanx.preview.reply import domain_slots, node_reasons, reason_view
 
 
@@ -22,7 +23,9 @@ def why_reply(
     asker: Asker = ADMIN,
 ) -> WhyReply:
     """One dominant reason, all others, what the nodes say, and the nearest fix."""
-    found = explain(state, job, position, policy or Policy(), state.snapshot(now, memory), asker)
+    found = explain(
+        state, job, position, policy or Policy(), state.snapshot(now, memory), asker, QUESTION_MAX
+    )
     status, waiting = found.status, found.status is Status.PENDING
     return WhyReply(
         id=job.job.id if position is None and job.gang is not None else job.job.task_id(found.position),

@@ -1,21 +1,36 @@
 """The messages between coordinator and runner, versioned: msgpack structs in frames with a four-byte length.
 
 One connection carries control (hello, orders, reports, heartbeats), another one logs, so that neither can hold up the
-other. docs/decisions/0003 says why frames and not gRPC.
+other. docs/decisions/0003 says why frames and not gRPC. Either way, what a runner says has limits (`why_wrong`).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 
 from msgspec import Struct, msgpack
 
-from phalanx.core.model.orders import AttemptKey, Disposition, Order, Phase, Report
-from phalanx.core.model.resources import Capacity
+from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Order, Phase, Report, Started
+from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
 
 VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
 FRAME_MAX = 32 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
+
+# What a node may say of itself. Sums over many nodes stay within 64 bits.
+CORES_MAX = 1 << 24
+BYTES_MAX = 1 << 50
+NUMA_MAX, CPUS_MAX = 1025, 65_536
+LABELS_MAX = 256
+WORD_MAX = 512  # characters of a name, a label, an address
+ORIGIN_MAX = 8192  # of a path
+TEXT_MAX = 256 * 1024  # of a message about an end
+COUNT_MAX = (1 << 63) - 1
+TIME_MAX = 1e12  # seconds, before or after any clock's beginning
+CODES = -(1 << 31), 1 << 32
+HELD_MAX = 20_480  # attempts that are listed, beyond twice those that a node is known to have
+REPORTS_MAX = 20_000  # in one message
 
 
 class WireError(ConnectionError):
@@ -213,3 +228,106 @@ def _decode(frame: memoryview) -> Message:
         raise WireError(f"a frame that is not of this protocol: {error}") from error
     finally:
         frame.release()
+
+
+def why_wrong(message: Message) -> str:
+    """What cannot be true of what a runner says: the field, its value and what would be right; empty: nothing."""
+    match message:
+        case Beat():
+            found = _times(("sent_at", message.sent_at), ("seen_at", message.seen_at))
+        case Reports() if len(message.reports) > REPORTS_MAX:
+            return too_many("reports", len(message.reports), REPORTS_MAX)
+        case Reports():
+            return next((wrong for each in message.reports if (wrong := _of_report(each))), "")
+        case HelloMessage():
+            found = _of_hello(message)
+        case LeavingMessage():
+            found = _times(("sent_at", message.sent_at), ("keep_s", message.keep_s))
+        case LogData():
+            numbers = (("offset", message.offset), ("size", message.size), ("gap", message.gap))
+            found = (wrong for name, value in numbers if (wrong := _count(name, value, COUNT_MAX // 2)))
+        case _:
+            return ""
+    return next(filter(None, found), "")
+
+
+def too_many(name: str, count: int, most: int) -> str:
+    return f"{name}: {count} are listed, expected at most {most}"
+
+
+def _of_report(report: Report) -> str:
+    if type(report) is Ended:
+        exit = report.exit
+        code, began, ended = exit.code or 0, exit.started_at or 0.0, exit.ended_at or 0.0
+        if not CODES[0] <= code <= CODES[1]:
+            return f"exit.code = {code}: expected {CODES[0]} to {CODES[1]}"
+        if len(exit.message) > TEXT_MAX or len(exit.stderr_tail) > TEXT_MAX:
+            return f"exit: expected texts of at most {TEXT_MAX} characters"
+        if not (-TIME_MAX <= began <= TIME_MAX and -TIME_MAX <= ended <= TIME_MAX):
+            return f"exit: started_at = {began}, ended_at = {ended}: expected seconds since 1970"
+    elif type(report) is Started and not -TIME_MAX <= report.at <= TIME_MAX:
+        return f"started.at = {report.at}: expected seconds since 1970"
+    return ""
+
+
+def _of_hello(hello: HelloMessage) -> Iterator[str]:
+    yield from _texts(WORD_MAX, ("incarnation", hello.incarnation), ("address", hello.address))
+    yield from _texts(ORIGIN_MAX, ("origin", hello.origin))
+    yield _count("epoch", hello.epoch, COUNT_MAX)
+    for (job, position, number), _ in hello.held:
+        if len(job) > WORD_MAX or not (0 <= position <= COUNT_MAX and 0 <= number <= COUNT_MAX):
+            yield f"held = {(job[:80], position, number)}: expected a job, a position and a number from 0 on"
+    yield from _of_capacity(hello.capacity)
+
+
+def _of_capacity(capacity: Capacity) -> Iterator[str]:
+    cores, numa, devices = capacity.cores, capacity.numa, capacity.devices
+    yield _count("capacity.cores", cores, CORES_MAX)
+    if cores != round(cores, 3):
+        yield f"capacity.cores = {cores}: expected at most three decimals"
+    yield _count("capacity.memory_bytes", capacity.memory_bytes, BYTES_MAX)
+    yield _count("the number of capacity.numa", len(numa), NUMA_MAX)
+    yield _count("the number of capacity.devices", len(devices), DEVICES_MAX)
+    yield _count("the number of capacity.labels", len(capacity.labels), LABELS_MAX)
+    yield _count("the number of CPUs in capacity.numa", sum(len(each.cpus) for each in numa), CPUS_MAX)
+    for at, part in enumerate(numa):
+        yield _count(f"capacity.numa[{at}].id", part.id, INDEX_MAX)
+        yield _count(f"capacity.numa[{at}].cores", part.cores, CORES_MAX)
+        for cpu in (min(part.cpus), max(part.cpus)) if part.cpus else ():
+            yield _count(f"capacity.numa[{at}].cpus", cpu, INDEX_MAX)
+    for at, device in enumerate(devices):
+        name = f"capacity.devices[{at}]"
+        yield _count(f"{name}.index", device.index, INDEX_MAX)
+        yield _count(f"{name}.memory_bytes", device.memory_bytes, BYTES_MAX)
+        yield _count(f"{name}.numa", device.numa or 0, INDEX_MAX)
+        yield from _texts(WORD_MAX, (f"{name}.kind", device.kind), (f"{name}.uuid", device.uuid))
+    yield from _doubled("capacity.numa: id", [each.id for each in numa])
+    yield from _doubled("capacity.devices: index", [each.index for each in devices])
+    for key, value in capacity.labels.items():
+        yield from _texts(WORD_MAX, ("capacity.labels", key), (f"capacity.labels[{key[:80]!r}]", value))
+        if not key:
+            yield "capacity.labels = '': expected a name"
+
+
+def _count(name: str, value: float, most: int) -> str:
+    if 0 <= value <= most:
+        return ""
+    return f"{name} = {value if abs(value) < TIME_MAX else f'{value:.6g}'}: expected 0 to {most}"
+
+
+def _times(*given: tuple[str, float]) -> Iterator[str]:
+    for name, value in given:
+        if not -TIME_MAX <= value <= TIME_MAX:
+            yield f"{name} = {value}: expected seconds"
+
+
+def _texts(most: int, *given: tuple[str, str]) -> Iterator[str]:
+    for name, value in given:
+        if len(value) > most or not value.isprintable():
+            yield f"{name} = {value[:80]!r}: expected at most {most} characters, all printable"
+
+
+def _doubled(name: str, numbers: list[int]) -> Iterator[str]:
+    if len(set(numbers)) < len(numbers):
+        twice = next(each for each in numbers if numbers.count(each) > 1)
+        yield f"{name} {twice} is there twice: expected each once"

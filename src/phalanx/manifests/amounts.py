@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from phalanx.core.model.quantity import written
+from phalanx.core.model.amounts import written
 from phalanx.core.model.resources import Cores
 from phalanx.manifests import quantities
 from phalanx.manifests.quantities import NANO

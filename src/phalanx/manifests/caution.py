@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest
 
 
@@ -17,6 +18,7 @@ class ManifestError(BadRequest):
     def __init__(self, where: str, detail: str, *, reason: str = "", hint: str = "") -> None:
         super().__init__(f"{where}: {detail}", reason=reason or "InvalidManifest", hint=hint)
         self.where = where
+        self.others: list[ManifestError] = []  # of the documents after it
 
 
 class Caution(Struct, frozen=True):
@@ -59,6 +61,5 @@ class Cautions:
         """Raise all cautions as one error, if there are any."""
         if found := self.all():
             lines = "\n".join(map(str, found))
-            raise ManifestError(
-                found[0].where, f"{len(found)} fields cannot be honoured:\n{lines}", reason="StrictManifest"
-            )
+            text = f"{plural(len(found), 'field')} cannot be honoured:\n{lines}"
+            raise ManifestError(found[0].where, text, reason="StrictManifest")

@@ -13,11 +13,10 @@ from msgspec import Struct
 
 from phalanx.api.schema.fields import read_cores, read_size, shown
 from phalanx.api.schema.groupspec import CORES_MAX, GPUS_MAX
-from phalanx.core.model.ids import is_name
-from phalanx.core.model.job import PRIORITY_MAX, Job
-from phalanx.core.model.queue import QUEUES_MAX, Quota
+from phalanx.core.model.job import PRIORITY_MAX, Job, is_name
 from phalanx.core.model.resources import Capacity, Cores, Device, NumaNode
 from phalanx.core.model.topology import Topology
+from phalanx.core.model.waiting import QUEUES_MAX, Quota
 from phalanx.errors import PhalanxError
 from phalanx.manifests.found import ParsedJob, Placed
 from phalanx.manifests.job import read_native, validate

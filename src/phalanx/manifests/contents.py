@@ -66,7 +66,7 @@ def _check_native(nodes: list[NodeSpec], known: Iterable[ParsedJob], kube: set[s
     for found in known:
         for each in found.placed:
             if each.node not in capacities:
-                raise ManifestError(found.where, f"{found.id}: places: there is no node {each.node!r}")
+                raise ManifestError(found.where, f"{found.id}: places: there is no node {each.node[:80]!r}")
             sums = held[each.node]
             for number, amount in enumerate((*fixed(each), each.gpus)):
                 sums[number] += amount

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from phalanx.core.model.ids import is_object
+from phalanx.core.model.job import is_object
 from phalanx.manifests.load import Map
 
 DIGEST_BYTES = 8

@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.core.model.ids import NAME_MAX, is_name, is_object
+from phalanx.core.model.job import NAME_MAX, is_name, is_object
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Cores
 from phalanx.manifests.load import Map

@@ -9,22 +9,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from phalanx.api.schema.documents import complaint
 from phalanx.api.schema.fields import shown
-from phalanx.api.schema.groupspec import AfterSpec, GroupSpec
-from phalanx.api.schema.jobspec import (
-    GangSpec,
-    GatherSpec,
-    JobSpec,
-    RestartSpec,
-    RuleSpec,
-    SuccessSpec,
-    to_job,
-)
+from phalanx.api.schema.groupspec import AfterSpec, GatherSpec, GroupSpec
+from phalanx.api.schema.jobspec import GangSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec, to_job
+from phalanx.core.model.amounts import parse_cores
 from phalanx.core.model.job import Job
 from phalanx.errors import PhalanxError
 from phalanx.manifests.caution import ManifestError
@@ -66,9 +60,7 @@ def read_native(document: View, *, placed: bool = False) -> JobSpec:
     try:
         return msgspec.convert(plain, JobSpec)
     except msgspec.ValidationError as error:
-        what, _, at = str(error).partition(" - at `$")
-        field = at.rstrip("`").lstrip(".")
-        raise _error(document, field, complaint(what, JobSpec, field, plain)) from None
+        raise _error(document, *complaint(error, JobSpec, plain)) from None
 
 
 def validate(spec: JobSpec, document: View | None, where: str, title: str) -> Job:
@@ -123,11 +115,14 @@ def _known(found: Any, fields: Collection[str], document: View, path: str) -> No
 
 
 def _eased(group: dict[str, Any], needs_no_command: bool) -> dict[str, Any]:
-    """Numbers where text is expected become text, and a job that is not run needs no command."""
+    """Text and numbers are taken for each other where that is clear; a job that is not run needs no command."""
     eased = {key: value for key, value in group.items() if value is not None}
     for key in ("env", "labels", "tags"):
         if isinstance(eased.get(key), dict):
             eased[key] = {k: str(v) if type(v) is int else v for k, v in eased[key].items()}
+    if isinstance(eased.get("cores"), str):  # 500m; what is no number of cores is refused as text
+        with suppress(ValueError):
+            eased["cores"] = parse_cores(eased["cores"])
     if needs_no_command and "shell" not in eased:
         eased.setdefault("command", list(NOTHING_RUNS))
     return eased
@@ -149,7 +144,8 @@ def _error(document: View, field: str, what: str) -> ManifestError:
 def _line(content: Any, field: str) -> int:
     """The line of the innermost part of a path such as groups[0].tasks that is in the file."""
     line: int = getattr(content, "line", 0)
-    for key, number in _STEP.findall(field):
+    for word, number in _STEP.findall(field):
+        key = word.strip("'")
         if key and isinstance(content, Map) and key in content:
             line, content = content.lines.get(key, line), content[key]
         elif number and isinstance(content, list) and int(number) < len(content):

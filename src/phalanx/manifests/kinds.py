@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from phalanx.api.schema.fields import shown
 from phalanx.manifests.load import Document, Map
 from phalanx.manifests.view import View
 
+TITLE_MAX = 600  # characters: a kind, a namespace and a name of Kubernetes
 JOB_FILE, CLUSTER_FILE, AICHOR = "job file", "cluster file", "aichormanifest"
 
 # Lower case, since people write `kind: pod`; with the API groups that mean it.
@@ -39,21 +41,26 @@ def kind_of(document: View) -> str:
     if kind is None:
         return ""
     if not isinstance(kind, str):
-        raise document.error("kind", f"{kind!r} is not a kind of document")
+        raise document.error("kind", f"{shown(kind)} is not a kind of document")
     lower = kind.lower()
     version = document.get("apiVersion")
     groups = READ.get(lower, ())
     if groups and isinstance(version, str) and version.partition("/")[0] not in groups:
         raise document.error(
             "apiVersion",
-            f"{kind} of {version!r} is not read, only that of {' or '.join(groups)}",
+            f"{kind} of {shown(version)} is not read, only that of {' or '.join(groups)}",
             reason="UnknownKind",
         )
     return lower
 
 
 def title_of(document: Document) -> str:
-    """The title of a document: Pod default/a."""
+    """The title of a document: Pod default/a. One that is longer than any name may be is cut."""
+    title = _title(document)
+    return title if len(title) <= TITLE_MAX else f"{title[:TITLE_MAX]}…"
+
+
+def _title(document: Document) -> str:
     content = document.content
     kind = content.get("kind")
     metadata = content.get("metadata")

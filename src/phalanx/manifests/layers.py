@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.api.schema.jobspec import GatherSpec, JobSpec, read_gather
+from phalanx.api.schema.groupspec import GatherSpec, read_gather
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.model import reason
 from phalanx.core.model.reason import Reason

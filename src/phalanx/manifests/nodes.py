@@ -10,9 +10,8 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from phalanx.core.model.products import device_kind
-from phalanx.core.model.quantity import written
-from phalanx.core.model.resources import Capacity, Device
+from phalanx.core.model.amounts import written
+from phalanx.core.model.resources import Capacity, Device, device_kind
 from phalanx.manifests.amounts import COUNTED, Amounts, read_quantity, to_amounts
 from phalanx.manifests.pods import Pod
 from phalanx.manifests.taints import Taint, read_taints

@@ -10,7 +10,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from phalanx.api.schema.fields import shown
-from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.core.model.job import TASKS_MAX, Match
 from phalanx.manifests.load import Map
 from phalanx.manifests.quantities import go_seconds

@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.groupspec import GPUS_MAX, GroupSpec
+from phalanx.core.model.amounts import SECONDS_MAX
 from phalanx.core.model.job import TAGS_MAX, is_tag
-from phalanx.core.model.quantity import SECONDS_MAX
 from phalanx.manifests.amounts import Amounts, read_amounts
 from phalanx.manifests.containers import read_program
 from phalanx.manifests.podgroups import AFFINITY, Terms, full_name, gang_of, member_index, read_terms

@@ -1,14 +1,14 @@
 """Amounts and durations as Kubernetes writes them: 500m, 16Gi, 1e3, 3600s.
 
 Read exactly: a fraction finer than a billionth is rounded away from zero, and so is what has to be a whole number.
-`core/model/quantity.py` reads the sizes of our own files.
+`core/model/amounts.py` reads the sizes of our own files.
 """
 
 from __future__ import annotations
 
 import re
 
-from phalanx.core.model.quantity import SECONDS_MAX
+from phalanx.core.model.amounts import SECONDS_MAX
 
 NANO = 10**9
 VALUE_MAX = (1 << 63) - 1  # larger values count as this much

@@ -15,9 +15,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from phalanx.api.schema.fields import shown
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.core.model.queue import Quota
 from phalanx.core.model.topology import Topology
+from phalanx.core.model.waiting import Quota
 from phalanx.manifests.aichor import is_aichor, read_aichor
 from phalanx.manifests.assembly import assemble
 from phalanx.manifests.batchjob import read_batch_job
@@ -90,6 +91,7 @@ def read(
             reading.take(KEPT, text, from_cluster=False)
         for file, text in cluster:
             reading.take(file, text, from_cluster=True)
+        reading.refuse_jobs_alone()
         for file, text in texts:
             reading.take(file, text, from_cluster=False)
         if texts and not reading.asked:
@@ -120,6 +122,7 @@ class _Reading:
         self.keeps = keeps
         self.folder = folder
         self.cautions = Cautions()
+        self.errors: list[ManifestError] = []
         self.by_kind: dict[str, list[View]] = {}
         self.asked: list[View] = []
         self.seen: dict[tuple[str, str, bool], View] = {}
@@ -144,6 +147,13 @@ class _Reading:
             if not from_cluster and file != KEPT:
                 self.asked.append(view)
 
+    def refuse_jobs_alone(self) -> None:
+        """Refuse job files where a cluster was to be described."""
+        jobs = [view for view in self.by_kind.get(JOB_FILE, ()) if view.source.lenient]
+        if jobs and set(self.by_kind) == {JOB_FILE}:
+            text = "this is a job file, not a cluster file, which has nodes: give it with -f"
+            raise ManifestError(jobs[0].where(), text)
+
     def _kind(self, view: View, from_cluster: bool) -> str:
         kind = kind_of(view)
         if kind == AICHOR or (not kind and is_aichor(view)):
@@ -157,7 +167,9 @@ class _Reading:
             view.skip(*view.content)
             return ""
         raise view.error(
-            "kind", f"{view.content['kind']!r} cannot be read; supported are {NAMES}", reason="UnknownKind"
+            "kind",
+            f"{shown(view.content['kind'])} cannot be read; supported are {NAMES}",
+            reason="UnknownKind",
         )
 
     def _once(self, view: View, kind: str, from_cluster: bool) -> bool:
@@ -187,7 +199,8 @@ class _Reading:
                 made = reader(view)
             except ManifestError as error:
                 if not view.source.lenient or kind in (JOB_FILE, CLUSTER_FILE):
-                    raise
+                    self.errors.append(error)
+                    continue
                 text = error.detail.removeprefix(f"{error.where}: ").removeprefix(f"{view.source.title}: ")
                 view.caution("", f"it cannot be read and is skipped: {text}", "")
                 continue
@@ -200,16 +213,20 @@ class _Reading:
         for view in self.by_kind.get("priorityclass", ()):
             self.priorities.declare(view)
         book = GangBook(self.each("podgroup", read_podgroup))
+        self._refuse()
         found = self._workloads(book)
         pods = self._pods()
+        self._refuse()
         book.keeps = self.keeps
         classes = tuple(view.content for view in self.by_kind.get("priorityclass", ()))
         found += [with_classes(each, classes) for each in assemble(pods, book)]
         book.left_out()
         parts = list(self.each(CLUSTER_FILE, read_cluster_file))
         topology = self._topology(parts)
+        self._refuse()
         found += [job for part in parts for job in part.jobs]
-        found = [checked for each in found if (checked := self._checked(each, topology)) is not None]
+        found = list(self._all_checked(found, topology))
+        self._refuse()
         asked = [each for each in found if each.asked and not each.placed]
         contents = None
         if has_cluster:
@@ -220,6 +237,12 @@ class _Reading:
             warn_unread(view)
         queues = {name: quota for part in parts for name, quota in part.queues.items()}
         return Manifests(asked, book.incomplete, topology, queues, contents, self.cautions.all())
+
+    def _refuse(self) -> None:
+        """Every document that cannot be read, in one error."""
+        if self.errors:
+            self.errors[0].others += self.errors[1:]
+            raise self.errors[0]
 
     def _workloads(self, book: GangBook) -> list[ParsedJob]:
         readers: tuple[tuple[str, Callable[[View], ParsedJob | None]], ...] = (
@@ -248,6 +271,16 @@ class _Reading:
         declared = list(self.each("clusternetworktopology", read_network_topology))
         declared += [part.topology for part in parts if part.topology is not None]
         return declared[-1] if declared else None
+
+    def _all_checked(self, found: list[ParsedJob], topology: Topology | None) -> Iterator[ParsedJob]:
+        for each in found:
+            try:
+                checked = self._checked(each, topology)
+            except ManifestError as error:
+                self.errors.append(error)
+                continue
+            if checked is not None:
+                yield checked
 
     def _checked(self, each: ParsedJob, topology: Topology | None) -> ParsedJob | None:
         """The job with the layers of the network, validated as a submission is."""

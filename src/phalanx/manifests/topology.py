@@ -44,7 +44,7 @@ def _by_name(entries: list[View]) -> dict[str, View]:
     for entry in entries:
         name = entry.text("topologyLayer")
         if not name or name == CLUSTER_LAYER:
-            raise entry.error("topologyLayer", f"{name!r} cannot be the name of a layer here")
+            raise entry.error("topologyLayer", f"{name[:80]!r} cannot be the name of a layer here")
         if name in found:
             raise entry.error("topologyLayer", f"{name} is declared twice, first at {found[name].where()}")
         found[name] = entry

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.api.schema.jobspec import GangSpec, GatherSpec, JobSpec
+from phalanx.api.schema.groupspec import GatherSpec
+from phalanx.api.schema.jobspec import GangSpec, JobSpec
 from phalanx.core.model.job import GANG_TASKS_MAX
 from phalanx.manifests.gangs import GangBook, PodGang, with_gang
 from phalanx.manifests.members import share_out

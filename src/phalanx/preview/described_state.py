@@ -7,7 +7,7 @@ room.
 
 from __future__ import annotations
 
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import (
     AttemptEnded,
     AttemptStarted,
@@ -26,9 +26,8 @@ from phalanx.core.cluster.events import (
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.job import Job
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.orders import AttemptKey, Exit
+from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
 from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.status import Status, Why
 from phalanx.core.model.tenants import NEVER
 from phalanx.manifests.cluster import ClusterSpec
 from phalanx.manifests.found import ParsedJob, Placed

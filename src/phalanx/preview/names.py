@@ -12,8 +12,7 @@ from typing import Any
 
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, JobId
 
 _ID = re.compile(r"\b([0-9a-hjkmnp-tv-z]{26})(?:\.([0-9]{1,9}))?\b")
 

@@ -12,8 +12,7 @@ from phalanx.api.schema.apply import PlanReply
 from phalanx.api.schema.jobspec import to_job
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.ids import JobId, ulid
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, JobId, ulid
 from phalanx.core.model.plan import Policy
 from phalanx.errors import BadRequest
 from phalanx.manifests.cluster import ClusterSpec

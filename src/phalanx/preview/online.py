@@ -15,8 +15,8 @@ from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.ids import JobId, ulid
-from phalanx.core.model.job import Job
+from phalanx.core.explain.trial import QUESTION_MAX
+from phalanx.core.model.job import Job, JobId, ulid
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers, fit_request
@@ -42,9 +42,14 @@ def plan_online(
     `check` raises for a job that would not be accepted at all.
     """
     asked = _Asked(state, request, snapshot.now, user, retries)
-    for job in asked.jobs:
-        check(job)
-    reply = preview(state, asked.jobs, policy, snapshot, names=asked.names, asker=asker)
+    for number, job in enumerate(asked.jobs):
+        try:
+            check(job)
+        except PhalanxError as error:
+            if number < len(request.specs):
+                error.detail = f"specs[{number}]: {error.detail}"
+            raise
+    reply = preview(state, asked.jobs, policy, snapshot, names=asked.names, asker=asker, most=QUESTION_MAX)
     return structs.replace(reply, warnings=asked.warnings)
 
 
@@ -72,7 +77,7 @@ class _Asked:
                 spec, id=self._new_id(), now=self._now, user=self._user, default_retries=self._retries
             )
         except PhalanxError as error:
-            named = f" ({spec.name})" if spec.name else ""
+            named = f" ({spec.name[:80]})" if spec.name else ""
             error.detail = f"specs[{number}]{named}: {error.detail}"
             raise
         name = names[number] if names else Called(spec.name or f"specs[{number}]")

@@ -8,10 +8,10 @@ from phalanx.api.schema.apply import PlanReply
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.explain.never import why_never
 from phalanx.core.explain.rehearsal import Share, rehearse
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Job
+from phalanx.core.explain.shortage import why_never
+from phalanx.core.explain.trial import EVERYTHING
+from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.preview.names import Names
 from phalanx.preview.reply import plan_reply
@@ -28,6 +28,7 @@ def preview(
     known: Sequence[JobId] = (),
     names: Names = _NOBODY,
     asker: Asker = ADMIN,
+    most: int = EVERYTHING,
 ) -> PlanReply:
     """What the scheduler would do with the jobs `known` by id and with these jobs, submitted now in this order."""
     new = [
@@ -35,5 +36,5 @@ def preview(
         for number, job in enumerate(jobs, start=1)
     ]
     asked = [*(Share(state.jobs[id]) for id in known), *(Share(each, why_never(state, each)) for each in new)]
-    rehearse(state, asked, policy, snapshot, asker)
+    rehearse(state, asked, policy, snapshot, asker, most)
     return plan_reply(state, asked, names)

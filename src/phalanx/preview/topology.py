@@ -6,10 +6,9 @@ import numpy as np
 
 from phalanx.api.schema.apply import DomainView, LayerView, PlaceView, SeatView, TopologyView
 from phalanx.core.cluster.state import ClusterState, NodeState
-from phalanx.core.model.amounts import CORES, fixed
-from phalanx.core.model.quantity import written
+from phalanx.core.model.amounts import CORES, fixed, written
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tree import Column, Domain, Tree
+from phalanx.core.model.tree import Column, Tree
 from phalanx.preview.names import Names
 
 _NOBODY = Names()
@@ -24,7 +23,7 @@ def topology_view(state: ClusterState, names: Names = _NOBODY) -> TopologyView:
         cluster_layer=declared.cluster,
         layers=[LayerView(layer.name, list(layer.keys)) for layer in declared.layers],
         node_layer=declared.node,
-        domains=[sums.view(domain) for domain in tree.walk()],
+        domains=[sums.view(tree, *domain) for domain in tree.walk()],
         nodes=[_place(state, tree, int(row), names) for row in tree.order],
     )
 
@@ -43,23 +42,26 @@ class _Sums:
         self._whole = [int(column.sum()) for column in columns]
         self._layers: list[tuple[Column, ...]] = [tree.sums(column) for column in columns]
 
-    def view(self, domain: Domain) -> DomainView:
-        if domain.level == 0:
+    def view(self, tree: Tree, level: int, number: int) -> DomainView:
+        if level == 0:
             cores, cores_free, devices, devices_free = self._whole
         else:
-            at, number = domain.level - 1, domain.number
-            cores, cores_free, devices, devices_free = (int(layers[at][number]) for layers in self._layers)
+            cores, cores_free, devices, devices_free = (
+                int(layers[level - 1][number]) for layers in self._layers
+            )
+        low, high = tree.span(level, number, level + 1)
+        has_domains = level + 1 < tree.node_level
         return DomainView(
-            domain.layer,
-            list(domain.path),
-            domain.child_layer,
-            list(domain.children),
-            domain.nodes,
+            tree.layer(level),
+            list(tree.path(level, number)),
+            tree.layer(level + 1),
+            tree.names[level][low:high] if has_domains else [],  # nodes are listed apart
+            len(tree.rows(level, number)),
             written(cores),
             written(cores_free),
             devices,
             devices_free,
-            domain.is_virtual,
+            bool(level and tree.virtual[level - 1][number]),
         )
 
 

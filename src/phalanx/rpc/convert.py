@@ -27,6 +27,7 @@ from msgspec import inspect as types
 
 LEFT_OUT = frozenset({("HelloMessage", "token"), ("LogHello", "token")})  # in the metadata of the call
 FRACTIONS = frozenset({"cores"})
+MESSAGE_WEIGHT = 4
 _SCALARS: dict[type, int] = {
     types.BoolType: FieldDescriptor.TYPE_BOOL,
     types.IntType: FieldDescriptor.TYPE_INT64,
@@ -292,6 +293,25 @@ def _enumerators(ours: Any, theirs: EnumDescriptor) -> tuple[Callable[[Any], int
         return by_number[number]
 
     return lambda value: int(value) + 1, read
+
+
+def count_elements(message: Any, left: int) -> int:
+    """What is left of a number of elements after all lists and maps within; WrongMessage if they are more.
+
+    It is asked before a message is converted, for which each element costs many times as much. One that is a message
+    itself counts `MESSAGE_WEIGHT` times.
+    """
+    for field, value in message.ListFields():
+        if not _is_repeated(field):
+            left = count_elements(value, left) if field.message_type is not None else left
+            continue
+        is_plain = field.message_type is None or field.message_type.GetOptions().map_entry
+        left -= len(value) if is_plain else len(value) * MESSAGE_WEIGHT
+        if left < 0:
+            raise WrongMessage(f"{field.name}: its {len(value)} elements, with those before, are too many")
+        for each in () if is_plain else value:
+            left = count_elements(each, left)
+    return left
 
 
 def _inside(name: str, read: Read, message: Any) -> Any:

@@ -6,7 +6,7 @@ first imported. Messages of runners and coordinators are wrapped in one message 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError, Message
 from phalanx.api.schema.jobs import CancelReply, WatchEvent
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.link import wire
-from phalanx.rpc.convert import Converter, WrongMessage, converter
+from phalanx.rpc.convert import Converter, WrongMessage, converter, count_elements
 
 PACKAGE = "phalanx.v1"
 DESCRIPTORS = Path(__file__).with_name("v1.binpb")
@@ -29,6 +29,10 @@ TO_RUNNER = (wire.Welcome, wire.Rejected, wire.Orders, wire.Dispositions, wire.B
 FROM_LOGS = (wire.LogHello, wire.LogData)
 TO_LOGS = (wire.Rejected, wire.ReadLog, wire.CancelRead)
 _WITH_TOKEN = (wire.HelloMessage, wire.LogHello)
+RECEIVED_MAX = 4 * 1024 * 1024  # bytes of a message, as gRPC has it where nothing else is said
+SHORT = 4096  # bytes: one so short has few elements, however it is made
+ELEMENTS_MAX = 20_000  # of all lists in what a client says,
+CAPACITY_MAX = 100_000  # and of a node's capacity
 
 
 def load_pool() -> descriptor_pool.DescriptorPool:
@@ -69,6 +73,13 @@ class Codec:
         """The value; `known` are fields that travel elsewhere. Raises WrongMessage."""
         return self._converter.read(parse(self.made, data), **known)
 
+    def unpack_said(self, data: bytes) -> Any:
+        """The same for what a client says: how much it is to convert is counted first."""
+        message = parse(self.made, data)
+        if len(data) > SHORT:
+            count_elements(message, ELEMENTS_MAX)
+        return self._converter.read(message)
+
     def fill(self, message: Any, value: Any) -> None:
         self._converter.write(message, value)
 
@@ -79,13 +90,32 @@ class Codec:
 class LinkCodec(Codec):
     """The messages in one direction of a runner's stream."""
 
-    def hear(self, data: bytes, token: str = "") -> wire.Message:
+    def hear(self, data: bytes, token: str = "", held_max: int = wire.HELD_MAX) -> wire.Message:
         """The message; a hello gets the token that its call was made with."""
-        message = parse(self.made, data)
+        message: Any = parse(self.made, data)
         tag = message.WhichOneof("message")
+        if len(data) > SHORT:
+            _check_counts(tag, message, held_max)
         is_hello = tag in {kind.__struct_config__.tag for kind in _WITH_TOKEN}
         found: wire.Message = self._converter.read(message, **({"token": token} if is_hello else {}))
         return found
+
+
+def _check_counts(tag: str | None, message: Any, held_max: int) -> None:
+    """Before they are converted: the lists that make a message of a runner long."""
+    if tag == "reports" and len(message.reports.reports) > wire.REPORTS_MAX:
+        raise WrongMessage(wire.too_many("reports.reports", len(message.reports.reports), wire.REPORTS_MAX))
+    if tag in ("hello", "beat"):
+        held = len(getattr(message, tag).held)
+        if held > held_max:
+            raise WrongMessage(wire.too_many(f"{tag}.held", held, held_max))
+    if tag == "hello":
+        count_elements(message.hello.capacity, CAPACITY_MAX)
+
+
+def reader(made: Any) -> Callable[[bytes], Message]:
+    """Reads a message of this class."""
+    return lambda data: parse(made, data)
 
 
 def parse(made: Any, data: bytes) -> Message:

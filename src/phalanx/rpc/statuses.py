@@ -39,6 +39,7 @@ _OF_RUNNERS = {
     "JoinRefused": StatusCode.PERMISSION_DENIED,
     "VersionMismatch": StatusCode.FAILED_PRECONDITION,
     "BadName": StatusCode.INVALID_ARGUMENT,
+    "BadHello": StatusCode.INVALID_ARGUMENT,
     "NotUnderstood": StatusCode.INVALID_ARGUMENT,
     "StaleEpoch": StatusCode.ABORTED,
     "TooLarge": StatusCode.RESOURCE_EXHAUSTED,

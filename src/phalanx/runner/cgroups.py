@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.core.model.quantity import MILLI, millicores
+from phalanx.core.model.amounts import MILLI, MILLICORES
 from phalanx.core.model.resources import Cores
 from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT, THREADED
 
@@ -276,7 +276,7 @@ def _step_aside(folder: Path) -> None:
 
 
 def _limit(hierarchy: _Hierarchy, folder: Path, memory_bytes: int, cores: Cores) -> None:
-    quota = max(CPU_QUOTA_US_MIN, millicores(cores) * CPU_PERIOD_US // MILLI)
+    quota = max(CPU_QUOTA_US_MIN, MILLICORES[cores] * CPU_PERIOD_US // MILLI)
     limit = str(max(memory_bytes, MEMORY_BYTES_MIN)) if memory_bytes else ""
     if hierarchy.controller == "memory" and limit:
         (folder / "memory.limit_in_bytes").write_text(limit)

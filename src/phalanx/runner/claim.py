@@ -15,10 +15,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from phalanx.errors import Conflict
-from phalanx.runner.keeper import files, lookup, service
+from phalanx.runner.keeper import lookup, service, system
 from phalanx.runner.keeper.journal import JournalContents
 from phalanx.runner.keeper.recovery import Survivors
-from phalanx.runner.keeper.slots import Mark
+from phalanx.runner.keeper.tree import Mark
 
 LOCK = "runner.lock"
 DESCRIPTOR = 200  # a runner's lock has this descriptor, so that examining a process costs one system call
@@ -84,7 +84,7 @@ def _take(folder: Path) -> int:
             holders, tasks = _who_have(path), Tasks(folder)
             others = [pid for pid in holders if pid not in tasks]
             if holders and not others:
-                files.set_aside(path, unless=lambda _: False)
+                system.set_aside(path, unless=lambda _: False)
                 continue
         select.select([], [], [], PAUSE_S)
     raise Conflict(
@@ -104,7 +104,7 @@ def _refusal(folder: Path, others: list[int]) -> str:
 
 def _try_lock(path: str) -> int | None:
     """The lock, on the descriptor of a runner; None if another process holds it. Raises OSError."""
-    lock = files.open_own(path, os.O_RDWR)
+    lock = system.open_own(path, os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return fcntl.fcntl(lock, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR)
@@ -145,7 +145,7 @@ def _pids() -> Iterable[int]:
 
 def _stat(pid: int) -> list[str]:
     """/proc/PID/stat from the state on: [0] state, [19] start."""
-    return files.read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+    return system.read(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
 def _path(folder: Path) -> str:

@@ -14,7 +14,7 @@ from msgspec import MsgspecError, Struct, json
 
 from phalanx.errors import TokenError
 from phalanx.logger import logger, told
-from phalanx.runner.keeper import files
+from phalanx.runner.keeper import system
 from phalanx.settings import Settings
 from phalanx.tokenfile import first_token, read_token, write_token
 
@@ -65,7 +65,7 @@ class NodeCredential:
         """The coordinator gave the node its own credential: never lose it, it is given once."""
         self._kept = Kept(self._node, token, _digest(self._shown))
         try:
-            files.set_aside(str(self._path), unless=lambda mode: not stat.S_ISDIR(mode))
+            system.set_aside(str(self._path), unless=lambda mode: not stat.S_ISDIR(mode))
             write_token(self._path, json.encode(self._kept).decode() + "\n")
         except OSError as error:
             log.error("the node's credential cannot be stored", path=str(self._path), error=str(error))
@@ -92,7 +92,7 @@ class NodeCredential:
 
     def _read(self) -> Kept | None:
         try:
-            files.set_aside(str(self._path), unless=lambda mode: stat.S_ISREG(mode) or stat.S_ISLNK(mode))
+            system.set_aside(str(self._path), unless=lambda mode: stat.S_ISREG(mode) or stat.S_ISLNK(mode))
         except OSError as error:
             raise TokenError(f"{self._path} cannot be set aside: {error.strerror}") from error
         if not self._path.exists():

@@ -16,8 +16,7 @@ from typing import Any
 
 import pynvml
 
-from phalanx.core.model.products import device_kind
-from phalanx.core.model.resources import Capacity, Device, NumaNode
+from phalanx.core.model.resources import Capacity, Device, NumaNode, device_kind
 from phalanx.runner import cgroups
 
 log = logging.getLogger(__name__)

@@ -1,7 +1,7 @@
 """The runner's connections to its coordinator: one for control, one for logs, both dialled by the runner.
 
 A connection that breaks is dialled again with growing pauses, at the address that `addresses` chooses. `turn.py` and
-`log_link.py` decide what is sent; here are only sockets.
+`logs.py` decide what is sent; here are only sockets.
 """
 
 from __future__ import annotations

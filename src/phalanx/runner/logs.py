@@ -1,44 +1,35 @@
-"""Reads what attempts wrote: by offset, or the last lines, without ever holding more than a piece.
+"""The logs of attempts: read by offset, or the last lines, and sent over a connection of their own.
 
-Attempts write their files themselves, and the keeper may have emptied the middle of a large one (`keeper/logs.py`):
-reading continues behind such a gap, and the chunk has the number of bytes missing before it. A path is built from a
-job id and numbers only, and opened folder by folder without following links.
+Attempts write their files themselves (`launches.py` names them), and the keeper may have emptied the middle of a large
+one (`keeper/logs.py`): reading continues behind such a gap, and the chunk has the number of bytes missing before it.
+Files are opened folder by folder without following links, and no more than a piece is ever held.
+
+A request that may wait is answered when the file has grown or the attempt has ended. Files are looked at several times
+a second, and only while a request follows them. `retention.py` removes old logs.
 """
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 from msgspec import Struct
 
-Stream = Literal["stdout", "stderr"]
-STREAMS = ("stdout", "stderr")
+from phalanx.core.model.orders import AttemptKey
+from phalanx.link import wire
+from phalanx.runner.launches import LogPath, log_path
+from phalanx.runner.link import Wire
+
 READ_BYTES_MAX = 4 << 20
 TAIL_BYTES_MAX = 4 << 20
 TAIL_LINES_MAX = 1_000_000
-NUMBER_MAX = 1 << 53
 _BLOCK = 64 << 10
-_JOB = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z_-]{0,62})")
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class LogPath(Struct, frozen=True):
-    """Where one stream of one attempt is written: `root/job/position.attempt.stream`."""
-
-    root: Path
-    job: str
-    name: str
-
-    def __fspath__(self) -> str:
-        return f"{self.root}/{self.job}/{self.name}"
-
-    def __str__(self) -> str:
-        return self.__fspath__()
+LOOK_EVERY_S = 0.05
 
 
 class Chunk(Struct, frozen=True):
@@ -49,17 +40,6 @@ class Chunk(Struct, frozen=True):
     size: int
     gap: int = 0  # bytes right before `offset` that were dropped to keep the log within its limit
     missing: bool = False  # there is no such file
-
-
-def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> LogPath:
-    """The path for these, or ValueError: no text from outside may name another file."""
-    if _JOB.fullmatch(job) is None:
-        raise ValueError(f"{job[:80]!r} is not a job id")
-    if not (0 <= position <= NUMBER_MAX and 0 <= attempt <= NUMBER_MAX):
-        raise ValueError(f"task {position} or attempt {attempt} is out of range")
-    if stream not in STREAMS:
-        raise ValueError(f"{stream[:80]!r} is not a stream: expected {' or '.join(STREAMS)}")
-    return LogPath(root, job, f"{int(position)}.{int(attempt)}.{stream}")
 
 
 def read(path: LogPath, offset: int, limit: int = READ_BYTES_MAX) -> Chunk:
@@ -170,3 +150,55 @@ def _open(path: LogPath) -> int | None:
         return fd
     os.close(fd)
     return None
+
+
+class RunnerLogLink:
+    """The runner's end of the log connection."""
+
+    def __init__(
+        self, hello: Callable[[], wire.LogHello], root: Path, is_live: Callable[[AttemptKey], bool]
+    ) -> None:
+        self._hello = hello
+        self._root = root
+        self._is_live = is_live
+        self._wire: Wire | None = None
+        self._waiting: dict[int, asyncio.Task[None]] = {}
+
+    def connected(self, wire_out: Wire) -> None:
+        self._wire = wire_out
+        wire_out.send(self._hello())
+
+    def received(self, message: wire.Message) -> None:
+        match message:
+            case wire.ReadLog():
+                task = asyncio.get_running_loop().create_task(self._answer(message))
+                self._waiting[message.id] = task
+                task.add_done_callback(lambda _: self._waiting.pop(message.id, None))
+            case wire.CancelRead():
+                if (waiting := self._waiting.get(message.id)) is not None:
+                    waiting.cancel()
+
+    def settled(self) -> None:
+        """Nothing is batched here."""
+
+    def disconnected(self) -> None:
+        self._wire = None
+        for task in list(self._waiting.values()):
+            task.cancel()
+
+    async def _answer(self, asked: wire.ReadLog) -> None:
+        job, position, number = asked.key
+        path = log_path(self._root, job, position, number, asked.stream)
+        while True:
+            live = self._is_live(asked.key)
+            at = asked.offset
+            chunk = tail(path, asked.lines or 0) if at is None else read(path, at, asked.limit)
+            if chunk.data or not live or not asked.wait:
+                break
+            await asyncio.sleep(LOOK_EVERY_S)
+        if self._wire is not None:
+            self._wire.send(
+                wire.LogData(
+                    asked.id, chunk.offset, chunk.data, chunk.size, not live, chunk.gap, chunk.missing
+                )
+            )

@@ -20,12 +20,10 @@ from phalanx.link import wire
 from phalanx.logger import logger
 from phalanx.runner import keeper_messages as messages
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.connecting import Connecting
-from phalanx.runner.health import LOOK_S, KeeperHealth
 from phalanx.runner.launches import LOOPBACK, Launches, cgroup_name, read_key
 from phalanx.runner.leaving import Leaving
 from phalanx.runner.link import Wire
-from phalanx.runner.machine import LocalMachine
+from phalanx.runner.machine import LOOK_S, Connecting, KeeperHealth, LocalMachine
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine

@@ -30,7 +30,7 @@ from phalanx.runner.credential import NodeCredential
 from phalanx.runner.devices import discover
 from phalanx.runner.labels import parse_labels
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
-from phalanx.runner.log_link import RunnerLogLink
+from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed

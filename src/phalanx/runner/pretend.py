@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 
-from phalanx.core.model.quantity import describe_bytes, parse_bytes
+from phalanx.core.model.amounts import describe_bytes, parse_bytes
 from phalanx.core.model.resources import Capacity, Device, NumaNode
 from phalanx.runner.devices import real_memory_bytes
 from phalanx.runner.labels import parse_labels

@@ -13,7 +13,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from phalanx.runner.keeper import files
+from phalanx.runner.keeper import system
 
 BYTES_MAX = 64 << 10
 _ORIGIN = re.compile(rb"[0-9a-f]{32}")
@@ -21,7 +21,7 @@ _ORIGIN = re.compile(rb"[0-9a-f]{32}")
 
 def read(path: Path) -> bytes:
     """Its content, or the beginning of that; empty if there is nothing to read."""
-    return files.read(str(path), BYTES_MAX)
+    return system.read(str(path), BYTES_MAX)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -30,7 +30,7 @@ def write(path: Path, content: bytes) -> None:
     _remove(draft)
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
         file.write(content)
-    files.set_aside(str(path), unless=stat.S_ISREG)
+    system.set_aside(str(path), unless=stat.S_ISREG)
     draft.replace(path)
 
 
@@ -43,7 +43,7 @@ def remove(path: Path) -> None:
 def origin(folder: Path) -> str:
     """Our identity over restarts: made once, kept in the state folder; raises OSError."""
     path = folder / "origin"
-    fd = files.open_own(str(path), os.O_RDONLY)  # one that we may not read is not replaced
+    fd = system.open_own(str(path), os.O_RDONLY)  # one that we may not read is not replaced
     try:
         found = os.read(fd, BYTES_MAX).strip()
     finally:
@@ -55,5 +55,5 @@ def origin(folder: Path) -> str:
 
 
 def _remove(path: Path) -> None:
-    files.set_aside(str(path), unless=lambda mode: not stat.S_ISDIR(mode))
+    system.set_aside(str(path), unless=lambda mode: not stat.S_ISDIR(mode))
     path.unlink(missing_ok=True)

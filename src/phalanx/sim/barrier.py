@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from phalanx.core.cluster import events as e
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import AttemptKey, Start
 from phalanx.sim.floor import Floor
 from phalanx.sim.places import PlaceHolder, Places

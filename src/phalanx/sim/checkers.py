@@ -15,10 +15,9 @@ from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster import invariants
 from phalanx.core.cluster.events import VOLATILE, Event, RoomPromised
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.story import sentence
-from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Stop
+from phalanx.core.explain.story import sentence
+from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Status, Stop, Why
 from phalanx.core.model.resources import Capacity
-from phalanx.core.model.status import Status, Why
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.link import wire
 from phalanx.sim.barrier import Barrier

@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.orders import AttemptKey, Exit
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.job import JobId
+from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
 from phalanx.sim.floor import Floor
 from phalanx.sim.violation import Violation
 from phalanx.store.protocol import Batch

@@ -13,8 +13,7 @@ from phalanx.coordinator.leadership import Leadership, LeadershipConfig, Role
 from phalanx.coordinator.link import Envelope, Links, RunnerSession
 from phalanx.coordinator.link_auth import SharedToken
 from phalanx.coordinator.turn import Engine, Turn
-from phalanx.core.cluster.decision import Answer
-from phalanx.core.cluster.effects import Settle
+from phalanx.core.cluster.decision import Answer, Settle
 from phalanx.core.cluster.inputs import Input
 from phalanx.core.cluster.state import ClusterState
 from phalanx.errors import Unavailable

@@ -6,9 +6,8 @@ recorded too.
 
 from __future__ import annotations
 
-from phalanx.core.model.amounts import fixed
+from phalanx.core.model.amounts import fixed, written
 from phalanx.core.model.orders import AttemptKey, Start
-from phalanx.core.model.quantity import written
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.sim.violation import Violation

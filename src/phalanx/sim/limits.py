@@ -7,8 +7,7 @@ than a clock's has just happened: the runner that enforces limits may be dead, o
 from __future__ import annotations
 
 from phalanx.core.cluster import events as e
-from phalanx.core.model.orders import AttemptKey
-from phalanx.core.model.status import Why
+from phalanx.core.model.orders import AttemptKey, Why
 from phalanx.sim.floor import Floor
 from phalanx.sim.places import Places
 from phalanx.sim.violation import Violation

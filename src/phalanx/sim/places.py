@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from phalanx.core.cluster import events as e
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Group, Job
-from phalanx.core.model.orders import AttemptKey
-from phalanx.core.model.quantity import millicores, written
+from phalanx.core.model.amounts import MILLICORES, written
+from phalanx.core.model.job import Group, Job, JobId
+from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.resources import Capacity, Grant
-from phalanx.core.model.status import Status
 
 Gone = frozenset[AttemptKey]
 Promised = dict[int, tuple[str, Grant]]  # by position: the node and the grant
@@ -128,8 +126,8 @@ class Places:
         devices = Counter(device for grant in grants for device in grant.devices)
         if twice := [device for device, count in devices.items() if count > 1]:
             return f"device {twice[0]} of {node} twice"
-        millis = sum(millicores(grant.cores) for grant in grants)
-        if millis > millicores(capacity.cores):
+        millis = sum(MILLICORES[grant.cores] for grant in grants)
+        if millis > MILLICORES[capacity.cores]:
             return f"{written(millis)} of {capacity.cores} cores of {node}"
         memory = sum(grant.memory_bytes for grant in grants)
         return "" if memory <= capacity.memory_bytes else f"{memory} bytes of {node}, which has fewer"

@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from phalanx.core.cluster import events as e
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.orders import AttemptKey
-from phalanx.core.model.status import Why
+from phalanx.core.model.job import JobId
+from phalanx.core.model.orders import AttemptKey, Why
 from phalanx.sim.floor import Floor
 from phalanx.sim.places import Places, Promised, least
 from phalanx.sim.violation import Violation

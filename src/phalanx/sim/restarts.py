@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.endings import NO_RESTART_LEFT
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.status import Status
+from phalanx.core.model.job import JobId
+from phalanx.core.model.orders import Status
 from phalanx.sim.barrier import Barrier
 from phalanx.sim.places import Places, least
 from phalanx.sim.violation import Violation

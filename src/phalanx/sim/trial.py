@@ -12,8 +12,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.coordinator.images import Retention
 from phalanx.coordinator.leadership import LeadershipConfig
+from phalanx.coordinator.loop import Retention
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.plan import Backfill, Policy
 from phalanx.core.model.resources import Capacity

@@ -24,12 +24,12 @@ from phalanx.core.cluster.inputs import (
     Undrain,
 )
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.explain.never import gang_never
+from phalanx.core.explain.shortage import gang_never
 from phalanx.core.model.job import Job
-from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
+from phalanx.core.model.waiting import Quota
 from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.network import Network

@@ -7,11 +7,11 @@ the state it planned on, and the next one plans again.
 
 from __future__ import annotations
 
+from phalanx.core.explain.shortage import place_gang
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Block, Unit, WaitingClass
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.place import place_gang
 from phalanx.core.placement.preempt.make_room import make_room
 from phalanx.sim.violation import Violation
 

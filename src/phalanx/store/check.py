@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import MsgspecError, Struct
 
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.image import decode_job, decode_state
 from phalanx.core.cluster.invariants import check

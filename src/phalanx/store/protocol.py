@@ -32,7 +32,8 @@ class Fenced(StoreError):
     """Another coordinator has a newer epoch; this one's term is over."""
 
     def __init__(self, mine: int, current: int) -> None:
-        super().__init__(f"epoch {mine} is over, {current} is current")
+        now = f"{current} is current" if current > mine else "its lease has ended"
+        super().__init__(f"epoch {mine} is over: {now}")
         self.mine = mine
         self.current = current
 

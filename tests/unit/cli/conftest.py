@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.cli import completion, session
-from phalanx.cli.root import run
+from phalanx.cli.main import run
 from tests.support.fake_client import Cli, CliResult, FakeClient
 
 

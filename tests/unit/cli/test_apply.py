@@ -10,7 +10,7 @@ import pytest
 from msgspec import json
 
 from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest
-from phalanx.errors import NeverFits
+from phalanx.errors import BadRequest, NeverFits
 from phalanx.manifests import load
 from tests.support.fake_client import ID, Cli, FakeClient, a_gang
 
@@ -126,7 +126,26 @@ def test_what_never_ends_is_not_read_whole(
 def test_what_can_never_fit_exits_with_4(cli: Cli, cluster: FakeClient, job: str):
     cluster.error = NeverFits("specs[0] (train): no rack could hold it")
     said = cli("apply", "-f", job)
-    assert (said.code, said.err) == (4, "error: specs[0] (train): no rack could hold it\n")
+    assert (said.code, said.err) == (4, "error: job.yaml:1: train: no rack could hold it\n")
+
+
+def test_every_document_that_is_wrong_is_told(cli: Cli, cluster: FakeClient, away: Path):
+    good, bad = "name: good\ncommand: [a]\n", "name: bad\ncommand: [a]\nenv: {B: b, LR: 0.1}\n"
+    (away / "jobs.yaml").write_text(f"{bad}---\n{good}---\n{bad}")
+    said = cli("apply", "-f", "jobs.yaml")
+    assert said.code == 1 and not cluster.asked
+    assert [line.partition(" is ")[0] for line in said.err.splitlines()] == [
+        "error: jobs.yaml:3: job bad: env['LR']: 0.1",
+        "error: jobs.yaml:10: job bad: env['LR']: 0.1",
+    ]
+
+
+def test_a_refusal_names_the_file_and_line_of_the_job_it_is_about(cli: Cli, cluster: FakeClient, away: Path):
+    (away / "jobs.yaml").write_text("name: one\ncommand: [a]\n---\nname: two\ncommand: [a]\nqueue: labb\n")
+    cluster.error = BadRequest("specs[1]: queue: there is no queue 'labb'")
+    for verb in ("apply", "plan"):
+        said = cli(verb, "-f", "jobs.yaml")
+        assert (said.code, said.err) == (2, "error: jobs.yaml:4: queue: there is no queue 'labb'\n")
 
 
 def test_without_a_file_the_command_line_is_wrong(cli: Cli, cluster: FakeClient):

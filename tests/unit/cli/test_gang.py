@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import ConditionView, Counts, DomainSlots, EvictReply, FormationView, PromiseView
-from phalanx.api.schema.jobspec import GatherSpec
 from phalanx.api.schema.submission import SubmitRequest
 from tests.support.fake_client import ID, Cli, FakeClient, a_gang, a_job, a_task, a_why
 

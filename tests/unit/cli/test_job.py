@@ -67,7 +67,7 @@ def test_cancel_goes_on_after_one_that_fails(cli: Cli, cluster: FakeClient):
     said = cli("cancel", ID, "nobody", SECOND)
     assert said.code == 5
     assert [line.split()[0] for line in said.out.splitlines()] == [ID, SECOND]
-    assert said.err == "error: no job nobody\n"
+    assert said.err == "error: no job nobody\nhint: phalanx ps lists them\n"
 
 
 def test_cancel_in_json(cli: Cli, cluster: FakeClient):

@@ -32,7 +32,7 @@ def test_why_tells_the_reason_the_others_the_nodes_and_the_fix(cli: Cli, cluster
         "  1 node: drained (Maintenance) [n9]",
         "fix: it would start now with 2 GPUs",
         "  phalanx submit --gpus 2 -- train",
-        "queue position: 3 of 12",
+        "queue position: 3 of 12 waiting tasks",
     ]
 
 

@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from phalanx.cli.owner import ProcessOwner
 from phalanx.cli.session import CliSession
 from phalanx.cli.state import announced, claimed, endpoint_of, owner, prepare
 from phalanx.config import load
-from phalanx.endpoint import Endpoint, endpoint
+from phalanx.endpoint import Endpoint, ProcessOwner, endpoint
 from phalanx.errors import Conflict, Unavailable
 
 

@@ -12,6 +12,7 @@ from msgspec import json
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.jobs import Counts
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
+from phalanx.errors import BadRequest
 from tests.support.fake_client import ID, Cli, FakeClient, a_job
 
 SECOND = ID[:-1] + "z"
@@ -83,6 +84,11 @@ def test_a_part_of_a_core_is_asked_for_as_it_is_written(cli: Cli, cluster: FakeC
     refused = cli("submit", "--cores", "1e-1", "--", "true")
     assert refused.code == 2
     assert "'1e-1' is not a number of cores" in " ".join(refused.err.replace("│", "").split())
+
+
+def test_a_refusal_names_the_option_and_not_the_field_of_the_api(cli: Cli, cluster: FakeClient):
+    cluster.error = BadRequest("max_retries: 2000 is out of range")
+    assert cli("submit", "--", "true").err == "error: --retries: 2000 is out of range\n"
 
 
 def test_options_after_the_first_word_belong_to_the_command(cli: Cli, cluster: FakeClient):

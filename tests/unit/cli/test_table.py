@@ -7,8 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from phalanx.cli.output import Table, coloured, console_for, plain_lines
-from phalanx.cli.text import clean, clean_lines, moment, span
+from phalanx.api.schema.cluster import DeviceView, NodeView
+from phalanx.cli.node import node_lines
+from phalanx.cli.output import (
+    Table,
+    clean,
+    clean_lines,
+    coloured,
+    console_for,
+    emit,
+    moment,
+    plain_lines,
+    span,
+)
 
 
 def test_columns_line_up():
@@ -84,3 +95,17 @@ def test_no_control_character_survives(text: str):
 def test_times_and_spans():
     assert (moment(None), span(None, 1.0), span(1.0, None), span(5.0, 1.0)) == ("-", "-", "-", "0.0s")
     assert len(moment(1000.0)) == len("2026-01-01 00:00:00")
+
+
+def test_lines_and_names_are_as_harmless_as_tables(capsys: pytest.CaptureFixture[str]):
+    words = "h100\x1b[2J\x1b]0;owned\x07"
+    emit({}, "table", [], lambda _: [f"  GPU 0  {words}", "two\nlines"])
+    emit({}, "name", [words], lambda _: [])
+    assert capsys.readouterr().out == "  GPU 0  h100\ntwo\nlines\nh100\n"
+
+
+def test_a_kind_of_gpu_stays_in_its_line(capsys: pytest.CaptureFixture[str]):
+    device = DeviceView(0, "h100\n  GPU 1  forged", 0)
+    node = NodeView("n1", "Online", False, "", 4, 4, 0, 0, [], [device], {}, [], 0, "i", None)
+    emit(node, "table", [], lambda _: node_lines(node))
+    assert capsys.readouterr().out.splitlines()[-1].startswith("  GPU 0  h100   GPU 1  forged")

@@ -14,10 +14,10 @@ import pytest
 
 from phalanx.cli import up
 from phalanx.cli.keepers import left_in
-from phalanx.cli.owner import ProcessOwner
 from phalanx.cli.shape import ClusterShape, remember, remembered
 from phalanx.cli.state import owner
 from phalanx.config import load
+from phalanx.endpoint import ProcessOwner
 from phalanx.errors import Conflict
 from phalanx.settings import Settings
 from tests.support.waiting import wait_until

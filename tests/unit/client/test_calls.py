@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from phalanx.api.schema.apply import ApplyRequest
-from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.submission import SubmitFields, SubmitRequest
 from phalanx.client import calls
 from phalanx.errors import BadRequest, NotFound, Unavailable

@@ -67,6 +67,7 @@ def test_every_call_arrives_and_comes_back(way):
         assert client.cluster().jobs == 2
         assert client.evict(id).evicted == 1
         assert client.apply({"groups": [{"command": ["true"], "tasks": 3}]}).jobs[0].tasks == 3
+        assert client.apply({"name": "flat", "command": ["true"], "tasks": 2}).jobs[0].tasks == 2
         assert client.gang(["true"], 4, min=2, gather=["rack:must"]).accepted[0].tasks == 4
         assert client.set_quota("lab", QuotaSpec(gpus=8)).quota.gpus == 8
         assert client.set_quota("lab", None).quota is None

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 
+import grpc  # type: ignore[import-untyped]
 import pytest
 
+from phalanx.client.async_client import AsyncClient
 from phalanx.client.client import Client
-from phalanx.client.rpc import ThreadedGrpcTransport
+from phalanx.client.rpc import GrpcTransport, ThreadedGrpcTransport
 from phalanx.errors import BadRequest, NotActive, Unauthorized, Unavailable
 from phalanx.tls import ServerTls
 from tests.support.certificate_authority import Authority
@@ -76,6 +82,19 @@ def test_a_standby_is_passed_over_for_the_one_that_leads():
     assert len(active.cluster.held) == 2 and not standby.cluster.held
 
 
+def test_a_standby_sends_a_call_to_the_given_address_at_the_host_of_the_leader():
+    standby, other, active = a_rest_app(), a_rest_app(), a_rest_app()
+    standby.cluster.standby = NotActive("a standby was asked", extra={"leader": "https://localhost:7433"})
+    with (
+        serving_rpc(standby) as first,
+        serving_rpc(other) as second,
+        serving_rpc(active) as third,
+        quick(first, second, third.replace("127.0.0.1", "localhost")) as client,
+    ):
+        assert client.submit(command=["true"]).task_ids
+    assert len(active.cluster.held) == 1 and not other.cluster.held
+
+
 def test_a_watch_goes_on_where_it_was_cut():
     house = a_rest_app()
     with serving_rpc(house) as first:
@@ -90,6 +109,45 @@ def test_a_watch_goes_on_where_it_was_cut():
             client.submit(command=["true"])
             assert next(watching).revision == seen.revision + 1
             watching.close()  # type: ignore[attr-defined]  # it is a generator
+
+
+@contextmanager
+def another_loop() -> Iterator[list[object]]:
+    """A loop in another thread that uses gRPC, too; yields what went wrong in it."""
+    wrong: list[object] = []
+    opened, ended = threading.Event(), threading.Event()
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, about: wrong.append(about))
+        async with grpc.aio.insecure_channel("127.0.0.1:1"):
+            opened.set()
+            await asyncio.to_thread(ended.wait)
+
+    thread = threading.Thread(target=asyncio.run, args=(work(),))
+    thread.start()
+    opened.wait()
+    yield wrong
+    ended.set()
+    thread.join()
+
+
+def test_a_stream_that_is_closed_disturbs_no_other_loop_of_the_process():
+    """gRPC has one queue of events for all loops: one that comes for a closed loop fails in another."""
+
+    async def watched(address: str) -> None:
+        async with AsyncClient(token=TOKEN, exchange=GrpcTransport(address)) as client:
+            await client.submit(command=["true"])
+            async with aclosing(client.watch(after=0)) as watching:
+                await anext(watching)
+
+    with another_loop() as wrong, serving_rpc(a_rest_app()) as address:
+        for _ in range(60):
+            asyncio.run(watched(address))
+            with quick(address) as client:
+                watching = client.watch(after=0)
+                next(watching)
+                watching.close()  # type: ignore[attr-defined]  # it is a generator
+    assert wrong == []
 
 
 def test_over_tls_the_coordinator_proves_its_name(tmp_path: Path):

@@ -9,11 +9,10 @@ import pytest
 from phalanx.api.server.auth import digest, fingerprint
 from phalanx.coordinator.credentials import ClusterSecret, Credentials
 from phalanx.coordinator.link_auth import LinkAccess
-from phalanx.core.cluster.apply.dispatch import apply
 from phalanx.core.cluster.decide import declared
 from phalanx.core.cluster.decide.declared import KEEP_ENDED_S, USED_EVERY_S
-from phalanx.core.cluster.decide.dispatch import decide
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
+from phalanx.core.cluster.dispatch import apply, decide
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import (
     Admit,

@@ -11,8 +11,8 @@ from msgspec import structs
 
 from phalanx.api.schema.apply import AmendSpec, ApplyRequest
 from phalanx.api.schema.cluster import LayerSpec, QuotaSpec, TopologySpec
-from phalanx.api.schema.groupspec import GroupSpec
-from phalanx.api.schema.jobspec import DraftSpec, GangSpec, GatherSpec, JobSpec
+from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
+from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.declarations import Declarations
@@ -21,7 +21,7 @@ from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Hello
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Gather
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import Status
 from phalanx.core.model.topology import DEFAULT
 from phalanx.errors import BadRequest, Conflict, NeverFits, NotFound, PhalanxError, TooMany, Unprocessable
 from phalanx.store.memory import MemoryStore

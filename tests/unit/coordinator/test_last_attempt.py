@@ -8,8 +8,7 @@ from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Evict
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Exit, Started
-from phalanx.core.model.status import Why
+from phalanx.core.model.orders import Exit, Started, Why
 from tests.support.builders import a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster
 

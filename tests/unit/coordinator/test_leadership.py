@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.coordinator.images import Retention
 from phalanx.coordinator.leadership import Role
+from phalanx.coordinator.loop import Retention
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Submit
 from phalanx.errors import ConfigError, NotActive, Unavailable
 from phalanx.store.memory import Memory, MemoryStore
@@ -360,3 +360,28 @@ async def test_an_image_that_cannot_be_written_costs_nothing_but_a_longer_log():
         first.store.broken = set()
         await first.leadership.ask([Submit(a_job(), "", True)])
         await until(lambda: memory.image is not None)
+
+
+async def test_one_that_was_paused_answers_no_read_as_leader_once_another_leads():
+    memory = Memory()
+    first = CandidateUnderTest(memory, "a")
+    async with running(first):
+        await first.leadership.require_leader()
+        first.clock.ahead_s += 10 * LEASE_S
+        assert "another may lead" in first.leadership.view().trouble
+        await (
+            first.leadership.require_leader()
+        )  # the store knows no other: a full disk keeps nobody from reading
+        memory.holder, memory.until, memory.epoch = OTHER, first.clock.monotonic() + 60, memory.epoch + 1
+        first.leadership.require_active()  # it does not know yet
+        with pytest.raises(NotActive):
+            await first.leadership.require_leader()
+
+
+async def test_one_whose_lease_is_over_answers_no_read_as_leader_while_the_store_is_away():
+    first = CandidateUnderTest(Memory(), "a")
+    async with running(first):
+        first.clock.ahead_s += 10 * LEASE_S
+        first.store.broken = {"confirm", "renew"}
+        with pytest.raises(NotActive):
+            await first.leadership.require_leader()

@@ -10,8 +10,7 @@ from phalanx.api.server.auth import digest, fingerprint
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.link import Links, RunnerSession
 from phalanx.coordinator.logs import LogLinks
-from phalanx.core.cluster.apply.dispatch import apply
-from phalanx.core.cluster.decide.dispatch import decide
+from phalanx.core.cluster.dispatch import apply, decide
 from phalanx.core.cluster.inputs import CreateCredential, Input, RevokeCredential
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import Credential

@@ -13,7 +13,7 @@ from msgspec import structs
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.questions import StateReads
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import JobSubmitted
 from phalanx.core.cluster.image import encode_job
 from phalanx.core.cluster.inputs import Drain

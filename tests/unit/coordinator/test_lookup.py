@@ -15,7 +15,7 @@ from phalanx.api.server.auth import Bearer, Identity, Tokens
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.in_process import InProcessTransport
 from phalanx.coordinator.main import Coordinator
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import Status
 from phalanx.errors import BadRequest, Conflict, NotFound
 from tests.unit.coordinator.test_declarations import a_coordinator
 

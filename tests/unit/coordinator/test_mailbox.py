@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from phalanx.coordinator.link import Envelope
 from phalanx.coordinator.loop import FIRST_PER_TURN, SUBMITS_MAX, SUBMITS_PER_TURN, Mailbox
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import Cancel, Drain, Heartbeat, Input, SetQuota, Submit
+from phalanx.core.model.orders import Status
 from phalanx.errors import TooMany
 from tests.support.builders import a_job
 from tests.unit.coordinator.test_declarations import a_coordinator
@@ -122,3 +125,18 @@ async def test_a_full_mailbox_says_so(monkeypatch: pytest.MonkeyPatch):
             await here.leadership.ask([SUBMIT])
         assert refused.value.reason == "MailboxFull"
         monkeypatch.undo()
+
+
+@pytest.mark.anyio
+async def test_others_are_answered_while_a_large_array_is_placed():
+    async with a_coordinator() as here:
+        array, other = a_job(array="1-20000", cores=0), a_job()
+        await here.leadership.ask([Submit(array)])
+        for _ in range(2):  # rounds of the loop that a request takes from its socket to the mailbox
+            await asyncio.create_task(here.store.leader())
+        await here.leadership.ask([Submit(other)])
+        assert other.id in here.leadership.state.jobs
+        placed = len(here.leadership.state.jobs[array.id].live)
+        assert placed <= 3 * here.leadership.engine.policy.openings_max
+        await here.leadership.ask([Cancel(array.id)])
+        assert here.leadership.state.jobs[array.id].counts[Status.PENDING] == 0

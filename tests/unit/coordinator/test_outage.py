@@ -13,7 +13,7 @@ from phalanx.coordinator.outage import TELL_EVERY_S, Outage
 from phalanx.errors import NotActive, Unavailable
 from phalanx.store.etcd.kv import EtcdUnavailable
 from phalanx.store.memory import Memory
-from phalanx.store.protocol import Candidate, StoreError
+from phalanx.store.protocol import Candidate, Fenced, StoreError
 from tests.support.candidates import CandidateUnderTest, running
 from tests.support.clocks import JumpingClock
 from tests.support.waiting import until
@@ -95,3 +95,8 @@ async def test_a_store_that_was_moved_says_where_to():
         with pytest.raises(NotActive, match=r"this store was moved to redis://r1:6379/p2") as caught:
             first.leadership.require_active()
         assert caught.value.extra == {}
+
+
+def test_a_term_that_ended_without_a_successor_is_not_told_to_be_current():
+    assert str(Fenced(17, 17)) == "epoch 17 is over: its lease has ended"
+    assert str(Fenced(17, 18)) == "epoch 17 is over: 18 is current"

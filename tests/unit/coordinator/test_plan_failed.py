@@ -13,11 +13,11 @@ from phalanx.core.cluster.inputs import Submit, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.explain import reserved
 from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Status
 from phalanx.core.placement import engine
-from phalanx.core.placement.gang.place import try_gang
+from phalanx.core.placement.gang.grants import try_gang
 from phalanx.core.placement.reserve import reservation
 from phalanx.core.placement.reserve.reservation import reserve
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job

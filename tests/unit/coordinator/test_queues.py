@@ -87,6 +87,14 @@ async def test_one_application_may_declare_the_queue_it_uses():
         assert len(reply.jobs) == 1
 
 
+async def test_a_plan_says_of_which_job_the_queue_is_unknown():
+    async with a_coordinator() as here:
+        group = GroupSpec(command=["true"])
+        with pytest.raises(BadRequest) as caught:
+            await here.commands.plan(PlanRequest([JobSpec([group]), JobSpec([group], queue="lab")]), "root")
+        assert caught.value.detail.startswith("specs[1]: queue: there is no queue 'lab'")
+
+
 async def test_jobs_of_older_stores_in_undeclared_queues_go_on():
     async with a_coordinator() as here:
         job = a_job(queue="old")

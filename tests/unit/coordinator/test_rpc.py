@@ -136,12 +136,13 @@ async def test_a_hello_that_is_refused_ends_with_a_status_that_says_the_same(
         assert ended == status and why == f"{code}: {refused.message}"
 
 
-async def test_a_user_is_known_and_is_no_node():
+@pytest.mark.parametrize("method", [CONNECT, LOGS])
+async def test_a_user_is_refused_before_a_word_is_read(method: str):
     async with a_port() as (_, port), plain(port) as channel:
-        caller = Caller(channel, "a-token-of-users")
-        await caller.say(hello())
-        refused = await caller.hear()
+        caller = Caller(channel, "a-token-of-users", method)
+        refused = await caller.hear()  # nothing was said
         assert isinstance(refused, wire.Rejected) and refused.code == "Unauthorized"
+        assert "a user's token cannot speak for a node" in refused.message
         assert (await caller.end())[0] == StatusCode.UNAUTHENTICATED
 
 
@@ -157,11 +158,11 @@ async def test_a_message_of_a_known_runner_that_cannot_be_meant_names_the_field(
         assert why.startswith("beat.held[0].phase = 0: expected one of PHASE_QUEUED")
 
 
-async def test_a_message_over_the_limit_of_frames_ends_the_call():
+async def test_a_message_over_the_limit_ends_the_call():
     async with a_port() as (_, port), plain(port) as channel:
         caller = Caller(channel)
         await welcomed(caller)
-        await caller.say(b"x" * (wire.FRAME_MAX + 1))
+        await caller.say(b"x" * (messages.RECEIVED_MAX + 1))
         assert (await caller.end())[0] == StatusCode.RESOURCE_EXHAUSTED
 
 
@@ -176,15 +177,34 @@ async def test_there_are_so_many_streams_and_no_more():
         assert (await late.end())[0] == StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_those_who_say_no_hello_are_so_many_and_no_more(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rpc_runners, "STRANGERS_MAX", 1)
+async def test_those_who_say_no_hello_keep_nobody_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rpc_runners, "STRANGERS_MAX", 2)
     async with a_port() as (_, port), plain(port) as channel:
-        silent = Caller(channel)
-        await silent.call.wait_for_connection()
-        late = Caller(channel)
-        refused = await late.hear()
-        assert isinstance(refused, wire.Rejected) and refused.code == "TooMany"
-        silent.call.cancel()
+        silent = []
+        for _ in range(3):
+            silent.append(Caller(channel))
+            await silent[-1].call.wait_for_connection()
+        refused = await silent[0].hear()
+        assert (
+            isinstance(refused, wire.Rejected) and refused.code == "TooMany" and "oldest" in refused.message
+        )
+        await welcomed(Caller(channel))
+        assert not any(each.call.done() for each in silent[1:])
+        for each in silent[1:]:
+            each.call.cancel()
+
+
+async def test_a_heartbeat_lists_no_more_than_a_node_can_hold():
+    async with a_port() as (_, port), plain(port) as channel:
+        caller = Caller(channel)
+        await welcomed(caller)
+        made = messages.from_runner.made()
+        for _ in range(wire.HELD_MAX + 1):
+            made.beat.held.add()
+        await caller.say(made.SerializeToString())
+        code, why = await caller.end()
+        assert code == StatusCode.INVALID_ARGUMENT
+        assert why == f"beat.held: {wire.HELD_MAX + 1} are listed, expected at most {wire.HELD_MAX}"
 
 
 async def test_a_standby_sends_runners_away_as_unavailable():

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import json
+import time
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,13 +16,17 @@ import pytest
 from grpc import StatusCode
 
 from phalanx import errors
+from phalanx.api.schema.documents import BODY_BYTES_MAX
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.server.app import build_app
+from phalanx.api.server.auth import Bearer, Tokens
 from phalanx.coordinator import rpc_clients
 from phalanx.coordinator.rpc import RpcServer
 from phalanx.coordinator.rpc_clients import ClientsService
-from phalanx.link import wire
 from phalanx.rpc import messages
+from phalanx.rpc.convert import WrongMessage
 from phalanx.rpc.statuses import PROBLEM
+from tests.support.fake_commands import FakeCommands
 from tests.support.rest_app import TOKEN, RestApp, a_rest_app
 from tests.support.waiting import until
 
@@ -34,14 +42,18 @@ class Caller:
     """A client with a channel and a token."""
 
     def __init__(self, channel: Any, token: str | None = TOKEN) -> None:
-        self._channel = channel
+        self.channel = channel
         self.metadata = () if token is None else (("authorization", f"Bearer {token}"),)
 
     def stream(self, name: str, said: bytes) -> Any:
-        return self._channel.unary_stream(f"/{messages.CLIENTS}/{name}")(said, metadata=self.metadata)
+        return self.channel.unary_stream(f"/{messages.CLIENTS}/{name}")(said, metadata=self.metadata)
+
+    def silent(self, name: str) -> Any:
+        """A call that is made, and then nothing is said."""
+        return self.channel.stream_stream(f"/{messages.CLIENTS}/{name}")(metadata=self.metadata)
 
     async def ask(self, name: str, said: bytes) -> bytes:
-        method = self._channel.unary_unary(f"/{messages.CLIENTS}/{name}")
+        method = self.channel.unary_unary(f"/{messages.CLIENTS}/{name}")
         return bytes(await method(said, metadata=self.metadata))
 
     async def refused(self, name: str, said: bytes) -> tuple[StatusCode, str, dict[str, Any]]:
@@ -102,7 +114,7 @@ async def test_a_submission_that_is_repeated_is_done_once():
 async def test_a_stranger_is_refused_before_a_word_is_read(token: str | None, name: str):
     house = a_rest_app()
     async with a_caller(house, token) as caller:
-        code, _, problem = await caller.refused(name, b"x" * (wire.FRAME_MAX - 100))
+        code, _, problem = await caller.refused(name, b"x" * (messages.RECEIVED_MAX - 100))
         assert code == StatusCode.UNAUTHENTICATED and problem["reason"] == "Unauthorized"
 
 
@@ -163,6 +175,13 @@ async def test_every_error_has_its_status_and_its_document(error: Exception, cod
             messages.CallRequestMessage(method="GET", path="/", headers={"Host": "x"}).SerializeToString(),
             "headers = 'host': expected none but",
         ),
+        (
+            "Call",
+            messages.CallRequestMessage(
+                method="GET", path="/", headers={"accept": "\u20ac"}
+            ).SerializeToString(),
+            "headers['accept'] = '\u20ac': expected printable ASCII",
+        ),
     ],
 )
 async def test_what_cannot_be_meant_is_refused_with_the_field(name: str, said: bytes, says: str):
@@ -174,17 +193,103 @@ async def test_what_cannot_be_meant_is_refused_with_the_field(name: str, said: b
     assert not house.cluster.held
 
 
-async def test_a_message_over_the_limit_is_refused():
+@pytest.mark.parametrize("size", [BODY_BYTES_MAX + 100_000, messages.RECEIVED_MAX + 1])
+async def test_a_message_over_the_limit_is_refused(size: int):
     async with a_caller(a_rest_app()) as caller:
-        code, _, _ = await caller.refused("Submit", b"x" * (wire.FRAME_MAX + 1))
+        code, _, _ = await caller.refused("Submit", b"x" * size)
         assert code == StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_so_many_messages_are_on_their_way_at_once(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rpc_clients, "BODIES_MAX", 0)
+@pytest.mark.parametrize("field", [5, 26], ids=["required_gpus", "gather"])
+async def test_a_message_of_very_many_elements_is_refused_before_it_is_converted(field: int):
+    inner = b"\x0a\x00" * 250_000  # lists without an index
+    head = bytes([field << 3 | 2]) if field < 16 else bytes([0x80 | (field << 3 | 2) & 0x7F, field >> 4])
+    said = head + b"\xa0\xc2\x1e" + inner if field == 5 else (head + b"\x00") * 250_000
+    house = a_rest_app()
+    async with a_caller(house) as caller:
+        code, sentence, _ = await caller.refused("Submit", said)
+        assert code == StatusCode.INVALID_ARGUMENT and "its 250000 elements, with those before" in sentence
+    assert not house.cluster.held
+
+
+@pytest.mark.parametrize("role", ["viewer", "task", "node", "join"])
+async def test_who_may_not_submit_is_refused_before_a_word_is_read(role: Bearer):
+    cluster, tokens = FakeCommands(), Tokens([("ada", TOKEN)], role)
+    house = RestApp(build_app(cluster, tokens), cluster, tokens)
+    async with a_caller(house) as caller:
+        call = caller.silent("Submit")
+        assert await call.code() == StatusCode.PERMISSION_DENIED
+        assert "may not submit" in await call.details()
+
+
+async def test_messages_of_one_user_that_never_come_keep_nobody_out(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rpc_clients, "BODIES_MAX", 8)
+    cluster, tokens = FakeCommands(), Tokens([("ada", TOKEN), ("eve", "phx_of_eve")], "user")
+    house = RestApp(build_app(cluster, tokens), cluster, tokens)
+    async with a_caller(house) as caller:
+        eve = Caller(caller.channel, "phx_of_eve")
+        silent = [eve.silent("Submit") for _ in range(2)]
+        for each in silent:
+            await each.wait_for_connection()
+        late = eve.silent("Submit")
+        assert await late.code() == StatusCode.RESOURCE_EXHAUSTED
+        assert "user eve has 2 of the 8 messages on their way" in await late.details()
+        assert messages.submit_reply.unpack(await caller.ask("Submit", submission())).task_ids
+        for each in silent:
+            each.cancel()
+
+
+async def test_long_messages_are_read_one_after_another_and_a_short_one_is_not_kept_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    house = a_rest_app()
+    said = submission(env={"X": "x" * 60_000})
+    read: list[int] = []
+    unpack = messages.submit_request.unpack_said
+
+    def unpack_slowly(data: bytes) -> Any:
+        read.append(len(data))
+        until_s = time.thread_time() + (0.1 if len(data) > 60_000 else 0.0)
+        while time.thread_time() < until_s:
+            pass
+        return unpack(data)
+
+    monkeypatch.setattr(messages.submit_request, "unpack_said", unpack_slowly)
+    async with a_caller(house) as caller:
+        long = [asyncio.ensure_future(caller.ask("Submit", said)) for _ in range(4)]
+        await until(lambda: bool(read))
+        short = [await caller.ask("Submit", submission()) for _ in range(2)]
+        assert short and len([each for each in read if each > 60_000]) < 4  # some of them are still waiting
+        await asyncio.gather(*long)
+
+
+async def test_a_long_message_that_is_refused_is_forgotten_at_once(monkeypatch: pytest.MonkeyPatch):
+    kept: list[weakref.ref[set[int]]] = []
+
+    def refuse(_: bytes) -> None:
+        converted = {1, 2, 3}
+        kept.append(weakref.ref(converted))
+        raise WrongMessage("planted")
+
+    monkeypatch.setattr(messages.submit_request, "unpack_said", refuse)
+    gc.disable()
+    try:
+        async with a_caller(a_rest_app()) as caller:
+            code, _, _ = await caller.refused("Submit", submission(env={"X": "x" * 60_000}))
+            assert code == StatusCode.INVALID_ARGUMENT
+            assert [each() for each in kept] == [None]
+    finally:
+        gc.enable()
+
+
+async def test_a_defect_of_ours_is_told_without_its_words(monkeypatch: pytest.MonkeyPatch):
+    def fails(_: bytes) -> None:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr(messages.submit_request, "unpack_said", fails)
     async with a_caller(a_rest_app()) as caller:
-        code, _, problem = await caller.refused("Submit", submission())
-        assert code == StatusCode.RESOURCE_EXHAUSTED and problem["reason"] == "TooMany"
+        code, sentence, _ = await caller.refused("Submit", submission())
+        assert code == StatusCode.INTERNAL and "planted" not in sentence
 
 
 async def test_any_other_question_is_answered_with_what_rest_says():

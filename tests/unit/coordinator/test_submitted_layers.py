@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.api.schema.cluster import LayerSpec, TopologySpec
-from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.model.job import Gather
 from phalanx.errors import NeverFits

@@ -8,9 +8,8 @@ from phalanx.api.schema.jobs import WhyReply
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import Cancel, Drain, Evict, SetQuota, Tick, Undrain
 from phalanx.core.model.job import Gather, Job, Restart
-from phalanx.core.model.orders import Ready, Started
-from phalanx.core.model.queue import Quota
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import Ready, Started, Status
+from phalanx.core.model.waiting import Quota
 from tests.support.builders import Cluster, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster
 
@@ -139,7 +138,7 @@ def test_room_that_is_kept_for_another_is_told_as_such():
     assert reply.dominant.code == "ReservedForOther"
     assert reply.dominant.numbers["job"] == head.id
     assert reply.fix is not None
-    assert reply.fix.change == {"time_limit": 50}
+    assert reply.fix.change == {"time_limit": 20}
 
 
 def test_what_can_never_be_says_so_first():
@@ -299,7 +298,7 @@ def test_a_job_that_failed_says_who_used_up_the_retries_that_all_share():
     reply = why(cluster, job)
     assert (reply.id, reply.status) == (f"{job.id}.1", "Failed")
     assert "evicted by user ada" in reply.dominant.text
-    assert "share 0 retries" in reply.dominant.text
+    assert "may be retried 0 times in all, and failed" in reply.dominant.text
     assert reply.dominant.text.endswith(f"{job.id}.1 × 1")
 
 

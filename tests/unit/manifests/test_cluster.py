@@ -276,6 +276,7 @@ running:
         ("nodes: []\nqueues: {a: {gpu: 1}}", "gpu: is unknown"),
         ("topology: [{layer: a}, {layer: a}]", "declared twice"),
         ("nodes: []\nnow: yesterday", "is not a time"),
+        ("name: a\ncommand: [x]", "cluster.yaml:1: this is a job file, not a cluster file"),
     ],
 )
 def test_what_cannot_be_a_cluster_is_refused(text: str, why: str):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.schema.groupspec import GroupSpec
-from phalanx.api.schema.jobspec import GangSpec, GatherSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec
+from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
+from phalanx.api.schema.jobspec import GangSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec
 from phalanx.manifests.amounts import COUNTED
 from phalanx.manifests.kinds import NAMES
 from phalanx.manifests.podgroups import AFFINITY, LABEL, MATCHES

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.schema.jobspec import GangSpec, GatherSpec, JobSpec
+from phalanx.api.schema.groupspec import GatherSpec
+from phalanx.api.schema.jobspec import GangSpec, JobSpec
 from tests.unit.manifests.documents import (
     GANG,
     MEMBER,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.api.schema.groupspec import AfterSpec
-from phalanx.api.schema.jobspec import GangSpec, GatherSpec, JobSpec, to_job
+from phalanx.api.schema.groupspec import AfterSpec, GatherSpec
+from phalanx.api.schema.jobspec import GangSpec, JobSpec, to_job
 from phalanx.manifests.caution import ManifestError
 from phalanx.manifests.read import read
 
@@ -34,6 +34,11 @@ def test_a_group_alone_may_stand_at_the_top():
         "64GiB",
     )
     assert job.groups[0].name == ""
+
+
+def test_cores_may_be_written_as_kubernetes_writes_them():
+    assert the_job("command: [x]\ncores: 500m\n").groups[0].cores == 0.5
+    assert "cores: '0.5x' is text, give a number" in refusal("command: [x]\ncores: 0.5x\n")
 
 
 def test_everything_a_job_file_can_say():
@@ -102,7 +107,8 @@ def test_several_documents_and_files_are_several_jobs():
         ("groups: 3\n", 1, "is not a list of groups"),
         ("groups: []\n", 1, "there is none"),
         ("tasks: 3\n", 1, "nothing to run"),
-        ("command: [x]\nenv: {A: 1.5}\n", 2, "env"),
+        ("command: [x]\nenv:\n  B: b\n  A: 1.5\n", 4, "env['A']: 1.5 is a number, give text"),
+        ("name: x\ncommand: [x]\nshell: x\n", 3, "shell: given beside command"),
         ("command: [x]\ngang: true\ngather: [{layer: a}, {layer: a}]\n", 3, "named twice"),
     ],
 )
@@ -179,3 +185,8 @@ def test_a_gang_that_is_too_large_is_refused_with_its_line():
 def test_a_word_that_is_unknown_is_answered_with_those_that_are_known():
     said = refusal("name: a\ncommand: [x]\nrestart:\n  rules:\n    - {action: explode}\n")
     assert "restart.rules[0].action: invalid enum value 'explode', give one of: fail, restart," in said
+
+
+@pytest.mark.parametrize("text", ["name: {0}\ncommand: [x]\n", "kind: {0}\n", "kind: Pod\napiVersion: {0}\n"])
+def test_an_error_does_not_repeat_a_value_of_any_length(text: str):
+    assert len(refusal(text.format("x" * 100_000))) < 1000

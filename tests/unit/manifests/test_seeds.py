@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.schema.jobspec import GangSpec, GatherSpec, RestartSpec
+from phalanx.api.schema.groupspec import GatherSpec
+from phalanx.api.schema.jobspec import GangSpec, RestartSpec
 from phalanx.core.model.topology import Layer, Topology
 from phalanx.manifests.caution import ManifestError
 from phalanx.manifests.read import Manifests, read

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.schema.groupspec import GroupSpec
-from phalanx.api.schema.jobspec import GatherSpec, JobSpec
+from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
 from phalanx.errors import BadRequest

@@ -9,7 +9,7 @@ from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.core.cluster.invariants import check
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import Status
 from phalanx.errors import BadRequest
 from phalanx.manifests.cluster import ClusterSpec
 from phalanx.manifests.found import ParsedJob, Placed

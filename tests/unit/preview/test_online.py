@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
-from phalanx.api.schema.groupspec import GroupSpec
-from phalanx.api.schema.jobspec import GatherSpec, JobSpec
+from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.limits import TimeSlices
 from phalanx.coordinator.declarations import Declarations

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from phalanx.api.schema.apply import PlanReply
+from phalanx.api.schema.apply import PlanReply, PlanRequest
+from phalanx.api.schema.submission import SubmitRequest
+from phalanx.core.explain.trial import QUESTION_MAX
 from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.plan import Policy
 from phalanx.preview.names import Names
+from phalanx.preview.online import plan_online
 from phalanx.preview.plan import preview
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 from tests.support.state_image import memory_image, state_image
@@ -181,3 +184,24 @@ def test_domains_are_numpy_free():
         return not isinstance(value, np.generic)
 
     assert all(plain(each.numbers) for each in reply.reasons)
+
+
+def test_a_question_plans_so_many_placements_and_says_what_it_did_not_look_at():
+    cluster = a_cluster(n1={"cores": 40})
+    seen = cluster.state.snapshot(cluster.now, cluster.engine.memory)
+    array, gangs = a_job(array="1-30"), [a_gang(a_group(6)) for _ in range(3)]
+    reply = preview(cluster.state, [array], Policy(), seen, most=10)
+    assert (len(reply.placements), reply.exit) == (10, 0)
+    assert [(no.code, no.tasks, no.numbers["most"]) for no in reply.reasons] == [("Evaluating", 20, 10)]
+    reply = preview(cluster.state, gangs, Policy(), seen, most=10)
+    assert (len(reply.placements), reply.exit) == (12, 3)
+    assert [(no.code, no.job) for no in reply.reasons] == [("Evaluating", gangs[2].id)]
+
+
+def test_a_coordinator_answers_a_plan_of_a_million_tasks_with_the_first_ones():
+    cluster = a_cluster(n1={"cores": 4})
+    seen = cluster.state.snapshot(cluster.now, cluster.engine.memory)
+    asked = PlanRequest(submit=SubmitRequest(command=["x"], array="1-1000000", cores=0))
+    reply = plan_online(cluster.state, asked, Policy(), seen, user="ada", retries=3)
+    assert len(reply.placements) == QUESTION_MAX
+    assert [no.tasks for no in reply.reasons] == [1_000_000 - QUESTION_MAX]

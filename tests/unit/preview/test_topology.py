@@ -21,7 +21,12 @@ def test_domains_stand_depth_first_with_their_children():
         *("", "s1", "s1/b1", "s1/b2", "s2", "s2/b3", "s2/b4"),
     ]
     assert found.domains[1].children == ["b1", "b2"]
-    assert found.domains[2].children == []
+    assert found.domains[2].children == [], "nodes are listed apart"
+    assert [(each.layer, each.child_layer, each.nodes) for each in found.domains[:3]] == [
+        ("ClusterTopologyLayer", "SpineLayer", 8),
+        ("SpineLayer", "BlockLayer", 4),
+        ("BlockLayer", "NodeTopologyLayer", 2),
+    ]
     assert [each.name for each in found.nodes] == [f"node-{number}" for number in range(1, 9)]
 
 

@@ -13,8 +13,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 
 from phalanx.api.schema.jobs import CancelReply, WatchEvent
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.core.model.orders import Ended, Exit, Started
-from phalanx.core.model.status import Why
+from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.link import wire
 from phalanx.rpc import messages
 from phalanx.rpc.convert import Drift, WrongMessage, converter

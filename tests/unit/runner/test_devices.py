@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from phalanx.core.model.products import device_kind
-from phalanx.core.model.resources import Device, NumaNode
+from phalanx.core.model.resources import Device, NumaNode, device_kind
 from phalanx.runner.devices import (
     discover,
     numa_nodes,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from phalanx.runner import logs
 from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.runner.keeper.logs import Trimmer
-from phalanx.runner.logs import Chunk, LogPath, log_path
+from phalanx.runner.launches import LogPath, log_path
+from phalanx.runner.logs import Chunk
 
 MIB = 1 << 20
 JOB = "01jcm3k8t0z9x5v7b2n4d6f8gh"

@@ -1,17 +1,24 @@
-"""When the runner's requests to its keeper leave: together, at the end of a turn; `forget` with the next."""
+"""When the runner's requests to its keeper leave: together, at the end of a turn; `forget` with the next.
+
+And when a keeper that hung up is asked again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
 
 from phalanx.runner import processes as module
 from phalanx.runner.keeper_messages import Event
-from phalanx.runner.processes import Processes
+from phalanx.runner.processes import KeeperFailed, Machine, Processes
+from phalanx.sim.eventloop import an_event_loop
+from phalanx.sim.life import Life
+from phalanx.sim.world import LocalClock, World
 
 
 class Frames:
@@ -92,3 +99,37 @@ def test_what_is_asked_for_because_of_an_answer_leaves_at_once(answer: str, leav
         return len(frames.frames)
 
     assert asyncio.run(story()) == int(leaves)
+
+
+class KeeperThatHangsUp:
+    """A machine whose keeper accepts every connection and closes it, without an answer."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.tried_at: list[float] = []
+        self._now = now
+
+    async def connect(self, make: Callable[[], Processes]) -> Processes:
+        self.tried_at.append(self._now())
+        processes = make()
+        processes.connection_made(cast(asyncio.Transport, Frames()))
+        asyncio.get_running_loop().call_soon(processes.connection_lost, None)
+        return processes
+
+
+def test_a_keeper_that_always_hangs_up_is_asked_again_after_growing_pauses():
+    world = World(seed=1)
+    clock = LocalClock(world, 0.0, 1.0)
+    loop, machine = an_event_loop(Life(world, "runner"), clock), KeeperThatHangsUp(clock.monotonic)
+    failed: list[str] = []
+
+    async def story() -> None:
+        try:
+            await Processes.open(cast(Machine, machine), lambda _: None, deadline_s=3.0)
+        except KeeperFailed as error:
+            failed.append(type(error).__name__)
+
+    loop.begin(story())
+    world.run(world.now + 5.0)  # it raises if time stands still
+    assert failed == ["KeeperFailed"], "a keeper that hangs up is not silent: it is not to be ended"
+    gaps = [round(later - earlier, 6) for earlier, later in pairwise(machine.tried_at)]
+    assert gaps == [0.01, 0.02, 0.04, 0.08, 0.16] + [0.2] * 13

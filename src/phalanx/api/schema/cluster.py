@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from phalanx.api.schema.fields import check_count, check_number, check_text, read_cores, read_size, shown
 from phalanx.api.schema.jobs import Counts
+from phalanx.core.model.amounts import parse_seconds
 from phalanx.core.model.credential import Kind, Role
 from phalanx.core.model.job import PRIORITY_MAX
-from phalanx.core.model.quantity import parse_seconds
-from phalanx.core.model.queue import Quota
 from phalanx.core.model.resources import Cores
 from phalanx.core.model.topology import KEYS_MAX, LAYERS_MAX, Layer, Topology
+from phalanx.core.model.waiting import Quota
 from phalanx.errors import BadRequest, Unprocessable
 
 COUNT_MAX = 1_000_000_000

@@ -28,10 +28,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from phalanx import errors
-from phalanx.api.schema.fields import shown
+from phalanx.api.schema.fields import SELECTOR_MAX, shown
 from phalanx.api.schema.jobs import StatusWord
-from phalanx.core.model.ids import OBJECT_MAX
-from phalanx.core.model.job import SELECTOR_MAX
+from phalanx.core.model.job import OBJECT_MAX
 from phalanx.errors import BadRequest, PhalanxError, TooMany, Unavailable
 
 _making = threading.Lock()
@@ -102,28 +101,26 @@ def explained(error: msgspec.ValidationError, form: type, noun: str, document: o
     unknown = _UNKNOWN.fullmatch(what)
     if unknown:
         return _unknown_field(unknown.group(1), form, where.rstrip("`").lstrip("."), noun)
-    field = where.rstrip("`").lstrip(".")
-    return BadRequest(
-        f"{field or 'the document'}: {complaint(what, form, field, document)}", reason="InvalidField"
-    )
+    field, text = complaint(error, form, document)
+    return BadRequest(f"{field or 'the document'}: {text}", reason="InvalidField")
 
 
-def complaint(what: str, form: type, field: str, document: object = None) -> str:
-    """What msgspec has against the value of a field, in our words; of a word that is unknown, those that are known."""
-    what = what[:1].lower() + what[1:].replace("`", "")
+def complaint(error: msgspec.ValidationError, form: type, document: object = None) -> tuple[str, str]:
+    """The field, and what msgspec has against its value, in our words; of an unknown word, those that are known."""
+    what, _, where = str(error).partition(" - at `$")
+    what, field = what[:1].lower() + what[1:].replace("`", ""), where.rstrip("`").lstrip(".")
     if wrong := _WRONG_TYPE.fullmatch(what):
         expected = " or ".join(
             _TYPES.get(each, each) for each in wrong[1].replace("int | float", "float").split(" | ")
         )
-        value = _value_at(document, field)
+        field, value = _value_at(document, field, wrong[2])
         found = _TYPES.get(wrong[2], wrong[2]).partition(" such as")[0]
-        return (
-            f"expected {expected}, got {found}"
-            if value is None
-            else f"{shown(value)} is {found}, give {expected}"
-        )
+        if value is None:
+            return field, f"expected {expected}, got {found}"
+        quoted = f': "{json.dumps(value)}"' if expected == "text" and wrong[2] != "str" else ""
+        return field, f"{shown(value)} is {found}, give {expected}{quoted}"
     words = _words_of(_form_at(form, field)) if what.startswith("invalid enum value") else []
-    return f"{what}, give one of: {', '.join(words)}" if words else what
+    return field, f"{what}, give one of: {', '.join(words)}" if words else what
 
 
 def _unknown_field(name: str, form: type, where: str, noun: str) -> BadRequest:
@@ -153,15 +150,25 @@ def _read_again(body: bytes) -> object:
         return None
 
 
-def _value_at(document: Any, where: str) -> str | int | float | None:
-    """The value at a path of a document, if it is a short one and can be found: keys of a mapping are not told."""
+def _value_at(document: Any, where: str, kind: str) -> tuple[str, str | int | float | None]:
+    """The path, with the key that msgspec leaves out as `[...]`, and the value there, if it is a short one."""
     for step in _STEP.findall(where):
         key: Any = int(step[1:-1]) if step[1:-1].isdecimal() else step
+        if step == "[...]" and isinstance(document, dict):
+            key = next((each for each, value in document.items() if _kind_of(value) == kind), "")
+            where = where.replace(step, f"[{shown(key)}]" if key else step, 1)
         try:
             document = document[key]
         except (KeyError, IndexError, TypeError):
-            return None
-    return document if isinstance(document, str | int | float) else None
+            return where, None
+    return where, document if isinstance(document, str | int | float) else None
+
+
+def _kind_of(value: object) -> str:
+    """The word that msgspec has for the type of a value."""
+    if isinstance(value, dict | list):
+        return "object" if isinstance(value, dict) else "array"
+    return "null" if value is None else type(value).__name__
 
 
 def _struct_of(form: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Single fields of a request: is this text, number, size, duration, program or pattern one we can take?
+"""Single fields of a request: is this text, number, size, duration, program, selector or pattern one we can take?
 
 Each check names the field, shows the value and says what would be right. A wrong word is BadRequest, a number
 out of its range is Unprocessable. What the fields mean together is `api/schema/submission.py`'s business.
@@ -10,21 +10,27 @@ back over what it tried, and so it has no backreferences, look-ahead or possessi
 
 from __future__ import annotations
 
-from phalanx.core.model.ids import is_name, is_object
-from phalanx.core.model.job import TAGS_MAX, Command, Selector, is_tag, parse_selector
-from phalanx.core.model.quantity import (
+from collections.abc import Mapping
+from typing import Literal
+
+from msgspec import Struct
+
+from phalanx.core.model.amounts import (
     BYTES_MAX,
     MILLI,
+    MILLICORES,
     SECONDS_MAX,
-    millicores,
     parse_bytes,
     parse_seconds,
     written,
 )
+from phalanx.core.model.job import TAGS_MAX, Command, Job, is_name, is_object, is_tag
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest, Unprocessable
 
 SHOWN_MAX = 80
+TERMS_MAX = 32
+SELECTOR_MAX = 4096
 
 ARGV_MAX = 4096
 ARG_BYTES_MAX = 128 * 1024 - 1  # the kernel's limit for one string of exec, less its closing NUL
@@ -49,7 +55,7 @@ def check_number(field: str, value: float, least: float, most: float) -> None:
 def read_cores(field: str, value: Cores, most: float) -> Cores:
     """Cores, whole or in thousandths, or a refusal. What is whole is an int, however it was written."""
     check_number(field, value, 0, most)
-    millis = millicores(value)
+    millis = MILLICORES[value]
     if millis != value * MILLI and millis / MILLI != value:
         raise Unprocessable(
             f"{field}: {shown(value)} has more than three decimals, give whole cores or parts such as 0.5 or 1.25",
@@ -103,11 +109,56 @@ def read_tags(field: str, tags: dict[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(tags.items()))
 
 
+class SelectorTerm(Struct, frozen=True):
+    """One condition on one tag."""
+
+    key: str
+    sign: Literal["=", "!=", "there", "absent"]
+    value: str = ""
+
+    def holds(self, tags: Mapping[str, str]) -> bool:
+        if self.sign in ("there", "absent"):
+            return (self.key in tags) == (self.sign == "there")
+        return (tags.get(self.key) == self.value) == (self.sign == "=")
+
+
+class Selector(Struct, frozen=True):
+    """Conditions that all have to hold. Without any, it selects everything."""
+
+    terms: tuple[SelectorTerm, ...] = ()
+
+    def selects_group(self, job: Job, number: int) -> bool:
+        """Whether the tasks of a group, which have the tags of their job too, are asked for."""
+        if not self.terms:
+            return True
+        tags = dict(job.tags) | dict(job.groups[number].tags)
+        return all(term.holds(tags) for term in self.terms)
+
+    def selects(self, job: Job) -> bool:
+        """Whether a group of the job is asked for."""
+        return not self.terms or any(self.selects_group(job, number) for number in range(len(job.groups)))
+
+
 def read_selector(text: str) -> Selector:
-    try:
-        return parse_selector(text)
-    except ValueError as error:
-        raise BadRequest(f"selector: {error}") from None
+    """Read `app=train,tier!=test,owner,!draft`, or refuse it."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    if len(parts) > TERMS_MAX:
+        raise BadRequest(f"selector: {len(parts)} conditions are too many, at most {TERMS_MAX} are read")
+    return Selector(tuple(_term(part) for part in parts))
+
+
+def _term(part: str) -> SelectorTerm:
+    sign = next((each for each in ("!=", "==", "=") if each in part), "")
+    key, _, value = (each.strip() for each in part.partition(sign)) if sign else (part, "", "")
+    is_absent = not sign and key.startswith("!")
+    key = key.removeprefix("!") if is_absent else key
+    if not is_tag(key, value):
+        raise BadRequest(
+            f"selector: {part[:80]!r} is not a condition: write KEY=VALUE, KEY!=VALUE, KEY or !KEY"
+        )
+    if not sign:
+        return SelectorTerm(key, "absent" if is_absent else "there")
+    return SelectorTerm(key, "!=" if sign == "!=" else "=", value)
 
 
 def check_count(field: str, count: int, most: int) -> None:
@@ -142,6 +193,14 @@ def read_duration(field: str, value: float | str) -> float:
     return float(value)
 
 
+def read_span(field: str, value: float | str, most: float | None = None) -> float:
+    """A duration that may also be nothing at all."""
+    seconds = 0.0 if value in (0, "0", "0s") else read_duration(field, value)
+    if most is not None:
+        check_number(field, seconds, 0, most)
+    return seconds
+
+
 def shown(value: object) -> str:
     """A value as an error may show it: short, and free of what a terminal would obey."""
     if isinstance(value, int) and value.bit_length() > 128:
@@ -155,7 +214,7 @@ def read_command(
 ) -> Command:
     """The command of a group; `field` is put before each name, as in `groups[0].`."""
     if command and shell is not None:
-        raise BadRequest(f"{field}command and {field}shell: give one of them, not both")
+        raise BadRequest(f"{field}shell: given beside command: give one of them, not both")
     if cwd is not None:
         check_cwd(cwd, f"{field}cwd")
     check_env(env, f"{field}env")

@@ -1,4 +1,5 @@
-"""One group of a job, as it travels over REST and as job files write it, and how it becomes a `Group`.
+"""One group of a job and how close members stand, as they travel over REST and as job files write them, and how they
+become a `Group` and a `Gather`.
 
 `field` is where the group stands, such as `groups[0].`, and is put before the name of what is refused. What holds
 groups together is `api/schema/jobspec.py`'s business.
@@ -23,13 +24,15 @@ from phalanx.api.schema.fields import (
     read_tags,
     shown,
 )
-from phalanx.core.model.job import GANG_TASKS_MAX, TASKS_MAX, Array, Group
+from phalanx.core.model.job import GANG_TASKS_MAX, TASKS_MAX, Array, Gather, Group
 from phalanx.core.model.resources import Cores, Request, Target, TargetError, parse_target
+from phalanx.core.model.topology import LAYERS_MAX
 from phalanx.errors import BadRequest
 
 CORES_MAX = 65_536
 GPUS_MAX = 1024
 GPU_TYPE_BYTES_MAX = 64
+TEXT_BYTES_MAX = 1000
 LABELS_MAX = 64
 LABEL_BYTES_MAX = 512
 INDEX_MAX = 1 << 31
@@ -67,6 +70,14 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     after: list[AfterSpec] = []
     objects: list[str] = []  # what Kubernetes calls each task: namespace/name
     tags: dict[str, str] = {}  # what `ps -l` selects by; they change nothing about where it runs
+
+
+class GatherSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How close members stand: in one domain of `layer` (must), or in as few as possible."""
+
+    layer: str
+    must: bool = False
+    multiple: int = 1  # every domain of the layer holds a multiple of that many members
 
 
 def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = None) -> Group:
@@ -215,3 +226,20 @@ def _labels(labels: dict[str, str], field: str) -> tuple[tuple[str, str], ...]:
         check_text(f"{field}labels", key, LABEL_BYTES_MAX)
         check_text(f"{field}labels[{shown(key)}]", value, LABEL_BYTES_MAX)
     return tuple(sorted(labels.items()))
+
+
+def read_gather(rules: list[GatherSpec]) -> tuple[Gather, ...]:
+    check_count("gather", len(rules), LAYERS_MAX)
+    seen: set[str] = set()
+    for number, options in enumerate(rules):
+        field = f"gather[{number}]"
+        if not options.layer:
+            raise BadRequest(f"{field}.layer: it is empty, name a layer such as rack")
+        check_text(f"{field}.layer", options.layer, TEXT_BYTES_MAX)
+        check_number(f"{field}.multiple", options.multiple, 1, TASKS_MAX)
+        if options.layer in seen:
+            raise BadRequest(
+                f"{field}.layer: {shown(options.layer)} is named twice, say all about a layer in one place"
+            )
+        seen.add(options.layer)
+    return tuple(Gather(options.layer, options.must, options.multiple) for options in rules)

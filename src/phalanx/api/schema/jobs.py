@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
-from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.core.model.resources import Cores
 
 PhaseWord = Literal["Pending", "PreScheduling", "Scheduling", "Scheduled", "Running", "Failed", "Finished"]

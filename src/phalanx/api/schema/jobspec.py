@@ -18,14 +18,22 @@ from phalanx.api.schema.fields import (
     check_object,
     check_text,
     read_duration,
+    read_span,
     read_tags,
     shown,
 )
-from phalanx.api.schema.groupspec import GroupSpec, check_after, to_group
-from phalanx.core.model.ids import NAME_MAX, JobId
+from phalanx.api.schema.groupspec import (
+    TEXT_BYTES_MAX,
+    GatherSpec,
+    GroupSpec,
+    check_after,
+    read_gather,
+    to_group,
+)
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,
     GROUPS_MAX,
+    NAME_MAX,
     PRIORITY_MAX,
     RETRIES_MAX,
     TASKS_MAX,
@@ -34,35 +42,24 @@ from phalanx.core.model.job import (
     Array,
     ArrayError,
     Gang,
-    Gather,
     Group,
     IncompleteGang,
     Job,
+    JobId,
     Match,
     Restart,
     Rule,
     Success,
     parse_array,
 )
-from phalanx.core.model.status import Why
-from phalanx.core.model.topology import LAYERS_MAX
+from phalanx.core.model.orders import Why
 from phalanx.errors import BadRequest, Unprocessable
 
 GRACE_S = 5.0
 GRACE_S_MAX = 86_400.0
 RULES_MAX = 100
-TEXT_BYTES_MAX = 1000
 MANIFESTS_BYTES_MAX = 256 * 1024
 GANG_ID_BYTES_MAX = 512 * GROUPS_MAX
-_WHYS = frozenset(why.word for why in Why if why)
-
-
-class GatherSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """How close members stand: in one domain of `layer` (must), or in as few as possible."""
-
-    layer: str
-    must: bool = False
-    multiple: int = 1  # every domain of the layer holds a multiple of that many members
 
 
 class GangSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -214,14 +211,6 @@ def _check_labels(spec: JobSpec) -> None:
     check_number("priority", spec.priority, -PRIORITY_MAX, PRIORITY_MAX)
 
 
-def read_span(field: str, value: float | str, most: float | None = None) -> float:
-    """A duration that may also be nothing at all."""
-    seconds = 0.0 if value in (0, "0", "0s") else read_duration(field, value)
-    if most is not None:
-        check_number(field, seconds, 0, most)
-    return seconds
-
-
 def _array(spec: JobSpec) -> Array | None:
     if spec.array is None:
         return None
@@ -319,23 +308,6 @@ def _refuse_contradictions(spec: JobSpec) -> None:
             )
 
 
-def read_gather(rules: list[GatherSpec]) -> tuple[Gather, ...]:
-    check_count("gather", len(rules), LAYERS_MAX)
-    seen: set[str] = set()
-    for number, options in enumerate(rules):
-        field = f"gather[{number}]"
-        if not options.layer:
-            raise BadRequest(f"{field}.layer: it is empty, name a layer such as rack")
-        check_text(f"{field}.layer", options.layer, TEXT_BYTES_MAX)
-        check_number(f"{field}.multiple", options.multiple, 1, TASKS_MAX)
-        if options.layer in seen:
-            raise BadRequest(
-                f"{field}.layer: {shown(options.layer)} is named twice, say all about a layer in one place"
-            )
-        seen.add(options.layer)
-    return tuple(Gather(options.layer, options.must, options.multiple) for options in rules)
-
-
 def _restart(spec: JobSpec, known: set[str], default: int, is_gang: bool) -> tuple[Restart, int]:
     """What failures do to the job, and the retries of each task by itself."""
     if spec.max_retries is not None:
@@ -368,10 +340,11 @@ def _rules(rules: list[RuleSpec], known: set[str]) -> tuple[Rule, ...]:
 
 
 def _rule(options: RuleSpec, known: set[str], field: str, budget: PatternBudget) -> Rule:
+    reasons = {why.word for why in Why if why}
     for reason in options.reasons:
-        if reason not in _WHYS:
+        if reason not in reasons:
             raise BadRequest(
-                f"{field}.reasons: {shown(reason)} is unknown, give some of: {', '.join(sorted(_WHYS))}"
+                f"{field}.reasons: {shown(reason)} is unknown, give some of: {', '.join(sorted(reasons))}"
             )
     check_count(f"{field}.patterns", len(options.patterns), RULES_MAX)
     for pattern in options.patterns:

@@ -13,9 +13,17 @@ from typing import Literal, TypedDict
 from msgspec import Struct, structs
 
 from phalanx.api.schema.documents import FailedTarget
-from phalanx.api.schema.fields import check_count, check_name, check_number, read_duration, read_tags, shown
-from phalanx.api.schema.groupspec import GroupSpec, to_group
-from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX, GatherSpec, read_gather, read_span
+from phalanx.api.schema.fields import (
+    check_count,
+    check_name,
+    check_number,
+    read_duration,
+    read_span,
+    read_tags,
+    shown,
+)
+from phalanx.api.schema.groupspec import GatherSpec, GroupSpec, read_gather, to_group
+from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,
     PRIORITY_MAX,
@@ -262,7 +270,9 @@ def _gang(request: SubmitRequest) -> Gang | None:
             ("gang_wait", request.gang_wait),
         ):
             if given:
-                raise BadRequest(f"{field}: given for one task: say with tasks how many start together")
+                raise BadRequest(
+                    f"{field}: given for a job of one task: give tasks as well, how many there are in all"
+                )
         return None
     if request.array is not None:
         raise BadRequest(

@@ -8,9 +8,10 @@ limits) is wired elsewhere.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from contextlib import nullcontext
 from typing import Any
 from urllib.parse import unquote
@@ -34,9 +35,9 @@ from phalanx.api.server.messages import (
     problem_reply,
 )
 from phalanx.api.server.openapi import openapi_document
-from phalanx.api.server.route import Route, Service, while_connected
+from phalanx.api.server.route import Route, Service
 from phalanx.api.server.routes.table import ROUTES
-from phalanx.core.model.ids import is_object
+from phalanx.core.model.job import is_object
 from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized, WrongMethod
 from phalanx.logger import logger
 
@@ -82,9 +83,29 @@ def build_app(
             await problem_reply(error, scope["path"]).send(send)
             return
         work = _serve(service, route, http_request, send)
-        await (while_connected(receive, work) if route.lasting else work)
+        await (_while_connected(receive, work) if route.lasting else work)
 
     return app
+
+
+async def _while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """Run `work`, and cancel it as soon as the client hangs up."""
+    working = asyncio.create_task(work)
+    watching = asyncio.create_task(_hang_up(receive))
+    try:
+        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ended = working.done()
+        working.cancel()
+        watching.cancel()
+        await asyncio.gather(working, watching, return_exceptions=True)
+    if ended:
+        working.result()  # an error of the work goes on up, a hang-up is no error
+
+
+async def _hang_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def _admitted(tokens: Accepts, http_request: HttpRequest) -> Route:
@@ -146,19 +167,19 @@ async def _answer(
 ) -> Response | StreamedResponse[Any]:
     try:
         reply = await _carried_out(service, route, http_request)
-        if route.is_change:
+        if _is_change(route):
             _note(service, http_request, route, reply.status if isinstance(reply, Response) else 200, None)
         return _dated(reply, service.commands.behind_s()) if isinstance(reply, Response) else reply
     except ClientDisconnected:
         raise
     except PhalanxError as error:
-        if route.is_change or isinstance(error, Unauthorized | Forbidden):
+        if _is_change(route) or isinstance(error, Unauthorized | Forbidden):
             _note(service, http_request, route, error.status, error)
         if type(error) is not PhalanxError:
             return problem_reply(error, http_request.path)
         return problem_reply(_unforeseen(http_request), http_request.path)
     except Exception:  # the one place: whatever a route did not foresee must still be answered
-        if route.is_change:
+        if _is_change(route):
             _note(service, http_request, route, 500, None)
         return problem_reply(_unforeseen(http_request), http_request.path)
 
@@ -173,8 +194,10 @@ def _dated(reply: Response, behind_s: float) -> Response:
 async def _carried_out(
     service: Service, route: Route, http_request: HttpRequest
 ) -> Response | StreamedResponse[Any]:
-    if route.is_change or (http_request.wants_leader and route.permission != "open"):
+    if _is_change(route):
         service.commands.require_active()
+    elif http_request.wants_leader and route.permission != "open":
+        await service.commands.require_leader()
     if route.is_about_a_job:
         await _check_owner(service, route, http_request)
     if route.is_costly:
@@ -183,6 +206,11 @@ async def _carried_out(
         with service.reads.taken(http_request):
             return await _handled(service, route, http_request)
     return await _handled(service, route, http_request)
+
+
+def _is_change(route: Route) -> bool:
+    """Whether it changes anything, and so is written down with who did it."""
+    return route.method != "GET" and route.permission not in ("open", "read")
 
 
 async def _in_turn(
@@ -221,9 +249,7 @@ async def _check_owner(service: Service, route: Route, http_request: HttpRequest
             raise forbidden(identity, permission) from None
         raise
     if not identity.may(permission, job, user):
-        raise forbidden(
-            identity, permission, "" if identity.role == "task" else f"do this with a job of {user}"
-        )
+        raise forbidden(identity, permission, whose="" if identity.role == "task" else user)
     http_request.is_inspector = identity.may("inspect", job, user)
 
 

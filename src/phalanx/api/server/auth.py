@@ -81,6 +81,12 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
 PRIORITY_OF_USERS = 1_000
 PRIORITY_OF_OPERATORS = 1_000_000
 
+# What is refused of another user's jobs.
+_WITH_JOBS: dict[Permission, str] = {
+    "control": "cancel, evict, pause or resume jobs of",
+    "inspect": "read the logs or the environment of jobs of",
+}
+
 _ELSEWHERE: dict[Bearer, str] = {
     "node": "a node's credential is for runners, at the link port",
     "join": "a join token is for the first hello of a runner, at the link port",
@@ -88,6 +94,8 @@ _ELSEWHERE: dict[Bearer, str] = {
 }
 
 
+NOT_ACCEPTED = "this token is not accepted: it is unknown, expired or revoked"
+ASK_FOR_ANOTHER = "ask an admin for another, made with `phalanx token create`"
 TOKEN_MAX = 4096  # longer ones are not ours, and are not worth a digest
 
 
@@ -134,15 +142,21 @@ class Identity(Struct, frozen=True):
 NOBODY = Identity("", "join", "")
 
 
-def forbidden(identity: Identity, permission: Permission, what: str = "") -> Forbidden:
-    """The refusal: who asks, what it would take."""
+def forbidden(identity: Identity, permission: Permission, what: str = "", *, whose: str = "") -> Forbidden:
+    """The refusal: who asks, what it would take; with `whose`, that it is about a job of this user."""
+    if whose:
+        what = f"{_WITH_JOBS.get(permission, 'see jobs of')} {whose}"
+    what = what or MEANINGS[permission].partition(" (")[0]
     whole = [role for role, held in GRANTS.items() if held.get(permission) == "all"]
     own = [role for role, held in GRANTS.items() if held.get(permission) == "own" and role != "task"]
-    takes = f"the role {' or '.join(whole)}" + (f", or {' or '.join(own)} for one's own" if own else "")
+    takes = f"the role {' or '.join(whole)}"
+    if own:
+        noun = "tokens" if permission == "grant" else "jobs"
+        takes += f"; the role {' or '.join(own)} allows it only for one's own {noun}"
     if identity.role in _ELSEWHERE:
-        detail = f"{_ELSEWHERE[identity.role]}; it may not {what or MEANINGS[permission]}"
+        detail = f"{_ELSEWHERE[identity.role]}; it may not {what}"
     else:
-        detail = f"{identity.name} has the role {identity.role}, which may not {what or MEANINGS[permission]}"
+        detail = f"{identity.name} has the role {identity.role}, which may not {what}"
     return Forbidden(
         detail,
         reason="RoleForbids",
@@ -211,8 +225,10 @@ def identify(tokens: Accepts, authorization: bytes) -> tuple[Identity, str]:
     scheme, _, token = authorization.decode("latin-1").partition(" ")
     found = tokens.accepts_user(token.strip()) if scheme.lower() == "bearer" else None
     if found is None:
+        if scheme.lower() == "bearer":
+            raise Unauthorized(NOT_ACCEPTED, hint=ASK_FOR_ANOTHER)
         raise Unauthorized(
-            "a token is needed" if not scheme else "this token is not accepted",
+            "a token is needed",
             hint="send the header 'Authorization: Bearer TOKEN'; tokens are not read from anywhere else",
         )
     return found, token.strip()

@@ -208,6 +208,10 @@ class Commands(Protocol):
         """Raise NotActive unless this coordinator accepts changes."""
         ...
 
+    async def require_leader(self) -> None:
+        """Raise NotActive if another may lead, which one that was paused cannot know by itself."""
+        ...
+
 
 class Audit(Protocol):
     """Takes lines, and gives the newest back."""

@@ -15,12 +15,12 @@ import ipaddress
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct
 
 from phalanx.api.schema.documents import BODY_BYTES_MAX
-from phalanx.api.server.messages import HttpRequest
+from phalanx.api.server.auth import Identity
 from phalanx.clock import Clock
 from phalanx.errors import TooMany
 
@@ -50,7 +50,7 @@ class ServerLimits(Struct, frozen=True):
     submits_waiting: int = 4096  # for a place among them,
     submit_within_s: float = 1.0  # and not longer than that
     large_bytes: int = 32 * 1024  # a body above this, or of unknown length, is a large one
-    large_submits: int = 2  # of these so many at once, and plans as well,
+    large_submits: int = 2  # of these so many at once, with plans and explanations,
     large_rest: float = 3.0  # each place resting so many times as long as it was used,
     large_within_s: float = 10.0  # and they wait longer for one
     large_bodies: int = 256  # held in memory at once, from their first byte until they are carried out
@@ -176,7 +176,24 @@ class Passed:
 
 
 def _full() -> TooMany:
-    return TooMany("too many submits at once; try again later", reason="TooManySubmits", retry_after_s=1.0)
+    return TooMany(
+        "too many submits, plans or explanations at once; try again later",
+        reason="TooManySubmits",
+        retry_after_s=1.0,
+    )
+
+
+class Visitor(Protocol):
+    """Who takes a place, and where from."""
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def address(self) -> str: ...
+
+    @property
+    def identity(self) -> Identity: ...
 
 
 class StreamLimit:
@@ -190,21 +207,21 @@ class StreamLimit:
         self._of_addresses: Counter[str] = Counter()
 
     @contextmanager
-    def taken(self, http_request: HttpRequest) -> Iterator[None]:
+    def taken(self, visitor: Visitor) -> Iterator[None]:
         """Within this block a place is the visitor's."""
-        place = self.take(http_request)
+        place = self.take(visitor)
         try:
             yield
         finally:
             self.give(place)
 
-    def take(self, http_request: HttpRequest) -> Place:
+    def take(self, visitor: Visitor) -> Place:
         """A place for this visitor, to be given back; TooMany if there is none."""
-        self._check(http_request)
+        self._check(visitor)
         self.used += 1
-        self._of_users[http_request.user] += 1
-        self._of_addresses[http_request.address] += 1
-        return http_request.user, http_request.address
+        self._of_users[visitor.user] += 1
+        self._of_addresses[visitor.address] += 1
+        return visitor.user, visitor.address
 
     def give(self, place: Place) -> None:
         user, address = place
@@ -212,23 +229,19 @@ class StreamLimit:
         _less(self._of_users, user)
         _less(self._of_addresses, address)
 
-    def _check(self, http_request: HttpRequest) -> None:
-        is_keeper = http_request.identity.role in KEEPERS
+    def _check(self, visitor: Visitor) -> None:
+        is_keeper = visitor.identity.role in KEEPERS
         kept = self.most // KEPT_SHARE if is_keeper else 0
         mine, ours = _share(self.most, USER_SHARE), _share(self.most, ADDRESS_SHARE)
         if self.used >= self.most + kept:
             raise self._no(f"all {self.most} {self.noun} are in use")
-        if self._of_users[http_request.user] >= mine + kept:
+        if self._of_users[visitor.user] >= mine + kept:
             raise self._no(
-                f"user {http_request.user} has {mine} of the {self.most} {self.noun}, as many as one user may"
+                f"user {visitor.user} has {mine} of the {self.most} {self.noun}, as many as one user may"
             )
-        if (
-            not is_keeper
-            and not _is_local(http_request.address)
-            and self._of_addresses[http_request.address] >= ours
-        ):
+        if not is_keeper and not _is_local(visitor.address) and self._of_addresses[visitor.address] >= ours:
             raise self._no(
-                f"address {http_request.address} has {ours} of the {self.most} {self.noun}, as many as one address may"
+                f"address {visitor.address} has {ours} of the {self.most} {self.noun}, as many as one address may"
             )
 
     def _no(self, text: str) -> TooMany:

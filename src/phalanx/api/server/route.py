@@ -1,14 +1,13 @@
-"""A row of the route table, what every route is given to work with, and answers that take their time.
+"""A row of the route table, what every route is given to work with, and streams.
 
-Those are cancelled when the client hangs up and show signs of life while nothing happens. A stream holds one of a
-limited number of places, and its token is looked at again at every beat, because a right that has ended must not go on
-in a connection that was opened before.
+A stream shows signs of life while nothing happens. It holds one of a limited number of places, and its token is looked
+at again at every beat, because a right that has ended must not go on in a connection that was opened before.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -18,7 +17,7 @@ from phalanx.api.schema.documents import NoQuery, Nothing
 from phalanx.api.server.auth import Accepts, Permission
 from phalanx.api.server.commands import Audit, Commands
 from phalanx.api.server.limits import ConcurrencyLimit, ServerLimits, StreamLimit, TimeSlices
-from phalanx.api.server.messages import HttpRequest, Receive, Response, StreamedResponse
+from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse
 from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
 
@@ -120,26 +119,6 @@ class Route(Struct, frozen=True, kw_only=True):
     is_costly: bool = False  # only so many of them are carried out at once
     is_heavy: bool = False  # costly however little is asked: it looks at everything that waits
 
-    @property
-    def is_change(self) -> bool:
-        """Whether it changes anything, and so is written down with who did it."""
-        return self.method != "GET" and self.permission not in ("open", "read")
-
-
-async def while_connected(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`, and cancel it as soon as the client hangs up."""
-    working = asyncio.create_task(work)
-    watching = asyncio.create_task(_hang_up(receive))
-    try:
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        ended = working.done()
-        working.cancel()
-        watching.cancel()
-        await asyncio.gather(working, watching, return_exceptions=True)
-    if ended:
-        working.result()  # an error of the work goes on up, a hang-up is no error
-
 
 async def held(
     service: Service, http_request: HttpRequest, source: AsyncIterator[T]
@@ -200,8 +179,3 @@ async def _close(coming: asyncio.Task[T], source: AsyncIterator[T]) -> None:
     close = getattr(source, "aclose", None)
     if close is not None:
         await close()
-
-
-async def _hang_up(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -1,14 +1,37 @@
-"""What `decide` returns, and the answers to commands and reports."""
+"""What `decide` returns: the events to write, effects for the shell, and the answer to a command or report.
+
+Effects are orders as values. They are carried out only once the events behind them are durable; those that start an
+attempt are made from the state, so that they can be told again word for word.
+"""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
-from phalanx.core.cluster.effects import Effect
 from phalanx.core.cluster.events import Event
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.orders import AttemptKey, Disposition
-from phalanx.core.model.reason import Reason
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Attempt
+from phalanx.core.model.job import Job, JobId, NodeName
+from phalanx.core.model.orders import AttemptKey, Brief, Disposition, Go, Order, Roll, Start, gang_port
+from phalanx.core.model.reason import Reason, Tier
+
+
+class Send(Struct, frozen=True, gc=False):
+    """Tell a node's runner something. A node that is away hears it when it is back."""
+
+    node: NodeName
+    order: Order
+
+
+class Settle(Struct, frozen=True):
+    """A task has ended for good (`position`), or the whole job has (None) and so every task of it."""
+
+    job: JobId
+    position: int | None
+
+
+Effect = Send | Settle
 
 
 class Accepted(Struct, frozen=True):
@@ -55,3 +78,83 @@ class Decision(Struct):
     events: list[Event] = []
     effects: list[Effect] = []
     answer: Answer | None = None
+
+
+def refuse(no: Reason, kind: str = "conflict") -> Decision:
+    """Nothing follows but this answer."""
+    return Decision([], [], Refused(no, kind))
+
+
+def refuse_because(code: str, text: str, kind: str = "conflict", tier: Tier = Tier.NEVER) -> Decision:
+    return refuse(Reason(code, tier, text), kind)
+
+
+def start_order(state: ClusterState, attempt: Attempt) -> list[Effect]:
+    """One order; the shell sends the group's brief and the gang's roll before it where the runner lacks them."""
+    job_id, position, number = attempt.key
+    job = state.jobs[job_id].job
+    index = None if job.array is None else job.array.index(position)
+    start = Start(
+        attempt.key, attempt.lane, attempt.grant, index, number - 1, attempt.group, attempt.formation
+    )
+    if attempt.formation and attempt.released:  # told again to a runner that had lost it: it need not wait
+        return [Send(attempt.node, start), Send(attempt.node, Go(attempt.key))]
+    return [Send(attempt.node, start)]
+
+
+def go_orders(job: JobState) -> list[Effect]:
+    """Tell every released member that has not started to go, in the order its groups begin."""
+    return [
+        Send(attempt.node, Go(attempt.key))
+        for attempt in job.live.values()
+        if attempt.formation and attempt.released and attempt.started_at is None and attempt.ending is None
+        and job.groups[attempt.group].may_begin
+    ]  # fmt: skip
+
+
+def brief(job: Job, number: int) -> Brief:
+    """What all attempts of a group share."""
+    group = job.groups[number]
+    return Brief(
+        job.id,
+        number,
+        group.command,
+        job.name,
+        job.queue,
+        job.batch,
+        job.tasks,
+        None if job.array is None else str(job.array),
+        job.grace_s,
+        job.time_limit_s,
+        group.name,
+        sum(each.tasks for each in job.groups[:number]),
+        group.tasks,
+        group.replicas,
+        sum(each.replicas for each in job.groups),
+    )
+
+
+def roll(state: ClusterState, job: JobState, formation: int) -> Roll:
+    """Who stands where: every live member, in the order of their index in the network."""
+    ranked = sorted((_index(job, attempt), attempt.key[1], attempt.node) for attempt in job.live.values())
+    places: dict[str, int] = {}
+    for _, _, node in ranked:
+        places.setdefault(node, len(places))
+    nodes = tuple((name, state.nodes[name].address) for name in places)
+    members = tuple((position, places[node]) for _, position, node in ranked)
+    leader = job.live[ranked[0][1]] if ranked else None
+    return Roll(
+        job.job.id,
+        formation,
+        nodes,
+        members,
+        0 if leader is None else gang_port(leader.node, leader.lane),
+        0 if leader is None else leader.formation,
+        max((len(attempt.grant.devices) for attempt in job.live.values()), default=-1),
+    )
+
+
+def _index(job: JobState, attempt: Attempt) -> int:
+    group = job.groups[attempt.group]
+    position = attempt.key[1]
+    return group.group.indexes[position - group.first] if group.group.indexes else position

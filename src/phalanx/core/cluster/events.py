@@ -9,13 +9,11 @@ from __future__ import annotations
 from msgspec import Struct, msgpack
 
 from phalanx.core.model.credential import Credential
-from phalanx.core.model.ids import JobId, NodeName
-from phalanx.core.model.job import Job
-from phalanx.core.model.orders import AttemptKey, Exit
-from phalanx.core.model.queue import Quota
+from phalanx.core.model.job import Job, JobId, NodeName
+from phalanx.core.model.orders import AttemptKey, Exit, Status
 from phalanx.core.model.resources import Capacity, Grant
-from phalanx.core.model.status import Status
 from phalanx.core.model.topology import Topology
+from phalanx.core.model.waiting import Quota
 
 
 class Recorded(Struct, frozen=True, array_like=True, kw_only=True, tag=True, gc=False):
@@ -393,7 +391,6 @@ Event = (
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded)
-encode = msgpack.Encoder().encode  # a list of events, as the log keeps them
-decode = msgpack.Decoder(
-    list[Event]
-).decode  # raises msgspec.DecodeError or ValidationError for a damaged record
+# A list of events, as the log keeps them; a damaged record raises msgspec.DecodeError or ValidationError.
+encode = msgpack.Encoder().encode
+decode = msgpack.Decoder(list[Event]).decode

@@ -18,14 +18,12 @@ from phalanx.core.cluster.jobs import Condition, JobState, told_preemption
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.model.credential import Credential
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Job
-from phalanx.core.model.orders import AttemptKey
-from phalanx.core.model.queue import Quota
+from phalanx.core.model.job import Job, JobId
+from phalanx.core.model.orders import AttemptKey, Status, Why
 from phalanx.core.model.resources import Capacity, Grant
-from phalanx.core.model.status import Status, Why
 from phalanx.core.model.tenants import NEVER, Lane
 from phalanx.core.model.topology import Topology
+from phalanx.core.model.waiting import Quota
 
 
 class GroupImage(Struct, array_like=True):
@@ -48,14 +46,14 @@ class WholeImage(Struct, array_like=True):
     setbacks: int
     restarting: bool
     hold_until: float
-    promise: tuple[dict[int, tuple[str, Grant]], list[AttemptKey], int, float, float] | None
+    promise: Promise | None
 
 
 class JobImage(Struct, array_like=True):
     job: Job
     arrival: int
-    status: bytes
-    why: bytes
+    status: bytearray
+    why: bytearray
     attempts: bytes
     code: bytes
     times: bytes | None
@@ -186,16 +184,13 @@ def decode_job(body: bytes) -> JobState:
 
 
 # What an image has under the same name as its object is copied by name; the rest is told one by one.
-_SAME_IN_NODE = (
-    "incarnation", "origin", "capacity", "lost", "drain_reason", "next_lane", "address", "generation", "lost_at",
-    "failures", "rests_until", "trouble", "leaving", "kept_s", "failed_users", "failed_jobs", "rest_text",
-)  # fmt: skip
+_SAME_IN_NODE = tuple(set(NodeImage.__struct_fields__) - {"name", "number", "leftovers", "lanes"})
+_SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
-    "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code", "earlier", "held_because",
+    "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",
+    "earlier", "held_because",
 )  # fmt: skip
-_SAME_IN_WHOLE = (
-    "outcome", "satisfied", "formations", "recalls", "restarts", "setbacks", "restarting", "hold_until",
-)  # fmt: skip
+_whole_facts = attrgetter(*WholeImage.__struct_fields__)
 _node_facts = attrgetter(*NodeImage.__struct_fields__)
 
 
@@ -212,11 +207,12 @@ def _node_image(node: NodeState) -> NodeImage:
 
 
 def _job_image(job: JobState) -> JobImage:
+    conditions = job.conditions.items()
     return JobImage(
         job.job,
         job.arrival,
-        bytes(job.status),
-        bytes(job.why),
+        job.status,
+        job.why,
         job.attempts.tobytes(),
         job.code.tobytes(),
         job.times.tobytes() if job.times is not None else None,
@@ -230,33 +226,22 @@ def _job_image(job: JobState) -> JobImage:
         job.ended_at,
         job.first_code,
         list(job.live.values()),
-        {position: (each.at, each.message) for position, each in job.conditions.items()},
+        {position: (each.at, each.message) for position, each in conditions},
         _whole_image(job),
-        {position: each.past_at for position, each in job.conditions.items() if each.past_at is not None},
+        {position: each.past_at for position, each in conditions if each.past_at is not None},
         job.earlier,
         job.held_because,
-        [position for position, each in job.conditions.items() if each.preempted],
+        [position for position, each in conditions if each.preempted],
     )
 
 
 def _whole_image(job: JobState) -> WholeImage:
-    forming, promise = job.forming, job.promise
-    kept = None
-    if promise is not None:
-        kept = (promise.members, sorted(promise.victims), promise.trigger, promise.until, promise.made_at)
-    return WholeImage(
-        job.outcome,
-        sorted(job.done),
-        job.satisfied,
-        None if forming is None else (forming.number, forming.formed_at),
-        job.formations,
-        job.recalls,
-        job.restarts,
-        job.setbacks,
-        job.restarting,
-        job.hold_until,
-        kept,
-    )
+    image = WholeImage(*_whole_facts(job))
+    image.done = sorted(job.done)
+    image.forming = None if job.forming is None else (job.forming.number, job.forming.formed_at)
+    if job.promise is not None:  # a list that says the same in the same order each time
+        image.promise = structs.replace(job.promise, victims=sorted(job.promise.victims))
+    return image
 
 
 def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
@@ -296,24 +281,19 @@ def _restore_whole(state: ClusterState, job: JobState, image: WholeImage) -> Non
                 job.forming.positions.add(position)
                 if attempt.ready:
                     job.forming.ready.add(position)
-    if image.promise is not None:
-        members, victims, trigger, until, made_at = image.promise
-        job.promise = Promise(members, trigger, until, made_at)
-        job.promise.victims = set(victims)
 
 
 def _job_state(
     image: JobImage, totals: list[int], incomplete: set[str] | None = None, aging_s: float = 0.0
 ) -> JobState:
     job = JobState(image.job, image.arrival, totals, incomplete, aging_s)
-    job.status, job.why = bytearray(image.status), bytearray(image.why)
     job.attempts, job.code = array("H", image.attempts), array("h", image.code)
     job.times = None if image.times is None else array("d", image.times)
     job.nodes = None if image.nodes is None else array("I", image.nodes)
+    _copy(image, job, _SAME_IN_JOB)
     job.counts = [job.status.count(status) for status in Status]
     for group, kept in zip(job.groups, image.groups, strict=True):
         _copy(kept, group, GroupImage.__struct_fields__)
-    _copy(image, job, _SAME_IN_JOB)
     _copy(image.whole, job, _SAME_IN_WHOLE)
     job.done = set(image.whole.done)
     for position, (at, text) in image.conditions.items():

@@ -8,17 +8,20 @@ from __future__ import annotations
 from msgspec import Struct
 
 from phalanx.core.model.credential import Credential
-from phalanx.core.model.ids import JobId, NodeName
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Phase, Report
 from phalanx.core.model.plan import GangPlacement, Placement
-from phalanx.core.model.queue import Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.topology import Topology
+from phalanx.core.model.waiting import Quota
 
 
-class Submit(Struct, frozen=True):
+class Input(Struct, frozen=True):
+    """Whatever `decide` is asked about."""
+
+
+class Submit(Input, frozen=True):
     """A job, already valid in itself. With `no_queue` it comes with the placement found for it, or with none."""
 
     job: Job
@@ -33,37 +36,37 @@ class Submit(Struct, frozen=True):
     amends: int | None = None  # the version of the gang with this job's id that the job takes the place of
 
 
-class Cancel(Struct, frozen=True):
+class Cancel(Input, frozen=True):
     job: JobId
     position: int | None = None
     cause: str = "user"
 
 
-class SetPaused(Struct, frozen=True):
+class SetPaused(Input, frozen=True):
     job: JobId
     position: int | None  # None: the job as a whole, which can be released and nothing else
     paused: bool
 
 
-class Propose(Struct, frozen=True):
+class Propose(Input, frozen=True):
     """One placement of a plan, to be checked again."""
 
     placement: Placement
 
 
-class ProposeGang(Struct, frozen=True):
+class ProposeGang(Input, frozen=True):
     """Members of a plan that are placed together, to be checked again as one."""
 
     gang_placement: GangPlacement
 
 
-class Redeem(Struct, frozen=True):
+class Redeem(Input, frozen=True):
     """Those who had to leave for this job are gone: its members may have their places."""
 
     job: JobId
 
 
-class Evict(Struct, frozen=True):
+class Evict(Input, frozen=True):
     """Somebody takes the places of a job, or of one task of it, as a spot market or a drained node would."""
 
     job: JobId
@@ -71,12 +74,12 @@ class Evict(Struct, frozen=True):
     cause: str = "user"
 
 
-class SetTopology(Struct, frozen=True):
+class SetTopology(Input, frozen=True):
     topology: Topology
     user: str = ""
 
 
-class SetQuota(Struct, frozen=True):
+class SetQuota(Input, frozen=True):
     """What a queue may hold from now on; None lifts the limits."""
 
     queue: str
@@ -84,7 +87,7 @@ class SetQuota(Struct, frozen=True):
     user: str = ""
 
 
-class Hello(Struct, frozen=True):
+class Hello(Input, frozen=True):
     """A runner introduces itself and lists what it still holds."""
 
     node: NodeName
@@ -96,19 +99,17 @@ class Hello(Struct, frozen=True):
     trouble: str = ""  # what keeps it from starting tasks, if anything
 
 
-class Heartbeat(Struct, frozen=True):
+class Heartbeat(Input, frozen=True):
     node: NodeName
     incarnation: str
     held: list[tuple[AttemptKey, Phase]]
     generation: int  # of the lease that it renews
     trouble: str = ""  # what keeps its runner from starting tasks, if anything
-    seen_at: float = (
-        0.0  # by our clock: whatever we sent before, on this connection, had arrived; 0: not known
-    )
+    seen_at: float = 0.0  # by our clock: what we sent before on this connection had arrived; 0: not known
     starts_expire: bool = False  # what has not started within a lease of its arrival never will
 
 
-class Leave(Struct, frozen=True):
+class Leave(Input, frozen=True):
     """A runner stops in an orderly way: it takes no more work, and asks to keep its tasks for a while."""
 
     node: NodeName
@@ -117,7 +118,7 @@ class Leave(Struct, frozen=True):
     keep_s: float = 0.0  # how much longer than its lease lasts anyway
 
 
-class Tell(Struct, frozen=True, gc=False):
+class Tell(Input, frozen=True, gc=False):
     """One report of a runner, under the epoch, incarnation and lease generation it was made in."""
 
     node: NodeName
@@ -127,12 +128,12 @@ class Tell(Struct, frozen=True, gc=False):
     generation: int
 
 
-class Disconnect(Struct, frozen=True):
+class Disconnect(Input, frozen=True):
     node: NodeName
     incarnation: str
 
 
-class Drain(Struct, frozen=True):
+class Drain(Input, frozen=True):
     """Place nothing more on a node; with `evict`, what runs there is asked to leave, gangs as a whole."""
 
     node: NodeName
@@ -140,11 +141,11 @@ class Drain(Struct, frozen=True):
     evict: bool = False
 
 
-class Undrain(Struct, frozen=True):
+class Undrain(Input, frozen=True):
     node: NodeName
 
 
-class DeclareLost(Struct, frozen=True):
+class DeclareLost(Input, frozen=True):
     """An operator says that a silent node is really gone, whatever the brake says."""
 
     node: NodeName
@@ -152,24 +153,24 @@ class DeclareLost(Struct, frozen=True):
     user: str = ""
 
 
-class RemoveNode(Struct, frozen=True):
+class RemoveNode(Input, frozen=True):
     """Forget a node that is gone for good."""
 
     node: NodeName
     user: str = ""
 
 
-class CreateCredential(Struct, frozen=True):
+class CreateCredential(Input, frozen=True):
     credential: Credential
     cause: str = "user"
 
 
-class RevokeCredential(Struct, frozen=True):
+class RevokeCredential(Input, frozen=True):
     id: str
     cause: str = "user"
 
 
-class RotateCredential(Struct, frozen=True):
+class RotateCredential(Input, frozen=True):
     """Another credential in the place of one that is good until `until` beside it."""
 
     id: str
@@ -178,13 +179,13 @@ class RotateCredential(Struct, frozen=True):
     cause: str = "user"
 
 
-class UseCredentials(Struct, frozen=True):
+class UseCredentials(Input, frozen=True):
     """These were shown lately."""
 
     ids: tuple[str, ...]
 
 
-class Admit(Struct, frozen=True):
+class Admit(Input, frozen=True):
     """A runner says hello with a join token (its id), to be given a credential of its own."""
 
     hello: Hello
@@ -192,40 +193,11 @@ class Admit(Struct, frozen=True):
     credential: Credential
 
 
-class KnowSecret(Struct, frozen=True):
+class KnowSecret(Input, frozen=True):
     """The fingerprint of the secret that this coordinator has."""
 
     fingerprint: str
 
 
-class Tick(Struct, frozen=True):
+class Tick(Input, frozen=True):
     """Time has passed."""
-
-
-Input = (
-    Submit
-    | Cancel
-    | SetPaused
-    | Propose
-    | ProposeGang
-    | Redeem
-    | Evict
-    | SetTopology
-    | SetQuota
-    | Hello
-    | Heartbeat
-    | Tell
-    | Leave
-    | Disconnect
-    | Drain
-    | Undrain
-    | DeclareLost
-    | RemoveNode
-    | CreateCredential
-    | RevokeCredential
-    | RotateCredential
-    | UseCredentials
-    | Admit
-    | KnowSecret
-    | Tick
-)

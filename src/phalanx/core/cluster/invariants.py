@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.orders import Status
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Status
 
 
 def check(state: ClusterState) -> list[str]:
@@ -19,9 +19,8 @@ def check(state: ClusterState) -> list[str]:
 def ledgers_are_exact(state: ClusterState) -> Iterator[str]:
     """What is free on a node is what it has less the grants of its lanes and the promises made of it."""
     promised: dict[str, list[Grant]] = {}
-    for id in state.promised:
-        promise = state.jobs[id].promise
-        for name, grant in promise.members.values() if promise else ():
+    for _, promise in state.promises():
+        for name, grant in promise.members.values():
             promised.setdefault(name, []).append(grant)
     for node in state.nodes.values():
         expected = Ledger(node.name, state.table.ledgers[node.row].capacity)
@@ -116,7 +115,7 @@ def tenants_follow_lanes(state: ClusterState) -> Iterator[str]:
     for slot in state.tenants.slots.values():
         tenant = state.tenants.tenants[slot]
         held[tenant.queue if tenant else ""] += 1
-    counted = {name: usage.held[0] for name, usage in state.queues.usage.items() if usage.held[0]}
+    counted = {name: used[0] for name, used in state.queues.usage.items() if used[0]}
     if counted != dict(held):
         yield f"queues count {counted}, tenants say {dict(held)}"
 

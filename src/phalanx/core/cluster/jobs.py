@@ -12,31 +12,56 @@ from bisect import bisect_right
 from itertools import accumulate
 
 import numpy as np
+from msgspec import Struct
 
-from phalanx.core.cluster import gates
-from phalanx.core.cluster.transitions import check_move
-from phalanx.core.cluster.units import Attempt, Formation, GangState, GroupState, Promise
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Exit
-from phalanx.core.model.status import Status, Why
+from phalanx.core.cluster.units import Attempt, Formation, GangState, Gate, GroupState, Promise
+from phalanx.core.model.job import Job, JobId
+from phalanx.core.model.orders import Exit, Status, Why
 
+PENDING, ASSIGNED, RUNNING = Status.PENDING, Status.ASSIGNED, Status.RUNNING
+COMPLETED, FAILED, CANCELLED = Status.COMPLETED, Status.FAILED, Status.CANCELLED
+
+# The legal moves of a task. Completed, Failed and Cancelled never change again; and a task holds a grant exactly as
+# long as one of its attempts is alive on some node, whatever its status says.
+MOVES: dict[tuple[Status, Status], str] = {
+    (PENDING, ASSIGNED): "a plan gave it a node and a grant",
+    (PENDING, CANCELLED): "the user cancelled it before it was placed",
+    (ASSIGNED, RUNNING): "the runner confirmed the start",
+    (ASSIGNED, PENDING): "the attempt failed with retries left, or its runner lost or returned it",
+    (ASSIGNED, COMPLETED): "it ran and ended with code 0 before its start was reported",
+    (ASSIGNED, FAILED): "the runner could not start it, or it failed with no retry left",
+    (ASSIGNED, CANCELLED): "the user cancelled it; the runner gets an order never to start it",
+    (RUNNING, PENDING): "the attempt failed with retries left, or its node was lost",
+    (RUNNING, COMPLETED): "the process ended with code 0",
+    (RUNNING, FAILED): "the process failed and no retry is left",
+    (RUNNING, CANCELLED): "the user cancelled it; the runner gets an order to stop it",
+}
 NO_CODE = -32_768
 DETAILS_MAX = 1000  # how many failed tasks of a job keep their message in memory, and their former nodes
 EARLIER_MAX = 20  # how many attempts of a task before the last, the newest; the story knows the others
 _OWN_ENDS = (Why.NONE, Why.EXITED)  # one that was stopped says nothing about how long others take
 
 
-class Condition:
+class IllegalMove(AssertionError):
+    """A move that is not in the table: a defect of ours."""
+
+    def __init__(self, who: str, before: Status, after: Status) -> None:
+        super().__init__(f"{who} cannot go from {before.word} to {after.word}")
+
+
+def check_move(who: str, before: Status, after: Status) -> None:
+    """Raise IllegalMove unless the table allows it."""
+    if (before, after) not in MOVES:
+        raise IllegalMove(who, before, after)
+
+
+class Condition(Struct):
     """That an attempt was asked to leave, by whom and for whom: Kubernetes' DisruptionTarget."""
 
-    __slots__ = ("at", "message", "past_at", "preempted")
-
-    def __init__(self, at: float, message: str, preempted: bool, past_at: float | None = None) -> None:
-        self.at = at
-        self.message = message
-        self.preempted = preempted  # by the scheduler, for a more urgent job; otherwise somebody evicted it
-        self.past_at = past_at  # when a later attempt was placed, of which it is not true
+    at: float
+    message: str
+    preempted: bool  # by the scheduler, for a more urgent job; otherwise somebody evicted it
+    past_at: float | None = None  # when a later attempt was placed, of which it is not true
 
 
 def told_preemption(message: str) -> bool:
@@ -64,15 +89,29 @@ class JobState:
     ) -> None:
         size = job.tasks
         self.job = job
+        self.totals = totals  # the counts over all jobs, which this one keeps up to date
         self.status = bytearray(size)
         self.why = bytearray(size)
         self.attempts = array("H", bytes(2 * size))
         self.code = array("h", [NO_CODE]) * size
+        self.counts = [size, 0, 0, 0, 0, 0]
+        self._begin()
+        self.firsts = [0, *accumulate(group.tasks for group in job.groups)][:-1]
+        urgency = -float(job.priority) + (job.submitted_at / aging_s if aging_s else 0.0)
+        self.groups = [
+            GroupState(self, number, first, (urgency, arrival, number))
+            for number, first in enumerate(self.firsts)
+        ]
+        self.gang: GangState | None = None
+        if job.gang is not None:
+            rank = (urgency, arrival, 0)
+            self.gang = GangState(self, job.gang, rank, set() if incomplete is None else incomplete)
+
+    def _begin(self) -> None:
+        """Nothing has happened yet."""
         self.times: array[float] | None = None  # started and ended, two numbers per task, once one has run
         self.nodes: array[int] | None = None  # number of the node that ran it last, plus 1
         self.earlier: dict[int, dict[int, int]] = {}  # the same of attempts before the last, by their numbers
-        self.counts = [size, 0, 0, 0, 0, 0]
-        self.totals = totals  # the same counts over all jobs, which this one keeps up to date
         self.delayed: dict[int, float] = {}  # positions in backoff, and when they are ready
         self.charged: dict[int, int] = {}
         self.losses: dict[int, int] = {}
@@ -94,17 +133,6 @@ class JobState:
         self.restarting = False  # attempts of the life before are still ending
         self.hold_until = 0.0  # nothing is placed before this
         self.held_because = ""  # nothing is placed until somebody releases it, and why
-        self.firsts = [0, *accumulate(group.tasks for group in job.groups)][:-1]
-        urgency = -float(job.priority) + (job.submitted_at / aging_s if aging_s else 0.0)
-        self.groups = [
-            GroupState(self, number, first, (urgency, arrival, number))
-            for number, first in enumerate(self.firsts)
-        ]
-        self.gang = (
-            None
-            if job.gang is None
-            else GangState(self, job.gang, (urgency, arrival, 0), set() if incomplete is None else incomplete)
-        )
 
     @property
     def arrival(self) -> int:
@@ -133,9 +161,23 @@ class JobState:
 
     @property
     def is_held(self) -> bool:
-        """True while nothing of it may be placed: it restarts, backs off, has places promised, or was held back; or
-        members are still to come."""
-        return bool(gates.of_job(self))
+        """True while nothing of it may be placed."""
+        return bool(self.closed_gates())
+
+    def closed_gates(self) -> list[Gate]:
+        """The closed gates of a whole job; none: nothing about the job itself keeps it from being placed."""
+        closed = []
+        if self.held_because:
+            closed.append(Gate.HELD)
+        if self.job.draft is not None:
+            closed.append(Gate.APPLIED)
+        if self.promise is not None:
+            closed.append(Gate.PROMISE)
+        if self.restarting:
+            closed.append(Gate.RESTART)
+        if self.hold_until > 0.0:
+            closed.append(Gate.BACKOFF)
+        return closed
 
     @property
     def restarts_whole(self) -> bool:
@@ -170,6 +212,11 @@ class JobState:
     def well_in(self, group: GroupState) -> int:
         """How many tasks of a group have ended well, Completed or not yet."""
         return self.status[group.first : group.last].count(Status.COMPLETED) + self.done_in(group)
+
+    def left_in(self, group: GroupState) -> int:
+        """How many tasks of a group have neither failed nor been cancelled."""
+        status = self.status[group.first : group.last]
+        return len(status) - status.count(Status.FAILED) - status.count(Status.CANCELLED)
 
     def is_ready(self, position: int) -> bool:
         return self.status[position] == Status.PENDING and position not in self.delayed

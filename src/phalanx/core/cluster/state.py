@@ -11,29 +11,23 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.units import Attempt
+from phalanx.core.cluster.units import Attempt, Promise
 from phalanx.core.model.credential import Keyring
-from phalanx.core.model.ids import JobId, NodeName
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import PlanMemory, Snapshot
-from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import Lane, Tenants
+from phalanx.core.model.tenants import Lane, TenantKey, Tenants
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Waiting
+from phalanx.core.model.waiting import Queues, Quota, Waiting
 
 NAMESAKES_MAX = 1000  # of a user's jobs with the same name in Kubernetes, so many are looked at, the newest
-
-
-USERS_MIN, JOBS_MIN = (
-    2,
-    3,
-)  # whose failures in a row are a node's: so many users', or jobs where only one has work
+# Whose failures in a row are a node's: so many users', or so many jobs' where only one user has work.
+USERS_MIN, JOBS_MIN = 2, 3
 
 
 class Unfit(Exception):
@@ -45,9 +39,7 @@ class Timers(Struct, frozen=True):
 
     heartbeat_s: float = 5.0
     lost_after_s: float = 30.0  # silence after which a node is lost (T_lost)
-    self_fence_s: float = (
-        20.0  # silence after which a runner stops its tasks (T_self); less than lost_after_s
-    )
+    self_fence_s: float = 20.0  # silence after which a runner stops its tasks (T_self); less than T_lost
     suspicions_max: int = 3
     loss_limit: int = 5
     stuck_after_s: float = 90.0  # an attempt that its runner has not started by then is given up
@@ -57,9 +49,7 @@ class Timers(Struct, frozen=True):
     pending_max: int = 2_000_000
     ended_jobs_max: int = 20_000  # how many ended jobs stay in memory
     request_ids_max: int = 50_000
-    promise_s: float = (
-        60.0  # how long after their grace victims may take to leave before a promise is withdrawn
-    )
+    promise_s: float = 60.0  # how long after their grace victims may take before a promise is withdrawn
     aging_s: float = 0.0  # after waiting so long a job counts as one point of priority more urgent; 0: never
     breaker_failures: int = 5  # failures in a row, of several users, after which a node rests; 0: never
     breaker_pause_s: float = 60.0
@@ -76,43 +66,36 @@ class Brake(Struct, frozen=True):
     nodes: int  # those that were there
 
 
-class NodeState:
+class NodeState(Struct, eq=False):
     """One node: the life of its runner that we talk to, and what it holds."""
 
-    __slots__ = (
-        "address", "attempts", "capacity", "connected", "counted", "drain_reason", "failed_jobs", "failed_users",
-        "failures", "generation", "heard_at", "incarnation", "is_kept_away", "kept_s", "lanes", "leaving", "leftovers",
-        "lost", "lost_at", "name", "next_lane", "number", "origin", "rest_text", "rests_until", "row", "trouble",
-    )  # fmt: skip
-
-    def __init__(self, name: NodeName, row: int, number: int = 0) -> None:
-        self.name = name
-        self.row = row  # in the table; another node may have it after this one was removed
-        self.number = number  # its place in `known_names`, never given again
-        self.incarnation = ""
-        self.generation = 0  # of its lease: one more with each join and each loss
-        self.origin = ""
-        self.address = ""
-        self.capacity = Capacity(0, 0)
-        self.connected = False
-        self.lost = False
-        self.lost_at: float | None = None
-        self.failures = 0  # reported in a row
-        self.failed_users: tuple[str, ...] = ()  # whose jobs they were, the first few
-        self.failed_jobs: tuple[JobId, ...] = ()  # which, the first few
-        self.rests_until: float | None = None
-        self.rest_text = ""  # what the node itself did wrong; nothing if tasks failed
-        self.is_kept_away = False  # it rests, and others take work instead (see decide/node_health.py)
-        self.counted = False, False  # among those that could take work, and among those of them that rest
-        self.drain_reason: str | None = None
-        self.trouble = ""  # what keeps its runner from starting tasks, in its own words
-        self.leaving = False  # its runner stops, or has stopped, in an orderly way; until it is back
-        self.kept_s = 0.0  # how much longer its lease is while nothing is heard of it
-        self.heard_at = 0.0
-        self.attempts: dict[AttemptKey, Attempt] = {}
-        self.lanes: dict[int, Lane] = {}
-        self.next_lane = 1
-        self.leftovers: set[AttemptKey] = set()
+    name: NodeName
+    row: int  # in the table; another node may have it after this one was removed
+    number: int = 0  # its place in `known_names`, never given again
+    incarnation: str = ""
+    generation: int = 0  # of its lease: one more with each join and each loss
+    origin: str = ""
+    address: str = ""
+    capacity: Capacity = Capacity(0, 0)
+    connected: bool = False
+    lost: bool = False
+    lost_at: float | None = None
+    failures: int = 0  # reported in a row
+    failed_users: tuple[str, ...] = ()  # whose jobs they were, the first few
+    failed_jobs: tuple[JobId, ...] = ()  # which, the first few
+    rests_until: float | None = None
+    rest_text: str = ""  # what the node itself did wrong; nothing if tasks failed
+    is_kept_away: bool = False  # it rests, and others take work instead (see `_reopen` in apply/nodes.py)
+    counted: tuple[bool, bool] = False, False  # among those that could take work, and those of them that rest
+    drain_reason: str | None = None
+    trouble: str = ""  # what keeps its runner from starting tasks, in its own words
+    leaving: bool = False  # its runner stops, or has stopped, in an orderly way; until it is back
+    kept_s: float = 0.0  # how much longer its lease is while nothing is heard of it
+    heard_at: float = 0.0
+    attempts: dict[AttemptKey, Attempt] = {}
+    lanes: dict[int, Lane] = {}
+    next_lane: int = 1
+    leftovers: set[AttemptKey] = set()
 
     @property
     def could_work(self) -> bool:
@@ -207,42 +190,41 @@ class RequestIds:
             del self._of[user]
 
 
-class ClusterState:
+class ClusterState(Struct, eq=False):
     """Tables and indexes. `revision` counts the events applied, `gain` the times room may have appeared."""
 
-    def __init__(self, rules: Timers | None = None) -> None:
-        self.rules = rules or Timers()
-        self.epoch = 0
-        self.revision = 0
-        self.arrivals = 0
-        self.gain = 0
-        self.jobs: dict[JobId, JobState] = {}
-        self.job_ids: list[JobId] = []  # sorted, for prefixes and pages
-        # By what Kubernetes calls them or their tasks, and by user: each has names of his own.
-        self.objects: dict[str, dict[str, dict[JobId, None]]] = {}
-        self.working: dict[str, int] = {}  # by user: jobs that have not ended
-        self.nodes: dict[NodeName, NodeState] = {}
-        self.known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too
-        self.generation_floor = 0  # no lease generation up to this is given to a node that is new
-        self.resting: dict[NodeName, None] = {}
-        self.could_work = 0  # how many nodes would take work if they need not rest
-        self.could_rest = 0  # how many of those rest
-        self.nobody_else = True  # all of them do, so none is kept away
-        self.brake: Brake | None = None
-        self.table = NodeTable()
-        self.waiting = Waiting()
-        self.tenants = Tenants()
-        self.queues = Queues()
-        self.keyring = Keyring()  # the credentials that were created
-        self.forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
-        self.incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
-        self.promised: dict[JobId, None] = {}  # jobs for which places are set aside
-        self.retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
-        self.ended: OrderedDict[JobId, None] = OrderedDict()  # ended jobs, oldest first
-        self.requests = RequestIds()
-        self.counts = [0, 0, 0, 0, 0, 0]  # tasks by status, over the jobs in memory
-        self.tasks_of: dict[str, int] = {}  # by user: the tasks of those jobs that have not ended
-        self.skipped = 0  # events that named something unknown, after a damaged record
+    rules: Timers = Timers()
+    epoch: int = 0
+    revision: int = 0
+    arrivals: int = 0
+    gain: int = 0
+    jobs: dict[JobId, JobState] = {}
+    job_ids: list[JobId] = []  # sorted, for prefixes and pages
+    # By what Kubernetes calls them or their tasks, and by user: each has names of his own.
+    objects: dict[str, dict[str, dict[JobId, None]]] = {}
+    working: dict[str, int] = {}  # by user: jobs that have not ended
+    nodes: dict[NodeName, NodeState] = {}
+    known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too
+    generation_floor: int = 0  # no lease generation up to this is given to a node that is new
+    resting: dict[NodeName, None] = {}
+    could_work: int = 0  # how many nodes would take work if they need not rest
+    could_rest: int = 0  # how many of those rest
+    nobody_else: bool = True  # all of them do, so none is kept away
+    brake: Brake | None = None
+    table: NodeTable = field(default_factory=NodeTable)
+    waiting: Waiting = field(default_factory=Waiting)
+    tenants: Tenants = field(default_factory=Tenants)
+    queues: Queues = field(default_factory=Queues)
+    keyring: Keyring = field(default_factory=Keyring)  # the credentials that were created
+    forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
+    incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
+    promised: dict[JobId, None] = {}  # jobs for which places are set aside
+    retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
+    ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
+    requests: RequestIds = field(default_factory=RequestIds)
+    counts: list[int] = field(default_factory=lambda: [0] * 6)  # tasks by status, over the jobs in memory
+    tasks_of: dict[str, int] = {}  # by user: the tasks of those jobs that have not ended
+    skipped: int = 0  # events that named something unknown, after a damaged record
 
     def attempt(self, key: AttemptKey) -> Attempt | None:
         """The live attempt with this key."""
@@ -271,13 +253,20 @@ class ClusterState:
             raise Unfit(f"no node {name}")
         return node
 
+    def lane(self, key: TenantKey) -> Lane | None:
+        """The lane with this number of the node with this name, if both are there."""
+        node = self.nodes.get(key[0])
+        return None if node is None else node.lanes.get(key[1])
+
+    def promises(self) -> list[tuple[JobState, Promise]]:
+        """The jobs for which places are set aside, with their promises."""
+        jobs = (self.jobs[id] for id in self.promised)
+        return [(job, job.promise) for job in jobs if job.promise is not None]
+
     def holds_anything(self, node: NodeState) -> bool:
         """Whether attempts stand on the node or places of it are set aside."""
-        if node.attempts or node.lanes:
-            return True
-        promises = (self.jobs[id].promise for id in self.promised)
-        return any(
-            name == node.name for promise in promises if promise for name, _ in promise.members.values()
+        return bool(node.attempts or node.lanes) or any(
+            promise.is_on(node.name) for _, promise in self.promises()
         )
 
     def snapshot(self, now: float, memory: PlanMemory | None = None) -> Snapshot:
@@ -288,9 +277,7 @@ class ClusterState:
 
     def assuming(self, topology: Topology | None, quotas: Mapping[str, Quota]) -> ClusterState:
         """A state to ask, with other layers and quotas over the same jobs and nodes; this one stays as it is."""
-        other = ClusterState(self.rules)
-        other.__dict__.update(self.__dict__)
-        other.queues = self.queues.with_quotas(quotas)
+        other = structs.replace(self, queues=self.queues.with_quotas(quotas))
         if topology is not None and topology != self.table.topology:
             other.table = self.table.with_topology(topology)
         return other

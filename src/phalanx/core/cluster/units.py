@@ -1,9 +1,12 @@
 """What waits for a place as one: a group whose tasks are placed one by one, or a gang; and their attempts.
 
 Of a group, a position that was never placed lies at or beyond `fresh`; one that is to be placed again stands in
-`again`; positions in backoff are remembered by the job. A *formation* is one try of a gang to start whole: members
-placed together, held at the barrier by their runners, and released when every one of them is ready. What the match
-policy asks for follows Koordinator's three words.
+`again`; positions in backoff are remembered by the job. A *gate* keeps work from being placed, whatever room there is:
+a job, a group, a gang and a task have gates of their own, and work may be placed when all of them are open. Placement
+asks for them here and `core/explain/gates.py` puts each into words, so that the two cannot differ.
+
+A *formation* is one try of a gang to start whole: members placed together, held at the barrier by their runners, and
+released when every one of them is ready. What the match policy asks for follows Koordinator's three words.
 """
 
 from __future__ import annotations
@@ -11,20 +14,36 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from typing import Literal, Protocol
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from phalanx.core.cluster import gates
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Gang, Group
-from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.job import Gang, Group, JobId
+from phalanx.core.model.orders import AttemptKey, Status, Why
 from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.status import Status, Why
 from phalanx.core.model.tenants import Lane
 from phalanx.core.model.waiting import Part, Rank
 
+if TYPE_CHECKING:
+    from phalanx.core.cluster.jobs import JobState
+
 _SAMPLES_MIN = 4
+
+
+class Gate(Enum):
+    """One thing that has to come first. The order is that in which closed gates are told."""
+
+    HELD = auto()  # of a job: a person has to release it
+    APPLIED = auto()  # of a job: not all members of the gang have been applied
+    PROMISE = auto()  # of a job: its places are promised, and their holders are still leaving
+    RESTART = auto()  # of a job: attempts of its previous run are still ending
+    RETRY = auto()  # of a task: it failed, and its backoff runs
+    BACKOFF = auto()  # of a job: it restarts, or its gang tries again, after a pause
+    AFTER = auto()  # of a group: another group has to start or complete first
+    LIMIT = auto()  # of a task: its array runs as many tasks as it may
+    BARRIER = auto()  # of a gang: its members hold places and wait for each other
+    MEMBERS = auto()  # of a gang: too few of its members can be placed, or none is left to place
 
 
 class Attempt(Struct, array_like=True):
@@ -51,17 +70,6 @@ class Attempt(Struct, array_like=True):
     group: int = 0  # the number of its group in the job; follows from the key
 
 
-class GroupOwner(gates.GatedJob, Protocol):
-    """What a group needs to know of its job."""
-
-    status: bytearray
-    delayed: dict[int, float]
-
-    def has_come(self, group: str, when: str) -> bool: ...
-
-    def is_ready(self, position: int) -> bool: ...
-
-
 class GroupState:
     """One group of a job; a unit that waits, unless the job is a gang."""
 
@@ -72,7 +80,7 @@ class GroupState:
     is_gang: Literal[False] = False
     comes_back = False
 
-    def __init__(self, owner: GroupOwner, number: int, first: int, rank: Rank) -> None:
+    def __init__(self, owner: JobState, number: int, first: int, rank: Rank) -> None:
         self.owner = owner
         self.job = owner.job
         self.number = number
@@ -105,9 +113,19 @@ class GroupState:
         after = self.group.after
         return not after or all(self.owner.has_come(name, when) for name, when in after)
 
+    def closed_gates(self) -> list[Gate]:
+        """The closed gates of a group whose tasks are placed one by one, those of its job included."""
+        closed = self.owner.closed_gates()
+        return closed if self.may_begin else [*closed, Gate.AFTER]
+
+    def closed_gates_of_task(self, position: int) -> list[Gate]:
+        """The closed gates of one task alone."""
+        closed = [Gate.RETRY] if position in self.owner.delayed else []
+        return [*closed, Gate.LIMIT] if self.is_full(position) else closed
+
     def ready(self, most: int) -> Iterator[int]:
         """Up to `most` positions that may be placed now: those to be placed again first, then fresh ones."""
-        if gates.of_group(self):
+        if self.closed_gates():
             return iter(())
         if not self.group.at_once:
             return self._in_order(most)
@@ -204,42 +222,27 @@ class GroupState:
                 yield position
 
 
-class Formation:
+class Formation(Struct):
     """Members that wait at the barrier for each other."""
 
-    __slots__ = ("formed_at", "number", "positions", "ready")
-
-    def __init__(self, number: int, formed_at: float) -> None:
-        self.number = number
-        self.formed_at = formed_at
-        self.positions: set[int] = set()
-        self.ready: set[int] = set()
+    number: int
+    formed_at: float
+    positions: set[int] = set()
+    ready: set[int] = set()
 
 
-class Promise:
-    """Places kept for a job until the last of those who were asked to leave has gone."""
+class Promise(Struct, array_like=True):
+    """Places kept for a job until the last of those who were asked to leave has gone. Images keep it as it is."""
 
-    __slots__ = ("made_at", "members", "trigger", "until", "victims")
+    members: dict[int, tuple[str, Grant]]
+    victims: set[AttemptKey]
+    trigger: int  # the position of the member that found no room
+    until: float
+    made_at: float
 
-    def __init__(
-        self, members: dict[int, tuple[str, Grant]], trigger: int, until: float, made_at: float
-    ) -> None:
-        self.members = members
-        self.made_at = made_at
-        self.victims: set[tuple[str, int, int]] = set()
-        self.trigger = trigger
-        self.until = until
-
-
-class GangOwner(gates.GatedJob, Protocol):
-    """What a gang needs to know of its job."""
-
-    groups: list[GroupState]
-    live: dict[int, Attempt]
-    satisfied: bool
-    forming: Formation | None
-
-    def well_in(self, group: GroupState) -> int: ...
+    def is_on(self, node: str) -> bool:
+        """Whether a place on this node is kept."""
+        return any(name == node for name, _ in self.members.values())
 
 
 class GangState:
@@ -248,7 +251,7 @@ class GangState:
     __slots__ = ("gang", "has_multiples", "incomplete", "job", "owner", "rank")
     is_gang: Literal[True] = True
 
-    def __init__(self, owner: GangOwner, gang: Gang, rank: Rank, incomplete: set[JobId]) -> None:
+    def __init__(self, owner: JobState, gang: Gang, rank: Rank, incomplete: set[JobId]) -> None:
         self.owner = owner
         self.job = owner.job
         self.gang = gang
@@ -267,15 +270,17 @@ class GangState:
     @property
     def has_ready(self) -> bool:
         """True if enough members may be placed now, as far as the job itself is concerned."""
-        return not gates.of_gang(self)
+        return not self.closed_gates()
+
+    def closed_gates(self) -> list[Gate]:
+        """The closed gates of a gang, those of its job included; with one closed its members are not counted."""
+        closed = self.owner.closed_gates()
+        if self.owner.forming is not None and self.gang.strict:  # nobody joins them meanwhile
+            return [*closed, Gate.BARRIER]
+        return closed if closed or self._has_members else [Gate.MEMBERS]
 
     @property
-    def waits_at_barrier(self) -> bool:
-        """Whether its members hold places and wait for each other, and nobody joins them meanwhile."""
-        return self.owner.forming is not None and self.gang.strict
-
-    @property
-    def has_members(self) -> bool:
+    def _has_members(self) -> bool:
         """Whether some members are to be placed, and enough of every group may be."""
         wanted = self.wanted()
         return any(each.most for each in wanted) and all(each.need <= each.most for each in wanted)
@@ -283,17 +288,13 @@ class GangState:
     @property
     def is_surplus(self) -> bool:
         """Whether it has a place for all that it needs, so that whoever is still to be placed is one more."""
-        return not self._is_short
+        return not any(map(self._lacks, self.owner.groups))
 
     @property
     def comes_back(self) -> bool:
         """Whether it has started whole and a member that it needs is to be placed again."""
         short = (each for each in self.owner.groups if self._lacks(each))
         return self.owner.satisfied and any(each.pending_count for each in short)
-
-    @property
-    def _is_short(self) -> bool:
-        return any(map(self._lacks, self.owner.groups))
 
     def _lacks(self, group: GroupState) -> bool:
         """Whether a group has fewer members than it needs, those that ended well counted."""

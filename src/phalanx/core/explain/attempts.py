@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.decide.node_health import holds_for
+from phalanx.core.cluster.decide.nodes import holds_for
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.gates import at_barrier, comes_first
 from phalanx.core.model import reason
+from phalanx.core.model.amounts import describe_bytes, plural
+from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.status import Status, Why
 
 
 def why_placed(state: ClusterState, job: JobState, position: int, now: float) -> Reason:
@@ -34,7 +35,8 @@ def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Chan
         return None
     match Why(job.why[position]):
         case Why.OOM:
-            return Change("request more memory with -m")
+            asked = job.group_of(position).group.request.memory_bytes
+            return Change(f"request more memory than {describe_bytes(asked)} with -m")
         case Why.TIMEOUT:
             return Change(f"set a --time-limit of more than {job.job.time_limit_s or 0:.0f} s")
         case Why.REFUSED:
@@ -83,5 +85,6 @@ def _budget(job: JobState) -> str:
     if not restart.shared or used <= job.job.max_retries:
         return ""
     who = ", ".join(f"{job.job.task_id(each)} × {count}" for each, count in sorted(job.charged.items()))
-    counted = " (evictions and losses included)" if restart.counts_evictions else ""
-    return f"; all tasks share {job.job.max_retries} retries, used up by {used} failures{counted}: {who}"
+    among = ", evictions and losses among them" if restart.counts_evictions else ""
+    allowed, failed = plural(job.job.max_retries, "time"), plural(used, "time")
+    return f"; the tasks of its job may be retried {allowed} in all, and failed {failed}{among}: {who}"

@@ -28,3 +28,4 @@ class Asker(Struct, frozen=True):
 
 
 ADMIN = Asker(controls_all=True, operates=True, declares=True)
+NOBODY = Asker()

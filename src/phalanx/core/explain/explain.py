@@ -14,10 +14,11 @@ from phalanx.core.explain.attempts import fix_placed, why_placed
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.finding import Finding, pending
 from phalanx.core.explain.rehearsal import Share, rehearse
+from phalanx.core.explain.trial import EVERYTHING
 from phalanx.core.model import reason
+from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.status import Status, Why
 
 
 def explain(
@@ -27,12 +28,13 @@ def explain(
     policy: Policy,
     seen: Snapshot,
     asker: Asker = ADMIN,
+    most: int = EVERYTHING,
 ) -> Finding:
     """What is found about one task, or about a whole job if `position` is None."""
     status = job.overall_status if position is None else Status(job.status[position])
     if status == Status.PENDING:
         share = Share(job, position=position)
-        rehearse(state, [share], policy, seen, asker)
+        rehearse(state, [share], policy, seen, asker, most)
         first = max(0, job.status.find(Status.PENDING))
         return next(iter(share.findings), Finding([reason.evaluating()], first))
     speaker = _speaker(job, status) if position is None else position

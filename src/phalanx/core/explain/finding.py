@@ -7,7 +7,8 @@ left as it was. Nothing of this is worked out in a planning pass.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from msgspec import Struct
@@ -17,21 +18,22 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain import fixes, gates, reserved
+from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import Asker, Change
+from phalanx.core.explain.endings import holders
+from phalanx.core.explain.evictions import make_room_or_why
 from phalanx.core.explain.nodes import Verdict, verdict
+from phalanx.core.explain.shortage import place_gang
 from phalanx.core.explain.trial import Trials
 from phalanx.core.model import reason
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
-from phalanx.core.model.queue import Queues
+from phalanx.core.model.job import Job, JobId
+from phalanx.core.model.orders import Status
+from phalanx.core.model.plan import GangPlacement, Placement, Policy, Snapshot
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
-from phalanx.core.model.status import Status
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.waiting import Rank
+from phalanx.core.model.waiting import Queues, Rank
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.place import place_gang
-from phalanx.core.placement.preempt.make_room import make_room
 from phalanx.core.placement.reserve.reservation import run_s
 
 
@@ -76,6 +78,7 @@ class Explainer:
         }
         self._reserved: dict[Rank, Reason] = {}
         self._runs_s: dict[JobId, float] = {}  # how long those run who have their places in the draft
+        self._started: Counter[Rank] = Counter()  # how many tasks of a unit have places in the draft
         self._trials = Trials(state, snapshot, draft, policy)
 
     def note_reserved(self, job: JobState) -> None:
@@ -84,13 +87,15 @@ class Explainer:
             if (no := reserved.held_back(self._snapshot, unit, self._policy)) is not None:
                 self._reserved[unit.rank] = no
 
-    def note_start(self, job: JobState) -> None:
-        """It has places in the draft from now on."""
+    def note_start(self, job: JobState, placed: Sequence[Placement]) -> None:
+        """It has these places in the draft from now on."""
         self._runs_s[job.job.id] = run_s(job.job)
+        for each in placed:
+            self._started[_unit_of(job, each.position).rank] += 1
 
     def failed(self, job: JobState, position: int, tasks: int) -> Finding | None:
         """That the scheduler failed when it looked for a place for it."""
-        unit = job.group_of(position) if job.gang is None else job.gang
+        unit = _unit_of(job, position)
         kind = self._snapshot.waiting.classes.get(unit.kind)
         until, error = (0.0, "") if kind is None else self._snapshot.memory.failed.get(kind.number, (0.0, ""))
         seconds = until - self._snapshot.now
@@ -105,20 +110,20 @@ class Explainer:
         no = fixes.FIXES.get(said[0].code)
         found = Finding(said, position, tasks, waits, _needed(job), fix=None)
         if no is not None:
-            unit = job.group_of(position) if job.gang is None else job.gang
+            unit = _unit_of(job, position)
             found.fix = fixes.fix_for(self._case(job, unit, said[0], 0))
         return found
 
     def never(self, job: JobState, no: Reason) -> Finding:
         """That it would be refused as soon as it is submitted."""
-        nodes = self._asked(fixes.largest(job.job)).groups
-        fix = fixes.change_to_fit(self._state, job.job)
+        nodes = self._asked(_largest(job.job)).groups
+        fix = fixes.change_to_fit(self._state, job.job, self._asker)
         domains = _domains(self._state.table, no)
         return Finding([no], 0, job.job.tasks, needed=_needed(job), nodes=nodes, domains=domains, fix=fix)
 
     def without_room(self, job: JobState, position: int, tasks: int) -> Finding:
         """Why a unit whose gates are open found no room, or not enough."""
-        unit = job.group_of(position) if job.gang is None else job.gang
+        unit = _unit_of(job, position)
         ahead = unit.ahead_of(position) if isinstance(unit, GroupState) else 0
         verdicts = [self._asked(request) for request in _requests(unit)]
         said = self._said(unit, verdicts)
@@ -129,13 +134,13 @@ class Explainer:
             said += verdicts[0].others
         if is_full:
             said += self._nobody_evicted(unit)
-            if before := self._ahead(unit) + ahead:
+            if before := self._ahead(unit, ahead):
                 said.append(reason.behind(before))
         if not said:
-            said = [self._reserved.get(unit.rank) or reason.behind(self._ahead(unit) + ahead)]
+            said = [self._reserved.get(unit.rank) or reason.behind(self._ahead(unit, ahead))]
         if kept is not None and self._policy.backfill != "none":
             said.append(reserved.room_kept(kept))
-        said = list({no.code: no for no in reversed(said)}.values())[::-1]
+        said = [self._by_whom(unit, no) for no in list({no.code: no for no in reversed(said)}.values())[::-1]]
         return Finding(
             said,
             position,
@@ -147,10 +152,18 @@ class Explainer:
             expected_at=kept.at if has_quota and kept is not None and kept.at != inf else None,
         )
 
+    def _by_whom(self, unit: GroupState | GangState, no: Reason) -> Reason:
+        """Devices that are in use, with the tasks that hold them."""
+        if no.code != "TargetBusy" or isinstance(unit, GangState) or unit.request.target is None:
+            return no
+        names = holders(self._state, unit.request.target.host, no.numbers["busy"])
+        text = f"{no.text} by {', '.join(names)}" if names else no.text
+        return Reason(no.code, no.tier, text, {**no.numbers, "by": names})
+
     def _said(self, unit: GroupState | GangState, verdicts: list[Verdict]) -> list[Reason]:
         """What quotas and nodes say, what only a person can change first."""
         if isinstance(unit, GroupState):
-            quota = self._draft.queues.refuses(unit.job.queue, unit.request)
+            quota = self._draft.queues.lacks(unit.job.queue, [(unit.request, 1)])
             room = None if verdicts[0].fits else verdicts[0].dominant
             return sorted([no for no in (room, quota) if no is not None], key=lambda no: no.tier)
         room = quota = self._tried(self._draft, unit)
@@ -172,27 +185,32 @@ class Explainer:
     def _nobody_evicted(self, unit: GroupState | GangState) -> list[Reason]:
         """Why no room is made for it either."""
         mark = self._draft.mark()
-        found = make_room(self._draft, unit, self._policy)
+        found = make_room_or_why(self._draft, unit, self._policy)
         if isinstance(found, GangPlacement):
             self._draft.rollback(mark)
             return []
         return [found]
 
-    def _ahead(self, unit: GroupState | GangState) -> int:
-        """Waiting tasks of other units that ask for the same and go first."""
-        kind = self._snapshot.waiting.classes.get(unit.kind)
-        if kind is None:
-            return 0
-        return sum(pending(kind.units[rank]) for rank in kind.ranks if rank < unit.rank)
+    def _ahead(self, unit: GroupState | GangState, own: int) -> int:
+        """Tasks that wait and go first, whatever they ask for: of other jobs, and so many of its own group."""
+        others = sum(
+            pending(each) - self._started[rank]
+            for kind in self._snapshot.waiting.classes.values()
+            for rank, each in kind.units.items()
+            if rank < unit.rank and each.job.id != unit.job.id
+        )
+        return max(0, others) + max(0, own - self._started[unit.rank])
 
     def _asked(self, request: Request) -> Verdict:
         """What every node says about one task, as the draft has it."""
         return verdict(self._state.table, request, self._closed)
 
-    def _case(self, job: JobState, unit: GroupState | GangState, no: Reason, ahead: int) -> fixes.Case:
-        return fixes.Case(
-            self._state, self._draft, job, unit, no, ahead, self._closed, self._trials, self._asker
-        )
+    def _case(self, job: JobState, unit: GroupState | GangState, no: Reason, ahead: int) -> Case:
+        return Case(self._state, self._draft, job, unit, no, ahead, self._closed, self._trials, self._asker)
+
+
+def _unit_of(job: JobState, position: int) -> GroupState | GangState:
+    return job.group_of(position) if job.gang is None else job.gang
 
 
 def pending(unit: object) -> int:
@@ -207,6 +225,13 @@ def _requests(unit: GroupState | GangState) -> Iterable[Request]:
     if isinstance(unit, GroupState):
         return [unit.request]
     return dict.fromkeys(each.request for each in unit.wanted() if each.most)
+
+
+def _largest(job: Job) -> Request:
+    """The request of a job that asks for most."""
+    return max(
+        (group.request for group in job.groups), key=lambda each: (each.gpus, each.cores, each.memory_bytes)
+    )
 
 
 def _needed(job: JobState) -> int | None:

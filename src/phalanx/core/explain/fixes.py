@@ -8,74 +8,31 @@ A command is offered only to those who may run it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection
+from itertools import chain, islice
+from math import ceil
 
-from msgspec import Struct, structs
+from msgspec import structs
 
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
-from phalanx.core.cluster.units import GangState, GroupState
-from phalanx.core.explain.change import Asker, Change
-from phalanx.core.explain.never import why_never
-from phalanx.core.explain.smaller import Holds, other_gangs, smaller_requests, with_group
-from phalanx.core.explain.trial import Trials
+from phalanx.core.cluster.units import GangState
+from phalanx.core.explain import quota as quotas
+from phalanx.core.explain.case import Case
+from phalanx.core.explain.change import NOBODY, Asker, Change
+from phalanx.core.explain.endings import end_of_another
+from phalanx.core.explain.shortage import why_never
+from phalanx.core.explain.smaller import Changes, Holds, Requests, other_gangs, smaller_requests, with_group
+from phalanx.core.explain.submit_command import submit_line
+from phalanx.core.explain.trial import SLACK_S
 from phalanx.core.model.job import Job
-from phalanx.core.model.plan import GangPlacement
-from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.status import Status
-from phalanx.core.model.tenants import Tenant
-from phalanx.core.model.topology import Topology
-from phalanx.core.placement.best_node import BestNode
-from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.place import place_gang
+from phalanx.core.model.reason import Tier
+from phalanx.core.model.resources import Request
+from phalanx.core.model.waiting import Quota
 
 TRIES = 32  # of each kind
 NAMES_SHOWN = 5
-HOLDERS_TRIED = 2000  # whose end is asked about on one node alone
-
-
-class Case(Struct):
-    """One unit that waits, and everything that is needed to try what would help it."""
-
-    state: ClusterState
-    draft: Draft
-    job: JobState
-    unit: GroupState | GangState
-    no: Reason  # what keeps it from starting
-    ahead: int  # tasks of its own group that go first
-    closed: dict[str, Reason]  # nodes that take no work, and why
-    trials: Trials
-    asker: Asker
-
-    @property
-    def request(self) -> Request:
-        return self.unit.request if isinstance(self.unit, GroupState) else largest(self.unit.job)
-
-    def has_room(self, ended: JobState | None = None) -> bool:
-        """Whether the draft has room for a whole gang, or for one task of a group, and the next pass would give it."""
-        return self.fits(self.unit) and self.trials.starts_with_room(self.unit, self.ahead, ended)
-
-    def fits(self, unit: GroupState | GangState) -> bool:
-        """Whether the draft has room for a unit, whoever goes first. It is left as it was."""
-        mark = self.draft.mark()
-        try:
-            if isinstance(unit, GangState):
-                return isinstance(place_gang(self.draft, unit), GangPlacement)
-            has_quota = self.draft.queues.room(unit.job.queue, unit.request) != 0
-            return has_quota and BestNode(self.draft.nodes, unit.request).best() is not None
-        finally:
-            self.draft.rollback(mark)
-
-    def would_fit(self, changed: Job) -> bool:
-        """Whether there is room if the job asks for this, whoever goes first."""
-        return self.fits(JobState(changed, 0, [0] * 6).units[self.unit.rank[2]])
-
-    def starts(self, changed: Job) -> bool:
-        """Whether it would start now if the job asked for this."""
-        return self.would_fit(changed) and self.trials.starts_changed(
-            self.job, self.unit, changed, self.ahead
-        )
+SLACK = 0.1  # of the longest time limit that lets a task go first, this much is left for submitting it
 
 
 def fix_for(case: Case) -> Change | None:
@@ -84,60 +41,113 @@ def fix_for(case: Case) -> Change | None:
     return None if way is None else way(case)
 
 
-def change_to_fit(state: ClusterState, job: Job) -> Change | None:
-    """The nearest change of what a job asks for with which it could ever run here."""
+def change_to_fit(state: ClusterState, job: Job, asker: Asker = NOBODY) -> Change | None:
+    """The nearest change of what a job asks for, of its queue or of its quota, with which it could ever run here."""
 
     def could_ever(changed: Job) -> bool:
         return why_never(state, JobState(changed, 0, [0] * 6)) is None
 
-    table = state.table
+    text, fields, changed = next(_smaller_ever(state, job, could_ever), ("", {}, None))
+    quota = _quota_in_the_way(state, job)
+    if quota is None or not could_ever(structs.replace(job, queue="")):
+        line = None if changed is None else submit_line(changed)
+        return Change(f"it would fit {text}", fields, line or "") if text else None
+    others = (each.queue for each in quotas.elsewhere(state.queues, job) if could_ever(each))
+    ways = [*filter(None, [text]), *(f"in queue {queue}" for queue in islice(others, 1))]
+    text = "it would fit " + ", ".join([*ways, f"{'or ' if ways else ''}with a higher quota"])
+    if asker.declares:
+        return Change(text, fields, quotas.command(job.queue, quota))
+    return Change(f"{text}, which an admin can set", fields)
+
+
+def _smaller_ever(state: ClusterState, job: Job, could_ever: Holds) -> Changes:
+    """Jobs that ask for a little less and could ever run here."""
+    table, queues = state.table, state.queues
     for number, group in enumerate(job.groups):
+        smaller: Requests = iter(())
         if not table.could_ever(group.request):
-            for text, fields, request in smaller_requests(table, group.request, (), ever=True):
-                if table.could_ever(request) and could_ever(_asking(job, number, request)):
-                    return Change(f"it would fit {text}", fields)
-    if job.gang is None:
+            smaller = smaller_requests(table, group.request, (), ever=True)
+        elif queues.lacks(job.queue, [(group.request, 1)], ever=True) is not None:
+            smaller = quotas.requests_within(queues, job.queue, group.request, ever=True)
+        for text, fields, request in smaller:
+            if could_ever(changed := _asking(job, number, request)):
+                yield text, fields, changed
+    if job.gang is not None:
+        gangs = other_gangs(job, table.topology, could_ever)
+        yield from (each for each in gangs if could_ever(each[2]))
+
+
+def _quota_in_the_way(state: ClusterState, job: Job) -> Quota | None:
+    """The quota that its queue would need to hold it at all; None if that is no more than it has."""
+    queues = state.queues
+    if job.queue not in queues.quotas:
         return None
-    return _other_gang(job, table.topology, could_ever, could_ever, "would fit")
-
-
-def largest(job: Job) -> Request:
-    """The request of a job that asks for most."""
-    return max(
-        (group.request for group in job.groups), key=lambda each: (each.gpus, each.cores, each.memory_bytes)
-    )
+    for unit in JobState(job, 0, [0] * 6).units:
+        quota = quotas.raised(queues, job.queue, quotas.asked_by(unit), ever=True)
+        queues = queues.with_quotas({job.queue: quota})
+    quota = queues.quotas[job.queue]
+    return None if quota == state.queues.quotas[job.queue] else quota
 
 
 # One way to a fix for each code
 
 
 def _to_fit(case: Case) -> Change | None:
-    return change_to_fit(case.state, case.job.job)
+    found = change_to_fit(case.state, case.job.job, case.asker)
+    if found is None or not case.is_submitted or found.command.startswith("phalanx queue"):
+        return found
+    return case.submitted_so(found.text, found.fields, found.command)
 
 
 def _to_start(case: Case) -> Change | None:
-    """Less of what it asks for, a node that is taken back, or the end of another."""
-    return _other_request(case) or _taken_back(case) or _end_of_another(case)
+    """For an operator a node that is excluded for failures; less of what it asks for, a drained node, another's end."""
+    resting = [name for name, node in case.state.nodes.items() if node.is_kept_away]
+    first = _taken_back(case, resting) if case.asker.operates else None
+    return first or _other_request(case) or _taken_back(case) or end_of_another(case)
 
 
 def _more_quota(case: Case) -> Change | None:
+    """A higher quota for those who may set it; for others less of what it asks for, or the end of another first."""
+    queue = case.job.job.queue
+    quota = _enough_quota(case)
+    if quota is None:
+        return _to_start(case)
     if case.asker.declares:
-        return Change("raise the quota of its queue, or wait for other jobs of the queue to end")
-    return Change("wait for other jobs of the queue to end; an admin can raise its quota")
+        text = f"it would start now with a higher quota of {queue}"
+        return Change(text, {}, quotas.command(queue, quota))
+    more = quotas.differs(case.draft.queues.quotas[queue], quota)
+    return _to_start(case) or Change(f"it would start now if an admin raised the quota of {queue} to {more}")
+
+
+def _enough_quota(case: Case) -> Quota | None:
+    """The quota of its queue with which it would start: raised for it alone, or for those ahead in the queue too."""
+    queues, mine = case.draft.queues, quotas.asked_by(case.unit, case.ahead)
+    for asked in (mine, [*quotas.asked_before(case.state.waiting, case.unit), *mine]):
+        quota = quotas.raised(queues, case.job.job.queue, asked)
+        if case.trials.starts_with_quota(case.unit, case.ahead, quota):
+            return quota
+    return None
 
 
 def _shorter(case: Case) -> Change | None:
-    seconds = int(case.no.numbers["seconds"])
+    """A time limit with which it may go first, also if it is submitted a little later: what is left shrinks."""
+    most = int(case.no.numbers["seconds"])
+    slack = max(SLACK_S, ceil(most * SLACK))
+    seconds = most - slack
     changed = structs.replace(case.job.job, time_limit_s=float(seconds))
-    if seconds <= 0 or not case.starts(changed):
+    if seconds <= 0 or not case.may_change or not case.starts(changed):
         return None
-    return Change(f"it would start now with a time limit of {seconds} s", {"time_limit": seconds})
+    text = f"it would start now with a time limit of {seconds} s, which leaves {slack} s to submit it"
+    return case.asking_for(text, {"time_limit": seconds}, changed)
 
 
 def _first_node(case: Case) -> Change | None:
-    if case.asker.operates:
-        return Change("start a runner", {}, "phalanx runner --join ADDRESS")
-    return Change("an operator has to start a runner")
+    if not case.asker.operates:
+        return Change("an operator has to start a runner")
+    return Change(
+        "start a runner: `phalanx runner --join HOST:7434`, with the host of this coordinator; if it asks for tokens,"
+        " `--token-file FILE` with what `phalanx token create --join` prints"
+    )
 
 
 def _resume(case: Case) -> Change | None:
@@ -145,6 +155,9 @@ def _resume(case: Case) -> Change | None:
 
 
 def _wait_for_rest(case: Case) -> Change | None:
+    """The end of the rest, if that starts it; in any case what failed there can be seen."""
+    if (resumed := _taken_back(case)) is not None and resumed.command:
+        return resumed
     host = case.no.numbers["host"]
     return Change(
         f"wait until it is included again, or see what failed on {host}", {}, f"phalanx story {host}"
@@ -192,21 +205,21 @@ _BY_TIER: dict[Tier, Callable[[Case], Change | None]] = {
 def _other_request(case: Case) -> Change | None:
     """The smallest change of what it asks for with which it would start now."""
     job, unit = case.job.job, case.unit
+    if not case.may_change:
+        return None
     if isinstance(unit, GangState):
-        if unit.bound():  # a smaller gang would be another one, and some of this one run already
-            return None
-        return _other_gang(job, case.state.table.topology, case.would_fit, case.starts, "would start now")
-    for text, fields, request in smaller_requests(case.state.table, unit.request, case.closed, ever=False):
-        if case.starts(_asking(job, unit.number, request)):
-            return Change(f"it would start now {text}", fields)
-    return None
-
-
-def _other_gang(job: Job, topology: Topology, fits: Holds, helps: Holds, when: str) -> Change | None:
-    """The smallest change of a gang that would fit and helps."""
-    for text, fields, changed in other_gangs(job, topology, fits):
-        if fits(changed) and helps(changed):
-            return Change(f"it {when} {text}", fields)
+        for text, fields, changed in other_gangs(job, case.state.table.topology, case.would_fit):
+            if case.starts(changed):
+                return case.asking_for(f"it would start now {text}", fields, changed)
+        return None
+    smaller = chain(
+        quotas.requests_within(case.draft.queues, job.queue, unit.request, ever=False),
+        smaller_requests(case.state.table, unit.request, case.closed, ever=False),
+    )
+    for text, fields, request in smaller:
+        changed = _asking(job, unit.number, request)
+        if case.starts(changed):
+            return case.asking_for(f"it would start now {text}", fields, changed)
     return None
 
 
@@ -217,25 +230,29 @@ def _asking(job: Job, number: int, request: Request) -> Job:
 # What else could change
 
 
-def _taken_back(case: Case) -> Change | None:
-    """A drained node with which it would start, or all of them."""
+def _taken_back(case: Case, among: Collection[str] | None = None) -> Change | None:
+    """A drained or excluded node with which it would start, or all of them."""
     nodes = case.state.nodes
-    drained = [name for name, node in nodes.items() if _only_drained(node)]
-    tries = [[name] for name in drained[:TRIES]] + ([drained] if len(drained) > 1 else [])
+    held = [name for name in (nodes if among is None else among) if _is_for_resume(nodes[name])]
+    tries = [[name] for name in held[:TRIES]] + ([held] if len(held) > 1 else [])
     names = next((names for names in tries if _with_open(case, names)), None)
     if names is None:
         return None
     which = ", ".join(names[:NAMES_SHOWN]) + (" and others" if len(names) > NAMES_SHOWN else "")
-    text = f"it would start now if {which} were resumed (drained: {nodes[names[0]].drain_reason})"
+    first = nodes[names[0]]
+    why = f"excluded: {first.rest_text or 'tasks failed there'}"
+    if first.drain_reason is not None:
+        why = f"drained: {first.drain_reason}"
+    text = f"it would start now if {which} were resumed ({why})"
     may_say = case.asker.operates and len(names) <= NAMES_SHOWN
     return Change(text, {}, " && ".join(f"phalanx node resume {name}" for name in names) if may_say else "")
 
 
-def _only_drained(node: NodeState) -> bool:
-    """Whether nothing but the drain keeps a node from taking work."""
+def _is_for_resume(node: NodeState) -> bool:
+    """Whether nothing but a drain or a rest keeps a node from taking work: `node resume` ends both."""
     is_there = node.connected and not node.lost and not node.leaving
-    is_well = not node.leftovers and not node.trouble and node.rests_until is None
-    return node.drain_reason is not None and is_there and is_well
+    is_well = not node.leftovers and not node.trouble
+    return (node.drain_reason is not None or node.is_kept_away) and is_there and is_well
 
 
 def _with_open(case: Case, names: list[str]) -> bool:
@@ -248,74 +265,3 @@ def _with_open(case: Case, names: list[str]) -> bool:
     has_room = case.has_room()
     draft.rollback(mark)
     return has_room
-
-
-def _end_of_another(case: Case) -> Change | None:
-    """Whose end alone makes room: the fewer places it holds and the less urgent it is, the sooner named."""
-    draft = case.draft
-    for tenants in _holders(case):
-        mark = draft.mark()
-        for tenant in tenants:
-            draft.evict(tenant)
-        try:
-            helps = _may_fit(case, tenants) and case.has_room(_ended(case, tenants))
-        finally:
-            draft.rollback(mark)
-        if helps:
-            return _ending(case, tenants)
-    return None
-
-
-def _holders(case: Case) -> Iterator[list[Tenant]]:
-    """Places that are left together: a task that stands for itself, or all of a job."""
-    draft, jobs = case.draft, case.state.jobs
-    of_job = {
-        id: [each for each in places.values() if each.key not in draft.gone and not each.is_promise]
-        for id, places in draft.tenants.of_job.items()
-    }
-    if not isinstance(case.unit, GangState):
-        alone = [each for id, places in of_job.items() if jobs[id].gang is None for each in places]
-        alive = [each for each in alone if _holds_alone(case, each)]
-        yield from (
-            [each] for each in sorted(alive, key=lambda each: (each.priority, each.job))[:HOLDERS_TRIED]
-        )
-    whole = [places for id, places in of_job.items() if places and id != case.job.job.id]
-    whole = [places for places in whole if len(places) > 1 or isinstance(case.unit, GangState)]
-    yield from sorted(whole, key=lambda each: (len(each), each[0].priority, each[0].job))[:TRIES]
-
-
-def _holds_alone(case: Case, tenant: Tenant) -> bool:
-    """Whether the end of one task leaves its place: nobody queues in its lane, and no gate of its job opens."""
-    node, lane = tenant.key
-    job = case.state.jobs[tenant.job]
-    is_followed = any(each.group.at_once or each.group.after for each in job.groups)
-    if is_followed and job.counts[Status.PENDING]:
-        return False
-    return len(case.state.nodes[node].lanes[int(lane)]) == 1
-
-
-def _may_fit(case: Case, tenants: Sequence[Tenant]) -> bool:
-    """A cheap no for a task: none of the nodes that were left has room for it."""
-    if isinstance(case.unit, GangState):
-        return True
-    nodes, request = case.draft.nodes, case.unit.request
-    rows = {each.node_row for each in tenants}
-    return any(nodes.open[row] and isinstance(nodes.ledgers[row].fit(request), Grant) for row in rows)
-
-
-def _ended(case: Case, tenants: Sequence[Tenant]) -> JobState | None:
-    """The job that ends as a whole with these; None if one task of it does, and others may wait."""
-    job = case.state.jobs[tenants[0].job]
-    return None if len(tenants) == 1 and job.gang is None else job
-
-
-def _ending(case: Case, tenants: Sequence[Tenant]) -> Change:
-    """How it is told, with a command for whoever may give it."""
-    first = tenants[0]
-    job, node = case.state.jobs[first.job], case.state.table.names[first.node_row]
-    what, where = job.job.id, ""
-    if _ended(case, tenants) is None:
-        lane = case.state.nodes[node].lanes[int(first.key[1])]
-        what, where = job.job.task_id(next(iter(lane.attempts))[1]), f" on {node}"
-    may_say = case.asker.may_cancel(job.job) and not all(each.is_leaving for each in tenants)
-    return Change(f"it starts when {what}{where} ends", {}, f"phalanx cancel {what}" if may_say else "")

@@ -1,20 +1,17 @@
-"""Why work is not even looked at for a place: every closed gate of `core/cluster/gates.py` in words."""
+"""Why work is not even looked at for a place: every closed gate of `core/cluster/units.py` in words."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
 
-from phalanx.core.cluster import gates
 from phalanx.core.cluster.decide.gangs import not_ready
-from phalanx.core.cluster.gates import Gate
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.units import GangState, GroupState, Promise
+from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
 from phalanx.core.model import reason
-from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.status import Status
 
 COME_BY_THEMSELVES = {Gate.AFTER, Gate.LIMIT}  # nobody has to do anything about these
 
@@ -22,8 +19,9 @@ COME_BY_THEMSELVES = {Gate.AFTER, Gate.LIMIT}  # nobody has to do anything about
 def closed_gates(job: JobState, position: int) -> list[Gate]:
     """The closed gates of a task that waits, in the order in which they are told."""
     group = job.group_of(position)
-    unit = gates.of_group(group) if job.gang is None else gates.of_gang(job.gang)
-    return sorted([*unit, *gates.of_task(group, position)], key=lambda gate: gate.value)
+    unit = group if job.gang is None else job.gang
+    closed = [*unit.closed_gates(), *group.closed_gates_of_task(position)]
+    return sorted(closed, key=lambda gate: gate.value)
 
 
 def why_closed(state: ClusterState, job: JobState, position: int, now: float) -> list[Reason]:

@@ -36,10 +36,11 @@ def verdict(table: NodeTable, request: Request, closed: dict[str, Reason]) -> Ve
             groups.setdefault((no.tier, no.code), []).append((no, ledger.name))
         else:
             fits.append(ledger.name)
-    said = [(_closest(members), [name for _, name in members]) for _, members in sorted(groups.items())]
+    said = [_closest(members) for _, members in sorted(groups.items())]
     dominant = _dominant(table, request, said, fits)
-    others = [no for no, _ in said if no.code != dominant.code]
-    return Verdict(dominant, others, said, fits)
+    others = [no for no in said if no.code != dominant.code]
+    listed = [(_of_all(members), [name for _, name in members]) for _, members in sorted(groups.items())]
+    return Verdict(dominant, others, listed, fits)
 
 
 def _asked(table: NodeTable, request: Request) -> list[Ledger]:
@@ -59,9 +60,16 @@ def _closest(members: list[tuple[Reason, str]]) -> Reason:
     return min(members, key=lack)[0]
 
 
-def _dominant(
-    table: NodeTable, request: Request, said: list[tuple[Reason, list[str]]], fits: list[str]
-) -> Reason:
+def _of_all(members: list[tuple[Reason, str]]) -> Reason:
+    """The same no from several nodes: the text and the numbers are those of one of them, which is said."""
+    no = _closest(members)
+    if len(members) == 1:
+        return no
+    which = "closest" if "wanted" in no.numbers else "for example"
+    return Reason(no.code, no.tier, f"{which}: {no.text}", no.numbers)
+
+
+def _dominant(table: NodeTable, request: Request, said: list[Reason], fits: list[str]) -> Reason:
     """Never wins only if every node says never; otherwise capacity says it best, then what is held."""
     if not len(table):
         return reason.no_nodes()
@@ -70,7 +78,7 @@ def _dominant(
     if fits:
         return reason.evaluating()
     for tier in (Tier.CAPACITY, Tier.HELD, Tier.NEVER):
-        for no, _ in said:
+        for no in said:
             if no.tier == tier:
                 return no
     return reason.evaluating()

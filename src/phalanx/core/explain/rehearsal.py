@@ -19,11 +19,12 @@ from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.finding import Explainer, Finding
 from phalanx.core.explain.trial import EVERYTHING
 from phalanx.core.model import reason
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import JobId
+from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import GangPlacement, Placement, Plan, Policy, Snapshot
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.status import Status
 from phalanx.core.model.tenants import Tenant
+from phalanx.core.model.waiting import Rank
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.engine import PlanFailed, plan
 
@@ -59,9 +60,18 @@ class Share:
 
 
 def rehearse(
-    state: ClusterState, asked: Sequence[Share], policy: Policy, seen: Snapshot, asker: Asker = ADMIN
+    state: ClusterState,
+    asked: Sequence[Share],
+    policy: Policy,
+    seen: Snapshot,
+    asker: Asker = ADMIN,
+    most: int = EVERYTHING,
 ) -> None:
-    """Give everybody who is asked about what the next pass gives them, and the findings why not more."""
+    """Give everybody who is asked about what the next pass gives them, and the findings why not more.
+
+    The pass ends after about `most` placements; who would have come then was not looked at.
+    """
+    policy = structs.replace(policy, placements_max=EVERYTHING, openings_max=most, evictions_max=EVERYTHING)
     _Rehearsal(state, asked, policy, seen, asker).fill()
 
 
@@ -72,7 +82,7 @@ class _Rehearsal:
         self, state: ClusterState, asked: Sequence[Share], policy: Policy, seen: Snapshot, asker: Asker
     ) -> None:
         self._state = state
-        self._policy = structs.replace(policy, placements_max=EVERYTHING, evictions_max=EVERYTHING)
+        self._policy = policy
         self._asked = {share.job.job.id: share for share in asked}
         jobs = (share.job for share in asked if share.never is None)  # another would have been refused
         units = [unit for job in jobs for unit in job.units if unit.has_ready]
@@ -80,6 +90,7 @@ class _Rehearsal:
         self._taken = Draft(self._snapshot, policy.score)  # all of it is put back at the end
         self._explainer = Explainer(state, self._snapshot, self._taken, self._policy, asker)
         self._parts: list[GangPlacement] = []
+        self._cut_at: Rank | None = None  # whoever stands behind this was not looked at
 
     def fill(self) -> None:
         with self._taken:
@@ -99,9 +110,13 @@ class _Rehearsal:
                 proposal = plan(seen, self._policy)
             except PlanFailed as error:
                 seen.memory = seen.memory.copied(seen.waiting)
-                seen.memory.failed[error.kind.number] = seen.now + FAILED_FOR_S, str(error)
+                seen.memory.failed[error.waiting_class.number] = seen.now + FAILED_FOR_S, str(error)
                 continue
             seen.memory = proposal.memory
+            placed = proposal.opened + sum(len(each.members) for each in self._parts)
+            if proposal.more and placed >= self._policy.openings_max:
+                self._cut_at = self._last_rank(proposal)
+                return structs.replace(proposal, gang_placements=[*self._parts, *proposal.gang_placements])
             part = proposal.gang_placements[-1] if proposal.more and proposal.gang_placements else None
             gang = self._share(part.job).job.gang if part is not None else None
             if part is None or gang is None:
@@ -109,6 +124,11 @@ class _Rehearsal:
             self._parts.append(part)
             self._take(part)
             seen.waiting = seen.waiting.changed(without=[gang])
+
+    def _last_rank(self, proposal: Plan) -> Rank:
+        """Where the pass stopped."""
+        placed: list[Placement | GangPlacement] = [*proposal.placements[-1:], *proposal.gang_placements[-1:]]
+        return max(self._share(each.job).job.groups[0].rank for each in placed)
 
     def _in_order(self, proposal: Plan) -> list[Share]:
         """Everybody who gets something or was asked about, as they stand in the queue."""
@@ -130,7 +150,7 @@ class _Rehearsal:
         if together is not None and together not in self._parts:  # those were taken when they cut the pass
             self._take(together)
         if share.alone:
-            self._explainer.note_start(share.job)
+            self._explainer.note_start(share.job, share.alone)
         for each in share.alone:
             if each.lane is None:
                 self._taken.place(self._state.table.rows[each.node], each, share.job.job.queue)
@@ -141,7 +161,7 @@ class _Rehearsal:
 
     def _take(self, gang_placement: GangPlacement) -> None:
         job = self._share(gang_placement.job).job
-        self._explainer.note_start(job)
+        self._explainer.note_start(job, gang_placement.members)
         for each in gang_placement.members:
             self._taken.take(self._state.table.rows[each.node], each.grant, job.job.queue)
         self._taken.enlist(gang_placement)
@@ -202,11 +222,11 @@ class _Rehearsal:
 
     def _one(self, job: JobState, position: int, left: int, waiting: int) -> Finding:
         """Why one task does not start, which speaks for all that are `left`, or for all that wait behind a gate."""
-        return (
-            self._explainer.failed(job, position, left)
-            or self._explainer.gated(job, position, waiting)
-            or self._explainer.without_room(job, position, left)
-        )
+        found = self._explainer.failed(job, position, left) or self._explainer.gated(job, position, waiting)
+        if found is None and self._cut_at is not None and job.groups[0].rank >= self._cut_at:
+            no = reason.not_looked_at(self._policy.openings_max)
+            return Finding([no], position, left, waits=not self._share(job.job.id).placements)
+        return found or self._explainer.without_room(job, position, left)
 
 
 def _ready(job: JobState, group: GroupState) -> int:

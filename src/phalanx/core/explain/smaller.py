@@ -12,16 +12,17 @@ from typing import TypeVar
 from msgspec import structs
 
 from phalanx.core.model import reason
+from phalanx.core.model.amounts import format_bytes, plural
 from phalanx.core.model.job import Gather, Group, Job
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.quantity import format_bytes
 from phalanx.core.model.resources import Cores, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.topology import Topology
 
-MIB = 1 << 20
+MIB, GIB = 1 << 20, 1 << 30
 Holds = Callable[[Job], bool]
 Changes = Iterator[tuple[str, dict[str, object], Job]]
+Requests = Iterator[tuple[str, dict[str, object], Request]]
 
 _Amount = TypeVar("_Amount", int, Cores)
 
@@ -65,12 +66,12 @@ def _fewer_members(job: Job, holds: Holds) -> Changes:
 
 def _smaller_members(job: Job, holds: Holds) -> Changes:
     """Members that ask for less of one thing, for as much as there is room for."""
-    for field, word, unit in (("gpus", "GPUs", 1), ("cores", "cores", 1), ("memory_bytes", "memory", MIB)):
+    for field, word, unit in (("gpus", "GPU", 1), ("cores", "core", 1), ("memory_bytes", "memory", MIB)):
         asked = max(getattr(group.request, field) for group in job.groups)
         smaller = partial(_capped, job, field, unit)
         if count := _most(int(-(-asked // unit)) - 1, smaller, holds):
             value = count * unit
-            said = f"{value} {word} each instead of {asked}"
+            said = f"{plural(value, word)} each instead of {asked}"
             if field == "memory_bytes":
                 said = f"{format_bytes(value)} of memory each"
             at_most = "" if len(job.groups) == 1 else "at most "
@@ -95,9 +96,7 @@ def _fields(job: Job, field: str, value: int) -> dict[str, object]:
     return {"memory": format_bytes(value)} if field == "memory_bytes" else {field: value}
 
 
-def smaller_requests(
-    table: NodeTable, request: Request, closed: Collection[str], *, ever: bool
-) -> Iterator[tuple[str, dict[str, object], Request]]:
+def smaller_requests(table: NodeTable, request: Request, closed: Collection[str], *, ever: bool) -> Requests:
     """Requests that ask for a little less, one field at a time, the smallest loss first.
 
     As much as some node has (`ever`), or as one that is not closed has free now.
@@ -106,16 +105,14 @@ def smaller_requests(
     replace = structs.replace
     for gpus in _values(nodes, lambda node: len(_devices(node, request, ever)), request.gpus):
         if not (request.target and request.target.devices):
-            yield f"with {gpus} GPUs instead of {request.gpus}", {"gpus": gpus}, replace(request, gpus=gpus)
+            text = f"with {plural(gpus, 'GPU')} instead of {request.gpus}"
+            yield text, {"gpus": gpus}, replace(request, gpus=gpus)
     cores_of: Callable[[Ledger], Cores] = lambda node: node.capacity.cores if ever else node.cores_free  # noqa: E731
     for cores in _values(nodes, cores_of, request.cores):
-        yield (
-            f"with {cores} cores instead of {request.cores}",
-            {"cores": cores},
-            replace(request, cores=cores),
-        )
+        text = f"with {plural(cores, 'core')} instead of {request.cores}"
+        yield text, {"cores": cores}, replace(request, cores=cores)
     memory_of: Callable[[Ledger], int] = (  # noqa: E731
-        lambda node: node.capacity.memory_bytes if ever else node.memory_free
+        lambda node: _typed(node.capacity.memory_bytes if ever else node.memory_free)
     )
     for memory in _values(nodes, memory_of, request.memory_bytes):
         size = format_bytes(memory)
@@ -133,6 +130,11 @@ def smaller_requests(
 def _values(nodes: list[Ledger], value: Callable[[Ledger], _Amount], asked: _Amount) -> list[_Amount]:
     """What nodes could give instead of what was asked, the most first."""
     return sorted({offer for node in nodes if 0 < (offer := value(node)) < asked}, reverse=True)[:16]
+
+
+def _typed(size: int) -> int:
+    """A size as one would type it: in whole GiB from 8 GiB on, in whole MiB below."""
+    return size - size % (GIB if size >= 8 * GIB else MIB)
 
 
 def _devices(node: Ledger, request: Request, ever: bool) -> list[int]:

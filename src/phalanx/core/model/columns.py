@@ -1,6 +1,6 @@
 """What is free on every node, as columns that follow the ledgers, and a note of every row that changed.
 
-Whoever keeps something that follows from the columns (`slots.py`, `score.py`) asks which rows have changed since it
+Whoever keeps something that follows from the columns (`table.py`, `score.py`) asks which rows have changed since it
 last looked, so that a change costs the same however many nodes there are and whoever is interested in them.
 """
 

@@ -7,22 +7,53 @@ An *array* is written `1-100%4` as sbatch does: indexes (`0-9,20,30-40:2`), and 
 the number the user wrote. What holds tasks together is a *gang* (they start whole and stand close) and the rules by
 which they restart and end as one; the words of Koordinator and JobSet map onto these (docs/guides/coming-from.md).
 *Tags* are words that people put on jobs, as labels are in Kubernetes; they change nothing about where a task runs.
+
+Job ids are ULIDs in lower case, made by the coordinator's shell (time and chance are not ours). The task of a plain job
+shares the job's id; the others are `job.index`. People may shorten ids to any unique prefix, which the shell resolves.
+A text with a slash names an object of Kubernetes.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
 
-from phalanx.core.model.ids import JobId, is_object
 from phalanx.core.model.resources import Request
 
+JobId = str
+NodeName = str
+NAME_MAX = 63
+OBJECT_MAX = 63 + 1 + 253
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
+_OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+_JOB_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 TASKS_MAX = 1_000_000
 RANGES_MAX = 1000
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
+
+
+def is_name(text: str) -> bool:
+    """True for what may name a job, node or queue, which also keeps terminals safe."""
+    return _NAME.fullmatch(text) is not None
+
+
+def is_object(text: str) -> bool:
+    """True for what names an object of Kubernetes with its namespace, such as default/pod-1."""
+    return _OBJECT.fullmatch(text) is not None
+
+
+def is_job_id(text: str) -> bool:
+    """True for a whole job id."""
+    return _JOB_ID.fullmatch(text) is not None
+
+
+def ulid(at_ms: int, chance: int) -> JobId:
+    """A job id from a time in milliseconds and 80 random bits; ids made later sort later."""
+    number = (at_ms & (1 << 48) - 1) << 80 | chance & (1 << 80) - 1
+    return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
 
 
 class ArrayError(ValueError):
@@ -88,11 +119,7 @@ def _read(part: str, text: str) -> tuple[int, int, int]:
     if step == 0:
         raise ArrayError(f"array {text[:80]!r}: the step in {part[:40]!r} must be 1 or more")
     count = (last - first) // step + 1
-    return (
-        first,
-        count,
-        step if count > 1 else 1,
-    )  # one spelling for one index, so that equal arrays are equal
+    return first, count, step if count > 1 else 1  # one spelling for one index: equal arrays are equal
 
 
 def _refuse_overlap(array: Array, text: str) -> None:
@@ -114,7 +141,11 @@ def _spell(first: int, count: int, step: int) -> str:
 
 
 Match = Literal["once-satisfied", "only-waiting", "waiting-and-running"]
+
+
 WAIT_S = 60.0
+
+
 GANG_TASKS_MAX = 10_000  # members are looked at together, so their number is bounded
 
 
@@ -189,9 +220,17 @@ class Success(Struct, frozen=True, omit_defaults=True):
 
 
 TAGS_MAX = 64
+
+
 TERMS_MAX = 32
+
+
 SELECTOR_MAX = 4096
+
+
 _KEY = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._/-]{0,315}[A-Za-z0-9])?")
+
+
 _VALUE = re.compile(r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
 
 
@@ -200,63 +239,12 @@ def is_tag(key: str, value: str) -> bool:
     return _KEY.fullmatch(key) is not None and _VALUE.fullmatch(value) is not None
 
 
-class SelectorTerm(Struct, frozen=True):
-    """One condition on one tag."""
-
-    key: str
-    sign: Literal["=", "!=", "there", "absent"]
-    value: str = ""
-
-    def holds(self, tags: Mapping[str, str]) -> bool:
-        if self.sign in ("there", "absent"):
-            return (self.key in tags) == (self.sign == "there")
-        return (tags.get(self.key) == self.value) == (self.sign == "=")
-
-
-class Selector(Struct, frozen=True):
-    """Conditions that all have to hold. Without any, it selects everything."""
-
-    terms: tuple[SelectorTerm, ...] = ()
-
-    def selects_group(self, job: Job, number: int) -> bool:
-        """Whether the tasks of a group, which have the tags of their job too, are asked for."""
-        if not self.terms:
-            return True
-        tags = dict(job.tags) | dict(job.groups[number].tags)
-        return all(term.holds(tags) for term in self.terms)
-
-    def selects(self, job: Job) -> bool:
-        """Whether a group of the job is asked for."""
-        return not self.terms or any(self.selects_group(job, number) for number in range(len(job.groups)))
-
-
-def parse_selector(text: str) -> Selector:
-    """Read `app=train,tier!=test,owner,!draft`, or raise ValueError."""
-    parts = [part.strip() for part in text.split(",")] if text.strip() else []
-    if len(parts) > TERMS_MAX:
-        raise ValueError(f"{len(parts)} conditions are too many, at most {TERMS_MAX} are read")
-    return Selector(tuple(_term(part) for part in parts))
-
-
-def _term(part: str) -> SelectorTerm:
-    key, sign, value = part, "", ""
-    for sign in ("!=", "==", "="):
-        if sign in part:
-            key, _, value = (each.strip() for each in part.partition(sign))
-            break
-    else:
-        sign = ""
-    is_absent = not sign and key.startswith("!")
-    key = key.removeprefix("!") if is_absent else key
-    if not is_tag(key, value):
-        raise ValueError(f"{part[:80]!r} is not a condition: write KEY=VALUE, KEY!=VALUE, KEY or !KEY")
-    if not sign:
-        return SelectorTerm(key, "absent" if is_absent else "there")
-    return SelectorTerm(key, "!=" if sign == "!=" else "=", value)
-
-
 PRIORITY_MAX = 1_000_000_000  # as high as a PriorityClass of Kubernetes may go
+
+
 RETRIES_MAX = 1000
+
+
 GROUPS_MAX = 1000
 
 
@@ -319,9 +307,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
     draft: IncompleteGang | None = None  # of a gang: members are still to come
     object: str = ""  # what Kubernetes calls it, namespace/name; a gang's PodGroups are in its id
     tags: tuple[tuple[str, str], ...] = ()
-    applied: tuple[
-        tuple[str, str], ...
-    ] = ()  # objects of Kubernetes it was made from, "Pod default/a", and digests
+    applied: tuple[tuple[str, str], ...] = ()  # objects of Kubernetes it was made from, and their digests
 
     @property
     def tasks(self) -> int:

@@ -8,15 +8,16 @@ What is taken is held until it is given back.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from phalanx.core.model import amounts, reason
-from phalanx.core.model.amounts import CORES, SLOTS_MAX, fixed
-from phalanx.core.model.quantity import MILLI, describe_bytes, magnitude, millicores, written
+from phalanx.core.model.amounts import CORES, MILLICORES, SLOTS_MAX, describe_bytes, fixed, magnitude, written
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request
 
 MIXED = -1  # instead of a size: the devices of a node have several
 SIZE_BITS = 11  # how exactly sizes of devices are compared: no two of one type report quite the same
+_NONE: frozenset[int] = frozenset()
 
 
 class LedgerError(AssertionError):
@@ -27,16 +28,17 @@ class Ledger:
     """What one node has and what of it is free."""
 
     __slots__ = (
-        "capacity", "device_size", "devices", "devices_free", "devices_held", "devices_promised", "free", "name",
-        "numa_free", "promises",
+        "_indexes", "capacity", "device_size", "devices", "devices_free", "devices_held", "devices_promised", "free",
+        "name", "numa_free", "promises",
     )  # fmt: skip
 
     def __init__(self, name: str, capacity: Capacity) -> None:
         self.name = name
         self.capacity = capacity
         self.free = list(fixed(capacity))  # cores in thousandths, bytes of memory
-        self.numa_free = {numa.id: millicores(numa.cores) for numa in capacity.numa}
+        self.numa_free = {numa.id: MILLICORES[numa.cores] for numa in capacity.numa}
         self.devices = {device.index: device for device in capacity.devices}
+        self._indexes = frozenset(self.devices)
         self.devices_free = set(self.devices)
         sizes = {_size(device) for device in capacity.devices} or {0}
         self.device_size = sizes.pop() if len(sizes) == 1 else MIXED  # how much memory each device has
@@ -98,9 +100,12 @@ class Ledger:
 
     def never(self, request: Request) -> Reason | None:
         """Why even the empty node could not hold this, or None if it could."""
-        empty = self if self.is_empty else Ledger(self.name, self.capacity)
-        answer = empty.fit(request)
+        answer = self.emptied().fit(request)
         return answer if isinstance(answer, Reason) else None
+
+    def emptied(self) -> Ledger:
+        """The account of the same node if nobody held anything."""
+        return self if self.is_empty else Ledger(self.name, self.capacity)
 
     @property
     def is_empty(self) -> bool:
@@ -112,39 +117,32 @@ class Ledger:
 
     def has_room(self, grant: Grant) -> bool:
         """True if exactly this grant could be taken now."""
-        return amounts.holds(self.free, grant) and self._has_parts(grant)
-
-    def _has_parts(self, grant: Grant) -> bool:
-        """True if the grant's cores of NUMA nodes and its devices are free."""
-        for numa, cores in grant.numa_cores:
-            millis = cores * MILLI if cores.__class__ is int else millicores(cores)
-            if millis > self.numa_free.get(numa, -1):
-                return False
-        return not grant.devices or self.devices_free.issuperset(grant.devices)
+        has_devices = self.devices_free.issuperset(grant.devices)
+        return has_devices and amounts.take_grant(list(self.free), dict(self.numa_free), grant)
 
     def take(self, grant: Grant) -> None:
         """Hold a grant. Taking what is not free is a defect and stops everything."""
-        if not self._has_parts(grant) or not amounts.take(self.free, grant):
+        devices = set(grant.devices) if grant.devices else _NONE
+        if not (devices <= self.devices_free and amounts.take_grant(self.free, self.numa_free, grant)):
             raise LedgerError(f"{self.name}: {grant} is not free")
-        self._count_numa(grant, -1)
-        if grant.devices:
-            self.devices_free.difference_update(grant.devices)
-            self.devices_held.update(grant.devices)
+        if devices:
+            self.devices_free -= devices
+            self.devices_held |= devices
 
     def give_back(self, grant: Grant) -> None:
         """End a grant. Devices that are promised to somebody do not become free for all."""
-        if not self.devices_held.issuperset(grant.devices):
-            raise LedgerError(f"{self.name}: {grant} was given back twice")
-        self._count(grant, 1)
         if grant.devices:
-            self.devices_held.difference_update(grant.devices)
-            self.devices_free.update(grant.devices)
-            self.devices_free -= self.devices_promised
-            self.devices_free &= self.devices.keys()  # a node may have come back with fewer of them
+            devices = set(grant.devices)
+            if not devices <= self.devices_held:
+                raise LedgerError(f"{self.name}: {grant} was given back twice")
+            self.devices_held -= devices
+            devices &= self._indexes  # a node may have come back with fewer of them
+            self.devices_free |= devices - self.devices_promised if self.devices_promised else devices
+        amounts.add_grant(self.free, self.numa_free, grant, 1)
 
     def retake(self, grant: Grant) -> None:
         """Undo a give_back, on a node that may be overdrawn: what had been held is held again, room or none."""
-        self._count(grant, -1)
+        amounts.add_grant(self.free, self.numa_free, grant, -1)
         self.devices_held.update(grant.devices)
         self.devices_free.difference_update(grant.devices)
 
@@ -152,29 +150,18 @@ class Ledger:
         """Set a grant aside for somebody before its holders have left: nobody else will be given any of it."""
         if not self.devices_promised.isdisjoint(grant.devices):
             raise LedgerError(f"{self.name}: {grant} is promised twice")
-        self._count(grant, -1)
+        amounts.add_grant(self.free, self.numa_free, grant, -1)
         self.devices_free.difference_update(grant.devices)
         self.devices_promised.update(grant.devices)
         self.promises += 1
 
     def withdraw(self, grant: Grant) -> None:
         """Take a promise back."""
-        self._count(grant, 1)
+        amounts.add_grant(self.free, self.numa_free, grant, 1)
         self.devices_promised.difference_update(grant.devices)
         free = (device for device in grant.devices if device not in self.devices_held)
         self.devices_free.update(device for device in free if device in self.devices)
         self.promises -= 1
-
-    def _count(self, grant: Grant, sign: int) -> None:
-        amounts.add(self.free, grant, sign)
-        self._count_numa(grant, sign)
-
-    def _count_numa(self, grant: Grant, sign: int) -> None:
-        for numa, cores in grant.numa_cores:
-            if numa in self.numa_free:  # a node may have come back with other hardware
-                self.numa_free[numa] += sign * (
-                    cores * MILLI if cores.__class__ is int else millicores(cores)
-                )
 
     def matching(self, request: Request) -> Sequence[Device]:
         """The devices, free or not, that are of the type and size asked for."""
@@ -235,14 +222,14 @@ class Ledger:
 
     def _choose_cores(self, cores: Cores, near: int | None) -> tuple[tuple[int, Cores], ...]:
         """Cores by NUMA node: the near one, else the fullest one that holds them all, else several."""
-        left = cores * MILLI if cores.__class__ is int else millicores(cores)
+        left = MILLICORES[cores]
         if near is not None and self.numa_free.get(near, 0) >= left:
             return ((near, cores),)
         whole = [(free, numa) for numa, free in self.numa_free.items() if free >= left]
         if whole:
             return ((min(whole)[1], cores),)
         parts: list[tuple[int, Cores]] = []
-        for numa, free in sorted(self.numa_free.items(), key=lambda item: -item[1]):
+        for numa, free in sorted(self.numa_free.items(), key=itemgetter(1), reverse=True):
             part = min(free, left)
             if part > 0:  # where more is promised than there is, less than nothing is free
                 parts.append((numa, written(part)))

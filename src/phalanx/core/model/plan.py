@@ -12,13 +12,12 @@ from typing import Literal
 
 from msgspec import Struct, field, structs
 
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.queue import Queues
+from phalanx.core.model.job import JobId
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import TenantKey, Tenants
-from phalanx.core.model.waiting import Block, Rank, Waiting, WaitingClass
+from phalanx.core.model.waiting import Block, Queues, Rank, Waiting, WaitingClass
 
 Backfill = Literal["easy", "none"]
 _NOTES_MIN = 64
@@ -121,7 +120,8 @@ class Policy(Struct, frozen=True):
     """The choices an operator may make about placement."""
 
     score: Score = "pack"  # which node is offered a task first
-    placements_max: int = 2048  # per plan, so that a turn stays short
+    placements_max: int = 2048  # per plan, so that a turn stays short,
+    openings_max: int = 1024  # and lanes that are opened: those cost more than tasks that queue in one
     prefetch_s: float = 0.1  # how much work may queue in a lane behind a running attempt
     prefetch_max: int = 32
     backfill: Backfill = "easy"  # none: nobody passes the first in the queue that finds no room
@@ -168,3 +168,9 @@ class Plan(Struct, frozen=True):
     more: bool = False
     gang_placements: list[GangPlacement] = []
     memory: PlanMemory = field(default_factory=PlanMemory)
+
+    @property
+    def opened(self) -> int:
+        """How many lanes it opens."""
+        alone = sum(each.lane is None for each in self.placements)
+        return alone + sum(len(each.members) for each in self.gang_placements)

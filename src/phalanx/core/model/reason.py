@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from phalanx.core.model.quantity import describe_bytes
+from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.resources import Cores
 
 
@@ -71,7 +71,7 @@ running_unreachable = _reason("NodeUnreachable", _HELD, "host",
 unhealthy = _reason("NodeUnhealthy", _HELD, "host _trouble",
     "{host} cannot start tasks: {_trouble}")
 quarantined = _reason("NodeQuarantined", _HELD, "host left",
-    "{host} has yet to confirm the end of {left} older attempts")
+    "{host} has yet to confirm the end of older attempts ({left} left)")
 losses_braked = _reason("LossesBraked", _HELD, "host silent nodes",
     "{host} is silent, as are {silent} of {nodes} nodes; no node is declared lost while so many are, and its"
     " tasks stay allocated")
@@ -86,11 +86,11 @@ gpus_busy = _reason("TargetBusy", _CAPACITY, "_host busy",
 
 # Queues
 at_once_limit = _reason("ArrayLimit", _POLICY, "limit",
-    "The array may run {limit} tasks at once, and {limit} are running")
+    "The array may run {limit} at once, and as many are running")
 quota_exhausted = _reason("QuotaExhausted", _POLICY, "_queue _what wanted used limit",
     "Quota of queue {_queue}: {used} of {limit} {_what} in use, {wanted} more requested")
 exceeds_quota = _reason("ExceedsQuotaMax", _NEVER, "_queue _what wanted limit",
-    "Quota of queue {_queue}: at most {limit} {_what}, {wanted} requested at once")
+    "Quota of queue {_queue} ({_what}): at most {limit}, {wanted} requested at once")
 priority_too_high = _reason("PriorityTooHigh", _NEVER, "_queue priority limit",
     "priority: {priority} is too high, the maximum for you in queue {_queue} is {limit}")
 
@@ -102,18 +102,20 @@ plan_failed = _reason("PlanFailed", _HELD, "error seconds",
     " next try in {seconds:.0f} s")
 evaluating = _reason("Evaluating", _PROGRESS, "",
     "Fits now; placed in the next scheduling pass")
+not_looked_at = _reason("Evaluating", _PROGRESS, "most",
+    "Not planned: one question plans at most {most} placements, and those before it are as many")
 members_to_come = _reason("GangIncomplete", _HELD, "lacks",
     "{lacks}. Add members with `phalanx apply`; it starts once complete")
 more_may_join = _reason("WaitingCapacity", _CAPACITY, "started left",
-    "Starts with {started} members; {left} more join when there is room")
+    "Starts with {started} of its members; {left} more when there is room")
 waiting_dependency = _reason("WaitingDependency", _HELD, "group _when done tasks",
     "Starts after all tasks of {group} have {_when}; {done} of {tasks} have")
 held_back = _reason("Held", _HELD, "because",
     "Held: {because}. `phalanx resume` releases it, `phalanx cancel` ends it")
 restarting = _reason("Restarting", _PROGRESS, "left",
-    "The job is restarting; waiting for {left} attempts of the previous run to stop")
+    "The job is restarting; waiting for attempts of the previous run to stop ({left} left)")
 recall_backoff = _reason("RestartBackoff", _PROGRESS, "seconds recalls",
-    "Its members were not ready in time, {recalls} times in a row; next try in {seconds:.1f} s")
+    "Its members were not ready in time (failed starts in a row: {recalls}); next try in {seconds:.1f} s")
 
 # What does not wait
 starting = _reason("Starting", _PROGRESS, "host",
@@ -147,23 +149,28 @@ def target_not_found(host: str, known: list[str]) -> Reason:
 
 
 def resting(host: str, failures: int, until: float, own: str = "") -> Reason:
-    text = f"{host} is temporarily excluded: {own or f'{failures} consecutive task failures'}"
+    text = f"{host} is temporarily excluded: {own or plural(failures, 'consecutive task failure')}"
     return Reason("NodeResting", Tier.HELD, text, {"host": host, "failures": failures, "until": until})
 
 
 def not_enough_gpus(host: str, wanted: int, free: int, total: int, kind: str) -> Reason:
+    free = max(0, free)
     text = f"{host}: {free} of {total} {kind} free, {wanted} requested"
     if wanted > total:
-        text = f"{host} has {total} {kind}, {wanted} requested"
+        text = (
+            f"{host} has {'1 GPU' if (total, kind) == (1, 'GPUs') else f'{total} {kind}'}, {wanted} requested"
+        )
     return _too_little(text, wanted, free, total)
 
 
 def not_enough_cores(host: str, wanted: Cores, free: Cores, total: Cores, where: str = "") -> Reason:
+    free = max(0, free)  # what is promised to another is taken, also while others still hold it
     text = f"Insufficient available cores on {host}{where}: {wanted} requested, {free} of {total} free"
     return _too_little(text, wanted, free, total)
 
 
 def not_enough_memory(host: str, wanted: int, free: int, total: int) -> Reason:
+    free = max(0, free)
     text = (
         f"Insufficient available memory on {host}: {describe_bytes(wanted)} requested, "
         f"{describe_bytes(free)} of {describe_bytes(total)} free"
@@ -179,9 +186,8 @@ def _too_little(text: str, wanted: Cores, free: Cores, total: Cores) -> Reason:
 
 
 def behind(ahead: int) -> Reason:
-    text = (
-        f"{ahead} tasks are ahead of it in the queue" if ahead else "Other jobs are ahead of it in the queue"
-    )
+    some = "1 task is" if ahead == 1 else f"{ahead} tasks are" if ahead else "Other jobs are"
+    text = f"{some} ahead of it in the queue"
     return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead})
 
 
@@ -205,11 +211,10 @@ def ended(status: str, text: str) -> Reason:
 
 def gang_incomplete(needed: int, slots: int, evidence: dict[str, Any]) -> Reason:
     """`evidence` says where the slots are; the groups of a gang may also stand in each other's way."""
-    text = f"Needs {needed} members at once; room for {slots}"
+    needs = f"Needs {plural(needed, 'member')} at once"
+    text = f"{needs}; room for {slots}"
     if slots >= needed:
-        text = (
-            f"Needs {needed} members at once; there is room for each group, but not for all of them together"
-        )
+        text = f"{needs}; there is room for each group, but not for all of them together"
     if best := evidence.get("best"):
         text += f" (most in {evidence['layer']} {best}: {evidence['best_slots']})"
     return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "slots": slots, **evidence})
@@ -218,7 +223,7 @@ def gang_incomplete(needed: int, slots: int, evidence: dict[str, Any]) -> Reason
 def topology_fragmented(needed: int, slots: int, usable: int, evidence: dict[str, Any]) -> Reason:
     """Enough room in the cluster, but not where the rules want it: `usable` of it at the most."""
     layer, multiple = evidence["layer"], evidence.get("multiple")
-    text = f"Needs {needed} members in one {layer}; room for {slots} in the cluster"
+    text = f"Needs {plural(needed, 'member')} in one {layer}; room for {slots} in the cluster"
     if multiple:
         text = f"Needs {needed} members, a multiple of {multiple} in every {layer}"
         text += f"; room for {slots} in the cluster, for {usable} in such multiples"
@@ -238,7 +243,7 @@ def layer_unknown(layer: str, known: list[str]) -> Reason:
 
 def must_gather_impossible(needed: int, layer: str, most: int, evidence: dict[str, Any]) -> Reason:
     """No domain of the layer could hold it, even if nothing else ran there."""
-    text = f"Needs {needed} members in one {layer}; no {layer} of this cluster can hold more than {most}"
+    text = f"Needs {plural(needed, 'member')} in one {layer}; no {layer} of this cluster can hold more than {most}"
     if evidence.get("unlabelled"):
         text += f"; no node has a label that names its {layer}"
     numbers = {"needed": needed, "layer": layer, "most": most, **evidence}
@@ -252,7 +257,7 @@ def members_apart(layer: str, domains: list[str]) -> Reason:
 
 def groups_too_large(needed: int, has_rule: bool, evidence: dict[str, Any]) -> Reason:
     """Each group alone would find room on empty nodes, but not all of them together."""
-    text = f"Needs {needed} members at once; its groups do not fit together even on empty nodes"
+    text = f"Needs {plural(needed, 'member')} at once; its groups do not fit together even on empty nodes"
     code = "MustGatherImpossible" if has_rule else "ExceedsClusterTotal"
     return Reason(code, Tier.NEVER, text, {**evidence, "needed": needed})
 
@@ -279,7 +284,7 @@ def barrier_wait(ready: int, placed: int, short: int, missing: list[str], second
 def waiting_victims(victims: list[str], nodes: dict[str, int], seconds: float) -> Reason:
     """Its places are kept for it until the tasks that were preempted have gone."""
     places = ", ".join(f"{node} × {count}" for node, count in nodes.items())
-    text = f"Places are kept for it ({places}); waiting for {len(victims)} preempted tasks to stop"
+    text = f"Places are kept for it ({places}); waiting for {plural(len(victims), 'preempted task')} to stop"
     text += f": {', '.join(victims)}; the promise ends in {seconds:.0f} s"
     numbers = {"victims": victims, "nominated": nodes, "seconds": seconds}
     return Reason("WaitingVictims", Tier.PROGRESS, text, numbers)
@@ -288,7 +293,7 @@ def waiting_victims(victims: list[str], nodes: dict[str, int], seconds: float) -
 def members_missing(group: str, needed: int, able: int, why: list[str]) -> Reason:
     """Too few members of a group can be placed at all just now."""
     which = f" of {group}" if group else ""
-    text = f"Needs {needed} members{which} at once; only {able} can be placed: {', '.join(why)}"
+    text = f"Needs {plural(needed, 'member')}{which} at once; only {able} can be placed: {', '.join(why)}"
     return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "able": able, "why": why})
 
 

@@ -1,7 +1,7 @@
 """What a task asks for, what a node has, and what a task was given.
 
 `Request`, `Capacity` and `Grant` are plain values. As vectors they are counted in `amounts.py`; what is
-held on a node right now is kept in `ledger.py`.
+held on a node right now is kept in `ledger.py`. Makers have long names for their devices, people ask by short ones.
 
 A *target* is written `host[:numa][::gpus]`: a node, perhaps one NUMA node of it, perhaps exact devices, such as `n1`,
 `n1:0`, `n1::0,1`, `n1:0::0,1`. One parser serves the command line, REST, the SDK and files; what it refuses is named by
@@ -19,6 +19,10 @@ DEVICES_MAX = 1024
 INDEX_MAX = 65_535
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _NUMBER = re.compile(r"[0-9]{1,5}")
+# Words in a product's name that do not tell one kind of device from another.
+_SIZE_OR_FORM = re.compile(
+    r"nvidia|tesla|geforce|graphics|generation|pcie|nvl|sxm[0-9]*|hbm[0-9]*[a-z]?|[0-9]+gb"
+)
 
 
 class TargetError(ValueError):
@@ -87,6 +91,8 @@ def _number(text: str, position: int, expected: str) -> tuple[int, int]:
 
 
 CAPACITY_CORES_MAX = 1 << 40
+
+
 # As written: whole, or with at most three decimals. `amounts.py` counts them in thousandths.
 Cores = int | float
 
@@ -144,3 +150,10 @@ class Grant(Struct, frozen=True, omit_defaults=True, gc=False):
     devices: tuple[int, ...] = ()
     numa: int | None = None
     numa_cores: tuple[tuple[int, Cores], ...] = ()  # (NUMA node, cores taken from it)
+
+
+def device_kind(name: str) -> str:
+    """The short name people ask for: `NVIDIA A100-SXM4-80GB` is an `a100`, `GeForce RTX 4090` an `rtx-4090`."""
+    words = [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
+    kept = [word for word in words if _SIZE_OR_FORM.fullmatch(word) is None]
+    return "-".join(kept or words)[:63].strip("-") or "gpu"

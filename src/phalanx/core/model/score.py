@@ -11,7 +11,7 @@ A task without devices ranks nodes that have none before those whose devices are
 free devices. `most-free-cores` is KohakuRiver's rule. The earlier row wins a tie in both.
 
 The four are packed into 63 bits, so that numpy compares all nodes at once; sizes that hardly differ are equal
-(`quantity.magnitude`), and counts end at a largest value. Members of a gang stand together first and are packed
+(`amounts.magnitude`), and counts end at a largest value. Members of a gang stand together first and are packed
 second, so for them only the first point is asked (`grades`).
 
 A `Ranking` has the nodes that could take a task of one class, so that the best is found without looking at all of
@@ -25,10 +25,9 @@ from typing import Literal
 
 import numpy as np
 
-from phalanx.core.model.amounts import CORES
+from phalanx.core.model.amounts import CORES, magnitude
 from phalanx.core.model.columns import Columns
 from phalanx.core.model.ledger import MIXED, Ledger
-from phalanx.core.model.quantity import magnitude
 from phalanx.core.model.resources import Request
 from phalanx.core.model.tree import Column
 
@@ -123,7 +122,7 @@ def _grade(ledger: Ledger, request: Request) -> int:
 
 
 def _magnitudes(amounts: Column, bits: int) -> Column:
-    """`quantity.magnitude` of many: floating-point numbers are made of the same two parts."""
+    """`amounts.magnitude` of many: floating-point numbers are made of the same two parts."""
     part, power = np.frexp(amounts.astype(np.float64))
     below = ((2 * part - 1) * (1 << bits)).astype(np.int64)
     found: Column = np.where(amounts > 0, (power.astype(np.int64) << bits) | below, 0)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from phalanx.core.model.amounts import ANY, FIXED, DeviceKind, Rows, fixed, matching
 from phalanx.core.model.columns import Columns, Matrix
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Grant
 

@@ -1,8 +1,8 @@
 """Which node takes the next task of one class, the best first.
 
 The table's ranking names the best by the score of the policy (`core/model/score.py`); the ledger of that node gives the
-exact grant. A target leaves no choice. Whoever places many tasks in a run has an order of its own, in which the next
-best is found sooner.
+exact grant. A target leaves no choice. A run of many tasks has an order of its own, in which the next best is found
+sooner.
 """
 
 from __future__ import annotations

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import JobId
 from phalanx.core.model.plan import GangPlacement, Placement, Plan, PlanMemory, Snapshot
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
 from phalanx.core.model.tenants import Tenant
+from phalanx.core.model.tree import Mask
 
 Mark = tuple[int, int, int]
 Found = TypeVar("Found")
@@ -30,8 +31,8 @@ class Draft:
         self.now = snapshot.now
         self.size = 0  # members placed, alone or in gangs
         self.gone = set(snapshot.gone)  # tenants that have left in this draft, though they are still listed
-        self._placements: list[Placement] = []
-        self._gang_placements: list[GangPlacement] = []
+        self.placements: list[Placement] = []  # tasks placed one by one so far
+        self.gang_placements: list[GangPlacement] = []  # members placed together so far
         self._undo: list[tuple[Callable[..., None], tuple[object, ...]]] = []
 
     def __enter__(self) -> Self:
@@ -43,17 +44,16 @@ class Draft:
     def place(self, row: int, placement: Placement, queue: str) -> None:
         """One task onto a node."""
         self.take(row, placement.grant, queue)
-        self._placements.append(placement)
-        self.size += 1
+        self.queue(placement)
 
     def enlist(self, gang_placement: GangPlacement) -> None:
         """Members that are placed together; their grants have been taken one by one."""
-        self._gang_placements.append(gang_placement)
+        self.gang_placements.append(gang_placement)
         self.size += len(gang_placement.members)
 
     def queue(self, placement: Placement) -> None:
         """A placement into a lane takes nothing more."""
-        self._placements.append(placement)
+        self.placements.append(placement)
         self.size += 1
 
     def take(self, row: int, grant: Grant, queue: str) -> None:
@@ -64,23 +64,13 @@ class Draft:
 
     def evict(self, tenant: Tenant) -> None:
         """As if the tenant had left. A promise is withdrawn, a lane's grant given back."""
-        leave = self.nodes.withdraw if tenant.is_promise else self.nodes.give_back
-        come_back = self.nodes.promise if tenant.is_promise else self.nodes.retake
-        leave(tenant.node_row, tenant.grant)
-        self.queues.give_back(tenant.queue, tenant.grant)
-        self._undo.append((come_back, (tenant.node_row, tenant.grant)))
-        self._undo.append((self.queues.take, (tenant.queue, tenant.grant)))
-        self.gone.add(tenant.key)
-        self._undo.append((self.gone.discard, (tenant.key,)))
+        self._leave(tenant)
+        self._undo.append((self._return, (tenant,)))
 
     def readmit(self, tenant: Tenant) -> None:
         """It had left in this draft, and stays after all."""
-        self.nodes.retake(tenant.node_row, tenant.grant)
-        self.queues.take(tenant.queue, tenant.grant)
-        self._undo.append((self.nodes.give_back, (tenant.node_row, tenant.grant)))
-        self._undo.append((self.queues.give_back, (tenant.queue, tenant.grant)))
-        self.gone.discard(tenant.key)
-        self._undo.append((self.gone.add, (tenant.key,)))
+        self._return(tenant)
+        self._undo.append((self._leave, (tenant,)))
 
     def open(self, node: str) -> None:
         """As if a node that is closed took work."""
@@ -98,17 +88,14 @@ class Draft:
                 self.nodes.withdraw(row, grant)
 
     @property
-    def placements(self) -> Sequence[Placement]:
-        """Tasks placed one by one so far."""
-        return self._placements
-
-    @property
-    def gang_placements(self) -> Sequence[GangPlacement]:
-        """Members placed together so far."""
-        return self._gang_placements
+    def here(self) -> Mask:
+        """By slot, the tenants that have not left in this draft."""
+        here = self.tenants.used.copy()
+        here[[self.tenants.slots[key] for key in self.gone]] = False
+        return here
 
     def mark(self) -> Mark:
-        return len(self._undo), len(self._placements), len(self._gang_placements)
+        return len(self._undo), len(self.placements), len(self.gang_placements)
 
     def rollback(self, mark: Mark) -> None:
         """Give up everything since the mark, the newest first."""
@@ -116,23 +103,35 @@ class Draft:
         while len(self._undo) > undo:
             act, arguments = self._undo.pop()
             act(*arguments)
-        self.size -= len(self._placements) - placements
+        self.size -= len(self.placements) - placements
         self.size -= sum(
-            len(gang_placement.members) for gang_placement in self._gang_placements[gang_placements:]
+            len(gang_placement.members) for gang_placement in self.gang_placements[gang_placements:]
         )
-        del self._placements[placements:]
-        del self._gang_placements[gang_placements:]
+        del self.placements[placements:]
+        del self.gang_placements[gang_placements:]
+
+    def _leave(self, tenant: Tenant) -> None:
+        leave = self.nodes.withdraw if tenant.is_promise else self.nodes.give_back
+        leave(tenant.node_row, tenant.grant)
+        self.queues.give_back(tenant.queue, tenant.grant)
+        self.gone.add(tenant.key)
+
+    def _return(self, tenant: Tenant) -> None:
+        come_back = self.nodes.promise if tenant.is_promise else self.nodes.retake
+        come_back(tenant.node_row, tenant.grant)
+        self.queues.take(tenant.queue, tenant.grant)
+        self.gone.discard(tenant.key)
 
     def _give_back(self, row: int, grant: Grant, queue: str) -> None:
         self.nodes.give_back(row, grant)
         self.queues.give_back(queue, grant)
 
     def positions_of(self, job: JobId) -> set[int]:
-        return {each.position for each in self._placements if each.job == job}
+        return {each.position for each in self.placements if each.job == job}
 
     def plan(self, memory: PlanMemory | None = None, *, more: bool = False) -> Plan:
         """The proposal, with what the next one has to know; the columns are as they were before the draft began."""
-        placements, gang_placements = self._placements, self._gang_placements
-        self._placements, self._gang_placements = [], []
+        placements, gang_placements = self.placements, self.gang_placements
+        self.placements, self.gang_placements = [], []
         self.rollback((0, 0, 0))
         return Plan(placements, more, gang_placements, memory or PlanMemory())

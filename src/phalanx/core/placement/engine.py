@@ -1,9 +1,9 @@
-"""The decision: who is placed next and where, and for how many tasks at once others are evicted. It changes nothing.
+"""The decision: which unit is placed next and where, and for which of them tenants are evicted. It changes nothing.
 
 Units are taken in order of rank: priority, then arrival. Units that ask for the same stand in one class: when the
-first of them finds no room, the class is passed over until room appears, so a pass costs as much as it places. Who
-stands behind the first that found no room goes on only if that one is not delayed (`reserve/`). Which nodes a
-gang takes is decided in `gang/`, whom to evict in `core/placement/preempt/make_room.py`.
+first of them finds no room, the class is passed over until room appears, so a pass costs as much as it places. A
+unit behind the first that found no room is placed only if that one is not delayed (`reserve/`). Which nodes a gang
+takes is decided in `gang/`, which tenants are evicted in `preempt/`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from bisect import bisect_left
 from collections.abc import Hashable
 from heapq import heapify, heappop, heappush
 
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import JobId
 from phalanx.core.model.plan import ClassNote, GangPlacement, Placement, Plan, Policy, Snapshot
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.place import try_gang
-from phalanx.core.placement.gang.shortage import Shortage
-from phalanx.core.placement.preempt.make_room import make_room
+from phalanx.core.placement.gang.grants import NoLayout, try_gang
+from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
 from phalanx.core.placement.prefetch import prefetch
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
 
@@ -35,33 +34,34 @@ _Line = list[tuple[Rank, int, WaitingClass]]
 class PlanFailed(Exception):
     """A defect of ours: no plan can be made while units of this class are looked at. Nothing is changed."""
 
-    def __init__(self, kind: WaitingClass, error: Exception) -> None:
+    def __init__(self, waiting_class: WaitingClass, error: Exception) -> None:
         super().__init__(f"{type(error).__name__}: {error}")
-        self.kind = kind
-        self.job = kind.units[kind.ranks[0]].job.id
+        self.waiting_class = waiting_class
+        self.job = waiting_class.units[waiting_class.ranks[0]].job.id
 
 
 def plan(snapshot: Snapshot, policy: Policy) -> Plan:
-    """Propose placements for those who wait, in order, and for others behind them who delay nobody."""
+    """Propose placements for the units that wait, in order, and for units behind them that delay none of them."""
     turn = _Pass(snapshot, policy)
     line = turn.line(snapshot.waiting.classes)
     with turn.draft:
         try:
             while line and not turn.is_over:
-                rank, number, kind = heappop(line)
-                going_on = turn.serve(kind, rank, line[0][0] if line else None)
+                rank, number, waiting_class = heappop(line)
+                going_on = turn.serve(waiting_class, rank, line[0][0] if line else None)
                 if going_on is not None:
-                    heappush(line, (going_on, number, kind))
+                    heappush(line, (going_on, number, waiting_class))
+            is_cut = turn.is_over
             turn.prefetch()
         except Exception as error:
             if (looked_at := turn.front.reserves_for or turn.serves) is None:
                 raise
             raise PlanFailed(looked_at, error) from error
-        return turn.draft.plan(turn.memory, more=turn.is_over or turn.has_more)
+        return turn.draft.plan(turn.memory, more=is_cut or turn.is_full or turn.has_more)
 
 
 def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placement | None:
-    """Where this one task would go right now, whoever else waits."""
+    """Where this one task would go right now, whatever else waits."""
     if snapshot.queues.room(unit.job.queue, unit.request) == 0:
         return None
     position = next(unit.ready(1), None)
@@ -95,8 +95,13 @@ class _Pass:
 
     @property
     def is_over(self) -> bool:
-        """The pass is long enough; the next one goes on."""
-        return self._is_cut or self.draft.size >= self._policy.placements_max
+        """The pass has opened enough lanes; the next one goes on."""
+        return self._is_cut or self.draft.size >= self._policy.openings_max
+
+    @property
+    def is_full(self) -> bool:
+        """The pass is long enough, with the tasks that queue in lanes."""
+        return self.draft.size >= self._policy.placements_max
 
     def line(self, classes: dict[Hashable, WaitingClass]) -> _Line:
         """The first of every class that may have a chance, as a heap; the others have found no room already."""
@@ -104,48 +109,48 @@ class _Pass:
         full: list[tuple[Rank, WaitingClass]] = []
         notes, gain = self.memory.notes, self._gain
         now, failed = self._now, self.memory.failed
-        for number, kind in enumerate(classes.values()):
-            if failed and failed.get(kind.number, (0.0, ""))[0] > now:
+        for number, waiting_class in enumerate(classes.values()):
+            if failed and failed.get(waiting_class.number, (0.0, ""))[0] > now:
                 continue
-            rank, note = kind.ranks[0], notes.get(kind.number)
+            rank, note = waiting_class.ranks[0], notes.get(waiting_class.number)
             if (
                 note is None
                 or note.blocked_at != gain
-                or note.last_entry != kind.last_entry
+                or note.last_entry != waiting_class.last_entry
                 or note.blocked_by is Block.HELD
-                or (note.evict_at <= now and self._may_evict(kind, kind.units[rank]))
+                or (note.evict_at <= now and self._may_evict(waiting_class, waiting_class.units[rank]))
             ):
-                line.append((rank, number, kind))
+                line.append((rank, number, waiting_class))
             elif note.blocked_by is Block.QUOTA:
-                self._capped.append((rank, kind))
+                self._capped.append((rank, waiting_class))
             else:
-                full.append((rank, kind))
+                full.append((rank, waiting_class))
         self.front.begin(full)
         heapify(line)
         return line
 
-    def serve(self, kind: WaitingClass, rank: Rank, until: Rank | None) -> Rank | None:
+    def serve(self, waiting_class: WaitingClass, rank: Rank, until: Rank | None) -> Rank | None:
         """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""
-        self.serves = kind
-        if self._is_still_held(kind):
+        self.serves = waiting_class
+        if self._is_still_held(waiting_class):
             return None
-        for at in range(bisect_left(kind.ranks, rank), len(kind.ranks)):
-            rank = kind.ranks[at]
+        for at in range(bisect_left(waiting_class.ranks, rank), len(waiting_class.ranks)):
+            rank = waiting_class.ranks[at]
             if until is not None and rank > until:
                 return rank
-            block = self._place(kind, kind.units[rank])
+            block = self._place(waiting_class, waiting_class.units[rank])
             if block is Block.HELD:
-                self._held.add(kind)
+                self._held.add(waiting_class)
                 self._held_count += 1
                 if self._held_count >= HELD_MAX or self._policy.backfill == "none":
                     break
             elif block is not None:
-                self._pass_over(kind, rank, block)
+                self._pass_over(waiting_class, rank, block)
                 return None
             if self.is_over:
                 return None
-        if kind in self._held:
-            self._pass_over(kind, rank, Block.HELD)
+        if waiting_class in self._held:
+            self._pass_over(waiting_class, rank, Block.HELD)
         return None
 
     def prefetch(self) -> None:
@@ -155,32 +160,32 @@ class _Pass:
             self.serves = first[1]
             prefetch(unit, self.draft, self._policy)
 
-    def _pass_over(self, kind: WaitingClass, rank: Rank, block: Block) -> None:
+    def _pass_over(self, waiting_class: WaitingClass, rank: Rank, block: Block) -> None:
         """The class gets nothing more until there may be more room."""
-        note = self.memory.of(kind)
+        note = self.memory.of(waiting_class)
         behind = note.held_behind
         if block is Block.HELD:
             behind = None if self.front.first is None else self.front.first[0]
-        self.memory.notes[kind.number] = ClassNote(
-            kind.last_entry, self._gain, block, behind, note.hopeless_at, note.evict_at
+        self.memory.notes[waiting_class.number] = ClassNote(
+            waiting_class.last_entry, self._gain, block, behind, note.hopeless_at, note.evict_at
         )
         if block is Block.HELD:
             return
         if block is Block.QUOTA:
-            self._capped.append((rank, kind))
+            self._capped.append((rank, waiting_class))
         else:
-            self.front.join(rank, kind)
+            self.front.join(rank, waiting_class)
 
-    def _is_still_held(self, kind: WaitingClass) -> bool:
+    def _is_still_held(self, waiting_class: WaitingClass) -> bool:
         """Held back before, nothing has ended since, and the same one would be delayed."""
-        note = self.memory.notes.get(kind.number)
+        note = self.memory.notes.get(waiting_class.number)
         if note is None or note.blocked_by is not Block.HELD or note.blocked_at != self._gain:
             return False
-        if note.last_entry != kind.last_entry:
+        if note.last_entry != waiting_class.last_entry:
             return False
         return self.front.first is not None and self.front.first[0] == note.held_behind
 
-    def _place(self, kind: WaitingClass, unit: Unit) -> Block | None:
+    def _place(self, waiting_class: WaitingClass, unit: Unit) -> Block | None:
         """Place what there is room for; otherwise say why something is left."""
         if (
             self._policy.backfill == "none"
@@ -191,35 +196,37 @@ class _Pass:
         if unit.job.id in self._promised:
             return None
         if unit.is_gang:
-            return self._place_gang(kind, unit)
-        return self._place_group(kind, unit)
+            return self._place_gang(waiting_class, unit)
+        return self._place_group(waiting_class, unit)
 
-    def _place_group(self, kind: WaitingClass, unit: WaitingGroup) -> Block | None:
+    def _place_group(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Block | None:
         quota = self.draft.queues.room(unit.job.queue, unit.request)
         if quota == 0:
-            return self._without(Block.QUOTA, kind, unit)
-        spots = self._spots_of(kind, unit)
-        most = self._policy.placements_max - self.draft.size
+            return self._without(Block.QUOTA, waiting_class, unit)
+        spots = self._spots_of(waiting_class, unit)
+        most = self._policy.openings_max - self.draft.size
         self.front.note_start(unit.job)
         if self.front.is_before(unit.rank) and spots.best() is not None:
             guard = self.front.reservation(unit.rank)
             if guard is not None and not self._ends_in_time(guard, unit):
-                return self._fill_spare(kind, unit, guard, most if quota is None else min(most, quota))
+                return self._fill_spare(
+                    waiting_class, unit, guard, most if quota is None else min(most, quota)
+                )
         for placed, position in enumerate(unit.ready(most)):
             if placed == quota:
                 return Block.QUOTA
             spot = spots.best()
             if spot is None:
-                return self._without(Block.ROOM, kind, unit)
+                return self._without(Block.ROOM, waiting_class, unit)
             self._take(unit, position, spot)
             spots.taken()
         return None
 
     def _fill_spare(
-        self, kind: WaitingClass, unit: WaitingGroup, guard: Reservation, most: int
+        self, waiting_class: WaitingClass, unit: WaitingGroup, guard: Reservation, most: int
     ) -> Block | None:
         """Place tasks that will still run when the head is to start: only where it leaves room for them."""
-        if kind in self._held:
+        if waiting_class in self._held:
             return Block.HELD
         for position in unit.ready(most):
             spot = guard.spot(unit.request)
@@ -235,27 +242,25 @@ class _Pass:
         placement = Placement(unit.job.id, position, self.draft.nodes.names[row], grant)
         self.draft.place(row, placement, unit.job.queue)
 
-    def _place_gang(self, kind: WaitingClass, unit: WaitingGang) -> Block | None:
+    def _place_gang(self, waiting_class: WaitingClass, unit: WaitingGang) -> Block | None:
         mark = self.draft.mark()
         found = try_gang(self.draft, Ask(unit))
         if isinstance(found, GangPlacement) and not self.front.is_reserved(unit.rank):
             self.draft.rollback(mark)  # what the head needs is worked out as if this one were not there
             self.front.reservation(unit.rank)
             found = try_gang(self.draft, Ask(unit))
-        if not isinstance(found, GangPlacement):
-            return self._gang_without(found, kind, unit)
+        if isinstance(found, NoLayout):
+            return self._without(Block.ROOM, waiting_class, unit)
+        if isinstance(found, Reason):
+            return (
+                Block.QUOTA if found.tier is Tier.NEVER else self._without(Block.QUOTA, waiting_class, unit)
+            )
         self.front.note_start(unit.job)
         guard = self.front.reservation(unit.rank)
         if guard is None or unit.comes_back or self._may_pass(guard, unit, found):
             return None
         self.draft.rollback(mark)
-        return None if kind not in self._held and self._squeeze_in(guard, unit) else Block.HELD
-
-    def _gang_without(self, no: Reason | Shortage, kind: WaitingClass, unit: WaitingGang) -> Block | None:
-        """Whether others are asked to leave, for a gang that finds no room or no quota."""
-        if isinstance(no, Shortage):
-            return Block.ROOM if no.never() is not None else self._without(Block.ROOM, kind, unit)
-        return Block.QUOTA if no.tier is Tier.NEVER else self._without(Block.QUOTA, kind, unit)
+        return None if waiting_class not in self._held and self._squeeze_in(guard, unit) else Block.HELD
 
     def _squeeze_in(self, guard: Reservation, unit: WaitingGang) -> bool:
         """Look for other nodes for a gang that would delay the head, and then for other nodes for the head."""
@@ -284,30 +289,30 @@ class _Pass:
         rows = self.draft.nodes.rows
         return [(rows[member.node], member.grant) for member in gang_placement.members]
 
-    def _without(self, block: Block, kind: WaitingClass, unit: Unit) -> Block | None:
+    def _without(self, block: Block, waiting_class: WaitingClass, unit: Unit) -> Block | None:
         """There is no room, or no quota: others may have to make way, or a part of a gang may go where it can."""
-        if self._may_evict(kind, unit) and self._evict(kind, unit):
+        if self._may_evict(waiting_class, unit) and self._evict(waiting_class, unit):
             return None
         if block is Block.ROOM and unit.is_gang and self._place_part(unit):
             return None
         return block
 
-    def _may_evict(self, kind: WaitingClass, unit: Unit) -> bool:
-        """Whether it is worth looking for somebody to evict: a cheap answer, and then not again for a while."""
+    def _may_evict(self, waiting_class: WaitingClass, unit: Unit) -> bool:
+        """Whether it is worth looking for victims: a cheap answer, and then not again for a while."""
         if not self._policy.evicts or not unit.job.may_evict:
             return False
-        note = self.memory.notes.get(kind.number)
-        if note is not None and note.evict_at > self._now and note.last_entry == kind.last_entry:
+        note = self.memory.notes.get(waiting_class.number)
+        if note is not None and note.evict_at > self._now and note.last_entry == waiting_class.last_entry:
             return False
         if self._lowest is None:
             tenants = self.draft.tenants
             self._lowest = int(tenants.priority[tenants.used].min(initial=unit.job.priority))
         if self._lowest < unit.job.priority:
             return True
-        self._look_later(kind)
+        self._look_later(waiting_class)
         return False
 
-    def _evict(self, kind: WaitingClass, unit: Unit) -> bool:
+    def _evict(self, waiting_class: WaitingClass, unit: Unit) -> bool:
         """Ask others to leave for it, unless its own turn has brought it places: a promise would hold those up."""
         if self.draft.positions_of(unit.job.id):
             return False
@@ -324,16 +329,16 @@ class _Pass:
             self.front.note_start(unit.job)
             return True
         self.draft.rollback(mark)
-        self._look_later(kind)
+        self._look_later(waiting_class)
         return False
 
-    def _look_later(self, kind: WaitingClass) -> None:
-        note, at = self.memory.of(kind), self._now + self._policy.evict_every_s
-        self.memory.notes[kind.number] = ClassNote(
-            kind.last_entry, note.blocked_at, note.blocked_by, note.held_behind, note.hopeless_at, at
+    def _look_later(self, waiting_class: WaitingClass) -> None:
+        note, at = self.memory.of(waiting_class), self._now + self._policy.evict_every_s
+        self.memory.notes[waiting_class.number] = ClassNote(
+            waiting_class.last_entry, note.blocked_at, note.blocked_by, note.held_behind, note.hopeless_at, at
         )
 
-    def _make_room(self, unit: Unit) -> GangPlacement | Reason:
+    def _make_room(self, unit: Unit) -> GangPlacement | NoEvictions:
         """Room for a whole gang; of a group, for many tasks at once if that can be, else for fewer, at last for one."""
         ready = 0 if unit.is_gang else sum(1 for _ in unit.ready(STEP_TASKS_MAX))
         for count in (ready, ready // 4):
@@ -357,10 +362,10 @@ class _Pass:
         self._is_cut = True  # what is left of it waits as another unit, which the next pass will find
         return True
 
-    def _spots_of(self, kind: WaitingClass, unit: WaitingGroup) -> BestNode:
-        spots = self._spots.get(kind)
+    def _spots_of(self, waiting_class: WaitingClass, unit: WaitingGroup) -> BestNode:
+        spots = self._spots.get(waiting_class)
         if spots is None:
             if len(self._spots) >= _SPOTS_MAX:
                 self._spots.clear()
-            spots = self._spots[kind] = BestNode(self.draft.nodes, unit.request, self._policy.score)
+            spots = self._spots[waiting_class] = BestNode(self.draft.nodes, unit.request, self._policy.score)
         return spots

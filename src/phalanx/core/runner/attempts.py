@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.orders import Brief, Exit, Phase, Roll, Start
-from phalanx.core.model.status import Why
+from phalanx.core.model.job import JobId
+from phalanx.core.model.orders import Brief, Exit, Phase, Roll, Start, Why
 
 ROLLS_MAX = 16  # of one job: starts follow their roll closely, so older formations are over
 

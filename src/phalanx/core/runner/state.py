@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from msgspec import Struct
 
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import (
     AttemptKey,
     Brief,
@@ -34,8 +34,8 @@ from phalanx.core.model.orders import (
     Start,
     Started,
     Stop,
+    Why,
 )
-from phalanx.core.model.status import Why
 from phalanx.core.runner.attempts import LATE_S, Briefing, Held, ProcessEnd, exit_of, exit_unstarted, unseen
 
 TOMBSTONES_MAX = 10_000

@@ -1,8 +1,13 @@
-"""Control groups as the keeper needs them: enter, return, read OOM kills, find and kill the processes inside.
+"""Control groups as the keeper needs them: a slot for each attempt, to enter, return from, look into and kill in.
+
+An attempt has a slot from its spawn until its last process has ended. All its processes carry the number of the slot
+in their mark (`tree.py`), and where the runner may make cgroups they are in the slot's own. A slot is used again, its
+cgroup and its descriptors with it: making and removing a folder for each attempt would cost three times as much as
+going in and out.
 
 An attempt may be in several folders at once, one per hierarchy (memory on v1, tracking on v2). The runner makes and
-removes folders with limits (`runner/cgroups.py`); the keeper those without, which only distinguish the processes of
-one attempt from another's (`slots.py`). Beside them is a leaf named `keeper`, to which the keeper returns.
+removes folders with limits (`runner/cgroups.py`); the keeper those of its slots, which only distinguish the processes
+of one attempt from another's. Beside them is a leaf named `keeper`, to which the keeper returns.
 
 How a child gets in before its first instruction was measured here (CPU above a plain spawn, memory on v1 and unified
 v2 together): the keeper goes in, spawns and comes back +0.1 ms; a `/bin/sh` that enters and execs +0.85 ms; writing
@@ -21,12 +26,17 @@ import contextlib
 import errno
 import os
 import signal
+import sys
 
-from . import files, log
+from . import log, system
+from .system import signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection, Iterable
+
+    from .attempt import KeptAttempt
+    from .tree import Mark
 
 HOME = "keeper"
 BASE = "phalanx-"  # and the node's name: the folder of all this
@@ -35,6 +45,7 @@ PID_DIGITS_MAX = 7
 SLOT = "slot-"  # and a number: the cgroups that the keeper itself makes
 THREADED = f"{BASE}slots"  # on v2, the folder of a node in which they are
 KILL_ROUNDS_MAX = 8
+OPEN_MAX = 128  # slots that keep their descriptors; the others open theirs each time
 
 
 class Homes:
@@ -49,11 +60,11 @@ class Homes:
 
     def enter(self, folder: str) -> None:
         """Move the keeper into the folder, but only when the way back is known to be open."""
-        self.open(files.parent(folder))
-        files.write(f"{folder}/{way_in(folder)}", b"0")
+        self.open(system.parent(folder))
+        system.write(f"{folder}/{way_in(folder)}", b"0")
 
     def leave(self, folder: str) -> None:
-        self.return_to(files.parent(folder))
+        self.return_to(system.parent(folder))
 
     def return_to(self, parent: str) -> None:
         """Return from any folder that is in this one."""
@@ -68,7 +79,7 @@ class Homes:
 
     def join(self, folder: str) -> None:
         """Move the keeper into the leaf as a whole process: only from there can a thread enter threaded cgroups."""
-        files.write(f"{files.parent(folder)}/{HOME}/cgroup.procs", b"0")
+        system.write(f"{system.parent(folder)}/{HOME}/cgroup.procs", b"0")
 
     def _forget(self, parent: str) -> None:
         if (fd := self._procs.pop(parent, -1)) >= 0:
@@ -87,8 +98,8 @@ def make(folder: str) -> None:
     """Create a cgroup unless it exists; in a threaded tree it has to be threaded itself."""
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder)  # noqa: PTH102 (the keeper imports no pathlib)
-    if files.read(f"{folder}/cgroup.type").startswith(b"domain invalid"):
-        files.write(f"{folder}/cgroup.type", b"threaded")
+    if system.read(f"{folder}/cgroup.type").startswith(b"domain invalid"):
+        system.write(f"{folder}/cgroup.type", b"threaded")
 
 
 def way_in(folder: str) -> str:
@@ -100,7 +111,7 @@ def way_in(folder: str) -> str:
 
 def _is_threaded(folder: str) -> bool:
     """Raises OSError where that is unknown."""
-    return files.read_surely(f"{folder}/cgroup.type").strip() == b"threaded"
+    return system.read_surely(f"{folder}/cgroup.type").strip() == b"threaded"
 
 
 def oom_kills(folders: list[str]) -> int:
@@ -108,7 +119,7 @@ def oom_kills(folders: list[str]) -> int:
     total = 0
     for folder in folders:
         for name in ("memory.events", "memory.oom_control"):  # v2, v1
-            for line in files.read(f"{folder}/{name}").splitlines():
+            for line in system.read(f"{folder}/{name}").splitlines():
                 if line.startswith(b"oom_kill "):
                     total += int(line.split()[1])
     return total
@@ -119,6 +130,14 @@ def members(folders: list[str]) -> set[int]:
     return {pid for folder in folders for pid in _pids(folder)} - {os.getpid()}
 
 
+def known_members(folders: list[str]) -> set[int]:
+    """The processes inside; empty where that is unknown: they are signalled again later."""
+    try:
+        return members(folders)
+    except OSError:
+        return set()
+
+
 def node_folder(base: str) -> str:
     """The node's folder that this folder of slots is in; in one hierarchy an attempt is in one cgroup only."""
     return base.removesuffix(f"/{THREADED}")
@@ -127,7 +146,7 @@ def node_folder(base: str) -> str:
 def is_of_a_node(folder: str) -> bool:
     """Whether it can be an attempt's, beside a keeper's leaf: whatever a journal says, no other is killed."""
     base, _, name = folder.rpartition("/")
-    is_ours = files.parent(base).startswith("/") and base.rpartition("/")[2].startswith(BASE)
+    is_ours = system.parent(base).startswith("/") and base.rpartition("/")[2].startswith(BASE)
     return (
         is_ours
         and ".." not in folder.split("/")
@@ -168,7 +187,7 @@ def kill(folders: list[str], spared: Collection[int] = ()) -> bool:
             if _is_threaded(folder):
                 _kill_frozen(folder)
             else:
-                files.write(f"{folder}/cgroup.kill", b"1")
+                system.write(f"{folder}/cgroup.kill", b"1")
             killed = True
         except OSError:
             continue
@@ -177,7 +196,7 @@ def kill(folders: list[str], spared: Collection[int] = ()) -> bool:
 
 def _kill_frozen(folder: str) -> None:
     """The kernel cannot kill a threaded cgroup at once: freeze it, so that no process forks, and kill each."""
-    files.write(f"{folder}/cgroup.freeze", b"1")
+    system.write(f"{folder}/cgroup.freeze", b"1")
     try:
         signalled: set[int] = set()
         for _ in range(KILL_ROUNDS_MAX):  # a process forked just before the freeze is found in the next round
@@ -192,53 +211,174 @@ def _kill_frozen(folder: str) -> None:
 
 def thaw(folder: str) -> None:
     """Thaw the cgroup; otherwise the keeper would freeze when it enters."""
-    files.write(f"{folder}/cgroup.freeze", b"0")
+    system.write(f"{folder}/cgroup.freeze", b"0")
 
 
 def _pids(folder: str) -> set[int]:
     """The pids inside; a journal can name a folder that is no cgroup, with anything in a file of that name."""
     if not _is_threaded(folder):
-        return _numbers(files.read_surely(f"{folder}/cgroup.procs"))
-    threads = _numbers(files.read_surely(f"{folder}/cgroup.threads"))
+        return _numbers(system.read_surely(f"{folder}/cgroup.procs"))
+    threads = _numbers(system.read_surely(f"{folder}/cgroup.threads"))
     return {pid for thread in threads for pid in _numbers(_process_of(thread))}
 
 
 def _process_of(thread: int) -> bytes:
     """The number of the process a thread belongs to; empty if it has ended."""
-    return files.read_surely(f"/proc/{thread}/status").partition(b"\nTgid:")[2].partition(b"\n")[0]
+    return system.read_surely(f"/proc/{thread}/status").partition(b"\nTgid:")[2].partition(b"\n")[0]
 
 
 def _numbers(text: bytes) -> set[int]:
     return {int(word) for word in text.split() if word.isdigit() and len(word) <= PID_DIGITS_MAX}
 
 
-def signal_each(find: Callable[[], set[int]], *signums: int) -> None:
-    """Signal the processes found, and no other that got one's pid meanwhile.
+class Slot:
+    """A number, and a cgroup or none."""
 
-    A handle is opened for each, then they are looked for again: a process found twice is the one of the handle.
-    """
-    handles = {pid: fd for pid in find() if (fd := _open_process(pid)) is not None}
-    again = find() if handles else set()
-    for pid, fd in handles.items():
-        for signum in signums if pid in again else ():
-            _send_by_handle(pid, fd, signum)
-        if fd >= 0:
+    __slots__ = ("_files", "_way_in", "base", "folder", "given_up", "key", "number")
+
+    def __init__(self, number: int, base: str) -> None:
+        self.number = number
+        self.base = base  # the folder in which its cgroup is, or was to be
+        self.folder = f"{base}/{SLOT}{number}" if base else ""  # empty without a cgroup
+        self.given_up = False  # it failed for the last attempt, and is checked again before the next one
+        self.key = ""  # of the attempt that has it
+        self._files: dict[str, int] = {}
+        self._way_in = ""
+
+    def make(self) -> None:
+        self.close()
+        make(self.folder)
+
+    def enter(self) -> None:
+        """Move the keeper into the cgroup; raises OSError."""
+        if not self._way_in:
+            self._way_in = way_in(self.folder)
+        name = self._way_in
+        if self.number >= OPEN_MAX:
+            system.write(f"{self.folder}/{name}", b"0")
+            return
+        if name not in self._files:
+            self._files[name] = os.open(f"{self.folder}/{name}", os.O_WRONLY)
+        os.write(self._files[name], b"0")
+
+    def is_empty(self) -> bool:
+        """Whether no process is in its cgroup. On v1 only the list of those inside shows it."""
+        if not self.folder:
+            return True
+        name = "cgroup.events"
+        if self.number < OPEN_MAX and name not in self._files:
+            with contextlib.suppress(OSError):
+                self._files[name] = os.open(f"{self.folder}/{name}", os.O_RDONLY)
+        fd = self._files.get(name, -1)
+        try:
+            text = os.pread(fd, 256, 0) if fd >= 0 else system.read(f"{self.folder}/{name}")
+        except OSError:  # the folder was removed, which only an empty one can be
+            return True
+        try:
+            if b"frozen 1" in text and (b"populated 0" in text or is_only_ours(self.folder)):
+                thaw(self.folder)  # a task can freeze its own, and the keeper enters again
+            if text and b"populated 0" not in text:
+                return is_only_ours(self.folder)
+            return bool(text) or not members([self.folder])
+        except OSError:  # unknown for now, so there may be one
+            return False
+
+    def kill(self) -> None:
+        """Kill all processes inside; on v1, those forked meanwhile are killed the next time."""
+        if not kill([self.folder]):
+            signal_each(lambda: known_members([self.folder]), signal.SIGKILL)
+
+    def close(self) -> None:
+        for fd in self._files.values():
             os.close(fd)
+        self._files = {}
+        self._way_in = ""
 
 
-def _open_process(pid: int) -> int | None:
-    """A handle on the process: None when it is gone, -1 where the kernel (before 5.3) has no handles."""
-    try:
-        return os.pidfd_open(pid)
-    except OSError as error:
-        return -1 if error.errno == errno.ENOSYS else None
+class AttemptSlots:
+    """The slots in use, and those that are free to be used again."""
+
+    def __init__(self, mark: Mark) -> None:
+        self.mark = mark
+        self._homes = Homes()
+        self._all: list[Slot] = []
+        self._free: dict[str, list[Slot]] = {}  # by the folder their cgroups are in
+        self._complained = False
+
+    def take(self, attempt: KeptAttempt, base: str) -> None:
+        """Give it a free slot, with a cgroup in this folder unless that is empty or not allowed."""
+        free = self._free.get(base)
+        slot = free.pop() if free else self._make(base)
+        if slot.given_up and slot.is_empty():
+            slot.given_up = False
+        folder = "" if slot.given_up else slot.folder
+        slot.key, attempt.slot, attempt.slot_folder = attempt.key, slot.number, folder
+
+    def __getitem__(self, number: int) -> Slot:
+        return self._all[number]
+
+    def give_back(self, attempt: KeptAttempt) -> None:
+        """Nothing of an attempt is alive: its slot is free."""
+        slot = self._all[attempt.slot]
+        attempt.slot, attempt.slot_folder, slot.key = -1, "", ""
+        self._free.setdefault(slot.base, []).append(slot)
+
+    def key_of(self, number: int) -> str:
+        return self._all[number].key if number < len(self._all) else ""
+
+    def enter(self, attempt: KeptAttempt) -> None:
+        """Enter the cgroup, so that the child is inside from the start. If that fails, it is spawned without."""
+        slot = self._all[attempt.slot]
+        self.mark.put_on(slot.number)
+        if not attempt.slot_folder:
+            return
+        try:
+            self._homes.open(slot.base)
+            try:
+                slot.enter()
+            except OSError:
+                # The folder was removed, or does not exist yet, or we come from another tree.
+                slot.make()
+                self._enter_anew(slot)
+        except OSError as error:
+            self._give_up(slot, error)
+            attempt.slot_folder = ""
+
+    def leave(self, attempt: KeptAttempt) -> None:
+        if attempt.slot_folder:
+            self._homes.return_to(self._all[attempt.slot].base)
+        self.mark.take_off()
+
+    def _enter_anew(self, slot: Slot) -> None:
+        try:
+            slot.enter()
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self._homes.join(slot.folder)
+            slot.enter()
+
+    def _make(self, base: str) -> Slot:
+        slot = Slot(len(self._all), base)
+        self._all.append(slot)
+        if not slot.is_empty():  # it is another's, or of an earlier keeper whose end was not seen
+            slot.kill()
+            self._give_up(slot, OSError(errno.EBUSY, os.strerror(errno.EBUSY)))
+        return slot
+
+    def _give_up(self, slot: Slot, error: OSError) -> None:
+        """This time the slot is used without its cgroup: descriptors or memory may have run out for a moment."""
+        if not self._complained:
+            self._complained = True
+            sys.stderr.write(f"no cgroup for an attempt: {slot.folder}: {error.strerror}\n")
+        slot.close()
+        slot.given_up = True
 
 
-def _send_by_handle(pid: int, fd: int, signum: int) -> None:
-    try:
-        if fd >= 0:
-            signal.pidfd_send_signal(fd, signum)
-        else:
-            os.kill(pid, signum)
-    except OSError:  # it is gone, or not ours to signal
-        pass
+def folders_beside(folders: Iterable[str]) -> set[str]:
+    """The cgroups of all slots that exist beside these."""
+    found = set()
+    for base in {system.parent(folder) for folder in folders}:
+        with contextlib.suppress(OSError), os.scandir(base) as entries:
+            found |= {entry.path for entry in entries if entry.name.startswith(SLOT)}
+    return found

@@ -18,7 +18,7 @@ import json
 import os
 import stat
 
-from . import clock, files
+from . import system
 from .attempt import is_key
 from .table import remember
 
@@ -51,7 +51,7 @@ class Journal:
         self._unwritten = b""
         self._lines: list[str] = []
         self.trouble = ""  # why the last write failed
-        self._fd = files.open_own(path, os.O_WRONLY | os.O_APPEND)
+        self._fd = system.open_own(path, os.O_WRONLY | os.O_APPEND)
         self._size = os.fstat(self._fd).st_size
         self._compacted_size = 0
         self._length = self._compacted_length = 0  # the same in lines, since it was opened
@@ -93,11 +93,11 @@ class Journal:
             self._size = max(self._size, os.fstat(self._fd).st_size)  # tasks can write to it, too
         is_large = self._size > COMPACT_BYTES_MIN + 2 * self._compacted_size
         is_long = self._length > COMPACT_LINES_MIN + self._compacted_length
-        return (is_large or is_long) and clock.since_boot() >= self._compact_at
+        return (is_large or is_long) and system.since_boot() >= self._compact_at
 
     def compact(self, boot: str, attempts: Iterable[KeptAttempt], stopped: Iterable[str]) -> None:
         """Replace the file by one with only what still matters; raises OSError, and then the old one stays."""
-        self._compact_at = clock.since_boot() + COMPACT_AGAIN_S
+        self._compact_at = system.since_boot() + COMPACT_AGAIN_S
         lines = [json.dumps(["boot", boot])]
         for attempt in attempts:
             lines.append(attempt.started_line())
@@ -163,7 +163,7 @@ def read(path: str) -> JournalContents:
     A journal that no keeper can have written is read up to the bounds above: that takes half a second at the most.
     """
     past = JournalContents()
-    lines = files.read(path, BYTES_MAX).split(b"\n", LINES_MAX)
+    lines = system.read(path, BYTES_MAX).split(b"\n", LINES_MAX)
     for number, line in enumerate(lines, 1):
         if past.skipped > UNREADABLE_MAX or past.skipped_bytes > UNREADABLE_BYTES_MAX:
             break
@@ -229,12 +229,12 @@ def _is_path(value: object) -> bool:
 def _replace(path: str, text: bytes) -> int:
     """Put a new file in its place, and leave it open for appending."""
     new = f"{path}.new"
-    fd = files.open_own(new, os.O_TRUNC | os.O_WRONLY | os.O_APPEND)
+    fd = system.open_own(new, os.O_TRUNC | os.O_WRONLY | os.O_APPEND)
     try:
         view = memoryview(text)
         while view:
             view = view[os.write(fd, view) :]
-        files.set_aside(path, unless=stat.S_ISREG)
+        system.set_aside(path, unless=stat.S_ISREG)
         os.replace(new, path)  # noqa: PTH105 (the keeper imports no pathlib)
     except OSError:
         os.close(fd)

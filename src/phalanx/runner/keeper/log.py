@@ -11,7 +11,7 @@ import os
 import stat
 import sys
 
-from . import clock, files
+from . import system
 
 NAME = "keeper.log"
 OLDER = ".1"
@@ -31,7 +31,7 @@ def begin(state_dir: str) -> None:
 
 def write(kind: str, text: str) -> None:
     """Write a line, unless one of its kind was written less than a minute ago."""
-    now = clock.since_boot()
+    now = system.since_boot()
     if now < _next_at.get(kind, 0.0):
         _left_out[kind] = _left_out.get(kind, 0) + 1
         return
@@ -48,9 +48,9 @@ def _open() -> None:
     """Keeper and watchdog both do this: the one that finds a small file has come second."""
     with contextlib.suppress(OSError):
         if os.lstat(_path).st_size > BYTES_MAX:
-            files.set_aside(_path + OLDER, unless=stat.S_ISREG)
+            system.set_aside(_path + OLDER, unless=stat.S_ISREG)
             os.replace(_path, _path + OLDER)  # noqa: PTH105 (the keeper imports no pathlib)
-    fd = files.open_own(_path, os.O_WRONLY | os.O_APPEND)
+    fd = system.open_own(_path, os.O_WRONLY | os.O_APPEND)
     if fd != 2:
         os.dup2(fd, 2)
         os.close(fd)

@@ -10,8 +10,8 @@ import os
 import select
 import signal
 
-from . import clock, files
-from .cgroup import signal_each
+from . import system
+from .system import signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,15 +41,15 @@ def is_keeper(pid: int, state_dir: str) -> bool:
     The caller checks the account, and whether it is a task that looks like a keeper.
     """
     folder = os.path.realpath(state_dir)
-    words = files.read(f"/proc/{pid}/cmdline").split(b"\0")
+    words = system.read(f"/proc/{pid}/cmdline").split(b"\0")
     places = [number for number, word in enumerate(words[:-1]) if (b"/" + word).endswith(_PROGRAM)]
     return any(os.path.realpath(os.fsdecode(words[number + 1])) == folder for number in places)
 
 
 def end_watchdogs(state_dir: str) -> set[int]:
     """Kill the watchdogs of earlier keepers, before anything is started; returns those that did not end."""
-    deadline = clock.since_boot() + WAIT_S_MAX
-    while (left := _watchdogs(state_dir)) and clock.since_boot() < deadline:
+    deadline = system.since_boot() + WAIT_S_MAX
+    while (left := _watchdogs(state_dir)) and system.since_boot() < deadline:
         signal_each(lambda: _watchdogs(state_dir), signal.SIGKILL)
         select.select([], [], [], PAUSE_S)
     return left
@@ -62,7 +62,7 @@ def descends_from(pid: int, ancestor: int) -> bool:
         seen.add(pid)
         if pid == ancestor:
             return True
-        stat = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        stat = system.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         if not stat:
             return True
         pid = int(stat[1])
@@ -76,7 +76,7 @@ def _watchdogs(state_dir: str) -> set[int]:
 def is_watchdog(pid: int, state_dir: str) -> bool:
     """Whether it shows the title of this folder's watchdog, or the part that fits, and has the folder open."""
     title = os.fsencode(WATCHDOG + state_dir)
-    shown = files.read(f"/proc/{pid}/cmdline").rstrip(b"\0")
+    shown = system.read(f"/proc/{pid}/cmdline").rstrip(b"\0")
     if len(shown) < len(WATCHDOG) or not title.startswith(shown):
         return False
     return shown == title or state_dir in _open_files(pid).values()

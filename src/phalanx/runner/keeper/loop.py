@@ -1,5 +1,9 @@
 """The keeper's loop: it waits, does all there is to do, writes the journal, then sends.
 
+The executor carries out the table's effects with real processes, and returns the results to the table. Deadlines are
+kept here, not in the runner, so that they hold when the runner is dead or hangs. Only looking at the logs is done
+without the table.
+
 Durable before sent: the answers of one turn leave as one frame, when its journal lines are written. Ends are learnt
 from SIGCHLD and waitid rather than from a pidfd for each attempt: it costs the same CPU (0.08 ms a task, measured),
 needs no descriptors, and covers orphans as well.
@@ -13,30 +17,140 @@ import select
 import signal
 
 from . import log
-from .clock import since_boot
-from .endings import SETTLE_S, KeeperEndings
-from .executor import Executor, Outbox
+from .attempt import RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess, is_key
+from .cgroup import AttemptSlots
+from .link import Lost, Outbox, SocketLink
 from .logs import LogWatch, Trimmer
-from .slots import AttemptSlots
-from .spawn import Spawner
-from .table import without_questions
-from .tree import ProcessTable
-from .wire import Lost, SocketLink
+from .spawn import Spawner, SpawnRefused
+from .system import since_boot
+from .table import misunderstood, without_questions
+from .tree import SETTLE_S, KeeperEndings, ProcessTable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .attempt import KeeperEffect, KeptAttempt
     from .journal import Journal
-    from .listener import SocketListener
-    from .slots import Mark
+    from .link import SocketListener
     from .table import KeeperTable
+    from .tree import Mark
     from .watchdog import Watchdog
 
 REQUESTS_PER_TURN = 32  # so that ends are sent while a thousand starts are waiting
 LAST_SEND_S = 1.0
 SOCKET_LOOK_S = 2.0  # how often, while no runner is connected
 ALONE_S = 600.0  # a keeper without requests and attempts ends; its journal stays for the next one
+WAIT_S_MAX = 3600.0  # the kernel accepts no infinite wait as a number
+
+
+class NotAKey(ValueError):
+    """A request about a key that cannot be an attempt's; it would stay in the journal for good."""
+
+
+class Executor:
+    """Serves one table."""
+
+    def __init__(
+        self,
+        table: KeeperTable,
+        processes: ProcessTable,
+        journal: Journal,
+        spawner: Spawner,
+        logs: LogWatch,
+        outbox: Outbox,
+    ) -> None:
+        self._table = table
+        self._processes = processes
+        self._journal = journal
+        self._spawner = spawner
+        self._logs = logs
+        self._outbox = outbox
+        self._lease_until: float | None = None
+
+    def serve(self, requests: list[Any]) -> None:
+        """Serve requests in the order they came."""
+        self._table.log_cap = self._logs.supported
+        for request in requests:
+            try:
+                _check_key(request)
+                effects = self._table.serve(request, since_boot())
+                if self._table.lease_until != self._lease_until:
+                    self._tell_watchdog()
+                self._carry_out(effects)
+            except (OSError, NotAKey) as error:  # a bad request must not end every attempt of the node
+                self._carry_out([misunderstood(request, error)])
+
+    def _tell_watchdog(self) -> None:
+        self._lease_until = self._table.lease_until
+        if self._lease_until is not None:
+            self._processes.watchdog.renew(self._lease_until, self._table.fence_grace_s)
+
+    def ended(self, attempt: KeptAttempt) -> None:
+        self._logs.ended(attempt)
+        self._carry_out(self._table.ended(attempt, since_boot()))
+
+    def wait_s(self) -> float:
+        return max(0.0, min(self._logs.next_at - (at := since_boot()), self._table.next_at - at, WAIT_S_MAX))
+
+    def keep_deadlines(self) -> None:
+        """Do what is due."""
+        at = since_boot()
+        if at >= self._table.next_at:
+            self._carry_out(self._table.due(at))
+        if at >= self._logs.next_at:
+            self._logs.look(at)
+
+    def _carry_out(self, effects: list[KeeperEffect]) -> None:
+        """One after the other. The results of one are carried out after those that were decided with it."""
+        for effect in effects:
+            match effect:
+                case RecordAndSend():
+                    self._outbox.record_and_send(effect.line, effect.urgent)
+                case SpawnProcess():
+                    effects += self._spawn(effect)
+                case SendLine():
+                    self._outbox.send(effect.line)
+                case RecordLine():
+                    self._journal.note(effect.line)
+                case Signal():
+                    self._processes.signal(effect.attempt, *effect.numbers)
+
+    def _spawn(self, effect: SpawnProcess) -> list[KeeperEffect]:
+        key = effect.key
+        try:
+            if self._processes.watchdog.is_killing():
+                raise SpawnRefused("fenced", "the lease ran out, and what was left is being ended")
+            if self._journal.trouble and not self._journal.try_flush():
+                raise SpawnRefused("exhausted", f"cannot write the keeper's journal: {self._journal.trouble}")
+            if effect.held:
+                self._spawner.check(key, effect.brief, effect.options)
+                return self._table.prepared(key)
+            attempt = self._spawner.start(
+                key,
+                effect.brief,
+                effect.options,
+                lambda: self._table.why_not(key, effect.options, since_boot()),
+            )
+        except SpawnRefused as refusal:
+            return self._table.refused(key, refusal.code, refusal.message, since_boot())
+        except OSError as error:
+            return self._table.refused(key, "spawn_failed", f"cannot start: {error}", since_boot())
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            return self._table.refused(
+                key, "not_readable", f"cannot read the start request: {error!r}", since_boot()
+            )
+        self._processes.leaders[attempt.pid] = attempt
+        self._logs.started(attempt, since_boot())
+        self._carry_out(self._table.started(attempt))
+        self._journal.try_flush()  # at once: a keeper killed later in this turn still has it
+        return []
+
+
+def _check_key(request: Any) -> None:
+    match request:
+        case ["start" | "stop", key, *_] if not is_key(key):
+            raise NotAKey(f"{str(key)[:80]!r} is not the key of an attempt")
 
 
 class KeeperLoop:

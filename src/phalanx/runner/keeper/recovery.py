@@ -13,11 +13,11 @@ import os
 import select
 import signal
 
-from . import cgroup, clock, files, journal
+from . import cgroup, journal, system
 from .attempt import KeptAttempt, is_key
-from .cgroup import signal_each
-from .slots import folders_beside
+from .cgroup import folders_beside
 from .spawn import KEEPER_VARIABLE
+from .system import signal_each
 from .tree import key_in_environment
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .journal import JournalContents
-    from .slots import Mark
+    from .tree import Mark
 
 WAIT_S_MAX = 5.0
 
@@ -48,7 +48,7 @@ def settle(path: str, boot: str, mark: Mark) -> tuple[JournalContents, list[Kept
     killed = {key for key in keys_found if is_key(key)}
     for text in sorted(keys_found - killed):
         past.skip("the key in a process's environment", text.encode())
-    return past, over(past, killed, clock.wall())
+    return past, over(past, killed, system.wall())
 
 
 def over(past: JournalContents, killed: set[str], now: float) -> list[KeptAttempt]:
@@ -59,7 +59,7 @@ def over(past: JournalContents, killed: set[str], now: float) -> list[KeptAttemp
 
 
 def boot_id() -> str:
-    return files.read("/proc/sys/kernel/random/boot_id").decode().strip()
+    return system.read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def _attempt(key: str, record: list[Any], now: float) -> KeptAttempt:
@@ -117,7 +117,7 @@ class Survivors:
             return False
         if int(stat[3]) in self._sessions or self._mark.number_of(pid) is not None:
             return True
-        return self._variable in files.read(f"/proc/{pid}/environ").split(b"\0")
+        return self._variable in system.read(f"/proc/{pid}/environ").split(b"\0")
 
 
 def _same_leader(pid: int, ticks: list[int]) -> bool:
@@ -131,7 +131,7 @@ def _same_leader(pid: int, ticks: list[int]) -> bool:
 
 def _stat(pid: int | str) -> list[str]:
     """/proc/PID/stat from the state on: [0] state, [3] session, [19] start in clock ticks since boot."""
-    return files.read_surely(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
+    return system.read_surely(f"/proc/{pid}/stat").rpartition(b")")[2].decode().split()
 
 
 def _is_alive(stat: list[str]) -> bool:
@@ -140,10 +140,10 @@ def _is_alive(stat: list[str]) -> bool:
 
 def _kill_all(survivors: Survivors) -> set[str]:
     """Kill them until none is left; returns the keys in their environments."""
-    deadline = clock.since_boot() + WAIT_S_MAX
+    deadline = system.since_boot() + WAIT_S_MAX
     keys: set[str] = set()
     while pids := survivors.find():
-        if clock.since_boot() >= deadline:
+        if system.since_boot() >= deadline:
             raise Alive(f"processes of an earlier keeper were killed and did not end: {sorted(pids)[:20]}")
         keys |= {key for pid in pids if (key := key_in_environment(pid))}
         handles = _handles(pids)
@@ -166,5 +166,5 @@ def _wait_for(handles: list[int], deadline: float) -> None:
     for handle in handles:
         poll = select.poll()
         poll.register(handle, select.POLLIN)
-        poll.poll(max(0.0, deadline - clock.since_boot()) * 1000)
+        poll.poll(max(0.0, deadline - system.since_boot()) * 1000)
         os.close(handle)

@@ -11,13 +11,12 @@ import os
 import select
 import sys
 
-from . import cgroup, clock, files, journal, log, lookup, recovery, tree
-from .listener import SocketListener
+from . import cgroup, journal, log, lookup, recovery, system
+from .link import SocketListener
 from .lookup import BETWEEN_LOOKS_S, LOOKS
 from .loop import ALONE_S, KeeperLoop
-from .priority import go_first
-from .slots import Mark
 from .table import KeeperTable
+from .tree import Mark
 from .watchdog import Watchdog
 
 LOCK = "keeper.lock"
@@ -54,14 +53,14 @@ def main(arguments: list[str]) -> int:
     _detach(state_dir)
     try:
         listener.sign()
-        for path in [*files.renamed]:
-            sys.stderr.write(files.RENAMED.format(path))
+        for path in [*system.renamed]:
+            sys.stderr.write(system.RENAMED.format(path))
         for line in past.unreadable:
             sys.stderr.write(f"{journal.NAME}: skipped, it cannot be read: {line}\n")
-        tree.become_subreaper()
+        system.become_subreaper()
         watchdog = Watchdog(mark)
         watchdog.ensure()
-        go_first()
+        system.go_first()
         written = journal.Journal(f"{state_dir}/{journal.NAME}")
         written.begin(boot, attempts, past.stopped)
         KeeperLoop(
@@ -85,7 +84,7 @@ def _lock(state_dir: str, mark: Mark) -> int | None:
     if lock is None:
         if _keepers(state_dir, mark):
             return None
-        files.set_aside(path, unless=lambda _: False)
+        system.set_aside(path, unless=lambda _: False)
         lock = _try_lock(path)
     if lock is None or not _is_alone(state_dir, mark, path, lock):
         return None
@@ -97,10 +96,10 @@ def _is_alone(state_dir: str, mark: Mark, path: str, lock: int) -> bool:
 
     A process whose lock has lost the name withdraws at once, and the one that took the name waits for that.
     """
-    deadline = clock.since_boot() + WITHDRAW_S_MAX
+    deadline = system.since_boot() + WITHDRAW_S_MAX
     while others := _keepers(state_dir, mark, lock):
         while others & lookup.keepers(state_dir, LOCK, lock):
-            if not _has_name(lock, path) or clock.since_boot() >= deadline:
+            if not _has_name(lock, path) or system.since_boot() >= deadline:
                 return False
             select.select([], [], [], BETWEEN_LOOKS_S)
     return True
@@ -130,7 +129,7 @@ def _keepers(state_dir: str, mark: Mark, held: int | None = None) -> set[int]:
 
 
 def _try_lock(path: str) -> int | None:
-    lock = files.open_own(path, os.O_RDWR)
+    lock = system.open_own(path, os.O_RDWR)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -15,7 +15,7 @@ import os
 import signal
 import stat
 
-from . import clock, files, log
+from . import log, system
 from .attempt import KeptAttempt
 from .cgroup import Homes, node_folder, oom_kills
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .attempt import KeptBrief, Options
-    from .slots import AttemptSlots
+    from .cgroup import AttemptSlots
 
     WhyNot = Callable[[], tuple[str, str] | None]  # a code and a message; None if it may start
 
@@ -82,13 +82,13 @@ class Spawner:
         """
         attempt, argv, env, cwd = self._read(key, brief, options)
         attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
-        attempt.started_at = clock.wall()
+        attempt.started_at = system.wall()
         if limit_s := options.get("limit_s"):
             env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"
-        tick = clock.tick()
+        tick = system.tick()
         cpus = options.get("cpus")
         is_apart = bool(attempt.cgroups) and any(
-            files.parent(folder) == node_folder(brief.cgroups) for folder in attempt.cgroups
+            system.parent(folder) == node_folder(brief.cgroups) for folder in attempt.cgroups
         )
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
@@ -101,7 +101,7 @@ class Spawner:
         finally:
             if not attempt.pid:
                 self._slots.give_back(attempt)
-        attempt.born = (tick, clock.tick())
+        attempt.born = (tick, system.tick())
         return attempt
 
     def check(self, key: str, brief: KeptBrief, options: Options) -> None:
@@ -291,9 +291,9 @@ def _open_made(out: str, err: str) -> list[int]:
 def _remake_folders(out: str, err: str) -> bool:
     """Create the folder of a job's logs, which a task of it may have removed or replaced; False if it existed."""
     made = False
-    for folder in (files.parent(out), files.parent(err)):
+    for folder in (system.parent(out), system.parent(err)):
         try:
-            files.set_aside(folder, unless=stat.S_ISDIR)
+            system.set_aside(folder, unless=stat.S_ISDIR)
             os.mkdir(folder, 0o700)  # noqa: PTH102 (the keeper imports no pathlib)
             made = True
         except OSError:  # it exists; or opening the log gives the error
@@ -305,7 +305,7 @@ def _remove_logs(*paths: str) -> None:
     """Remove what is there, except a device, which no task can have made."""
     for path in paths:
         try:
-            if not files.is_device(os.lstat(path).st_mode):
+            if not system.is_device(os.lstat(path).st_mode):
                 os.unlink(path)  # noqa: PTH108 (the keeper imports no pathlib)
         except FileNotFoundError:
             continue

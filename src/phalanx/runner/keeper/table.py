@@ -1,7 +1,7 @@
 """The keeper's decisions without side effects: requests, ends and time come in, effects come out as values.
 
 Nothing here reads a clock, a file or a socket; `now` is in seconds since boot. Three drivers carry the effects out and
-return the results: the keeper itself (`executor.py`) with real processes, the simulator (`sim/keeper.py`) with
+return the results: the keeper itself (`loop.py`) with real processes, the simulator (`sim/keeper.py`) with
 modelled ones, and tests with none. So what they prove of the table holds on every node.
 
 A key is started once. It waits while its lane is taken, a member of a gang also until it gets go; what was stopped is

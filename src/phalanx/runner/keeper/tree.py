@@ -1,40 +1,82 @@
-"""All processes of an attempt: its process group, its cgroups, and those that left both.
+"""All processes of an attempt: how they are recognised, signalled, and known to be gone.
 
 The leader starts its own session, so most of its tree is one process group. Processes that escaped with setsid are
 found by parentage; and since the keeper is a subreaper, an escaped process whose parents are gone becomes the keeper's
-child, recognised by its mark (`slots.py`) or by the key in its environment. Without a cgroup, a process that escaped,
-cleared its environment *and* removed the mark cannot be assigned, and is killed when no attempt is left.
+child, recognised by its mark or by the key in its environment. Without a cgroup, a process that escaped, cleared its
+environment *and* removed the mark cannot be assigned, and is killed when no attempt is left.
+
+The mark is an unusual resource limit, inherited through fork and exec. A process can leave a session, clear its
+environment and outlive its parent, but to get rid of a soft limit it has to ask for that. RLIMIT_RTTIME is used
+because nothing else uses it so: it bounds how long a real-time process may run without a pause, in microseconds, and
+ours is more than 100,000 years. The number holds the state folder of the keeper (40 bits) and its slot (20 bits).
+
+The runner gives an attempt's devices to the next one as soon as it receives `ended`, so what is left of a tree when
+its leader has ended is killed and waited for first. The usual case, a tree that is gone with its leader, costs three
+system calls.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
+import resource
 import signal
 
-from . import cgroup, files
+from . import cgroup, system
 from .attempt import is_key
-from .cgroup import signal_each
 from .spawn import KEY_VARIABLE
+from .system import signal_each
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container
+    from collections.abc import Callable, Container, Sequence
 
     from .attempt import KeptAttempt
-    from .slots import AttemptSlots
+    from .cgroup import AttemptSlots
+    from .logs import Trimmer
+    from .table import KeeperTable
     from .watchdog import Watchdog
 
-_PR_SET_CHILD_SUBREAPER = 36
+_OURS = 1 << 62
+_SLOT_BITS = 20
+SLOT_MAX = (1 << _SLOT_BITS) - 1
+STDERR_TAIL_BYTES = 2048
+SETTLE_S = 0.02  # not all members of a dying tree are the keeper's children: it looks again after this
+DOUBT_S_MAX = 0.2
+_LINE = b"Max realtime timeout"
 _KEY = f"{KEY_VARIABLE}=".encode()
 
 
-def become_subreaper() -> None:
-    """Orphans of the attempts become the keeper's children instead of init's."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+class Mark:
+    """The mark of one keeper: made of its folder, so that the next keeper of the folder has the same."""
+
+    def __init__(self, state_dir: str, bases: Sequence[str] = ()) -> None:
+        self.state_dir = state_dir
+        self.bases = (
+            bases  # the node's folders for cgroups, from its runner: all processes in them are of this keeper
+        )
+        found = os.stat(state_dir)  # noqa: PTH116 (the keeper imports no pathlib)
+        self._high = _OURS >> _SLOT_BITS | (found.st_ino ^ found.st_dev << 28) & (1 << 40) - 1
+        self._usual = resource.getrlimit(resource.RLIMIT_RTTIME)
+        self._allowed = self._usual[1] == resource.RLIM_INFINITY
+
+    def put_on(self, number: int) -> None:
+        """From now on our children get the mark of this slot."""
+        if self._allowed and number <= SLOT_MAX:
+            value = self._high << _SLOT_BITS | number
+            resource.setrlimit(resource.RLIMIT_RTTIME, (value, self._usual[1]))
+
+    def take_off(self) -> None:
+        resource.setrlimit(resource.RLIMIT_RTTIME, self._usual)
+
+    def number_of(self, pid: int | str) -> int | None:
+        """The slot whose mark a process carries; None if it has none of this folder's."""
+        for line in system.read(f"/proc/{pid}/limits").splitlines():
+            if line.startswith(_LINE):
+                soft = line[len(_LINE) :].split()[0]
+                value = int(soft) if soft.isdigit() else 0
+                return value & SLOT_MAX if value >> _SLOT_BITS == self._high else None
+        return None
 
 
 class Orphans:
@@ -83,7 +125,7 @@ def attempt_key(pid: int) -> str | None:
 
 def key_in_environment(pid: int) -> str | None:
     """The unchecked key in a process's environment."""
-    environment = files.read(f"/proc/{pid}/environ")
+    environment = system.read(f"/proc/{pid}/environ")
     if not environment:
         return None
     for variable in environment.split(b"\0"):
@@ -103,7 +145,7 @@ def send(attempt: KeptAttempt, orphans: list[int], *signums: int) -> None:
 
 def kill_cgroups(folders: list[str], left: set[int]) -> None:
     if not cgroup.kill(folders):
-        signal_each(lambda: left & members(folders), signal.SIGKILL)
+        signal_each(lambda: left & cgroup.known_members(folders), signal.SIGKILL)
 
 
 def send_group(pid: int, signum: int) -> bool:
@@ -124,16 +166,8 @@ def send_one(pid: int, signum: int) -> None:
 
 
 def _outside_group(attempt: KeptAttempt, orphans: list[int]) -> set[int]:
-    found = descendants([attempt.pid, *orphans]) | members(attempt.folders)
+    found = descendants([attempt.pid, *orphans]) | cgroup.known_members(attempt.folders)
     return {pid for pid in found if _group(pid) not in (attempt.pid, None)}
-
-
-def members(folders: list[str]) -> set[int]:
-    """The processes inside; empty where that is unknown: they are signalled again later."""
-    try:
-        return cgroup.members(folders)
-    except OSError:
-        return set()
 
 
 def _group(pid: int) -> int | None:
@@ -161,7 +195,7 @@ def _children(pid: int) -> list[int]:
             paths = [f"{thread.path}/children" for thread in threads]
     except OSError:  # it ended while we looked
         return []
-    return [int(child) for path in paths for child in files.read(path).split()]
+    return [int(child) for path in paths for child in system.read(path).split()]
 
 
 class ProcessTable:
@@ -178,3 +212,127 @@ class ProcessTable:
         """Send signals, in this order, to everything that belongs to a running attempt."""
         orphans = self.orphans.find(self.leaders)
         send(attempt, [pid for pid, key in orphans.items() if key == attempt.key], *signums)
+
+
+class KeeperEndings:
+    """Reaps children and finds which attempts are over."""
+
+    def __init__(
+        self,
+        table: KeeperTable,
+        processes: ProcessTable,
+        trimmer: Trimmer,
+        ended: Callable[[KeptAttempt], None],
+    ) -> None:
+        self._table = table
+        self._processes = processes
+        self._trimmer = trimmer
+        self._ended = ended
+
+    def reap(self) -> None:
+        """Reap every child that ended: leaders of attempts, and orphans."""
+        while (pid := _ended_child()) is not None:
+            attempt = self._processes.leaders.pop(pid, None)
+            if attempt is None:
+                os.waitpid(pid, 0)
+                self._processes.orphans.reaped(pid)
+                self._processes.watchdog.reaped(pid)
+            else:
+                # Until it is reaped its pid is not reused: that is the moment to signal the group by it.
+                send_group(pid, signal.SIGKILL)
+                _note(attempt, os.waitpid(pid, 0)[1])
+                if attempt.signal == signal.SIGKILL and self._was_fenced(attempt):
+                    attempt.reason = "fenced"
+                self._table.leader_ended(attempt)
+                self._processes.ending.append(attempt)
+
+    def _was_fenced(self, attempt: KeptAttempt) -> bool:
+        """Whether the watchdog killed it, at the end of a lease during which this process was stopped."""
+        unasked = attempt.reason is None and attempt.kill_at is None
+        return unasked and self._processes.watchdog.has_killed(attempt.born[1])
+
+    def settle(self) -> None:
+        """Report the attempts of which nothing is left, and kill what is left of the others."""
+        ending, self._processes.ending = self._processes.ending, []
+        orphans = self._processes.orphans.find(self._processes.leaders)
+        if orphans:
+            self._kill_strays(orphans)
+        for attempt in ending:
+            if self._is_gone(attempt, orphans):
+                self._finish(attempt)
+            else:
+                self._processes.ending.append(attempt)
+
+    def _kill_strays(self, orphans: dict[int, str | None]) -> None:
+        """Kill the orphans of attempts that are over; also unknown ones, when nothing runs that could own them."""
+        for pid, key in orphans.items():
+            if not self._processes.leaders or (key and key not in self._table.running):
+                send_one(pid, signal.SIGKILL)
+
+    def _is_gone(self, attempt: KeptAttempt, orphans: dict[int, str | None]) -> bool:
+        leaders = self._processes.leaders
+        # The pid may lead a newer attempt by now; that can only be when the old group is gone.
+        if attempt.pid not in leaders and send_group(attempt.pid, 0):
+            return False
+        try:
+            left = cgroup.members(attempt.cgroups) if attempt.cgroups else None
+        except OSError:  # unknown for now
+            return False
+        if left:
+            kill_cgroups(attempt.cgroups, left)
+            return False
+        if attempt.slot_folder and not (slot := self._processes.slots[attempt.slot]).is_empty():
+            slot.kill()
+            return False
+        if not orphans:
+            return True
+        keys = orphans.values()
+        if attempt.key in keys:
+            return False
+        if attempt.folders:
+            return True
+        # A process in the middle of an exec shows no environment yet, and unknown ones were killed just now: look
+        # again.
+        in_doubt = None in keys or ("" in keys and not leaders)
+        if in_doubt and attempt.doubted_at is None:
+            attempt.doubted_at = system.since_boot()
+        return not in_doubt or system.since_boot() - (attempt.doubted_at or 0.0) > DOUBT_S_MAX
+
+    def _finish(self, attempt: KeptAttempt) -> None:
+        self._trimmer.trim_at_end(attempt)
+        oom = bool(attempt.cgroups) and cgroup.oom_kills(attempt.cgroups) > attempt.oom_kills_before
+        attempt.close(oom, "" if attempt.code == 0 else _tail(attempt.err))
+        self._processes.slots.give_back(attempt)
+        self._ended(attempt)
+
+
+def _ended_child() -> int | None:
+    """A child that has ended and waits to be reaped."""
+    try:
+        found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return None
+    return found.si_pid if found is not None else None
+
+
+def _note(attempt: KeptAttempt, status: int) -> None:
+    attempt.ended_at = system.wall()
+    if os.WIFSIGNALED(status):
+        attempt.signal = os.WTERMSIG(status)
+    else:
+        attempt.code = os.WEXITSTATUS(status)
+
+
+def _tail(path: str) -> str:
+    """The last bytes of a log as text; empty when it cannot be read."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return ""
+    try:
+        size = os.fstat(fd).st_size
+        return os.pread(fd, STDERR_TAIL_BYTES, max(0, size - STDERR_TAIL_BYTES)).decode("utf-8", "replace")
+    except OSError:
+        return ""
+    finally:
+        os.close(fd)

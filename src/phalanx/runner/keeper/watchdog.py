@@ -23,16 +23,16 @@ import select
 import signal
 import socket
 
-from . import clock, files, journal, log, lookup
+from . import journal, log, lookup, system
 from .recovery import Survivors
-from .slots import SLOT_MAX
 from .table import FENCE_GRACE_S
+from .tree import SLOT_MAX
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import NoReturn
 
-    from .slots import Mark
+    from .tree import Mark
 
 LATE_S_MAX = 0.5  # how much later than the keeper would have; half the grace where that is less
 NO_LEASE_S = 10.0  # how long a keeper may be dead that never had a lease
@@ -69,7 +69,7 @@ class Watchdog:
         if self.pid:
             self._end_stuck()
             return
-        self._started_at = clock.since_boot()
+        self._started_at = system.since_boot()
         try:
             self._start()
         except OSError as error:
@@ -97,23 +97,23 @@ class Watchdog:
     def wait_s(self) -> float | None:
         """How long to wait before it is started, or checked because it kills; None if it runs and does not."""
         if not self.pid:
-            return max(0.0, self._started_at + RESTART_S - clock.since_boot())
+            return max(0.0, self._started_at + RESTART_S - system.since_boot())
         if not (killing_since := self._page[_KILLING]):
             return None
         if self._is_stopped():
             return 0.0
-        return max(0.0, max(killing_since, self._ended_at) + STUCK_S - clock.since_boot())
+        return max(0.0, max(killing_since, self._ended_at) + STUCK_S - system.since_boot())
 
     def _is_stopped(self) -> bool:
         """Whether it was stopped by SIGSTOP. That wakes us, as a child's end does."""
-        return files.read(f"/proc/{self.pid}/stat").rpartition(b")")[2].split()[:1] == [b"T"]
+        return system.read(f"/proc/{self.pid}/stat").rpartition(b")")[2].split()[:1] == [b"T"]
 
     def _end_stuck(self) -> None:
         """It hangs, and nothing starts while it kills. Another is started when this one is reaped."""
         log.write(
             "stuck", "the watchdog was stopped or hangs while it kills; it is killed, and started again"
         )
-        self._ended_at = clock.since_boot()
+        self._ended_at = system.since_boot()
         os.kill(self.pid, signal.SIGKILL)  # our child: its pid is not reused until it is reaped
 
     def reaped(self, pid: int) -> None:
@@ -147,6 +147,7 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Ma
     code = 1
     try:
         keeper = os.getppid()
+        system.go_first()
         signal.set_wakeup_fd(-1)
         for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(signum, signal.SIG_IGN)
@@ -185,8 +186,8 @@ class _Watch:
     def run(self, alive: int) -> None:
         poll = select.poll()
         poll.register(alive, select.POLLIN)
-        while not poll.poll(1000 * min(LOOK_S, max(0.0, self._due_at() - clock.since_boot()))):
-            if clock.since_boot() >= self._due_at():
+        while not poll.poll(1000 * min(LOOK_S, max(0.0, self._due_at() - system.since_boot()))):
+            if system.since_boot() >= self._due_at():
                 self._kill_for_the_frozen()
         while (
             os.getppid() == self._keeper
@@ -202,10 +203,10 @@ class _Watch:
 
     def _kill_for_the_frozen(self) -> None:
         """The keeper lives, and may resume at any time: it starts nothing while `is_killing`."""
-        self._page[_KILLING] = clock.since_boot()
+        self._page[_KILLING] = system.since_boot()
         try:
             kill_at = self._page[_KILL_AT]
-            if clock.since_boot() < kill_at:
+            if system.since_boot() < kill_at:
                 return  # the lease was renewed
             if kill_at != self._acted_at:
                 self._acted_at, self._pause_s, self._is_first = kill_at, PAUSE_S_MIN, True
@@ -213,13 +214,13 @@ class _Watch:
                 log.write(
                     "killed", "watchdog: the lease is over and the keeper did not act: killed what was left"
                 )
-            self._next_at = clock.since_boot() + self._next_pause_s(found)
+            self._next_at = system.since_boot() + self._next_pause_s(found)
         finally:
             self._page[_KILLING] = 0.0
 
     def _end_for_the_dead(self) -> None:
-        lease_until = lease_end_of_the_dead(self._page[_LEASE_UNTIL], clock.since_boot())
-        left_s = max(0.0, lease_until - clock.since_boot())
+        lease_until = lease_end_of_the_dead(self._page[_LEASE_UNTIL], system.since_boot())
+        left_s = max(0.0, lease_until - system.since_boot())
         log.write("died", f"watchdog: the keeper died; what it ran is ended in {left_s:.1f} s")
         self._wait_until(lease_until)
         self._ask()
@@ -235,7 +236,7 @@ class _Watch:
         return pause_s if found else AGAIN_S
 
     def _wait_until(self, instant: float) -> None:
-        while (left_s := instant - clock.since_boot()) > 0:
+        while (left_s := instant - system.since_boot()) > 0:
             _pause(min(LOOK_S, left_s))
 
     def _ask(self) -> None:
@@ -277,9 +278,9 @@ class _Watch:
 
     def _begin_step(self) -> None:
         """Record for a living keeper that everything started by now is killed, and that we are not stuck."""
-        self._page[_KILLED_AT] = clock.tick()
+        self._page[_KILLED_AT] = system.tick()
         if self._page[_KILLING]:
-            self._page[_KILLING] = clock.since_boot()
+            self._page[_KILLING] = system.since_boot()
 
     def _journal(self) -> journal.JournalContents:
         return journal.read(f"{self._mark.state_dir}/{journal.NAME}")
@@ -299,7 +300,7 @@ def _pause(seconds: float) -> None:
 
 def _set_title(title: bytes) -> None:
     """Show in `ps` what this process is, instead of the keeper's command line."""
-    words = files.read("/proc/self/stat").rpartition(b")")[2].split()
+    words = system.read("/proc/self/stat").rpartition(b")")[2].split()
     begin, end = int(words[45]), int(words[46])  # where the kernel finds the command line
     if 0 < begin < end:
         text = title[: end - begin - 1]

@@ -72,8 +72,9 @@ def test_what_is_not_json_is_refused(body: bytes):
     ("body", "says"),
     [
         (b'{"cores": "2"}', "cores: '2' is text, give a number"),
-        (b'{"command": [1]}', "command[0]: 1 is a whole number, give text"),
-        (b'{"env": {"A": null}}', "env[...]: expected text, got null"),
+        (b'{"command": [1]}', 'command[0]: 1 is a whole number, give text: "1"'),
+        (b'{"env": {"B": "b", "A": null}}', "env['A']: expected text, got null"),
+        (b'{"env": {"B": "b", "LR": 0.1}}', "env['LR']: 0.1 is a number, give text: \"0.1\""),
         (b'{"required_gpus": [[0, "x"]]}', "required_gpus[0][1]: 'x' is text, give a whole number"),
         (b'{"kind": "pod"}', "kind: invalid enum value 'pod', give one of: command, vps"),
         (b"[]", "the document: expected an object with fields, got a list"),

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import check_number
-from phalanx.api.schema.jobspec import GatherSpec
+from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.model.job import Gang, Gather, Job, Restart
 from phalanx.core.model.resources import Target
@@ -116,7 +116,7 @@ def test_attempts_count_the_first_run():
         ({"command": []}, "command: nothing to run"),
         ({"command": [""]}, "command: nothing to run"),
         ({"shell": ""}, "shell: nothing to run"),
-        ({"command": ["a"], "shell": "b"}, "command and shell: give one of them"),
+        ({"command": ["a"], "shell": "b"}, "shell: given beside command: give one of them"),
         ({"command": ["a\0b"]}, "command: 'a\\x00b' holds a NUL byte"),
         ({"command": ["\ud800"]}, "command: '\\ud800' is not text"),
         ({"command": ["x"] * 4097}, "command: 4097 are too many, at most 4096"),
@@ -229,9 +229,9 @@ def test_labels_are_part_of_the_request():
     [
         ({"tasks": 0}, "tasks: 0 is out of range"),
         ({"tasks": 4, "min": 5}, "min: 5 is above tasks, which is 4"),
-        ({"min": 2}, "min: given for one task"),
-        ({"gather": [GatherSpec("rack")]}, "gather: given for one task"),
-        ({"gang_wait": "5m"}, "gang_wait: given for one task"),
+        ({"min": 2}, "min: given for a job of one task"),
+        ({"gather": [GatherSpec("rack")]}, "gather: given for a job of one task"),
+        ({"gang_wait": "5m"}, "gang_wait: given for a job of one task"),
         ({"tasks": 2, "array": "1-2"}, "tasks and array"),
         ({"tasks": 2, "targets": ["n1", "n2"]}, "tasks and targets"),
         ({"tasks": 2, "no_queue": True}, "no_queue: it is for one task"),

@@ -7,11 +7,16 @@ from contextlib import ExitStack
 
 import pytest
 
-from phalanx.api.server.auth import Bearer, Identity
-from phalanx.api.server.limits import ConcurrencyLimit, StreamLimit, Unauthenticated
+from phalanx.api.schema.jobs import WhyReply
+from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.server.app import build_app
+from phalanx.api.server.auth import Bearer, Identity, Tokens
+from phalanx.api.server.limits import ConcurrencyLimit, ServerLimits, StreamLimit, Unauthenticated
 from phalanx.api.server.messages import HttpRequest
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.errors import TooMany
-from tests.support.rest_app import a_rest_app, ask
+from tests.support.fake_commands import FakeCommands
+from tests.support.rest_app import RawResponse, a_rest_app, ask
 from tests.support.waiting import pause_task
 
 pytestmark = pytest.mark.anyio
@@ -227,3 +232,37 @@ def test_who_is_known_or_gone_is_no_longer_counted():
     assert unauthenticated.add("here", 2) is None
     assert unauthenticated.add("here", 3) is None
     assert len(unauthenticated) == 2 and 1 not in unauthenticated
+
+
+class SlowToExplain(FakeCommands):
+    """A cluster whose explanations end when they are let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.began: asyncio.Queue[str] = asyncio.Queue()
+        self.let_go = asyncio.Event()
+
+    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
+        self.began.put_nowait(asker.user)
+        await self.let_go.wait()
+        return await super().why(id, asker)
+
+
+async def test_explanations_of_one_user_wait_for_each_other_and_another_users_go_between():
+    cluster = SlowToExplain()
+    users = [(name, f"phx_{name}") for name in ("ada", "bob")]
+    app = build_app(cluster, Tokens(users), limits=ServerLimits(large_rest=0.0))
+    job = (await cluster.submit(SubmitRequest(command=["true"]), "ada")).task_ids[0]
+
+    def why(user: str) -> asyncio.Task[RawResponse]:
+        return asyncio.create_task(
+            ask(app, "GET", f"/v1/jobs/{job}/why", headers={"authorization": f"Bearer phx_{user}"})
+        )
+
+    asked = [why("ada") for _ in range(8)]
+    first = await cluster.began.get()
+    asked.append(why("bob"))
+    assert (first, await cluster.began.get()) == ("ada", "bob")
+    assert cluster.began.empty()
+    cluster.let_go.set()
+    assert [(await each).status for each in asked] == [200] * 9

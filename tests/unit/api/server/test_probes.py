@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from phalanx.api.server.app import build_app
+from phalanx.api.server.auth import Tokens
 from phalanx.api.server.route import Readiness
 from phalanx.client.client import Client
 from phalanx.client.http import HttpTransport
@@ -149,3 +151,16 @@ def test_whoever_reads_an_old_answer_is_told():
         with Client(token=TOKEN, exchange=exchange) as client:
             client.nodes()
     assert told == ["37"]
+
+
+async def test_one_that_was_replaced_without_knowing_answers_no_read_that_asks_for_the_leader():
+    class Woken(FakeCommands):
+        """One that was paused: by its role it is active, and another leads."""
+
+        async def require_leader(self) -> None:
+            raise NotActive("another leads")
+
+    app = build_app(Woken(), Tokens([("ada", TOKEN)]))
+    for path in ("/readyz", "/v1/cluster", "/v1/jobs"):
+        assert (await ask(app, path=path, headers={"phalanx-read": "leader"})).status == 503
+        assert (await ask(app, path=path)).status == 200

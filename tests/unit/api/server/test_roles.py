@@ -132,6 +132,21 @@ async def test_a_refusal_names_the_role_and_what_it_would_take():
     assert told["hint"].endswith("operator or admin")
 
 
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("/v1/jobs/{id}/cancel", "may not cancel, evict, pause"),
+        ("/v1/tasks/{id}/logs", "may not read the logs"),
+    ],
+)
+async def test_a_refusal_about_anothers_job_says_what_is_refused_and_whose_job_it_is(path: str, says: str):
+    stage = await a_stage()
+    route = next(each for each in ROUTES if each.path == path)
+    told = (await http_request(stage, route, "user", stage.other)).json()
+    assert says in told["detail"] and told["detail"].endswith("jobs of bob")
+    assert "only for one's own jobs" in told["hint"]
+
+
 async def test_anothers_environment_and_last_words_are_hidden():
     stage = await a_stage()
     for token, own, other in (("user", "planted", "(hidden)"), ("operator", "planted", "planted")):

@@ -13,9 +13,8 @@ from phalanx.core.cluster.inputs import Cancel, Drain, SetPaused, SetQuota, Subm
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Pause, Resume, Stop
-from phalanx.core.model.queue import Quota
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import Pause, Resume, Status, Stop, Why
+from phalanx.core.model.waiting import Quota
 from tests.support.builders import Cluster, a_cluster, a_job
 
 

@@ -6,8 +6,7 @@ from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.events import GangRecalled, GangReleased, JobRestarted
 from phalanx.core.cluster.inputs import Disconnect, Hello, Tick
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Go, Phase, Ready, Started, Stop
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import Go, Phase, Ready, Started, Status, Stop
 from tests.support.builders import a_capacity, a_gang, a_group
 from tests.support.core_cluster import CoreCluster
 

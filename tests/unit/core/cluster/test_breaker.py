@@ -5,15 +5,14 @@ from __future__ import annotations
 import pytest
 from msgspec import msgpack
 
-from phalanx.coordinator.views import node_view
+from phalanx.coordinator.views_cluster import node_view
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.events import Event, NodeRested
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Tick, Undrain
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Disposition, Ended, Exit
-from phalanx.core.model.status import UNCHARGED, Status, Why
+from phalanx.core.model.orders import UNCHARGED, Disposition, Ended, Exit, Status, Why
 from phalanx.core.runner.attempts import exit_unstarted
 from tests.support.builders import Cluster, a_cluster, a_job
 

@@ -6,10 +6,9 @@ import pytest
 
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused
 from phalanx.core.cluster.inputs import Cancel, Tick
-from phalanx.core.model.orders import Disposition, Start, Stop
+from phalanx.core.model.orders import Disposition, Start, Status, Stop, Why
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.score import Score
-from phalanx.core.model.status import Status, Why
 from tests.support.builders import GIB, Cluster, a_cluster, a_job
 
 

@@ -16,9 +16,8 @@ from phalanx.core.cluster.events import (
 )
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.model.orders import Exit
+from phalanx.core.model.orders import Exit, Status, Why
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Status, Why
 from phalanx.store.protocol import Batch, Loaded, LogHole
 from tests.support.builders import a_capacity, a_job
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.inputs import Drain
-from phalanx.core.model.orders import Stop
-from phalanx.core.model.status import Status
+from phalanx.core.model.orders import Status, Stop
 from tests.support.builders import a_gang, a_group
 from tests.support.core_cluster import CoreCluster
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.cluster.inputs import Tick
+from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import GangPlacement, Policy
-from phalanx.core.model.status import Status
 from phalanx.core.placement import engine
 from phalanx.core.placement.preempt import make_room as preempt_make_room
 from tests.support.builders import a_cluster, a_gang, a_group, a_job
@@ -177,7 +177,7 @@ def test_a_plan_with_evictions_changes_nothing() -> None:
     cluster.waits_whole("gang", 2, priority=10)
     cluster.plan()
     assert cluster.free() == {"n1": 0, "n2": 0}
-    assert cluster.queues.usage["default"].written[1] == 4
+    assert cluster.queues.usage["default"][1] == 4000
 
 
 def test_a_gang_that_has_all_it_needs_evicts_nobody_for_a_surplus_member():

@@ -7,7 +7,8 @@ from typing import get_args
 import pytest
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.apply.dispatch import CHANGES, apply
+from phalanx.core.cluster.dispatch import CHANGES, CHOICES, apply
+from phalanx.core.cluster.inputs import Input
 from phalanx.core.cluster.state import ClusterState, Unfit
 
 OF_NODES_ALONE = {e.NodeCleared, e.NodeQuarantined}  # the node's story tells of them, the task's need not
@@ -16,6 +17,10 @@ NAMES_A_JOB = {"job", "jobs", "key", "keys"}
 
 def test_every_event_has_its_change():
     assert CHANGES.keys() == set(get_args(e.Event))
+
+
+def test_every_input_has_its_choice():
+    assert CHOICES.keys() == set(Input.__subclasses__())
 
 
 @pytest.mark.parametrize("kind", get_args(e.Event), ids=lambda kind: kind.__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import Drain, Evict
 from phalanx.core.model.job import Gather, Job, Restart
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import Status, Why
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 PAIRS = (Gather("node", multiple=2),)

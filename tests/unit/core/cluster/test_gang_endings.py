@@ -10,10 +10,9 @@ from phalanx.core.cluster.decision import Accepted
 from phalanx.core.cluster.events import AttemptEnded
 from phalanx.core.cluster.inputs import Cancel, Evict, Hello
 from phalanx.core.cluster.state import Timers
-from phalanx.core.cluster.story import sentence
+from phalanx.core.explain.story import sentence
 from phalanx.core.model.job import Restart, Rule, Success
-from phalanx.core.model.orders import Exit, Started, Stop
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import Exit, Started, Status, Stop, Why
 from tests.support.builders import a_capacity, a_gang, a_group
 from tests.support.core_cluster import CoreCluster
 

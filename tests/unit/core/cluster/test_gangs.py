@@ -7,9 +7,8 @@ from msgspec import structs
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.inputs import Cancel, Hello, ProposeGang, Tick
 from phalanx.core.model.job import Restart
-from phalanx.core.model.orders import Go, Phase, Ready, Started, Stop
+from phalanx.core.model.orders import Go, Phase, Ready, Started, Status, Stop, Why
 from phalanx.core.model.plan import GangPlacement
-from phalanx.core.model.status import Status, Why
 from phalanx.core.model.waiting import Part
 from tests.support.builders import a_capacity, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from phalanx.core.cluster.jobs import DETAILS_MAX, EARLIER_MAX, JobState
 from phalanx.core.cluster.units import Attempt
-from phalanx.core.model.orders import Exit
+from phalanx.core.model.orders import Exit, Status, Why
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Status, Why
 from tests.support.builders import a_job
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from phalanx.core.cluster.decision import Refused
 from phalanx.core.cluster.inputs import Disconnect, Drain, Heartbeat, Hello, Tick, Undrain
 from phalanx.core.cluster.state import Timers
-from phalanx.core.model.orders import AttemptKey, Phase, Returned, Start, Started, Stop
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import AttemptKey, Phase, Returned, Start, Started, Status, Stop, Why
 from tests.support.builders import Cluster, a_capacity, a_cluster, a_job
 
 

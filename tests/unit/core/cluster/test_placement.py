@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.inputs import Cancel, Drain, Propose, Tell, Tick, Undrain
-from phalanx.core.model.orders import Returned, Start
+from phalanx.core.model.orders import Returned, Start, Status
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Cores, Grant
-from phalanx.core.model.status import Status
 from phalanx.core.placement.engine import plan
 from tests.support.builders import Cluster, a_cluster, a_job
 
@@ -40,7 +39,7 @@ def test_a_small_job_goes_where_a_large_one_before_it_has_no_room() -> None:
 
 
 def test_a_plan_that_was_cut_short_asks_for_another_turn() -> None:
-    cluster = Cluster(policy=Policy(placements_max=3))
+    cluster = Cluster(policy=Policy(openings_max=3))
     cluster.add_node("n1", cores=8)
     job = a_job(array="1-8")
     cluster.submit(job)
@@ -174,3 +173,19 @@ def test_an_order_to_start_says_all_that_the_runner_needs() -> None:
     again = cluster.orders[-1][1]
     assert isinstance(again, Start)
     assert (again.index, again.restarts) == (10, 1)
+
+
+def test_a_turn_opens_only_so_many_lanes_and_whoever_comes_then_is_heard_in_the_next() -> None:
+    cluster = Cluster()
+    cluster.add_node("n1", cores=4)
+    array = a_job(array="1-100000", cores=0)
+    cluster.submit(array)
+    most = cluster.engine.policy.openings_max
+    assert len(live(cluster, array.id)) == most
+    assert cluster.turns[-1].more
+    other = a_job(user="bob")
+    cluster.submit(other)
+    assert other.id in cluster.state.jobs
+    assert most < len(live(cluster, array.id)) <= 2 * most
+    cluster.give(Cancel(array.id))
+    assert not cluster.turns[-1].more

@@ -7,9 +7,8 @@ from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Drain, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Timers
-from phalanx.core.model.orders import Ready, Started, Stop
+from phalanx.core.model.orders import Ready, Started, Status, Stop, Why
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.status import Status, Why
 from tests.support.builders import a_cluster, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster
 

@@ -9,9 +9,8 @@ from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
 from phalanx.core.cluster.inputs import Drain, RemoveNode, Tick
 from phalanx.core.cluster.state import Timers
-from phalanx.core.model.orders import Disposition, Ended, Exit
+from phalanx.core.model.orders import Disposition, Ended, Exit, Status, Why
 from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.status import Status, Why
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenant, Tenants
 from tests.support.builders import Cluster, a_capacity, a_cluster, a_gang, a_group, a_job
@@ -183,7 +182,7 @@ def test_a_row_that_was_given_back_starts_closed_and_empty() -> None:
     assert table.slots(Request(gpus=1)).column.tolist() == [2, 0]
     assert list(table.tree.nodes) == ["n1", "n3"]
     assert table.remove("n1") == "n3"
-    assert table.slots_ever(Request(gpus=1)).tolist() == [1]
+    assert table.ever(Request(gpus=1))[0].tolist() == [1]
     assert list(table.tree.nodes) == ["n3"]
 
 

@@ -8,8 +8,7 @@ from phalanx.core.cluster.decide.endings import backoff_s
 from phalanx.core.cluster.decision import Disposed
 from phalanx.core.cluster.inputs import Cancel, Tick
 from phalanx.core.cluster.state import Timers
-from phalanx.core.model.orders import Disposition, Ended, Exit, Returned
-from phalanx.core.model.status import UNCHARGED, Status, Why
+from phalanx.core.model.orders import UNCHARGED, Disposition, Ended, Exit, Returned, Status, Why
 from tests.support.builders import Cluster, a_cluster, a_job
 
 

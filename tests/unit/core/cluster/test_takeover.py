@@ -5,11 +5,10 @@ from __future__ import annotations
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.events import RoomPromised
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.story import sentence
+from phalanx.core.explain.story import sentence
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import AttemptKey, Stop
-from phalanx.core.model.queue import Quota
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import AttemptKey, Status, Stop, Why
+from phalanx.core.model.waiting import Quota
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 

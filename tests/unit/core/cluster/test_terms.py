@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import BackoffsEnded, TermOpened
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Timers
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import Status, Why
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 HOURS = 7 * 3600.0

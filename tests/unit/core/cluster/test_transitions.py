@@ -6,8 +6,8 @@ from itertools import product
 
 import pytest
 
-from phalanx.core.cluster.transitions import MOVES, IllegalMove, check_move
-from phalanx.core.model.status import Status
+from phalanx.core.cluster.jobs import MOVES, IllegalMove, check_move
+from phalanx.core.model.orders import Status
 
 
 def test_a_move_that_is_not_in_the_table_names_who_and_where() -> None:

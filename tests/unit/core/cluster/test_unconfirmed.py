@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.cluster.apply.dispatch import apply
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import TermOpened
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Tell
-from phalanx.core.model.orders import AttemptKey, Ended, Exit, Go, Phase, Ready, Start, Stop
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import AttemptKey, Ended, Exit, Go, Phase, Ready, Start, Status, Stop, Why
 from tests.support.builders import Cluster, a_capacity, a_cluster, a_gang, a_group, a_job
 
 Listed = list[tuple[AttemptKey, Phase]]

@@ -9,11 +9,10 @@ from msgspec import structs
 from phalanx.api.schema.jobs import Fix, WhyReply
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import Cancel, Drain, Hello, Submit, Tell
+from phalanx.core.model.amounts import parse_bytes
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Returned
-from phalanx.core.model.quantity import parse_bytes
+from phalanx.core.model.orders import Returned, Status
 from phalanx.core.model.resources import Capacity, Request
-from phalanx.core.model.status import Status
 from tests.property.strategies import HOSTS, capacities, requests
 from tests.support.builders import Cluster, a_cluster, a_job
 
@@ -58,9 +57,8 @@ def test_every_answer_has_a_reason_and_every_change_it_offers_starts_at_once(
         assert reply.dominant.text
         assert reply.status == cluster.status(job).word
         if reply.fix is not None and reply.fix.text.startswith("it would start now"):
-            # It takes the other's place: no later job may be asked before it.
             again = structs.replace(
-                asking(changed(job.groups[0].request, reply.fix)), priority=1, may_evict=False,
+                asking(changed(job.groups[0].request, reply.fix)), may_evict=False,
                 time_limit_s=reply.fix.change.get("time_limit", job.time_limit_s),
             )  # fmt: skip
             cluster.give(Cancel(job.id), Submit(again, allow_infeasible=True))

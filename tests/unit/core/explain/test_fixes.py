@@ -41,6 +41,12 @@ def test_as_many_members_as_there_is_room_for_are_offered():
     assert (reply.exit, the_fix(reply)) == (3, {"min": 7})
 
 
+def test_memory_is_offered_in_a_size_that_one_would_type():
+    for has, offered in ((24684100 << 10, "23GiB"), ((4 << 30) + 12345, "4GiB"), ((3 << 30) - 1, "3071MiB")):
+        nodes = f"nodes: [{{name: n1, cores: 1, memory: {has}}}]\n"
+        assert the_fix(plan(nodes, job="name: large\nmemory: 64GiB\n")) == {"memory": offered}
+
+
 def test_the_smallest_job_whose_end_makes_room_is_named():
     text = """
     nodes: [{name: "n[1-2]", cores: 2}]
@@ -56,16 +62,33 @@ def test_the_smallest_job_whose_end_makes_room_is_named():
     assert "small" in reply.reasons[0].fix.text
 
 
-def test_who_is_held_back_is_offered_the_time_limit_that_lets_it_pass():
-    text = """
-    nodes: [{name: "n[1-2]", cores: 8}]
-    running: [{name: busy, cores: 8, places: [n1], time_limit: 500, started_at: 0}]
-    waiting: [{name: first, gang: true, tasks: 2, cores: 8}]
-    now: 0
-    """
-    reply = plan(text, job="name: second\ncores: 8\n")
-    assert the_fix(reply) == {"time_limit": 500}
-    assert plan(text, job="name: second\ncores: 8\ntime_limit: 500\n").exit == 0
+HELD_BACK = """
+nodes: [{name: "n[1-2]", cores: 8}]
+running: [{name: busy, cores: 8, places: [n1], time_limit: LIMIT, started_at: 0}]
+waiting: [{name: first, gang: true, tasks: 2, cores: 8}]
+now: NOW
+"""
+
+
+@pytest.mark.parametrize(("limit", "offered"), [(500, 450), (200, 170), (31, 1)])
+def test_who_is_held_back_is_offered_a_time_limit_that_still_lets_it_pass_a_little_later(
+    limit: int, offered: int
+):
+    text = HELD_BACK.replace("LIMIT", str(limit))
+    reply = plan(text.replace("NOW", "0"), job="name: second\ncores: 8\n")
+    assert the_fix(reply) == {"time_limit": offered}
+    fix = reply.reasons[0].fix
+    assert fix is not None
+    assert f"leaves {limit - offered} s to submit it" in fix.text
+    assert f"at most {limit} s would" in reply.reasons[0].text
+    for later in (0, 10, 30):
+        job = f"name: second\ncores: 8\ntime_limit: {offered}\n"
+        assert plan(text.replace("NOW", str(later)), job=job).exit == 0
+
+
+def test_no_time_limit_is_offered_that_would_be_too_long_by_the_time_it_is_typed():
+    reply = plan(HELD_BACK.replace("LIMIT", "30").replace("NOW", "0"), job="name: second\ncores: 8\n")
+    assert (reply.exit, reply.reasons[0].code, reply.reasons[0].fix) == (3, "ReservedForOther", None)
 
 
 @st.composite
@@ -122,6 +145,38 @@ def test_doing_what_the_fix_says_helps(case: tuple[str, Doc]):
     assert helped.exit < reply.exit
     if reply.exit == 3:
         assert helped.placements
+
+
+@st.composite
+def queues_with_a_head(draw: st.DrawFn) -> tuple[Doc, Doc]:
+    """A cluster whose tasks have time limits, a gang for which room is kept, and a job that may pass it."""
+    limits = st.sampled_from([None, 35, 60, 100, 500])
+    sizes = draw(st.lists(st.integers(2, 8), min_size=1, max_size=4))
+    nodes = [{"name": f"n{number}", "cores": cores} for number, cores in enumerate(sizes)]
+    running = [
+        {"name": f"busy{number}", "priority": 9, "cores": cores, "places": [f"n{number}"], "started_at": 0}
+        | ({"time_limit": limit} if (limit := draw(limits)) else {})
+        for number, size in enumerate(sizes)
+        if (cores := draw(st.integers(0, size)))
+    ]
+    head = {"name": "head", "gang": True, "tasks": len(nodes), "cores": draw(st.integers(1, 8))}
+    job: Doc = {"name": "late", "cores": draw(st.integers(1, 9))}
+    if limit := draw(limits):
+        job["time_limit"] = limit
+    return {"nodes": nodes, "running": running, "waiting": [head], "now": 0}, job
+
+
+@settings(max_examples=150, deadline=None)
+@given(queues_with_a_head())
+def test_a_fix_still_works_when_it_has_been_read_and_typed(case: tuple[Doc, Doc]):
+    cluster, job = case
+    reply = plan(yaml.safe_dump(cluster), job=yaml.safe_dump(job))
+    change = the_fix(reply)
+    if not change or reply.exit != 3:
+        return
+    for now in (0, 10, 30):
+        helped = plan(yaml.safe_dump(cluster | {"now": now}), job=yaml.safe_dump({**job, **change}))
+        assert any(each.job == "late" for each in helped.placements), (now, change)
 
 
 @settings(max_examples=100, deadline=None)

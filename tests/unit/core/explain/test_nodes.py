@@ -9,7 +9,7 @@ from msgspec import structs
 from phalanx.core.explain.nodes import verdict
 from phalanx.core.explain.smaller import smaller_requests
 from phalanx.core.model import reason
-from phalanx.core.model.quantity import parse_bytes
+from phalanx.core.model.amounts import parse_bytes
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant, Request, Target
 from phalanx.core.model.table import NodeTable
@@ -128,4 +128,22 @@ def test_of_the_same_no_from_many_nodes_the_closest_speaks() -> None:
         "WaitingCapacity",
         {"wanted": 4, "free": 2, "total": 6},
     )
-    assert said.groups == [(said.dominant, ["n1", "n2"])]
+    ((of_both, names),) = said.groups
+    assert names == ["n1", "n2"]
+    assert of_both.text == f"closest: {said.dominant.text}", "n1 has fewer free"
+
+
+def test_what_one_of_several_nodes_says_is_not_told_as_if_all_said_it() -> None:
+    table = a_table(n1={"cores": 4}, n2={"cores": 4}, n3={"cores": 2})
+    closed = {name: reason.drained(name, f"work on {name}") for name in ("n1", "n2")}
+    told = {no.code: no.text for no, _ in verdict(table, Request(cores=3), closed).groups}
+    assert told == {
+        "Maintenance": "for example: n1 is drained: work on n1",
+        "ExceedsLargestNode": "Insufficient available cores on n3: 3 requested, 2 of 2 free",
+    }
+
+
+def test_what_is_promised_twice_over_reads_as_nothing_free():
+    assert "1 requested, 0 of 300 free" in reason.not_enough_cores("n1", 1, -23.873, 300).text
+    assert "0 of 8 GPUs free" in reason.not_enough_gpus("n1", 1, -2, 8, "GPUs").text
+    assert reason.not_enough_memory("n1", 1, -5, 300).numbers["free"] == 0

@@ -9,10 +9,10 @@ from phalanx.api.schema.jobs import WhyReply
 from phalanx.api.server.auth import Bearer, Identity
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decision import Accepted
-from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain
+from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Undrain
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import Status, Why
 from phalanx.preview.plan import preview
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
@@ -89,6 +89,51 @@ def test_only_an_operator_is_told_how_to_resume_a_node():
         if (fix := why(cluster, job, asker=asker).fix) is not None
     ]
     assert commands == ["phalanx node resume n1", "phalanx node resume n1", ""]
+
+
+def test_devices_in_use_are_told_with_who_holds_them_and_whose_end_helps():
+    cluster = a_cluster(n1={"cores": 8, "gpus": 1}, n2={"cores": 8, "gpus": 1})
+    gang = a_gang(a_group(2, gpus=1), user="bo")
+    cluster.submit(gang)
+    job = a_job(target="n2::0", user="ada")
+    cluster.submit(job)
+    (holder,) = [each for each, live in cluster.state.jobs[gang.id].live.items() if live.node == "n2"]
+    operator = Asker("op", controls_all=True, operates=True)
+    reply = why(cluster, job, asker=operator)
+    assert reply.dominant.code == "TargetBusy"
+    assert reply.dominant.text.endswith(f"[0] on n2 are in use by {gang.id}.{holder}")
+    assert reply.fix is not None
+    assert reply.fix.command == f"phalanx cancel {gang.id}"
+
+
+def resting() -> Cluster:
+    """A cluster in which n1 is excluded, since tasks of two users failed there."""
+    cluster = a_cluster(n1={"cores": 4}, n2={"cores": 1})
+    for number in range(9):
+        if not cluster.state.nodes["n1"].is_kept_away:
+            job = a_job(target="n1", max_retries=0, user=("ada", "bo")[number % 2])
+            cluster.submit(job)
+            cluster.ended("n1", (job.id, 0, 1), code=1)
+    assert cluster.state.nodes["n1"].is_kept_away
+    return cluster
+
+
+def test_an_operator_is_told_to_resume_a_node_that_is_excluded_after_failures():
+    cluster = resting()
+    pinned, gang = a_job(target="n1", user="ada"), a_gang(a_group(4), user="ada")
+    cluster.submit(pinned)
+    cluster.submit(gang)
+    operator = Asker("op", controls_all=True, operates=True)
+    for job, code in ((pinned, "NodeResting"), (gang, "GangIncomplete")):
+        reply = why(cluster, job, None, asker=operator)
+        assert reply.dominant.code == code
+        assert reply.fix is not None
+        assert reply.fix.command == "phalanx node resume n1"
+    fix = why(cluster, pinned, None, asker=ADA).fix
+    assert fix is not None
+    assert fix.command == "phalanx story n1"
+    cluster.give(Undrain("n1"))
+    assert cluster.status(pinned) == cluster.status(gang) == Status.ASSIGNED
 
 
 def test_a_runner_that_is_cut_off_is_not_said_to_run_its_tasks():

@@ -7,13 +7,12 @@ from math import inf
 import numpy as np
 import pytest
 
-from phalanx.core.model.amounts import FIXED, SLOTS_MAX, Rows, fixed, headroom, slots
+from phalanx.core.model.amounts import FIXED, MILLICORES, SLOTS_MAX, Rows, fixed, headroom, slots, written
 from phalanx.core.model.columns import slots_each
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.quantity import millicores, written
-from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, NumaNode, Request
+from phalanx.core.model.waiting import Queues, Quota
 
 H100, A100 = Device(0, "h100", 80), Device(1, "a100", 40)
 
@@ -22,8 +21,13 @@ H100, A100 = Device(0, "h100", 80), Device(1, "a100", 40)
     ("cores", "millis"), [(2, 2000), (0.5, 500), (0.001, 1), (1.1, 1100), (0.3, 300), (2.0, 2000)]
 )
 def test_cores_are_thousandths_inside_and_written_as_given(cores: Cores, millis: int) -> None:
-    assert millicores(cores) == millis
+    assert MILLICORES[cores] == millis
     assert written(millis) == cores
+
+
+def test_the_table_of_thousandths_forgets_and_stays_right() -> None:
+    assert all(MILLICORES[millis / 1000] == millis for millis in range(1, 10_001))
+    assert len(MILLICORES) < 5000
 
 
 def test_whole_cores_are_written_without_a_point() -> None:
@@ -86,15 +90,15 @@ def test_quotas_count_parts_of_cores() -> None:
     for _ in range(3):
         queues.take("lab", Grant(0.4, 0))
     assert queues.room("lab", Request(cores=0.4)) == 0
-    assert queues.usage["lab"].written == (3, 1.2, 0, 0)
-    no = queues.refuses("lab", Request(cores=0.4))
+    assert queues.usage["lab"] == [3, 1200, 0, 0]
+    no = queues.lacks("lab", [(Request(cores=0.4), 1)])
     assert no is not None and no.numbers == {"wanted": 0.4, "used": 1.2, "limit": 1.5}
-    assert queues.refuses("lab", Request(cores=0.3)) is None
+    assert queues.lacks("lab", [(Request(cores=0.3), 1)]) is None
 
 
 def test_a_queue_over_its_quota_of_cores_holds_up_nobody_who_asks_for_none() -> None:
     queues = Queues()
     queues.quotas["lab"] = Quota(cores=1)
     queues.take("lab", Grant(2, 0))
-    assert queues.refuses("lab", Request(cores=0)) is None
+    assert queues.lacks("lab", [(Request(cores=0), 1)]) is None
     assert queues.room("lab", Request(cores=0)) is None

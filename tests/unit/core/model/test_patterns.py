@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from phalanx.core.cluster.events import JobSubmitted
-from phalanx.core.cluster.story import sentence
+from phalanx.core.explain.story import sentence
 from phalanx.core.model.job import Restart, Rule
 from phalanx.core.model.patterns import PROGRAM_MAX, Unreadable, matching, program_size, unreadable
 from tests.support.builders import a_job

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.effects import roll
+from phalanx.core.cluster.decision import roll
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import GANG_PORTS, LONE_PORTS, LonePorts, Roll
 from tests.support.builders import a_gang, a_group

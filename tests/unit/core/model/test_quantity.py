@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.model.quantity import (
+from phalanx.core.model.amounts import (
     describe_bytes,
     describe_seconds,
     format_bytes,
@@ -45,7 +45,16 @@ def test_what_is_no_size(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "cores"),
-    [("2", "2"), ("0.5", "0.5"), ("1.250", "1.25"), ("3.000", "3"), ("0", "0"), (" 0.001", "0.001")],
+    [
+        ("2", "2"),
+        ("0.5", "0.5"),
+        ("1.250", "1.25"),
+        ("3.000", "3"),
+        ("0", "0"),
+        (" 0.001", "0.001"),
+        ("500m", "0.5"),
+        ("2000m", "2"),
+    ],
 )
 def test_cores_are_whole_or_in_thousandths(text: str, cores: str) -> None:
     assert repr(parse_cores(text)) == cores
@@ -64,7 +73,9 @@ def test_cores_are_whole_or_in_thousandths(text: str, cores: str) -> None:
         "0.0005",
         "1.",
         ".5",
-        "500m",
+        "0.5m",
+        "500M",
+        "m",
         "1,5",
         "1 2",
         "٣",

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from phalanx.core.model.amounts import magnitude
 from phalanx.core.model.plan import Policy
-from phalanx.core.model.quantity import magnitude
 from phalanx.core.model.score import _MEMORY_BITS, _magnitudes
 from tests.support.planned_cluster import PlannedCluster
 

@@ -93,7 +93,7 @@ def test_a_closed_node_has_no_slots():
     table.slots(Request(cores=2))
     table.set_open("n1", False)
     assert table.slots(Request(cores=2)).column.tolist() == [0, 2, 3]
-    assert table.slots_ever(Request(cores=2)).tolist() == [4, 2, 3]
+    assert table.ever(Request(cores=2))[0].tolist() == [4, 2, 3]
 
 
 def test_a_promise_that_overdraws_a_node_leaves_none():
@@ -174,7 +174,7 @@ steps = st.lists(
 @given(steps, st.sampled_from([0, 2]))
 def test_whatever_happens_slots_are_as_if_counted_anew(steps, few):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("phalanx.core.model.slots.FEW", few)
+        patch.setattr("phalanx.core.model.table.FEW", few)
         play(steps)
 
 

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.core.model.survey import TopologySurvey
 from phalanx.core.model.topology import Layer, Topology
-from phalanx.core.model.tree import Tree
+from phalanx.core.model.tree import TopologySurvey, Tree
 from tests.support.topologies import THREE, a_tree, column, labels
 
 paths = st.lists(
@@ -82,27 +81,21 @@ def test_without_any_label_there_is_the_cluster_and_its_nodes():
     assert (tree.layers, tree.node_level) == ((), 1)
     assert tree.rows(0, 0).tolist() == [0, 1]
     assert tree.path(1, 1) == ("n2",)
-    assert [domain.nodes for domain in tree.walk()] == [2]
+    assert list(tree.walk()) == [(0, 0)]
 
 
 def test_an_empty_cluster_has_a_tree():
-    assert [domain.nodes for domain in TopologySurvey(THREE).tree([]).walk()] == [0]
+    tree = TopologySurvey(THREE).tree([])
+    assert list(tree.walk()) == [(0, 0)]
+    assert tree.rows(0, 0).tolist() == []
 
 
-def test_people_see_the_tree_depth_first_with_children_by_name_and_nodes_counted():
+def test_a_walk_goes_depth_first_in_order_of_name():
     tree = a_tree("s2/b4/r1", "s1/b2/r1", "s1/b1/r1", "s1/b1/r2")
-    seen = [("/".join(each.path), each.child_layer, each.children, each.nodes) for each in tree.walk()]
+    seen = [("/".join(tree.path(*each)), len(tree.rows(*each))) for each in tree.walk()]
     assert seen == [
-        ("", "spine", ("s1", "s2"), 4),
-        ("s1", "block", ("b1", "b2"), 3),
-        ("s1/b1", "rack", ("r1", "r2"), 2),
-        ("s1/b1/r1", "node", (), 1),
-        ("s1/b1/r2", "node", (), 1),
-        ("s1/b2", "rack", ("r1",), 1),
-        ("s1/b2/r1", "node", (), 1),
-        ("s2", "block", ("b4",), 1),
-        ("s2/b4", "rack", ("r1",), 1),
-        ("s2/b4/r1", "node", (), 1),
+        *(("", 4), ("s1", 3), ("s1/b1", 2), ("s1/b1/r1", 1), ("s1/b1/r2", 1), ("s1/b2", 1), ("s1/b2/r1", 1)),
+        *(("s2", 1), ("s2/b4", 1), ("s2/b4/r1", 1)),
     ]
 
 
@@ -152,5 +145,9 @@ def test_every_way_through_the_tree_leads_to_the_same_nodes(given_paths, chance)
                 assert np.concatenate(inside).tolist() == rows.tolist()
                 assert (tree.up(inner, np.arange(low, high), level) == number).all()
     assert sorted(tree.order.tolist()) == list(range(len(given_paths)))
-    for domain in tree.walk():
-        assert list(domain.children) == sorted(domain.children)
+    walked = list(tree.walk())
+    assert len(set(walked)) == len(walked) == sum(tree.size(level) for level in range(tree.node_level))
+    for level, number in walked:
+        low, high = tree.span(level, number, level + 1)
+        children = tree.names[level][low:high] if level + 1 < tree.node_level else []
+        assert children == sorted(children)

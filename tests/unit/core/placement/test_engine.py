@@ -51,9 +51,9 @@ def test_a_pass_asks_no_task_behind_the_first_that_finds_no_room() -> None:
 def test_a_pass_that_was_cut_short_says_so() -> None:
     cluster = PlannedCluster(n1=8)
     cluster.waits("a", tasks=8)
-    cut = cluster.plan(Policy(placements_max=3))
+    cut = cluster.plan(Policy(openings_max=3))
     assert (len(cut.placements), cut.more) == (3, True)
-    assert not cluster.plan(Policy(placements_max=9)).more
+    assert not cluster.plan(Policy(openings_max=9)).more
 
 
 def test_a_queue_that_holds_all_it_may_does_not_stop_the_others() -> None:

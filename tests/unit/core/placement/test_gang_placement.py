@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.core.explain.shortage import place_gang
 from phalanx.core.model.job import Gather
 from phalanx.core.model.plan import GangPlacement
-from phalanx.core.model.queue import Quota
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Cores, Grant
 from phalanx.core.model.tenants import NEVER, Tenant
-from phalanx.core.model.waiting import Ask
+from phalanx.core.model.waiting import Ask, Quota
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang import packing
-from phalanx.core.placement.gang.place import place_gang, seat
+from phalanx.core.placement.gang.grants import take_grants
 from tests.support.topologies import a_draft, a_waiting_gang, some
 from tests.support.waiting_units import FakeGang
 
@@ -109,7 +109,7 @@ def test_a_layout_that_one_node_cannot_hold_is_not_seated_at_all():
     before = free(draft)
     seats = [[(0, 1), (1, 1)], [(0, 1), (1, 2)]]
     ask = Ask(owner)
-    assert seat(draft, ask, ask.parts, seats) is None
+    assert take_grants(draft, ask, ask.parts, seats) is None
     assert free(draft) == before
 
 
@@ -178,7 +178,7 @@ def test_a_quota_bounds_how_many_more_than_needed_are_placed():
     draft = a_draft("s1/b1/r1", cores=8, quotas={"lab": Quota(tasks=4, cores=6)})
     owner = a_waiting_gang(some(3, least=1, cores=2), some(3, least=1), queue="lab")
     assert sorted(placed(draft, owner)) == [0, 1, 3, 4], "two with two cores and two with one"
-    assert draft.queues.usage["lab"].written[1] == 6
+    assert draft.queues.usage["lab"][1] == 6000
 
 
 def test_part_of_a_gang_can_be_placed_where_the_most_of_it_fits():
@@ -192,11 +192,17 @@ def test_part_of_a_gang_can_be_placed_where_the_most_of_it_fits():
 
 
 def test_part_of_a_gang_of_several_shapes_can_be_placed():
+    draft = a_draft("s1/b1/r1", "s1/b1/r1", cores=4)
+    draft.nodes.take(1, Grant(4, 0))
+    gang = a_waiting_gang(some(1, cores=3), some(4, cores=1))
+    assert placed(draft, gang, partial=True) == {0: "n1", 1: "n1"}
+
+
+def test_no_part_of_a_gang_is_placed_where_its_parts_could_never_stand_together():
     draft = a_draft("s1/b1/r1", cores=4)
-    assert placed(draft, a_waiting_gang(some(1, cores=3), some(4, cores=1)), partial=True) == {
-        0: "n1",
-        1: "n1",
-    }
+    assert isinstance(
+        place_gang(draft, a_waiting_gang(some(1, cores=3), some(4, cores=1)), partial=True), Reason
+    )
 
 
 def test_shapes_that_only_fit_one_way_are_found():

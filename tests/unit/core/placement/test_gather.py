@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.core.model.job import Gather
-from phalanx.core.model.slots import Tally
+from phalanx.core.model.table import Tally
 from phalanx.core.model.tree import Tree
-from phalanx.core.placement.gang.search import Layout, PartSlots, layouts
+from phalanx.core.placement.gang.search import GangSearch, PartSlots
 from tests.support.topologies import a_tree, asking, column
 
 # Two spines of two blocks of two racks of two nodes, n1 to n16.
@@ -26,7 +28,23 @@ def prefer(layer: str, multiple: int = 1) -> Gather:
     return Gather(layer, False, multiple)
 
 
-def best(tree: Tree, ask: PartSlots, *rules: Gather, **more) -> Layout | None:
+class Laid(NamedTuple):
+    """A layout, and the domain for which it was made."""
+
+    counts: list[list[tuple[int, int]]]
+    layer: str
+    domain: tuple[str, ...]
+
+
+def layouts(tree: Tree, parts: Sequence[PartSlots], rules: tuple[Gather, ...], **more) -> Iterator[Laid]:
+    search = GangSearch(tree, parts, rules, **more)
+    for each in search.candidates():
+        for layout in search.fill(each):
+            counts = [list(part) for part in layout]
+            yield Laid(counts, tree.layer(each.level), tree.path(each.level, each.number))
+
+
+def best(tree: Tree, ask: PartSlots, *rules: Gather, **more) -> Laid | None:
     return next(layouts(tree, [ask], rules, **more), None)
 
 
@@ -39,7 +57,7 @@ def stands(tree: Tree, ask: PartSlots, *rules: Gather, **more) -> dict[str, int]
 def test_a_gang_that_fits_on_one_node_stands_on_one_node():
     tree = a_tree("s1/b1/r1", "s1/b1/r1", "s1/b1/r2")
     found = best(tree, asking(4, 2, 2, 4))
-    assert found == Layout((((2, 4),),), "node", ("s1", "b1", "r2", "n3"))
+    assert found == Laid([[(2, 4)]], "node", ("s1", "b1", "r2", "n3"))
 
 
 def test_the_lowest_domain_that_holds_all_is_taken():
@@ -138,7 +156,7 @@ def test_members_stay_in_one_neighbourhood_though_racks_of_several_are_chosen_by
     tree = a_tree("s1/b1/r1", "s1/b2/r1", "s1/b1/r2")
     found = best(tree, asking(15, 5, 6, 4), prefer("rack"))
     assert found is not None
-    assert found.counts[0] == ((0, 5), (2, 4), (1, 6)), "both racks of b1, then that of b2"
+    assert found.counts[0] == [(0, 5), (2, 4), (1, 6)], "both racks of b1, then that of b2"
 
 
 def test_a_preference_never_turns_a_gang_away_and_never_raises_its_level():
@@ -174,6 +192,12 @@ def test_members_who_are_there_already_are_part_of_the_multiple():
     assert stands(tree, asking(1, 4, 4), prefer("rack", 4), bound=[1, 1, 1]) == {"n2": 1}
 
 
+def test_members_in_domains_that_get_no_more_need_not_make_a_multiple():
+    tree = a_tree("s1/b1/r1", "s1/b1/r1", "s1/b1/r2")
+    found = stands(tree, asking(5, 3, 0, 1, need=4), prefer("node", 3), bound=[1, 2, 2])
+    assert found == {"n3": 1, "n1": 3}, "n2 keeps its one member, and its rack then holds four"
+
+
 def test_full_size_wherever_the_rules_allow_it_and_else_what_is_needed_where_the_most_fits():
     tree = a_tree("s1/b1/r1", "s1/b1/r1", "s1/b1/r2", "s1/b1/r2")
     assert stands(tree, asking(6, 2, 2, 2, 1, need=3)) == {"n1": 2, "n2": 2, "n3": 2}
@@ -205,19 +229,19 @@ def test_of_groups_that_share_nodes_the_first_layout_of_a_domain_is_sure_to_fit(
     tree = a_tree("s1/b1/r1", "s1/b1/r1")
     found = list(layouts(tree, [asking(1, 1, 1), asking(8, 8, 8)], (must("rack"),)))
     in_rack = [each.counts for each in found if each.layer == "rack"]
-    assert in_rack[0] == (((0, 1),), ((1, 8),)), "the first node is full"
-    assert in_rack[1] == (((0, 1),), ((0, 8),)), "unless they do not ask for the same things"
+    assert in_rack[0] == [[(0, 1)], [(1, 8)]], "the first node is full"
+    assert in_rack[1] == [[(0, 1)], [(0, 8)]], "unless they do not ask for the same things"
 
 
 def test_groups_that_do_not_compete_are_laid_onto_one_node_too():
     tree = a_tree("s1/b1/r1")
     found = [each.counts for each in layouts(tree, [asking(8, 8), asking(4, 4)], ())]
-    assert found[0] == (((0, 8),), ((0, 4),)), "what the one takes may be no loss to the other"
+    assert found[0] == [[(0, 8)], [(0, 4)]], "what the one takes may be no loss to the other"
 
 
 def test_a_group_that_wants_nothing_gets_nothing():
     tree = a_tree("s1/b1/r1", "s1/b1/r1")
-    assert next(layouts(tree, [asking(0, 4, 4), asking(2, 1, 2)], ())).counts == ((), ((1, 2),))
+    assert next(layouts(tree, [asking(0, 4, 4), asking(2, 1, 2)], ())).counts == [[], [(1, 2)]]
 
 
 def test_there_is_no_layout_without_nodes():

@@ -177,7 +177,9 @@ def test_the_head_is_told_what_is_kept_and_those_behind_that_they_would_delay_it
     one_ends(cluster, "second")
     kept = kept_for(cluster, "head")
     assert kept is not None and kept.code == "RoomKept"
-    assert "rack r2 (n3, n4) is kept for it; still in use there: 12 of 16 GPUs" in kept.text
+    assert (
+        "rack r2 (n3, n4) is kept for it; 12 of the 16 GPUs that it needs there are still in use" in kept.text
+    )
     assert kept.numbers == {"nodes": ["n3", "n4"], "lacks": {"GPUs": 12}, "unlimited": 3}
     assert kept_for(cluster, "singles") is None
     behind = held_back(cluster.snapshot(), cluster.units["singles"], Policy())

@@ -207,6 +207,18 @@ class TestGangsThatAreInTheWay:
         victims = cluster.placement_for(a_gang(some(1))).victims
         assert len(victims) == 1 and victims[0] in keys[2:]
 
+    def test_which_member_a_gang_gives_up_is_tried_node_by_node_if_it_cannot_leave_whole(self):
+        """The member on n1 would make room for more, but only the one on n2 makes room for the task that names n2."""
+        cluster = FullCluster(*["s1/b1/r1"] * 4, gpus=2)
+        cluster.is_gang("gang", 2)
+        cluster.sits("gang", "n1", 0, 1)
+        given_up = cluster.sits("gang", "n2", 0)
+        cluster.sits("gang", "n4", 0, 1, until=NOW + 100)
+        cluster.sits("equal", "n2", 1, priority=10)
+        task = cluster.sits("task", "n3", 0, 1)
+        gang_placement = cluster.placement_for(a_gang(some(1, target="n2"), some(2)))
+        assert gang_placement.victims == (given_up, task)
+
     def test_a_gang_with_a_protected_member_gives_up_surplus_only(self):
         cluster = FullCluster("s/b/r", gpus=3)
         cluster.sits("old", "n1", 0, until=NOW + 50)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from msgspec import structs
 
 from phalanx.core.model.plan import GangPlacement, Policy
-from phalanx.core.model.queue import Quota
-from phalanx.core.model.reason import Reason
+from phalanx.core.model.waiting import Quota
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.preempt.make_room import make_room
+from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
 from tests.support.full_cluster import LEAVING, NOW, FullCluster, a_gang, nodes_of, some, tasks
 
 
@@ -122,7 +121,7 @@ class TestOneDraft:
         first = a_gang(some(1), priority=5)
         first.job = structs.replace(first.job, id="other")
         answers = [make_room(draft, unit, Policy()) for unit in (first, a_gang(some(1), priority=9))]
-        assert isinstance(answers[0], GangPlacement) and isinstance(answers[1], Reason)
+        assert isinstance(answers[0], GangPlacement) and isinstance(answers[1], NoEvictions)
 
     def test_surplus_is_given_up_once(self):
         cluster = FullCluster("s/b/r1", gpus=3)

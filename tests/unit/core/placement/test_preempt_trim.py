@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.queue import Queues, Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request, parse_target
 from phalanx.core.model.tenants import NEVER, Tenant
-from phalanx.core.model.waiting import Ask
+from phalanx.core.model.waiting import Ask, Queues, Quota
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.eviction_plan import EvictionPlan, Key, Preemption
 from phalanx.core.placement.preempt.node_fit import NodeFit, QuotaLeft, Trim, in_turn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.core.model.job import Command
 from phalanx.core.model.orders import (
+    UNCHARGED,
     AttemptKey,
     Brief,
     Dismiss,
@@ -15,9 +16,9 @@ from phalanx.core.model.orders import (
     Start,
     Started,
     Stop,
+    Why,
 )
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import UNCHARGED, Why
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import ForgetBrief, Halt, Retract, RunnerState, Spawn
 

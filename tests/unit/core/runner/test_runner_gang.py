@@ -19,9 +19,9 @@ from phalanx.core.model.orders import (
     Start,
     Started,
     Stop,
+    Why,
 )
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Why
 from phalanx.core.runner.attempts import ROLLS_MAX, ProcessEnd
 from phalanx.core.runner.state import Halt, Release, RunnerEffect, RunnerState, Spawn
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.model.job import Command
-from phalanx.core.model.orders import AttemptKey, Brief, Ended, Go, Returned, Roll, Start, Stop
+from phalanx.core.model.orders import AttemptKey, Brief, Ended, Go, Returned, Roll, Start, Stop, Why
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.status import Why
 from phalanx.core.runner.attempts import LATE_S, ProcessEnd
 from phalanx.core.runner.state import Halt, Release, RunnerState, Spawn
 

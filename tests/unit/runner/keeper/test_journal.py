@@ -16,7 +16,7 @@ from phalanx.runner.keeper import journal, table
 from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.runner.keeper.journal import Journal, JournalContents
 from phalanx.runner.keeper.recovery import Survivors
-from phalanx.runner.keeper.slots import Mark
+from phalanx.runner.keeper.tree import Mark
 
 STARTED = '["started","j/0/1",77,12.5,[3,4],["/cg/a"]]'
 EXIT: dict[str, object] = {

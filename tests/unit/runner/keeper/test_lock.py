@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.keeper import lookup, service
-from phalanx.runner.keeper.slots import Mark
+from phalanx.runner.keeper.tree import Mark
 
 ANOTHER = 4_000_000  # no process has this pid
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.keeper import clock, log
-from phalanx.runner.keeper.listener import NAME, SocketListener
+from phalanx.runner.keeper import log, system
+from phalanx.runner.keeper.link import NAME, SocketListener
 
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(clock, "since_boot", lambda: now[0])
+    monkeypatch.setattr(system, "since_boot", lambda: now[0])
     monkeypatch.setattr(log, "_next_at", {})
     monkeypatch.setattr(log, "_left_out", {})
     return now

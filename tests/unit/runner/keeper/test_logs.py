@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.keeper.attempt import KeptBrief
-from phalanx.runner.keeper.slots import AttemptSlots, Mark
+from phalanx.runner.keeper.cgroup import AttemptSlots
 from phalanx.runner.keeper.spawn import Spawner
+from phalanx.runner.keeper.tree import Mark
 
 KEY = "g/0/1"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.keeper import clock, journal, lookup, watchdog
+from phalanx.runner.keeper import journal, lookup, system, watchdog
 from phalanx.runner.keeper.journal import JournalContents
 from phalanx.runner.keeper.recovery import Survivors
-from phalanx.runner.keeper.slots import Mark
+from phalanx.runner.keeper.tree import Mark
 from phalanx.runner.keeper.watchdog import NO_LEASE_S, Watchdog
 from tests.support.waiting import pause
 
@@ -51,7 +51,7 @@ def test_what_a_dead_keeper_ran_ends_with_its_lease(
         sent.append((signum, round(now[0], 6)))
         return False
 
-    monkeypatch.setattr(clock, "since_boot", lambda: now[0])
+    monkeypatch.setattr(system, "since_boot", lambda: now[0])
     monkeypatch.setattr(watchdog, "_pause", pause)
     monkeypatch.setattr(watchdog._Watch, "_ask", lambda _: send(signal.SIGTERM))
     monkeypatch.setattr(watchdog._Watch, "_try_kill", lambda _: send(signal.SIGKILL))
@@ -70,7 +70,7 @@ def test_a_watchdog_that_cannot_be_started_is_tried_again_a_moment_later(
         tries.append(now[0])
         raise BlockingIOError("no room")
 
-    monkeypatch.setattr(clock, "since_boot", lambda: now[0])
+    monkeypatch.setattr(system, "since_boot", lambda: now[0])
     monkeypatch.setattr(os, "fork", fork)
     started = Watchdog(Mark(str(tmp_path)))
     for _ in range(1000):
@@ -106,7 +106,7 @@ def killing(tmp_path: Path) -> Iterator[Watchdog]:
     """One that reports that it kills, and never that it is done."""
     started = Watchdog(Mark(str(tmp_path)))
     started.ensure()
-    started._page[watchdog._KILLING] = clock.since_boot()
+    started._page[watchdog._KILLING] = system.since_boot()
     yield started
     if started.pid:
         os.kill(started.pid, signal.SIGKILL)

@@ -73,7 +73,7 @@ async def readyz(service: Service, http_request: HttpRequest) -> Response:
     """Without a token the answer is yes or no; the details need a token."""
     if http_request.is_insider(service.tokens):
         if http_request.wants_leader:
-            service.commands.require_active()
+            await service.commands.require_leader()
         await service.readiness.require()
     elif not await service.readiness.is_given():
         raise Unavailable(

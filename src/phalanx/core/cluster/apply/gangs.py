@@ -13,12 +13,11 @@ from phalanx.core.cluster.apply.grants import (
     queue_up,
     tell_to_leave,
 )
-from phalanx.core.cluster.effects import Effect, Settle, go_orders
+from phalanx.core.cluster.decision import Effect, Settle, go_orders
 from phalanx.core.cluster.jobs import Condition, JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Formation, Promise
-from phalanx.core.model.orders import AttemptKey
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import AttemptKey, Status, Why
 
 SCHEDULER = "phalanx"
 
@@ -109,9 +108,8 @@ def promised(state: ClusterState, event: e.RoomPromised) -> list[Effect]:
         if position in job.delayed:
             job.wait_again(position)
     job.hold_until = 0.0
-    job.promise = Promise(members, event.trigger, event.until, event.at)
-    awaited = (*event.victims, *event.awaited)
-    job.promise.victims = {key for key in awaited if state.attempt(key) is not None}
+    victims = {key for key in (*event.victims, *event.awaited) if state.attempt(key) is not None}
+    job.promise = Promise(members, victims, event.trigger, event.until, event.at)
     keep_for(state, job, event.at)
     leave_queue(state, job)
     text = eviction_text(job, event.trigger)
@@ -179,18 +177,30 @@ def settled(state: ClusterState, event: e.JobSettled) -> list[Effect]:
     if job.is_over:
         job.outcome = event.status
         return []
-    why = Why.JOB_DONE if event.status == Status.COMPLETED else Why.JOB_FAILED
-    others = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
-    orders: list[Effect] = [tell_to_leave(state, job, each, why, event.at) for each in job.live.values()]
-    drop_promise(state, job)
-    end_forming(state, job)
+    completed = event.status == Status.COMPLETED
+    why, others = (Why.JOB_DONE, Status.CANCELLED) if completed else (Why.JOB_FAILED, Status.FAILED)
     own = None if event.culprit is None else Why(job.why[event.culprit])
-    job.settle_unfinished(others, why)
+    orders = end_rest(state, job, others, why, event.at)
     if event.culprit is not None and own is not None and event.status == Status.FAILED:
         job.why[event.culprit] = own  # its end is its own, not the job's
         job.first_code = job.exit_code(event.culprit) if job.first_code is None else job.first_code
     job.outcome = event.status
-    job.ended_at = max(event.at, *job.times[1::2]) if job.times else event.at
-    state.end_job(job)
+    return orders + over(state, job, event.at)
+
+
+def end_rest(state: ClusterState, job: JobState, status: Status, why: Why, at: float) -> list[Effect]:
+    """Whatever of a job has not ended gets one same end; what is on a node is told to stop."""
+    orders: list[Effect] = [tell_to_leave(state, job, each, why, at) for each in job.live.values()]
+    drop_promise(state, job)
+    end_forming(state, job)
+    job.settle_unfinished(status, why)
     leave_queue(state, job)
-    return [*orders, Settle(job.job.id, None)]
+    return orders
+
+
+def over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
+    """Every task of a job has ended. Ends are told late and not in their order: it ended when the last of them did."""
+    last = max(job.times[1::2]) if job.times else at
+    job.ended_at = max(at, last)
+    state.end_job(job)
+    return [Settle(job.job.id, None)]

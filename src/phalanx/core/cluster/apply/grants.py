@@ -10,12 +10,11 @@ from heapq import heappush
 
 from msgspec import structs
 
-from phalanx.core.cluster.effects import Send
+from phalanx.core.cluster.decision import Send
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
-from phalanx.core.model.orders import Stop
-from phalanx.core.model.status import Why
+from phalanx.core.model.orders import Stop, Why
 from phalanx.core.model.tenants import NEVER, Lane, Tenant
 
 
@@ -189,8 +188,5 @@ def drop_promise(state: ClusterState, job: JobState) -> None:
 
 def _nobody_left(state: ClusterState, attempt: Attempt) -> None:
     """Whoever waited for this attempt to leave need not any more."""
-    if attempt.ending == Why.EVICTED or state.promised:
-        for id in state.promised:
-            promise = state.jobs[id].promise
-            if promise is not None:
-                promise.victims.discard(attempt.key)
+    for _, promise in state.promises() if state.promised else ():
+        promise.victims.discard(attempt.key)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.apply.gangs import join_formation, release
+from phalanx.core.cluster.apply.gangs import end_rest, join_formation, over, release
 from phalanx.core.cluster.apply.grants import (
     drop_promise,
     end_attempt,
@@ -20,37 +20,33 @@ from phalanx.core.cluster.apply.grants import (
     tell_to_leave,
 )
 from phalanx.core.cluster.apply.nodes import count_fault
-from phalanx.core.cluster.effects import Effect, Send, Settle, go_orders, start_order
+from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Attempt
-from phalanx.core.model.orders import AttemptKey, Pause, Resume
-from phalanx.core.model.status import Status, Why
+from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
 
 
-def submitted(state: ClusterState, event: e.JobSubmitted) -> list[Effect]:
+def submitted(state: ClusterState, event: e.JobSubmitted) -> None:
     state.arrivals += 1
-    job = JobState(event.job, state.arrivals, state.counts, state.incomplete, state.rules.aging_s)
-    state.add_job(job)
-    queue_up(state, job)
-    _note_request(state, event)
-    return []
+    _add(state, event, state.arrivals)
 
 
-def amended(state: ClusterState, event: e.JobAmended) -> list[Effect]:
+def amended(state: ClusterState, event: e.JobAmended) -> None:
     """The job anew, where it stood in the queue."""
     old = state.job(event.job.id)
     leave_queue(state, old)
     state.remove_job(event.job.id)
-    job = JobState(event.job, old.arrival, state.counts, state.incomplete, state.rules.aging_s)
-    job.held_because = old.held_because
+    _add(state, event, old.arrival, old.held_because)
+
+
+def _add(
+    state: ClusterState, event: e.JobSubmitted | e.JobAmended, arrival: int, held_because: str = ""
+) -> None:
+    job = JobState(event.job, arrival, state.counts, state.incomplete, state.rules.aging_s)
+    job.held_because = held_because
     state.add_job(job)
     queue_up(state, job)
-    _note_request(state, event)
-    return []
-
-
-def _note_request(state: ClusterState, event: e.JobSubmitted | e.JobAmended) -> None:
     if event.request_id:
         most = state.rules.request_ids_max
         state.requests.add(event.job.user, event.request_id, event.job.id, most)
@@ -170,14 +166,8 @@ def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
 def cancelled(state: ClusterState, event: e.TasksCancelled) -> list[Effect]:
     job = state.job(event.job)
     if event.positions is None:
-        orders: list[Effect] = [
-            tell_to_leave(state, job, attempt, Why.CANCELLED, event.at) for attempt in job.live.values()
-        ]
-        drop_promise(state, job)
-        end_forming(state, job)
-        job.settle_unfinished(Status.CANCELLED, Why.CANCELLED)
-        leave_queue(state, job)
-        return orders + _over(state, job, event.at)
+        orders = end_rest(state, job, Status.CANCELLED, Why.CANCELLED, event.at)
+        return orders + over(state, job, event.at)
     orders = []
     drop_promise(state, job)
     for position in event.positions:
@@ -245,15 +235,7 @@ def _finish(state: ClusterState, job: JobState, position: int, status: Status, a
     if status == Status.FAILED and job.first_code is None:
         job.first_code = job.exit_code(position)
     effects: list[Effect] = [Settle(job.job.id, position)]
-    return effects + (_over(state, job, at) if job.is_over else [])
-
-
-def _over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
-    # Ends are told late while nobody leads, and not in their order: the job ended when the last of its tasks did.
-    last = max(job.times[1::2]) if job.times else at
-    job.ended_at = max(at, last)
-    state.end_job(job)
-    return [Settle(job.job.id, None)]
+    return effects + (over(state, job, at) if job.is_over else [])
 
 
 def _wait_again(state: ClusterState, job: JobState, position: int, ready_at: float, now: float) -> None:

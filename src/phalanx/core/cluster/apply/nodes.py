@@ -7,8 +7,8 @@ from heapq import heapify
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_up
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState
+from phalanx.core.model.orders import Status
 from phalanx.core.model.resources import Capacity
-from phalanx.core.model.status import Status
 
 
 def brake_set(state: ClusterState, event: e.BrakeSet) -> None:
@@ -96,6 +96,11 @@ def resumed(state: ClusterState, event: e.NodeResumed) -> None:
     _reopen(state, node)
 
 
+def term_opened(state: ClusterState, event: e.TermOpened) -> None:
+    state.epoch = event.epoch
+    begin_term(state, event.at)
+
+
 def begin_term(state: ClusterState, at: float) -> None:
     """A new term: nobody is connected yet, and every node gets a whole lease from now."""
     state.brake = None
@@ -136,10 +141,8 @@ def _shorten_waits(state: ClusterState, at: float) -> None:
         forming = state.jobs[id].forming
         if forming is not None:
             forming.formed_at = at
-    for id in state.promised:
-        promise = state.jobs[id].promise
-        if promise is not None:
-            promise.until = min(promise.until, at + promise.until - promise.made_at)
+    for _, promise in state.promises():
+        promise.until = min(promise.until, at + promise.until - promise.made_at)
 
 
 def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
@@ -206,11 +209,10 @@ def _clear(state: ClusterState, node: NodeState) -> None:
             job.move(position, Status.PENDING)
             job.wait_again(position)
         queue_up(state, job)
-    for id in list(state.promised):
-        promise = state.jobs[id].promise
-        if promise is not None and any(name == node.name for name, _ in promise.members.values()):
-            drop_promise(state, state.jobs[id])
-            queue_up(state, state.jobs[id])
+    for job, promise in state.promises():
+        if promise.is_on(node.name):
+            drop_promise(state, job)
+            queue_up(state, job)
 
 
 def _changed(state: ClusterState, node: NodeState, capacity: Capacity) -> None:
@@ -218,9 +220,8 @@ def _changed(state: ClusterState, node: NodeState, capacity: Capacity) -> None:
     state.table.put(node.name, capacity)
     for lane in node.lanes.values():
         state.table.retake(node.row, lane.grant)
-    for id in state.promised:
-        promise = state.jobs[id].promise
-        for name, grant in promise.members.values() if promise else ():
+    for _, promise in state.promises():
+        for name, grant in promise.members.values():
             if name == node.name:
                 state.table.promise(node.row, grant)
 

@@ -14,8 +14,7 @@ from msgspec import structs
 from phalanx.core.cluster.decision import Refused, Unchanged
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import NAMESAKES_MAX, ClusterState
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.job import Command, Group, Job, JobId
 from phalanx.core.model.reason import Reason, Tier
 
 TOLD_MAX = 5

@@ -1,4 +1,4 @@
-"""Choices about what operators declare: the layers of the network, what queues may hold, and credentials.
+"""Choices about what operators declare: network layers, quotas, credentials, and which nodes are drained or gone.
 
 A join token is bound by its first use to one runner (its origin) and one node. Until that node has shown the
 credential it was given, the same runner may redeem the token again and is given the same one: an answer that was
@@ -7,21 +7,23 @@ lost locks nobody out, and nobody else can use what was overheard. Who may creat
 
 from __future__ import annotations
 
+from collections import Counter
+
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster.decide import nodes
-from phalanx.core.cluster.decision import Accepted, Decision, Refused
-from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.decide.endings import Endings
+from phalanx.core.cluster.decide.gangs import recalls
+from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.credential import CREDENTIALS_MAX, Credential
-from phalanx.core.model.queue import QUEUES_MAX
+from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.waiting import QUEUES_MAX
 
 USED_EVERY_S = 600.0  # a use is written down at most so often: it tells of months, not of seconds
 KEEP_ENDED_S = 30 * 86_400.0  # how long a credential that has ended is still listed
-
-CredentialInput = (
-    i.CreateCredential | i.RevokeCredential | i.RotateCredential | i.UseCredentials | i.Admit | i.KnowSecret
-)
 
 
 def set_topology(state: ClusterState, given: i.SetTopology, now: float) -> Decision:
@@ -38,53 +40,118 @@ def set_quota(state: ClusterState, given: i.SetQuota, now: float) -> Decision:
     known = state.queues.quotas
     if given.quota is not None and given.queue not in known and len(known) >= QUEUES_MAX:
         text = f"{len(known)} queues are declared, at most {QUEUES_MAX} may"
-        return Decision([], [], Refused(Reason("TooManyQueues", Tier.NEVER, text), "too_many"))
+        return refuse_because("TooManyQueues", text, "too_many")
     if given.quota is None and given.queue not in known:
-        text = (
-            "nothing was set for this queue" if given.queue == "default" else "nobody has declared this queue"
-        )
-        return Decision([], [], Refused(Reason("QueueNotFound", Tier.NEVER, text), "not_found"))
+        is_default = given.queue == "default"
+        text = "nothing was set for this queue" if is_default else "nobody has declared this queue"
+        return refuse_because("QueueNotFound", text, "not_found")
     event = e.QuotaSet(at=now, cause=f"user {given.user}", queue=given.queue, quota=given.quota)
     return Decision([event], [], Accepted())
 
 
-def credentials(state: ClusterState, given: CredentialInput, now: float) -> Decision:
-    """What follows from a request about credentials."""
-    match given:
-        case i.Admit():
-            return _admit(state, given, now)
-        case i.CreateCredential():
-            return _create(state, given, now)
-        case i.RevokeCredential():
-            return _revoke(state, given, now)
-        case i.RotateCredential():
-            return _rotate(state, given, now)
-        case i.UseCredentials():
-            return _use(state, given, now)
-        case i.KnowSecret():
-            if state.keyring.secret:
-                return Decision([], [], Accepted(0))
-            return Decision(
-                [e.SecretKnown(at=now, cause="start", fingerprint=given.fingerprint)], [], Accepted()
-            )
+def drain(state: ClusterState, given: i.Drain, now: float) -> Decision:
+    """Nothing more is placed on a node, and what runs there may be asked to leave."""
+    node = state.nodes.get(given.node)
+    if node is None:
+        return _no_node(given.node)
+    drained = e.NodeDrained(at=now, cause="user", node=given.node, reason=given.reason)
+    keys = _leaving(state, node) if given.evict else ()
+    if not keys:
+        return Decision([drained], [], Accepted())
+    cause = f"drain of {given.node}"
+    text = f"phalanx: evicted, {given.node} is drained: {given.reason}"
+    evicted = e.TasksEvicted(at=now, cause=cause, keys=keys, text=text)
+    return Decision([drained, evicted, *recalls(state, keys, now, cause)], [], Accepted(len(keys), len(keys)))
 
 
-def _create(state: ClusterState, given: i.CreateCredential, now: float) -> Decision:
+def _leaving(state: ClusterState, node: NodeState) -> tuple[AttemptKey, ...]:
+    """Who leaves if everything on a node does.
+
+    A gang that would fall under its minimum without its members on the node leaves whole, wherever they are: so it
+    starts again as one, and nobody waits for members that cannot come back. Every task has its own grace to end in.
+    """
+    there = [key for key, attempt in node.attempts.items() if attempt.ending is None]
+    keys = dict.fromkeys(there)
+    for id in dict.fromkeys(key[0] for key in there):
+        job = state.jobs[id]
+        if job.gang is not None and _falls_apart(job, [key for key in there if key[0] == id]):
+            keys.update((each.key, None) for each in job.live.values() if each.ending is None)
+    return tuple(keys)
+
+
+def _falls_apart(job: JobState, keys: list[AttemptKey]) -> bool:
+    """Whether a gang without these members is below its minimum."""
+    gone = Counter(job.live[position].group for _, position, _ in keys)
+    return any(
+        each.staying - gone[each.number] + job.well_in(each) < each.group.needed
+        for each in job.groups
+        if gone[each.number]
+    )
+
+
+def undrain(state: ClusterState, given: i.Undrain, now: float) -> Decision:
+    """Whoever says so takes it upon himself: a rest ends, too, and what failed there is forgotten."""
+    node = state.nodes.get(given.node)
+    if node is None:
+        return _no_node(given.node)
+    events: list[e.Event] = [e.NodeResumed(at=now, cause="user", node=given.node)]
+    if node.rests_until is not None:
+        events.append(e.NodeRecovered(at=now, cause="user", node=given.node))
+    return Decision(events, [], Accepted())
+
+
+def declare_lost(state: ClusterState, given: i.DeclareLost, now: float) -> Decision:
+    """An operator knows that a silent node is gone. Before its lease is over its runner may still run tasks."""
+    node = state.nodes.get(given.node)
+    if node is None:
+        return _no_node(given.node)
+    if node.lost:
+        return Decision([], [], Accepted(0))
+    if not node.is_silent(now, state.rules.lost_after_s):
+        return _refuse_alive(state, node, now, "declared lost")
+    cause = f"user {given.user}".strip()
+    ends = Endings(state, now, cause)
+    lost = nodes.lose(ends, node, now, cause, given.reason)
+    return Decision([*ends.events, lost], [], Accepted())
+
+
+def remove_node(state: ClusterState, given: i.RemoveNode, now: float) -> Decision:
+    """Forget a node that is lost, or silent for so long that it may be, and on which nothing is held."""
+    node = state.nodes.get(given.node)
+    if node is None:
+        return _no_node(given.node)
+    if not node.lost and not node.is_silent(now, state.rules.lost_after_s):
+        return _refuse_alive(state, node, now, "removed")
+    if state.holds_anything(node):
+        text = f"{node.name} still holds {len(node.attempts)} attempts; `phalanx node lose` says that they are gone"
+        return refuse(Reason("NodeHolds", Tier.HELD, text, {"host": node.name}))
+    removed = e.NodeRemoved(at=now, cause=f"user {given.user}".strip(), node=node.name)
+    return Decision([removed], [], Accepted())
+
+
+def know_secret(state: ClusterState, given: i.KnowSecret, now: float) -> Decision:
+    """The first secret that is heard of is the cluster's."""
+    if state.keyring.secret:
+        return Decision([], [], Accepted(0))
+    return Decision([e.SecretKnown(at=now, cause="start", fingerprint=given.fingerprint)], [], Accepted())
+
+
+def create_credential(state: ClusterState, given: i.CreateCredential, now: float) -> Decision:
     old = _to_forget(state, now)
     if len(state.keyring.by_id) - len(old) >= CREDENTIALS_MAX:
         text = f"there are {CREDENTIALS_MAX} tokens already: revoke some, they are forgotten 30 days later"
-        return _no("TooManyTokens", text, "too_many")
+        return refuse_because("TooManyTokens", text, "too_many")
     made = e.CredentialCreated(at=now, cause=given.cause, credential=given.credential)
     return Decision([*old, made], [], Accepted())
 
 
-def _revoke(state: ClusterState, given: i.RevokeCredential, now: float) -> Decision:
+def revoke_credential(state: ClusterState, given: i.RevokeCredential, now: float) -> Decision:
     """A token falls with those that were made with it for the same name: whoever stole it may have made some."""
     known = state.keyring.by_id.get(given.id)
     if known is None:
         return _unknown(given.id)
     if not known.is_valid(now):
-        return _no("TokenEnded", "it has ended already", "conflict")
+        return refuse_because("TokenEnded", "it has ended already")
     fallen = [each for each in _with_descendants(state, known) if each.is_valid(now)]
     events: list[e.Event] = [
         e.CredentialEnds(at=now, cause=given.cause, id=each.id, ends_at=now, revoked=True) for each in fallen
@@ -92,14 +159,14 @@ def _revoke(state: ClusterState, given: i.RevokeCredential, now: float) -> Decis
     return Decision(events, [], Accepted(len(events)))
 
 
-def _rotate(state: ClusterState, given: i.RotateCredential, now: float) -> Decision:
+def rotate_credential(state: ClusterState, given: i.RotateCredential, now: float) -> Decision:
     known = state.keyring.by_id.get(given.id)
     if known is None:
         return _unknown(given.id)
     if not known.is_valid(now) or known.kind != "user":
         what = "it has ended" if known.kind == "user" else f"it is a {known.kind} credential"
-        return _no("NotRotated", f"only a valid token of a user can be rotated, and {what}", "conflict")
-    created = _create(state, i.CreateCredential(given.credential, given.cause), now)
+        return refuse_because("NotRotated", f"only a valid token of a user can be rotated, and {what}")
+    created = create_credential(state, i.CreateCredential(given.credential, given.cause), now)
     if isinstance(created.answer, Refused):
         return created
     ends = e.CredentialEnds(
@@ -108,7 +175,7 @@ def _rotate(state: ClusterState, given: i.RotateCredential, now: float) -> Decis
     return Decision([*created.events, ends], [], Accepted())
 
 
-def _use(state: ClusterState, given: i.UseCredentials, now: float) -> Decision:
+def use_credentials(state: ClusterState, given: i.UseCredentials, now: float) -> Decision:
     known = (state.keyring.by_id.get(id) for id in given.ids)
     events: list[e.Event] = [
         e.CredentialUsed(at=now, cause="use", id=each.id)
@@ -123,10 +190,10 @@ def is_use_news(credential: Credential, now: float) -> bool:
     return credential.used_at is None or now - credential.used_at >= USED_EVERY_S
 
 
-def _admit(state: ClusterState, given: i.Admit, now: float) -> Decision:
+def admit(state: ClusterState, given: i.Admit, now: float) -> Decision:
     """A runner shows a join token: its hello counts if the token does, and both become durable together."""
     if (no := why_not(state, given.join, given.credential.name, given.credential.origin, now)) is not None:
-        return _no("JoinRefused", no, "conflict")
+        return refuse_because("JoinRefused", no)
     hello = nodes.hello(state, given.hello, now)
     if isinstance(hello.answer, Refused):
         return hello
@@ -191,8 +258,17 @@ def _to_forget(state: ClusterState, now: float) -> list[e.Event]:
 
 
 def _unknown(id: str) -> Decision:
-    return _no("TokenNotFound", f"no token {id!r}: `phalanx token list` shows them", "not_found")
+    return refuse_because("TokenNotFound", f"no token {id!r}: `phalanx token list` shows them", "not_found")
 
 
-def _no(code: str, text: str, kind: str) -> Decision:
-    return Decision([], [], Refused(Reason(code, Tier.NEVER, text), kind))
+def _refuse_alive(state: ClusterState, node: NodeState, now: float, what: str) -> Decision:
+    after_s, ago_s = state.rules.lost_after_s, max(0.0, now - node.heard_at)
+    text = (
+        f"{node.name} was heard {ago_s:.0f} s ago and may still run tasks: it can be {what} after {after_s:.0f} s "
+        "of silence; drain it, or stop its runner"
+    )
+    return refuse(Reason("NodeAlive", Tier.HELD, text, {"host": node.name}))
+
+
+def _no_node(name: str) -> Decision:
+    return refuse_because("NotFound", f"no node {name!r}", "not_found")

@@ -6,16 +6,13 @@ ends at the barrier recalls its formation. A job may have its tasks restart and 
 
 from __future__ import annotations
 
-from phalanx.core.cluster.decide.node_health import fault_of
 from phalanx.core.cluster.events import AttemptEnded, Event, GangRecalled, JobRestarted, JobSettled
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Rule
-from phalanx.core.model.orders import Exit
+from phalanx.core.model.job import JobId, Rule
+from phalanx.core.model.orders import UNCHARGED, Exit, Status, Why
 from phalanx.core.model.patterns import TEXT_MAX, matching
-from phalanx.core.model.status import UNCHARGED, Status, Why
 
 NO_RESTART_LEFT = "no restart is left of"  # and the limit: how a job says why it failed
 NOT_RETRIED = frozenset({Why.TIMEOUT, Why.REFUSED, Why.STUCK})
@@ -43,7 +40,7 @@ class Endings:
         if status.is_final:  # cancelled or settled meanwhile: the end only frees what it held
             self._end(attempt, exit, status)
         elif attempt.ending in (Why.RECALLED, Why.RESTARTED):  # its life is over: how it ended says nothing
-            self._again(attempt, exit, self._now)
+            self._end(attempt, exit)
         elif exit.why == Why.NONE and exit.code == 0:
             self._succeeded(job, attempt, exit)
         elif exit.why in UNCHARGED:
@@ -66,9 +63,9 @@ class Endings:
         loss = exit.why not in NO_LOSS
         position = attempt.key[1]
         if exit.why in (Why.RETURNED, Why.RECALLED, Why.RESTARTED):
-            self._again(attempt, exit, self._now)
+            self._end(attempt, exit)
         elif not attempt.released:
-            self._again(attempt, exit, self._now, loss=loss)
+            self._end(attempt, exit, loss=loss)
             self._recall(job, f"{job.job.task_id(position)} ended before all were ready: {_said(exit)}")
         elif job.restarts_whole and not _can_be_spared(job, attempt):
             self._restart(job, attempt, exit, job.job.restart.counts_evictions, loss)
@@ -79,9 +76,9 @@ class Endings:
         elif loss and job.losses.get(position, 0) + 1 > self._state.rules.loss_limit:
             self._for_good(job, attempt, exit, loss=True)
         elif exit.why == Why.EXHAUSTED:  # what fills a node with processes lasts a while
-            self._again(attempt, exit, self._now + backoff_s(self._state, attempt.key[2]))
+            self._end(attempt, exit, wait_s=backoff_s(self._state, attempt.key[2]))
         else:
-            self._again(attempt, exit, self._now, loss=loss)
+            self._end(attempt, exit, loss=loss)
 
     def _failed(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
         if exit.why in NOT_RETRIED:
@@ -99,7 +96,7 @@ class Endings:
         if used > job.job.max_retries:
             self._for_good(job, attempt, exit)
             return
-        self._again(attempt, exit, self._now + backoff_s(self._state, own), charged=True)
+        self._end(attempt, exit, wait_s=backoff_s(self._state, own), charged=True)
 
     def _for_good(self, job: JobState, attempt: Attempt, exit: Exit, loss: bool = False) -> None:
         """The task's own retries are used up: its job says what that means."""
@@ -130,16 +127,16 @@ class Endings:
         who = "the tasks of its replica start anew" if replica else "all tasks start anew"
         if job.restarting or job.job.id in self._spoken:
             then = who if job.restarting else self._spoken[job.job.id]
-            self._again(attempt, exit, self._now, loss=loss, then=then)
+            self._end(attempt, exit, loss=loss, then=then)
             return
         if (no := self._no_restart(job, counted, loss)) is not None:
             task = job.job.task_id(attempt.key[1])
             text = f"{no}; {task}: {_said(exit)}"
-            self._again(attempt, exit, self._now, loss=loss, then=no)
+            self._end(attempt, exit, loss=loss, then=no)
             self._settle(job, Status.FAILED, text, attempt.key[1])
             return
         number = f"{job.restarts + 1} of {job.job.restart.limit}" if counted else "not counted"
-        self._again(attempt, exit, self._now, loss=loss, then=f"{who}, {number}")
+        self._end(attempt, exit, loss=loss, then=f"{who}, {number}")
         again = job.restarts + job.setbacks + 1
         positions = _replica(job, attempt) if replica else None
         self._say(
@@ -183,27 +180,17 @@ class Endings:
             self._settled[event.job] = others
         self.events.append(event)
 
-    def _again(
-        self,
-        attempt: Attempt,
-        exit: Exit,
-        at: float,
-        charged: bool = False,
-        loss: bool = False,
-        then: str = "",
-    ) -> None:
-        self._end(attempt, exit, Status.PENDING, at, charged, loss, then)
-
     def _end(
         self,
         attempt: Attempt,
         exit: Exit,
-        status: Status,
-        retry_at: float | None = None,
+        status: Status = Status.PENDING,
+        wait_s: float = 0.0,
         charged: bool = False,
         loss: bool = False,
         then: str = "",
     ) -> None:
+        """The task becomes this; if it is to be placed again, so much later."""
         self.events.append(
             AttemptEnded(
                 at=self._now,
@@ -211,13 +198,20 @@ class Endings:
                 key=attempt.key,
                 exit=exit,
                 status=status,
-                retry_at=retry_at,
+                retry_at=self._now + wait_s if status == Status.PENDING else None,
                 charged=charged,
                 loss=loss,
                 fault=fault_of(attempt, exit),
                 then=then,
             )
         )
+
+
+def fault_of(attempt: Attempt, exit: Exit) -> bool | None:
+    """What an end says of its node: it failed there, it did well, or nothing."""
+    if attempt.ending is not None or exit.why in UNCHARGED or exit.why == Why.CANCELLED:
+        return True if exit.of_node and attempt.ending is None else None
+    return exit.why != Why.NONE or exit.code != 0
 
 
 def recalled(state: ClusterState, job: JobState, now: float, cause: str, text: str) -> GangRecalled:
@@ -278,11 +272,8 @@ def _can_be_spared(job: JobState, attempt: Attempt) -> bool:
 
 def _breaks_the_gang(job: JobState, attempt: Attempt) -> bool:
     """Whether too few tasks of its group are left for the gang ever to be whole again."""
-    if job.gang is None:
-        return False
     group = job.groups[attempt.group]
-    lost = sum(job.status[group.first : group.last].count(each) for each in (Status.FAILED, Status.CANCELLED))
-    return group.group.tasks - lost - 1 < group.group.needed
+    return job.gang is not None and job.left_in(group) - 1 < group.group.needed
 
 
 def _is_awaited(job: JobState, attempt: Attempt) -> bool:

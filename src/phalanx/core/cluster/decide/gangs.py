@@ -15,7 +15,7 @@ from collections import Counter
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.endings import recalled
-from phalanx.core.cluster.decision import Accepted, Decision, Refused
+from phalanx.core.cluster.decision import Accepted, Decision, refuse, refuse_because
 from phalanx.core.cluster.inputs import Evict, ProposeGang, Redeem
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -24,9 +24,8 @@ from phalanx.core.model import reason
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import GangPlacement, Placement
-from phalanx.core.model.reason import Reason, Tier
 
-STALE = Decision([], [], Refused(reason.evaluating(), "stale"))
+STALE = refuse(reason.evaluating(), "stale")
 
 
 def propose_gang(state: ClusterState, given: ProposeGang, now: float) -> Decision:
@@ -61,15 +60,13 @@ def redeem(state: ClusterState, given: Redeem, now: float) -> Decision:
 def overdue(state: ClusterState, now: float) -> list[e.Event]:
     """Promises whose victims did not leave in time, or of which a node will take no work when they have."""
     events: list[e.Event] = []
-    for id in state.promised:
-        promise = state.jobs[id].promise
-        if promise is None:
-            continue
+    for job, promise in state.promises():
         nodes = (state.nodes[node] for node, _ in promise.members.values())
         if any(node.lost or node.drain_reason is not None for node in nodes):
-            events.append(e.PromiseWithdrawn(at=now, cause="a promised node closed", job=id))
+            events.append(e.PromiseWithdrawn(at=now, cause="a promised node closed", job=job.job.id))
         elif now > promise.until:
-            events.append(e.PromiseWithdrawn(at=now, cause="its victims did not leave in time", job=id))
+            cause = "its victims did not leave in time"
+            events.append(e.PromiseWithdrawn(at=now, cause=cause, job=job.job.id))
     return events
 
 
@@ -77,12 +74,11 @@ def evict(state: ClusterState, given: Evict, now: float) -> Decision:
     """Take the places of a job's live attempts; the tasks wait again as the job's restart policy says."""
     job = state.jobs.get(given.job)
     if job is None:
-        return Decision([], [], Refused(Reason("NotFound", Tier.NEVER, f"no job {given.job}"), "not_found"))
+        return refuse_because("NotFound", f"no job {given.job}", "not_found")
     chosen = job.live.values() if given.position is None else [job.live.get(given.position)]
     keys = tuple(attempt.key for attempt in chosen if attempt is not None and attempt.ending is None)
     if not keys:
-        text = "only a task that holds a place can be evicted"
-        return Decision([], [], Refused(Reason("NotRunning", Tier.NEVER, text), "conflict"))
+        return refuse_because("NotRunning", "only a task that holds a place can be evicted")
     event = e.TasksEvicted(at=now, cause=given.cause, keys=keys, text=f"phalanx: evicted by {given.cause}")
     return Decision([event, *recalls(state, keys, now, given.cause)], [], Accepted(len(keys), len(keys)))
 
@@ -133,8 +129,7 @@ def _victims(
 ) -> tuple[AttemptKey, ...] | None:
     """Whom the lanes belong to; None if one of them may not be evicted, or is gone."""
     keys: list[AttemptKey] = []
-    for node, lane_id in gang_placement.victims:
-        lane = state.nodes[node].lanes.get(lane_id) if node in state.nodes else None
+    for lane in map(state.lane, gang_placement.victims):
         if lane is None:
             return None
         keys += lane.attempts
@@ -153,11 +148,7 @@ def _victims(
 
 def _still_leaving(state: ClusterState, gang_placement: GangPlacement) -> tuple[AttemptKey, ...]:
     """Of those who were on their way out when the plan was made, whoever still is."""
-    lanes = (
-        state.nodes[node].lanes.get(lane_id)
-        for node, lane_id in gang_placement.awaited
-        if node in state.nodes
-    )
+    lanes = map(state.lane, gang_placement.awaited)
     return tuple(key for lane in lanes if lane is not None for key in lane.attempts)
 
 
@@ -191,10 +182,9 @@ def _fits_after(state: ClusterState, gang_placement: GangPlacement) -> bool:
             tried[node] = state.table.ledger(node).copied()
         return tried[node]
 
-    for node, lane_id in (*gang_placement.victims, *gang_placement.awaited):
-        lane = state.nodes[node].lanes.get(lane_id) if node in state.nodes else None
-        if lane is not None:  # it has not been left since
-            account(node).give_back(lane.grant)
+    for key in (*gang_placement.victims, *gang_placement.awaited):
+        if (lane := state.lane(key)) is not None:  # it has not been left since
+            account(lane.node).give_back(lane.grant)
     for id in gang_placement.displaced:
         promise = state.jobs[id].promise
         for node, grant in promise.members.values() if promise else ():
@@ -223,19 +213,31 @@ def _placed(
         lane = lanes.get(each.node, state.nodes[each.node].next_lane)
         lanes[each.node] = lane + 1
         key = (each.job, each.position, job.attempts[each.position] + 1)
-        events.append(
-            e.TaskPlaced(
-                at=now,
-                cause=cause,
-                key=key,
-                node=each.node,
-                lane=lane,
-                grant=each.grant,
-                formation=formation,
-                promised=promised,
-            )
-        )
+        events.append(placed(each, key, lane, now, cause, formation, promised))
     return events
+
+
+def placed(
+    place: Placement,
+    key: AttemptKey,
+    lane: int,
+    now: float,
+    cause: str,
+    formation: int = 0,
+    promised: bool = False,
+) -> e.TaskPlaced:
+    """An attempt is given its place; unless the plan queues it in a lane, it opens one."""
+    return e.TaskPlaced(
+        at=now,
+        cause=cause,
+        key=key,
+        node=place.node,
+        lane=lane,
+        grant=place.grant,
+        opens=place.lane is None,
+        formation=formation,
+        promised=promised,
+    )
 
 
 def ready(state: ClusterState, attempts: list[Attempt], now: float, cause: str) -> list[e.Event]:

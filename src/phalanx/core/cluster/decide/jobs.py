@@ -7,53 +7,73 @@ from msgspec import structs
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
-from phalanx.core.cluster.decision import Accepted, Decision, Refused
+from phalanx.core.cluster.decide.gangs import STALE, placed
+from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
 from phalanx.core.cluster.inputs import Cancel, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
 from phalanx.core.model.job import Job
-from phalanx.core.model.plan import Placement
+from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
-from phalanx.core.model.status import Status
+from phalanx.core.model.tenants import Lane
 
 USER_TASKS_MIN = 1000
 
 
 def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     """Accept a job, or say why it can never run here (or, with `no_queue`, not now)."""
-    job = given.job
-    if given.amends is not None and (no := _why_not_amended(state, job, given.amends)) is not None:
-        return _refuse(no, "conflict")
-    if (known := applied_before(state, job, amends=given.amends is not None)) is not None:
+    job, amends = given.job, given.amends is not None
+    if given.amends is not None and (refused := _why_not_amended(state, job, given.amends)) is not None:
+        return refused
+    if job.applied and (known := applied_before(state, job, amends=amends)) is not None:
         return Decision([], [], known)
-    added = job.tasks - (0 if given.amends is None else state.jobs[job.id].job.tasks)
-    if state.counts[Status.PENDING] + added > state.rules.pending_max:
-        return _refuse(_queue_full(state), "too_many")
-    if (held := state.tasks_of.get(job.user, 0)) + added > _user_share(state):
-        return _refuse(_user_has_enough(state, job.user, held), "too_many")
-    if given.priority_max is not None and (refused := unwelcome(state, job, given.priority_max)) is not None:
-        return Decision([], [], refused)
+    if (no := _too_many(state, job, amends=amends)) is not None:
+        return refuse(no, "too_many")
+    if given.priority_max is not None and (no_entry := unwelcome(state, job, given.priority_max)) is not None:
+        return Decision([], [], no_entry)
     if given.no_queue and (no := _why_away(state, job)) is not None:  # asked first, as KohakuRiver does
-        return _refuse(no, "busy")
+        return refuse(no, "busy")
     no = None if given.allow_infeasible else (given.never or why_never(state, job))
     if no is not None:
-        return _refuse(no, "target" if reason.is_about_target(no) else "never")
-    if given.amends is not None:
+        return refuse(no, "target" if reason.is_about_target(no) else "never")
+    cause = f"user {job.user}"
+    if amends:
         whole = _amended(state.jobs[job.id].job, job)
-        event = e.JobAmended(at=now, cause=f"user {job.user}", job=whole, request_id=given.request_id)
+        event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id)
         return Decision([event], [], Accepted(job.tasks))
-    accepted: list[e.Event] = [
-        e.JobSubmitted(at=now, cause=f"user {job.user}", job=job, request_id=given.request_id)
-    ]
+    submitted = e.JobSubmitted(at=now, cause=cause, job=job, request_id=given.request_id)
     if given.no_queue:
-        if job.tasks != 1:
-            return _refuse(_array_needs_queue(job), "bad")
-        if given.placement is None:
-            return _refuse(why_not_now(state, job), "busy" if job.groups[0].request.target else "no_room")
-        accepted.append(_placed(state, given.placement, 1, now, "no_queue"))
-    return Decision(accepted, [], Accepted(job.tasks))
+        return _at_once(state, given, submitted, now)
+    return Decision([submitted], [], Accepted(job.tasks))
+
+
+def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now: float) -> Decision:
+    """A job that is placed now or not at all."""
+    job, found = given.job, given.placement
+    if job.tasks != 1:
+        text = f"no_queue is for a single task, and this array has {job.tasks}"
+        return refuse(Reason("ArrayNeedsQueue", Tier.NEVER, text, {"tasks": job.tasks}), "bad")
+    if found is None:
+        return refuse(why_not_now(state, job), "busy" if job.groups[0].request.target else "no_room")
+    lane = state.nodes[found.node].next_lane
+    start = placed(found, (found.job, found.position, 1), lane, now, "no_queue")
+    return Decision([submitted, start], [], Accepted(1))
+
+
+def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
+    """Why its tasks may not wait with the others: too many do, or too many of its user's have not ended."""
+    added = job.tasks - (state.jobs[job.id].job.tasks if amends else 0)
+    waiting, most = state.counts[Status.PENDING], state.rules.pending_max
+    if waiting + added > most:
+        text = f"{waiting} tasks are waiting, the maximum is {most}"
+        return Reason("QueueFull", Tier.POLICY, text, {"limit": most})
+    held, share = state.tasks_of.get(job.user, 0), max(USER_TASKS_MIN, most // 2)  # so that others find room
+    if held + added > share:
+        text = f"{job.user} has {held} unfinished tasks, the maximum per user is {share}"
+        return Reason("QueueFull", Tier.POLICY, text, {"limit": share})
+    return None
 
 
 def unwelcome(state: ClusterState, job: Job, priority_max: int) -> Refused | None:
@@ -62,27 +82,21 @@ def unwelcome(state: ClusterState, job: Job, priority_max: int) -> Refused | Non
     return None if no is None else Refused(no, "range" if no.code == "PriorityTooHigh" else "bad")
 
 
-def _why_not_amended(state: ClusterState, job: Job, version: int) -> Reason | None:
+def _why_not_amended(state: ClusterState, job: Job, version: int) -> Decision | None:
     """Why a gang cannot be amended, or None if it can."""
     old = state.jobs.get(job.id)
     if old is None or old.job.draft is None or old.is_over:
-        text = f"{job.id} is not waiting for members" + (
-            "" if old is None or not old.is_over else ": it has ended"
-        )
-        return Reason("NotAmendable", Tier.NEVER, text)
+        ended = ": it has ended" if old is not None and old.is_over else ""
+        return refuse_because("NotAmendable", f"{job.id} is not waiting for members{ended}")
     if old.job.user != job.user:
-        return Reason(
-            "NotAmendable",
-            Tier.NEVER,
-            f"{job.id} belongs to {old.job.user}, and only its user may add members",
-        )
+        text = f"{job.id} belongs to {old.job.user}, and only its user may add members"
+        return refuse_because("NotAmendable", text)
     if old.counts[Status.PENDING] != old.job.tasks:
         text = f"a member of {job.id} was cancelled: cancel the whole gang and apply all of it again"
-        return Reason("NotAmendable", Tier.NEVER, text)
+        return refuse_because("NotAmendable", text)
     if old.job.draft.version != version:
-        return Reason(
-            "Amended", Tier.PROGRESS, f"others have added members to {job.id} in the meantime; read it again"
-        )
+        text = f"others have added members to {job.id} in the meantime; read it again"
+        return refuse_because("Amended", text, tier=Tier.PROGRESS)
     return None
 
 
@@ -99,27 +113,34 @@ def propose(state: ClusterState, given: Propose, now: float) -> Decision:
     placement = given.placement
     job, node = state.jobs.get(placement.job), state.nodes.get(placement.node)
     if job is None or job.gang is not None or job.is_held:
-        return _refuse(reason.evaluating(), "stale")
+        return STALE
     if node is None or not node.takes_work or not job.is_ready(placement.position):
-        return _refuse(reason.evaluating(), "stale")
+        return STALE
     if placement.lane is None:
         if not state.table.ledgers[node.row].has_room(placement.grant):
-            return _refuse(reason.evaluating(), "stale")
-    elif (job.job.id, placement.lane) != _owner(node, placement.lane) or node.lanes[placement.lane].is_slow:
-        return _refuse(reason.evaluating(), "stale")
-    number = job.attempts[placement.position] + 1
-    return Decision([_placed(state, placement, number, now, "plan")], [], Accepted())
+            return STALE
+    elif not _takes_more(node.lanes.get(placement.lane), job):
+        return STALE
+    key = (placement.job, placement.position, job.attempts[placement.position] + 1)
+    lane = node.next_lane if placement.lane is None else placement.lane
+    return Decision([placed(placement, key, lane, now, "plan")], [], Accepted())
+
+
+def _takes_more(lane: Lane | None, job: JobState) -> bool:
+    """Whether tasks of a job may be queued in a lane: it is the job's, and need not be left."""
+    return lane is not None and not lane.is_slow and any(key[0] == job.job.id for key in lane.attempts)
 
 
 def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
     """Cancel what has not ended. Whatever is on a node is told to stop, again if it was told before."""
     job = state.jobs.get(given.job)
     if job is None:
-        return _refuse(Reason("NotFound", Tier.NEVER, f"no job {given.job}"), "not_found")
+        return refuse_because("NotFound", f"no job {given.job}", "not_found")
     if job.is_over or (given.position is not None and Status(job.status[given.position]).is_final):
-        return _refuse(_already_ended(job, given.position), "conflict")
+        what = "job " + given.job if given.position is None else f"task {job.job.task_id(given.position)}"
+        return refuse_because("AlreadyEnded", f"{what} has already ended")
     if given.position is not None and (no := _needed_by_gang(job, given.position)) is not None:
-        return _refuse(no, "conflict")
+        return refuse(no)
     if given.position is None:
         count, live = sum(job.counts[:3]) - len(job.done), len(job.live)  # who has done its part is Completed
     else:
@@ -146,14 +167,10 @@ def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
     if job is not None and job.held_because and not given.paused and not job.is_over and not is_paused:
         return Decision([e.JobReleased(at=now, cause="user", job=given.job)], [], Accepted())
     if job is None or at is None or attempt is None or job.status[at] != Status.RUNNING:
-        return _refuse(
-            Reason("NotRunning", Tier.NEVER, "only a running task can be paused or resumed"), "conflict"
-        )
+        return refuse_because("NotRunning", "only a running task can be paused or resumed")
     if is_paused == given.paused:
-        word = "already paused" if given.paused else "not paused"
-        return _refuse(
-            Reason("NotPaused" if not given.paused else "AlreadyPaused", Tier.NEVER, f"it is {word}"), "bad"
-        )
+        code, word = ("AlreadyPaused", "already paused") if given.paused else ("NotPaused", "not paused")
+        return refuse_because(code, f"it is {word}", "bad")
     kind = e.TaskPaused if given.paused else e.TaskResumed
     return Decision([kind(at=now, cause="user", key=attempt.key)], [], Accepted())
 
@@ -162,7 +179,9 @@ def why_never(state: ClusterState, job: Job) -> Reason | None:
     """Why one task of some group of this job could never be held by any node, or None if all could."""
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
-        no = _never(state, group.request) or state.queues.never(job.queue, group.request, count)
+        no = _never(state, group.request) or state.queues.lacks(
+            job.queue, [(group.request, count)], ever=True
+        )
         if no is not None:
             return no
     return None
@@ -183,9 +202,10 @@ def _never(state: ClusterState, request: Request) -> Reason | None:
 def why_not_now(state: ClusterState, job: Job) -> Reason:
     """The first reason, in the order of `Ledger.fit`, why one task of this job cannot start at once."""
     request = job.groups[0].request
-    quota = state.queues.refuses(job.queue, request)
+    quota = state.queues.lacks(job.queue, [(request, 1)])
     if request.target is None:
-        return quota or _why_all_closed(state, request) or _no_suitable_node()
+        no_room = Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
+        return quota or _why_all_closed(state, request) or no_room
     node = state.nodes.get(request.target.host)
     if node is None:  # only with allow_infeasible does a job get here whose node has never been seen
         return reason.target_not_found(request.target.host, sorted(state.table.names))
@@ -193,10 +213,6 @@ def why_not_now(state: ClusterState, job: Job) -> Reason:
         return no
     answer = state.table.ledgers[node.row].fit(request)
     return answer if isinstance(answer, Reason) else quota or reason.evaluating()
-
-
-def _no_suitable_node() -> Reason:
-    return Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
 
 
 def _why_all_closed(state: ClusterState, request: Request) -> Reason | None:
@@ -238,58 +254,19 @@ def why_closed(node: NodeState) -> Reason | None:
     return None
 
 
-def _placed(state: ClusterState, placement: Placement, number: int, now: float, cause: str) -> e.TaskPlaced:
-    node = state.nodes[placement.node]
-    opens = placement.lane is None
-    return e.TaskPlaced(
-        at=now,
-        cause=cause,
-        key=(placement.job, placement.position, number),
-        node=placement.node,
-        lane=node.next_lane if placement.lane is None else placement.lane,
-        grant=placement.grant,
-        opens=opens,
-    )
-
-
-def _owner(node: NodeState, lane_id: int) -> tuple[str, int] | None:
-    lane = node.lanes.get(lane_id)
-    if lane is None or not lane.attempts:
-        return None
-    return next(iter(lane.attempts))[0], lane_id
-
-
 def _nearest(reasons: list[Reason]) -> Reason:
-    """Of several nodes' no, the one that asks for the smallest change: most available against what is wanted."""
+    """Of several nodes' no, the one that asks for the smallest change: most available against what is wanted.
+
+    That of a node without the labels only if no node has them.
+    """
 
     def gap(no: Reason) -> float:
         wanted, total = no.numbers.get("wanted", 1), no.numbers.get("total", 0)
         return float(wanted) / max(float(total), 0.5)
 
-    best = min(reasons, key=gap)
+    best = min([no for no in reasons if "lacking" not in no.numbers] or reasons, key=gap)
     text = f"No node can hold this, even when empty; closest: {best.text}"
-    return Reason("ExceedsLargestNode", Tier.NEVER, text, best.numbers)
-
-
-def _queue_full(state: ClusterState) -> Reason:
-    text = f"{state.counts[Status.PENDING]} tasks are waiting, the maximum is {state.rules.pending_max}"
-    return Reason("QueueFull", Tier.POLICY, text, {"limit": state.rules.pending_max})
-
-
-def _user_share(state: ClusterState) -> int:
-    """How many tasks one user's jobs that have not ended may have, so that others find room: half of what may wait."""
-    return max(USER_TASKS_MIN, state.rules.pending_max // 2)
-
-
-def _user_has_enough(state: ClusterState, user: str, held: int) -> Reason:
-    most = _user_share(state)
-    text = f"{user} has {held} unfinished tasks, the maximum per user is {most}"
-    return Reason("QueueFull", Tier.POLICY, text, {"limit": most})
-
-
-def _array_needs_queue(job: Job) -> Reason:
-    text = f"no_queue is for a single task, and this array has {job.tasks}"
-    return Reason("ArrayNeedsQueue", Tier.NEVER, text, {"tasks": job.tasks})
+    return Reason(best.code, Tier.NEVER, text, best.numbers)
 
 
 def _needed_by_gang(job: JobState, position: int) -> Reason | None:
@@ -297,8 +274,7 @@ def _needed_by_gang(job: JobState, position: int) -> Reason | None:
     group = job.group_of(position)
     if job.gang is None:
         return None
-    status = job.status[group.first : group.last]
-    left = group.group.tasks - status.count(Status.FAILED) - status.count(Status.CANCELLED) - 1
+    left = job.left_in(group) - 1
     if left >= group.group.needed:
         return None
     text = (
@@ -306,12 +282,3 @@ def _needed_by_gang(job: JobState, position: int) -> Reason | None:
         f"cancel the whole job: phalanx cancel {job.job.id}"
     )
     return Reason("NeededByGang", Tier.NEVER, text, {"needed": group.group.needed, "left": left})
-
-
-def _already_ended(job: JobState, position: int | None) -> Reason:
-    what = f"job {job.job.id}" if position is None else f"task {job.job.task_id(position)}"
-    return Reason("AlreadyEnded", Tier.NEVER, f"{what} has already ended")
-
-
-def _refuse(no: Reason, kind: str) -> Decision:
-    return Decision([], [], Refused(no, kind))

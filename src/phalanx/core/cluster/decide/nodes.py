@@ -2,29 +2,44 @@
 
 Reconciliation goes both ways at every heartbeat. What the runner lists and we do not know is stopped; what we
 believe and the runner does not list or does not start is `reports.py`'s. Timers belong to the shell, which tells
-us with Tick.
+us with Tick. What operators say of nodes is decided in `declared.py`.
+
+**The brake.** If most nodes fall silent at once, it is likelier that we are cut off than that all of them died. Then
+none is declared lost and every attempt keeps its grant, until enough nodes are back or an operator says of a node that
+it is really gone. Counted are the nodes that were there, that nobody has drained and whose runners were not stopped in
+an orderly way.
+
+**Trouble.** A node in trouble keeps its tasks and its lease, and gets no work until its runner takes that back. A
+runner that stops leaves its tasks to the keeper for as long as the lease lasts, and may ask for a longer one first.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from itertools import islice
+from typing import NamedTuple
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster.decide.endings import Endings
-from phalanx.core.cluster.decide.gangs import late, overdue, ready, recalls
-from phalanx.core.cluster.decide.node_health import judged, rested, trouble_changed
+from phalanx.core.cluster.decide.gangs import late, overdue, ready
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
-from phalanx.core.cluster.decision import Accepted, Decision, Refused
-from phalanx.core.cluster.effects import Effect, Send, start_order
-from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.decision import (
+    Accepted,
+    Decision,
+    Effect,
+    Send,
+    refuse,
+    refuse_because,
+    start_order,
+)
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.cluster.units import Attempt
-from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop
+from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop, Why
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.status import Why
 
 Held = dict[AttemptKey, Phase]
+TROUBLE_MAX = 300  # characters of what a runner says of itself
+NAMES_SHOWN = 20
 
 
 def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
@@ -33,12 +48,12 @@ def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
     if node is None:
         joined: list[e.Event] = [_joined(state, given, held, now)]
         told = _stop_strangers(state, given.node, held)
-        return Decision(joined + trouble_changed(given.node, "", given.trouble, now), told, Accepted())
+        return Decision(joined + _trouble_changed(given.node, "", given.trouble, now), told, Accepted())
     if node.incarnation == given.incarnation and not node.lost:
         heard: list[e.Event] = [e.NodeConnected(at=now, cause="hello", node=node.name)]
-        heard += trouble_changed(node.name, node.trouble, given.trouble, now)
-        again = _tell_again(state, node, held, now) + _tell_pauses(node, held)
-        return Decision(heard, again + _stop_strangers(state, node.name, held), Accepted())
+        heard += _trouble_changed(node.name, node.trouble, given.trouble, now)
+        told = _tell_again(state, node, held) + _remind(state, node, held, now)
+        return Decision(heard, told, Accepted())
     if not node.lost and node.origin != given.origin:
         return _refuse_name(node, state)
     gone = Endings(state, now, "hello")
@@ -46,12 +61,8 @@ def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
         if key not in held:
             gone.add(attempt, _lost_exit(node, "its runner started anew without it"))
     # Attempts end before the join, while their grants still stand in the old ledger.
-    again = (
-        _tell_pauses(node, held)
-        + _tell_to_go(state, node, held, now)
-        + _stop_strangers(state, node.name, held)
-    )
-    joins = [_joined(state, given, held, now), *trouble_changed(node.name, "", given.trouble, now)]
+    again = _remind(state, node, held, now)
+    joins = [_joined(state, given, held, now), *_trouble_changed(node.name, "", given.trouble, now)]
     return Decision([*gone.events, *joins], again, Accepted())
 
 
@@ -61,7 +72,7 @@ def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
     if node is None or not node.holds_lease(given.incarnation, given.generation):
         return _stale(node, given)
     events: list[e.Event] = [e.NodeHeard(at=now, node=node.name)]
-    events += trouble_changed(node.name, node.trouble, given.trouble, now)
+    events += _trouble_changed(node.name, node.trouble, given.trouble, now)
     effects: list[Effect] = []
     held = dict(given.held)
     doubts = UnconfirmedStarts(state, node, given, now)
@@ -82,8 +93,7 @@ def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
     gone = doubts.gone.events
     if not gone:  # or a gang might be released in the very moment in which it loses a member
         events += ready(state, waiting, now, "heartbeat")
-    effects += doubts.effects + _tell_to_go(state, node, held, now)
-    effects += _tell_pauses(node, held) + _stop_strangers(state, node.name, held)
+    effects += doubts.effects + _remind(state, node, held, now)
     effects += [
         Send(node.name, Stop(key, Why.LOST, 0.0)) for key in sorted(node.leftovers) if key not in held
     ]
@@ -99,7 +109,7 @@ def disconnect(state: ClusterState, given: i.Disconnect, now: float) -> Decision
     return Decision([e.NodeDisconnected(at=now, cause=cause, node=node.name)])
 
 
-def tick(state: ClusterState, now: float) -> Decision:
+def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     """Leases that are over, rests that are over, nodes that are gone for good, and ended jobs that may leave memory."""
     away = [
         each for each in state.nodes.values() if each.lost or each.is_silent(now, state.rules.lost_after_s)
@@ -107,101 +117,16 @@ def tick(state: ClusterState, now: float) -> Decision:
     gone = [node for node in away if _is_gone(state, node, now)]
     leaving = {node.name for node in gone}
     silent = [node for node in away if not node.lost and node.name not in leaving]
-    events, lost = judged(state, silent, now)
+    events, lost = _judged(state, silent, now)
     ends = Endings(state, now, "lease over")  # one for all: members on two nodes restart their job once
-    losses = [_lose(ends, node, now) for node in lost]
+    losses = [lose(ends, node, now) for node in lost]
     events += [*ends.events, *losses]
-    events += rested(state, now)
+    events += _rested(state, now)
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
     surplus = len(state.ended) - state.rules.ended_jobs_max
-    for job, _ in zip(state.ended, range(min(surplus, 1000)), strict=False):
-        if not state.jobs[job].live:
-            events.append(e.JobForgotten(at=now, cause="history", job=job))
-    return Decision(events)
-
-
-def drain(state: ClusterState, given: i.Drain, now: float) -> Decision:
-    """Nothing more is placed on a node, and what runs there may be asked to leave."""
-    node = state.nodes.get(given.node)
-    if node is None:
-        return Decision([], [], Refused(_no_node(given.node), "not_found"))
-    drained = e.NodeDrained(at=now, cause="user", node=given.node, reason=given.reason)
-    keys = _leaving(state, node) if given.evict else ()
-    if not keys:
-        return Decision([drained], [], Accepted())
-    cause = f"drain of {given.node}"
-    text = f"phalanx: evicted, {given.node} is drained: {given.reason}"
-    evicted = e.TasksEvicted(at=now, cause=cause, keys=keys, text=text)
-    return Decision([drained, evicted, *recalls(state, keys, now, cause)], [], Accepted(len(keys), len(keys)))
-
-
-def _leaving(state: ClusterState, node: NodeState) -> tuple[AttemptKey, ...]:
-    """Who leaves if everything on a node does.
-
-    A gang that would fall under its minimum without its members on the node leaves whole, wherever they are: so it
-    starts again as one, and nobody waits for members that cannot come back. Every task has its own grace to end in.
-    """
-    there = [key for key, attempt in node.attempts.items() if attempt.ending is None]
-    keys = dict.fromkeys(there)
-    for id in dict.fromkeys(key[0] for key in there):
-        job = state.jobs[id]
-        if job.gang is not None and _falls_apart(job, [key for key in there if key[0] == id]):
-            keys.update((each.key, None) for each in job.live.values() if each.ending is None)
-    return tuple(keys)
-
-
-def _falls_apart(job: JobState, keys: list[AttemptKey]) -> bool:
-    """Whether a gang without these members is below its minimum."""
-    gone = Counter(job.live[position].group for _, position, _ in keys)
-    return any(
-        each.staying - gone[each.number] + job.well_in(each) < each.group.needed
-        for each in job.groups
-        if gone[each.number]
-    )
-
-
-def undrain(state: ClusterState, given: i.Undrain, now: float) -> Decision:
-    """Whoever says so takes it upon himself: a rest ends, too, and what failed there is forgotten."""
-    node = state.nodes.get(given.node)
-    if node is None:
-        return Decision([], [], Refused(_no_node(given.node), "not_found"))
-    events: list[e.Event] = [e.NodeResumed(at=now, cause="user", node=given.node)]
-    if node.rests_until is not None:
-        events.append(e.NodeRecovered(at=now, cause="user", node=given.node))
-    return Decision(events, [], Accepted())
-
-
-def declare_lost(state: ClusterState, given: i.DeclareLost, now: float) -> Decision:
-    """An operator knows that a silent node is gone. Before its lease is over its runner may still run tasks."""
-    node = state.nodes.get(given.node)
-    if node is None:
-        return Decision([], [], Refused(_no_node(given.node), "not_found"))
-    if node.lost:
-        return Decision([], [], Accepted(0))
-    if not node.is_silent(now, state.rules.lost_after_s):
-        return _refuse_alive(state, node, now, "declared lost")
-    cause = f"user {given.user}".strip()
-    ends = Endings(state, now, cause)
-    lost = _lose(ends, node, now, cause, given.reason)
-    return Decision([*ends.events, lost], [], Accepted())
-
-
-def remove(state: ClusterState, given: i.RemoveNode, now: float) -> Decision:
-    """Forget a node that is lost, or silent for so long that it may be, and on which nothing is held."""
-    node = state.nodes.get(given.node)
-    if node is None:
-        return Decision([], [], Refused(_no_node(given.node), "not_found"))
-    if not node.lost and not node.is_silent(now, state.rules.lost_after_s):
-        return _refuse_alive(state, node, now, "removed")
-    if state.holds_anything(node):
-        text = f"{node.name} still holds {len(node.attempts)} attempts; `phalanx node lose` says that they are gone"
-        return Decision(
-            [], [], Refused(Reason("NodeHolds", Tier.HELD, text, {"host": node.name}), "conflict")
-        )
-    return Decision(
-        [e.NodeRemoved(at=now, cause=f"user {given.user}".strip(), node=node.name)], [], Accepted()
-    )
+    old = [job for job in islice(state.ended, min(max(surplus, 0), 1000)) if not state.jobs[job].live]
+    return Decision([*events, *(e.JobForgotten(at=now, cause="history", job=job) for job in old)])
 
 
 def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:
@@ -211,9 +136,8 @@ def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:
     return may_go and not state.holds_anything(node)
 
 
-def _lose(
-    ends: Endings, node: NodeState, now: float, cause: str = "lease over", text: str = ""
-) -> e.NodeLost:
+def lose(ends: Endings, node: NodeState, now: float, cause: str = "lease over", text: str = "") -> e.NodeLost:
+    """A node's lease is over: what ran there has ended."""
     silent = f"Node {node.name} went offline (heartbeat timeout)"
     for attempt in node.attempts.values():
         message = f"Node {node.name} was declared lost: {text}" if text else silent
@@ -238,7 +162,13 @@ def _joined(state: ClusterState, given: i.Hello, held: Held, now: float) -> e.No
     )
 
 
-def _tell_again(state: ClusterState, node: NodeState, held: Held, now: float) -> list[Effect]:
+def _remind(state: ClusterState, node: NodeState, held: Held, now: float) -> list[Effect]:
+    """What a runner is told whenever it lists what it holds: who goes, who is paused, and what is not ours."""
+    told = _tell_to_go(state, node, held, now) + _tell_pauses(node, held)
+    return told + _stop_strangers(state, node.name, held)
+
+
+def _tell_again(state: ClusterState, node: NodeState, held: Held) -> list[Effect]:
     """After a reconnection: orders that the broken connection may have swallowed."""
     again: list[Effect] = []
     for key, attempt in node.attempts.items():
@@ -246,7 +176,7 @@ def _tell_again(state: ClusterState, node: NodeState, held: Held, now: float) ->
             again.append(Send(node.name, Stop(key, attempt.ending, state.jobs[key[0]].job.grace_s)))
         elif key not in held and attempt.started_at is None:
             again.extend(start_order(state, attempt))
-    return again + _tell_to_go(state, node, held, now)
+    return again
 
 
 def _tell_to_go(state: ClusterState, node: NodeState, held: Held, now: float) -> list[Effect]:
@@ -296,18 +226,7 @@ def _stale(node: NodeState | None, given: i.Heartbeat) -> Decision:
     """Whoever is told so has to say hello again; the generation that is in force tells it from a repeated answer."""
     generation = 0 if node is None else node.generation
     text = f"this lease is over (generation {given.generation}, now {generation}): say hello again"
-    return Decision(
-        [], [], Refused(Reason("StaleLease", Tier.NEVER, text, {"generation": generation}), "stale")
-    )
-
-
-def _refuse_alive(state: ClusterState, node: NodeState, now: float, what: str) -> Decision:
-    after_s, ago_s = state.rules.lost_after_s, max(0.0, now - node.heard_at)
-    text = (
-        f"{node.name} was heard {ago_s:.0f} s ago and may still run tasks: it can be {what} after {after_s:.0f} s "
-        "of silence; drain it, or stop its runner"
-    )
-    return Decision([], [], Refused(Reason("NodeAlive", Tier.HELD, text, {"host": node.name}), "conflict"))
+    return refuse(Reason("StaleLease", Tier.NEVER, text, {"generation": generation}), "stale")
 
 
 def _refuse_name(node: NodeState, state: ClusterState) -> Decision:
@@ -315,8 +234,104 @@ def _refuse_name(node: NodeState, state: ClusterState) -> Decision:
         f"another runner already answers for {node.name!r}; choose another --name, or wait "
         f"{state.rules.lost_after_s:.0f} s until its lease is over"
     )
-    return Decision([], [], Refused(Reason("NameTaken", Tier.NEVER, text), "conflict"))
+    return refuse_because("NameTaken", text)
 
 
-def _no_node(name: str) -> Reason:
-    return Reason("NotFound", Tier.NEVER, f"no node {name!r}")
+def _rested(state: ClusterState, now: float) -> list[e.Event]:
+    """Rests that have taken their time."""
+    found: list[e.Event] = []
+    for name in state.resting:
+        until = state.nodes[name].rests_until
+        if until is not None and until <= now:
+            found.append(e.NodeRecovered(at=now, cause="rest over", node=name))
+    return found
+
+
+def _trouble_changed(node: str, former: str, trouble: str, now: float) -> list[e.Event]:
+    """What the runner says of itself, if it is another thing than before."""
+    said = trouble[:TROUBLE_MAX]
+    if said == former:
+        return []
+    return [e.NodeHealthChanged(at=now, cause="runner", node=node, trouble=said)]
+
+
+def leave(state: ClusterState, given: i.Leave, now: float) -> Decision:
+    """A runner stops in an orderly way. It gets no more work, and its lease may be longer, within bounds."""
+    node = state.nodes.get(given.node)
+    if node is None or not node.holds_lease(given.incarnation, given.generation):
+        return refuse_because("StaleLease", "this lease is over", "stale")
+    keep_s = min(max(0.0, given.keep_s), state.rules.keep_max_s)
+    return Decision([e.NodeLeaving(at=now, cause="runner", node=node.name, keep_s=keep_s)], [], Accepted())
+
+
+def trouble_of(node: NodeState) -> str:
+    """Why a node that is there does not start tasks, in one line; nothing if it does."""
+    if node.trouble:
+        return f"cannot start tasks: {node.trouble}"
+    if not node.leaving:
+        return ""
+    left = f"; what it held ({len(node.attempts)}) runs on until its lease is over" if node.attempts else ""
+    return f"its runner was stopped{left}"
+
+
+class Count(NamedTuple):
+    """How many nodes are silent, of how many that were there."""
+
+    silent: int
+    nodes: int
+
+
+def _judged(
+    state: ClusterState, overdue: list[NodeState], now: float
+) -> tuple[list[e.Event], list[NodeState]]:
+    """What the brake does now, and whose lease counts as over of those that are overdue."""
+    if not overdue and state.brake is None:
+        return [], []
+    count = _counted(state, now)
+    if overdue and _is_too_many(state, count):
+        events: list[e.Event] = []
+        if state.brake is None:
+            names = tuple(sorted(node.name for node in overdue)[:NAMES_SHOWN])
+            events.append(
+                e.BrakeSet(at=now, cause="silence", silent=count.silent, nodes=count.nodes, names=names)
+            )
+        # Nothing new goes where nobody listens; the next heartbeat puts that right.
+        hanging = [node.name for node in overdue if node.connected]
+        return [*events, *(e.NodeDisconnected(at=now, cause="silence", node=name) for name in hanging)], []
+    if state.brake is None:
+        return [], overdue
+    released = e.BrakeReleased(at=now, cause="heartbeats", silent=count.silent, nodes=count.nodes)
+    return [released], overdue
+
+
+def _counted(state: ClusterState, now: float) -> Count:
+    """Nodes that are silent or were lost within one lease, and all that were there in that time.
+
+    The heartbeats of nodes that fell silent together end within one interval, so whoever has been quiet for nearly as
+    long as the first is counted with it.
+    """
+    rules = state.rules
+    quiet_s = max(1.5 * rules.heartbeat_s, rules.lost_after_s - 1.5 * rules.heartbeat_s)
+    silent = nodes = 0
+    for node in state.nodes.values():
+        if node.drain_reason is not None or node.leaving:
+            continue
+        if node.lost:
+            recently = node.lost_at is not None and now - node.lost_at <= rules.lost_after_s
+            silent, nodes = silent + recently, nodes + recently
+        else:
+            silent, nodes = silent + node.is_silent(now, quiet_s), nodes + 1
+    return Count(silent, nodes)
+
+
+def holds_for(state: ClusterState, node: NodeState) -> bool:
+    """Whether this node would count as lost if the brake were not set: it has not been heard of since before."""
+    if state.brake is None or node.lost:
+        return False
+    return state.brake.at - node.heard_at > 1.5 * state.rules.heartbeat_s
+
+
+def _is_too_many(state: ClusterState, count: Count) -> bool:
+    """Whether so many are silent that their silence is not believed."""
+    rules = state.rules
+    return count.nodes >= rules.brake_nodes_min and count.silent > rules.brake_share * count.nodes

@@ -1,7 +1,14 @@
-"""Choices about what runners report: is it about a living attempt, and what follows?
+"""Choices about what runners report: is it about a living attempt, what follows, and has its node to rest?
 
 Stale and repeated reports get a typed answer that names what is in force, and change nothing. What an end leads to is
-`endings.py`'s business, and what it says of its node `node_health.py`'s.
+`endings.py`'s business.
+
+What a node did wrong itself (it could not make a process, write a log, enter a cgroup) sends it to rest at once. Other
+failures that a runner reports count against it only together: so many in a row, and from jobs of two users, or of three
+jobs where only one user has work at all; one user's broken program says nothing of a node (decision 33). A success
+clears the count, and what we or somebody else ended says nothing. After the rest the node takes work again; its next
+failure sends it to rest anew. If all nodes that could take work rest, none is kept away: bad nodes are better than
+none. The costs of a report do not depend on how many nodes or jobs there are.
 
 An attempt that its runner does not start is told again, then given up and placed elsewhere: one that the runner does
 not list after three heartbeat intervals, one that it lists and has not started after three heartbeat timeouts. Neither
@@ -12,17 +19,36 @@ nothing it holds is given out twice even if it is wrong.
 
 from __future__ import annotations
 
-from phalanx.core.cluster.decide.endings import Endings
+from phalanx.core.cluster.decide.endings import Endings, fault_of
 from phalanx.core.cluster.decide.gangs import ready
-from phalanx.core.cluster.decide.node_health import after_report
-from phalanx.core.cluster.decision import Decision, Disposed
-from phalanx.core.cluster.effects import Effect, Send, start_order
-from phalanx.core.cluster.events import AttemptStarted, AttemptSuspected, Event, NodeCleared, NodeQuarantined
+from phalanx.core.cluster.decision import Decision, Disposed, Effect, Send, start_order
+from phalanx.core.cluster.events import (
+    AttemptStarted,
+    AttemptSuspected,
+    Event,
+    NodeCleared,
+    NodeQuarantined,
+    NodeRecovered,
+    NodeRested,
+)
 from phalanx.core.cluster.inputs import Heartbeat, Tell
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.state import JOBS_MIN, USERS_MIN, ClusterState, NodeState
 from phalanx.core.cluster.units import Attempt
-from phalanx.core.model.orders import Disposition, Ended, Exit, Phase, Ready, Report, Returned, Started, Stop
-from phalanx.core.model.status import Why
+from phalanx.core.model.orders import (
+    Disposition,
+    Ended,
+    Exit,
+    Phase,
+    Ready,
+    Report,
+    Returned,
+    Started,
+    Stop,
+    Why,
+)
+
+STAMP_S = 1.0  # a rest is prolonged in steps of no less, so that a storm of failures does not fill the log
+TEXT_MAX = 200  # characters of what a node did wrong
 
 
 def tell(state: ClusterState, given: Tell, now: float) -> Decision:
@@ -62,7 +88,34 @@ def _about(state: ClusterState, attempt: Attempt, report: Report, now: float, ca
 def _end(state: ClusterState, attempt: Attempt, exit: Exit, now: float, cause: str) -> list[Event]:
     endings = Endings(state, now, cause)
     endings.add(attempt, exit)
-    return [*endings.events, *after_report(state, attempt, exit, now, cause)]
+    return [*endings.events, *_of_its_node(state, attempt, exit, now, cause)]
+
+
+def _of_its_node(
+    state: ClusterState, attempt: Attempt, exit: Exit, now: float, cause: str
+) -> list[NodeRested | NodeRecovered]:
+    """Whether its node has to rest after this end, or need not rest any longer."""
+    node, rules, fault = state.nodes[attempt.node], state.rules, fault_of(attempt, exit)
+    if fault is None:
+        return []
+    if not fault:
+        rests = node.rests_until is not None
+        return [NodeRecovered(at=now, cause=cause, node=node.name)] if rests else []
+    failures, until = node.failures + 1, now + rules.breaker_pause_s
+    if not rules.breaker_failures or not (exit.of_node or _is_to_blame(state, node, attempt, failures)):
+        return []
+    if node.rests_until is not None and until - node.rests_until < STAMP_S:
+        return []
+    text = exit.message[:TEXT_MAX] if exit.of_node else ""
+    return [NodeRested(at=now, cause=cause, node=node.name, failures=failures, until=until, text=text)]
+
+
+def _is_to_blame(state: ClusterState, node: NodeState, attempt: Attempt, failures: int) -> bool:
+    """Whether so many failed here in a row, of so many people, that it is not one of them who did it."""
+    if failures < state.rules.breaker_failures:
+        return False
+    users, jobs = node.failures_with(state.jobs[attempt.key[0]].job)
+    return len(users) >= USERS_MIN or (len(jobs) >= JOBS_MIN and len(state.working) <= 1)
 
 
 def _leftover(state: ClusterState, node: NodeState, given: Tell, now: float) -> Decision:

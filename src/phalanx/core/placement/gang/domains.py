@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
 from math import lcm
 from typing import Any
 
@@ -17,12 +18,84 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phalanx.core.model.job import Gather
-from phalanx.core.model.slots import Tally
+from phalanx.core.model.table import Tally
 from phalanx.core.model.tree import Column, Mask, Tree, before
-from phalanx.core.placement.gang.spread import Field
 
 GRADES_MAX = 8  # of more grades the highest are taken for one
 _Key = Callable[[Column], NDArray[Any]]  # numbers of domains to what is compared; the smaller is the better
+
+
+class Field:
+    """How many members of one part every domain could take, level by level.
+
+    With multiples the room of a domain is what can be used of it: `multiples` has one number for each level. Members
+    that are already there (`held`) are part of the multiple.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        slots: Column,
+        sums: tuple[Column, ...] | None = None,
+        multiples: tuple[int, ...] = (),
+        held: Column | None = None,
+    ) -> None:
+        self.tree = tree
+        self.slots = slots
+        self.multiples = multiples
+        self._held: Sequence[Column] = ()  # by level
+        if held is not None and multiples:
+            sums_held = tree.sums(held)
+            self._held = _over_all(held, sums_held), *sums_held, held
+        self._sums = sums
+        self._rooms: Sequence[Column] = ()
+
+    def at(self, level: int) -> Column:
+        """The room of every domain of a level; of the node level, of every node row."""
+        if self.multiples:
+            self._rooms = self._rooms or self._bottom_up()
+            return self._rooms[level]
+        if level == self.tree.node_level:
+            return self.slots
+        if self._sums is None:
+            self._sums = self.tree.sums(self.slots)
+        return self._sums[level - 1] if level else _over_all(self.slots, self._sums)
+
+    @property
+    def total(self) -> int:
+        """The slots of all nodes, whether they can be used or not."""
+        return int((self._sums[0] if self._sums else self.slots).sum())
+
+    def within(self, level: int, low: int, high: int) -> Column:
+        """The room of neighbouring domains, as `Tree.span` names them."""
+        if level == self.tree.node_level:
+            return self.at(level)[self.tree.order[low:high]]
+        return self.at(level)[low:high]
+
+    def usable(self, level: int, number: int, room: int) -> int:
+        """How much of `room` in a domain may be used, for it to hold a multiple in the end."""
+        held = int(self._held[level][number]) if self._held else 0
+        return max(0, room - (room + held) % self.multiples[level])
+
+    def _bottom_up(self) -> list[Column]:
+        tree, level = self.tree, self.tree.node_level
+        rooms = [self._rounded(level, self.slots)]
+        while level:
+            level -= 1
+            outer = tree.up(level + 1, np.arange(len(rooms[0])), level)
+            inside = np.bincount(outer, rooms[0], minlength=tree.size(level)).astype(np.int64)
+            rooms.insert(0, self._rounded(level, inside))
+        return rooms
+
+    def _rounded(self, level: int, room: Column) -> Column:
+        held = self._held[level] if self._held else 0
+        return np.maximum(0, room - (room + held) % self.multiples[level])
+
+
+def _over_all(slots: Column, sums: tuple[Column, ...]) -> Column:
+    """The sum over the whole cluster, as the one domain of its level."""
+    total: Column = (sums[0] if sums else slots).sum(keepdims=True)
+    return total
 
 
 class GatherLevels:
@@ -48,6 +121,22 @@ class GatherLevels:
                 before = self.multiples or (1,) * (tree.node_level + 1)
                 self.multiples = (*before[:level], lcm(before[level], rule.multiple), *before[level + 1 :])
         self.top = None if any(rule.must for rule in self.unknown) else top
+
+    def pinned(self, bound: Sequence[int]) -> Column | None:
+        """The domains of the must layer in which members stand already; None if the others may go anywhere."""
+        if not len(bound) or not self.top:
+            return None
+        return np.unique(self._tree.up(self._tree.node_level, np.asarray(bound), self.top))
+
+    def multiples_within(self, held: Column | None) -> tuple[int, ...]:
+        """Of how many members a domain of each level holds a multiple, since each of its parts holds one.
+
+        Not so if members stand somewhere already (`held`): where no more come to them they need not make a multiple.
+        """
+        if held is not None or not self.multiples:
+            return self.multiples
+        found = list(accumulate(reversed(self.multiples), lcm))
+        return tuple(reversed(found))
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
@@ -119,7 +208,7 @@ class Domains:
         self.tree, self.rules, self.fields = tree, rules, fields
         self.existing, self.cost, self._tally = existing, cost, tally
         self._grades = grades
-        self.pinned = self._pin(bound)
+        self.pinned = rules.pinned(bound)
 
     def in_order(self, level: int, size: Sequence[int], *, is_least: bool = False) -> Iterator[int]:
         """Those of a level that could hold so many members of each group. If that is the least, more is better."""
@@ -140,7 +229,7 @@ class Domains:
             for outer in range(level, 0, -1):
                 sign = -1 if is_least and outer == level else 1
                 keys += [self._around(field, level, outer, sign) for field in self.fields]
-            order = np.lexsort([self._place(level, found), *(key(found) for key in reversed(keys))])
+            order = np.lexsort([self._by_name(level, found), *(key(found) for key in reversed(keys))])
             yield from (number for number in found[order].tolist() if number != best)
 
     @property
@@ -199,9 +288,10 @@ class Domains:
             is_around = np.zeros(self.tree.size(level - 1), dtype=np.bool_)
             is_around[around] = True
             found = found[around == self._tightest(level - 1, np.flatnonzero(is_around))]
-        return int(found[self._place(level, found).argmin()]) if len(found) > 1 else int(found[0])
+        return int(found[self._by_name(level, found).argmin()]) if len(found) > 1 else int(found[0])
 
-    def _place(self, level: int, numbers: Column) -> Column:
+    def _by_name(self, level: int, numbers: Column) -> Column:
+        """Where these domains stand in the order of names."""
         return self.tree.place[numbers] if level == self.tree.node_level else numbers
 
     def _keys(self, level: int, size: Sequence[int], is_least: bool) -> list[_Key]:
@@ -246,8 +336,3 @@ class Domains:
             takes = np.clip(count - before(outer[order], slots), 0, slots)
             total += np.bincount(outer[order], takes * unit[order], minlength=len(total))
         return total
-
-    def _pin(self, bound: Sequence[int]) -> Column | None:
-        if not len(bound) or not self.rules.top:
-            return None
-        return np.unique(self.tree.up(self.tree.node_level, np.asarray(bound), self.rules.top))

@@ -14,7 +14,7 @@ from itertools import pairwise
 from phalanx.core.model.amounts import add, slots
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.resources import Request
-from phalanx.core.placement.gang.spread import Counts
+from phalanx.core.placement.gang.search import Counts
 from phalanx.core.placement.preempt.node_fit import divisible, suitable
 
 STEPS_MAX = 20_000
@@ -59,9 +59,8 @@ class Bin:
     def _devices_for(self, at: int, gpus: int, room: int) -> int:
         suits = self._suits[at]
         room = min(room, (len(suits & self._free) - self._demands.get(suits, 0)) // gpus)
-        if len(self._demands) > (
-            suits in self._demands
-        ):  # others want devices of other kinds, perhaps the same ones
+        # Others may want devices of other kinds, perhaps the same ones.
+        if len(self._demands) > (suits in self._demands):
             while room > 0:
                 demands = {**self._demands, suits: self._demands.get(suits, 0) + room * gpus}
                 if divisible(self._free, list(demands.items())):
@@ -130,8 +129,7 @@ class Packing:
         """Place one part after another; True leaves everything placed."""
         if not order:
             return self._is_accepted()
-        # Two nodes with the same left are still unlike if a target or a label keeps somebody off one of them.
-        states = [(bin_.state(), *(caps[at] for caps in self._caps)) for at, bin_ in enumerate(self._bins)]
+        states = self._states()
         # Nodes that have the same left are alike, unless it matters in which domain they stand.
         key = (len(order), frozenset(Counter(states).items()) if self._accepts is None else tuple(states))
         if key in self._tried:
@@ -161,6 +159,10 @@ class Packing:
             return True
         self._tried.add(key)
         return False
+
+    def _states(self) -> list[tuple[object, ...]]:
+        """What each node has left. A target or a label may keep members off one of two that have the same."""
+        return [(bin_.state(), *(caps[at] for caps in self._caps)) for at, bin_ in enumerate(self._bins)]
 
     def _is_accepted(self) -> bool:
         return self._accepts is None or self._accepts(self._counts())

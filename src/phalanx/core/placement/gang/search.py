@@ -14,33 +14,37 @@ Inside the domain only nodes of the grades that suffice are used, unless the gan
 
 A prefer rule therefore never turns a gang away and never moves it to a higher level than it could have: it decides
 between domains of one level, and inside the chosen one it says of which layers the fewest domains are used, layers
-without a rule only breaking ties (`spread.py`). Without any rule every layer counts, the outermost first.
+without a rule only breaking ties. Without any rule every layer counts, the outermost first.
 
 A gang that may start with fewer (`need` below `most`) is placed in full size wherever the rules allow that; only if
 no domain holds all, it takes the lowest level that holds what it needs, and there the domain that holds the most.
 A must rule for a layer that nobody declared has no layout; a prefer rule for one is ignored. With `multiple` every
-domain of that layer holds a multiple, members who are already there counted.
+domain of that layer holds a multiple, members that are already there counted.
 
-Groups that part for different things share the nodes, which the slots of one group cannot tell. For each domain the
+Parts of a gang share the nodes, which the slots of one part cannot tell. For each domain the
 first layout is one that is sure to fit, if there is one; then comes what would fit if they did not share.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from operator import neg
 
 import numpy as np
 from msgspec import Struct
 
 from phalanx.core.model.job import Gather
-from phalanx.core.model.slots import Tally
+from phalanx.core.model.table import Tally
 from phalanx.core.model.tree import Column, Tree
-from phalanx.core.placement.gang.domains import Domains, GatherLevels, Grades
-from phalanx.core.placement.gang.spread import Counts, Field, Spread
+from phalanx.core.placement.gang.domains import Domains, Field, GatherLevels, Grades
+
+Counts = Sequence[tuple[int, int]]  # (node row, members), in the order in which members are laid over nodes
+Layout = Sequence[Counts]  # for each part
 
 
 class PartSlots(Struct):
-    """How many members of one part of an part every node could take; the group of a gang that it comes from, mostly."""
+    """How many members of one part every node could take."""
 
     need: int  # must be placed now
     most: int  # may be placed now
@@ -48,14 +52,6 @@ class PartSlots(Struct):
     sums: tuple[Column, ...] | None = None  # slots per domain of each layer, if they are known
     tally: Tally | None = None  # how many nodes have so many slots, if it is known
     grades: Column | None = None  # how precious what each node has is, if one is better than another
-
-
-class Layout(Struct, frozen=True):
-    """Members as counts. For each group: (node row, members), in the order in which members are laid over nodes."""
-
-    counts: tuple[tuple[tuple[int, int], ...], ...]
-    layer: str  # of the domain that holds all of it
-    domain: tuple[str, ...]  # its path; empty: the whole cluster
 
 
 def layouts(
@@ -100,7 +96,8 @@ class GangSearch:
             existing = self.held
         self.existing = None if existing is None or not existing.any() else Field(tree, existing)
         # A multiple is of all members together, which the slots of one of several groups cannot be rounded to.
-        multiples = self.rules.multiples if len(parts) == 1 else ()
+        self.multiples = self.rules.multiples_within(self.held)
+        multiples = self.multiples if len(parts) == 1 else ()
         self.fields = [Field(tree, part.slots, part.sums, multiples, self.held) for part in parts]
         self.grades = [self._graded(part, multiples) for part in parts]
         self.domains = Domains(
@@ -136,8 +133,7 @@ class GangSearch:
             laid = [*(each for each in packed if spans is None or self._spans(each) <= spans), *laid]
         for number, each in enumerate(laid):
             if each not in laid[:number] and self.keeps_multiples(each):
-                path = self.tree.path(candidate.level, candidate.number)
-                yield Layout(tuple(map(tuple, each)), self.tree.layer(candidate.level), path)
+                yield each
 
     def keeps_multiples(self, counts: Sequence[Counts]) -> bool:
         """Whether every domain that is given members holds a multiple of them in the end."""
@@ -159,7 +155,7 @@ class GangSearch:
     def completes(self, candidate: CandidateDomain, count: int) -> bool:
         """Whether so many members in a domain make a multiple in it and in all domains around it."""
         at = np.array([candidate.number])
-        for level, multiple in enumerate(self.rules.multiples[: candidate.level + 1]):
+        for level, multiple in enumerate(self.multiples[: candidate.level + 1]):
             if multiple > 1:
                 outer = int(self.tree.up(candidate.level, at, level)[0])
                 held = 0 if self.held is None else int(self.held[self.tree.rows(level, outer)].sum())
@@ -230,7 +226,7 @@ class GangSearch:
     ) -> Counts | None:
         level, number, least = candidate.level, candidate.number, candidate.size[group]
         count = min(int(field.at(level)[number]), self.parts[group].most)
-        while count >= least and not field.completes(level, number, count):
+        while count >= least and field.multiples and not self.completes(candidate, count):
             count -= 1
         if count < least:
             return None
@@ -244,3 +240,117 @@ def _joined(tree: Tree, near: Field | None, rows: Column, taken: Column) -> Fiel
     column = np.zeros(len(tree.nodes), dtype=np.int64) if near is None else near.slots.copy()
     column[rows] += taken
     return Field(tree, column)
+
+
+class Spread:
+    """Divides members of one part over the nodes of a domain, so that they span the fewest domains on the way down.
+
+    At every level the children with the most room are filled first, those that already hold members before all others,
+    and what is left goes to the smallest child that holds it. Where slots have a price (what would have to be evicted
+    for them), the cheapest are used instead. `steps[level]` is the level to divide over next.
+    """
+
+    def __init__(
+        self, field: Field, steps: tuple[int, ...], existing: Field | None, cost: Column | None
+    ) -> None:
+        self._tree = field.tree
+        self._field = field
+        self._steps = steps
+        self._existing = existing
+        self._cost = None if field.multiples else cost
+
+    def over(self, level: int, number: int, count: int) -> Counts | None:
+        """(node row, members) in the order in which nodes are filled, or None if not all of them find a place."""
+        if not count:
+            return []
+        if self._cost is not None:
+            return self._cheapest(level, number, count)
+        found: list[tuple[int, int]] = []
+        return found if self._divide(level, number, count, found) else None
+
+    def _divide(self, level: int, number: int, count: int, found: list[tuple[int, int]]) -> bool:
+        tree = self._tree
+        if level == tree.node_level:
+            found.append((number, count))
+            return True
+        inner = self._steps[level]
+        low, high = tree.span(level, number, inner)
+        room = self._field.within(inner, low, high)
+        order = self._order(level, inner, low, high, room)
+        children = tree.order[low:high] if inner == tree.node_level else None
+        if self._field.multiples:
+            takes = self._take_multiples(inner, low, order, room, children, count)
+        else:
+            takes = self._take(inner, low, high, order, room, count)
+        if takes is None:
+            return False
+        if inner > level + 1:  # levels were passed over: stay with one neighbourhood before going to the next
+            takes.sort()
+        if children is not None:
+            found += [(int(children[child]), take) for child, take in takes]
+            return True
+        return all(self._divide(inner, low + child, take, found) for child, take in takes)
+
+    def _order(self, level: int, inner: int, low: int, high: int, room: Column) -> Column:
+        """Children by what they already hold, then by room, then by the room around them, then by name."""
+        keys = []
+        if inner > level + 1:
+            numbers = self._tree.order[low:high] if inner == self._tree.node_level else np.arange(low, high)
+            keys = [
+                -self._field.at(outer)[self._tree.up(inner, numbers, outer)]
+                for outer in range(level + 1, inner)
+            ]
+        keys.append(-room)
+        if self._existing is not None:
+            keys.append(-self._existing.within(inner, low, high))
+        return np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys)
+
+    def _take(
+        self, inner: int, low: int, high: int, order: Column, room: Column, count: int
+    ) -> list[tuple[int, int]] | None:
+        """The first children whole, and the smallest that holds the rest of the count."""
+        children, rooms = order.tolist(), room[order].tolist()
+        takes: list[tuple[int, int]] = []
+        for at, size in enumerate(rooms):
+            if size >= count:
+                end = len(rooms)
+                if self._existing is not None:  # those that hold members stand first, and the more the sooner
+                    held = self._existing.within(inner, low, high)[order]
+                    end = at + int((held[at:] == held[at]).sum())
+                tightest = rooms[bisect_right(rooms, -count, at, end, key=neg) - 1]
+                takes.append((children[bisect_left(rooms, -tightest, at, end, key=neg)], count))
+                return takes
+            if size:
+                takes.append((children[at], size))
+                count -= size
+        return None
+
+    def _take_multiples(
+        self, inner: int, low: int, order: Column, room: Column, children: Column | None, count: int
+    ) -> list[tuple[int, int]] | None:
+        """As `_take`, with every child given only what keeps it at a multiple."""
+        takes: list[tuple[int, int]] = []
+        for child in order.tolist():
+            number = low + child if children is None else int(children[child])
+            take = self._field.usable(inner, number, min(int(room[child]), count))
+            if take:
+                takes.append((child, take))
+                count -= take
+            if not count:
+                return takes
+        return None
+
+    def _cheapest(self, level: int, number: int, count: int) -> Counts | None:
+        """The slots that cost the least, in the order in which they would be filled if they cost nothing."""
+        assert self._cost is not None
+        whole: list[tuple[int, int]] = []
+        room = int(self._field.at(level)[number])
+        if room < count or not self._divide(level, number, room, whole):
+            return None
+        rows, slots = np.array(whole, dtype=np.int64).T
+        order = np.argsort(self._cost[rows] / slots, kind="stable")
+        before = slots[order].cumsum() - slots[order]
+        takes = np.zeros_like(slots)
+        takes[order] = np.clip(count - before, 0, slots[order])
+        used = np.flatnonzero(takes)
+        return list(zip(rows[used].tolist(), takes[used].tolist(), strict=True))

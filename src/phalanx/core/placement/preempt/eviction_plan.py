@@ -1,4 +1,4 @@
-"""One domain worked out: where the members would stand in it, who would really have to leave for that, and the price.
+"""One domain worked out: where the members would stand in it, which tenants have to leave for that, and the price.
 
 For each choice of jobs that make room (`victim_search.py`) two layouts are looked at: on the slots that cost the least,
 and as close together as all these slots allow. Then every unit that can stay does (`node_fit.py`).
@@ -6,20 +6,19 @@ and as close together as all these slots allow. Then every unit that can stay do
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import frexp
 
 import numpy as np
 from msgspec import structs
 
-from phalanx.core.model.queue import Asked
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column, Mask
-from phalanx.core.model.waiting import Ask, Part
+from phalanx.core.model.waiting import Ask, Asked, Part
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.domains import GatherLevels
-from phalanx.core.placement.gang.place import Seats, Tries
+from phalanx.core.placement.gang.grants import Tries
 from phalanx.core.placement.gang.search import Layout, PartSlots, layouts
 from phalanx.core.placement.preempt.free import FreeAfter, Offers, Prices, shortened
 from phalanx.core.placement.preempt.node_fit import NodeFit, QuotaLeft, Trim
@@ -33,7 +32,7 @@ TRIED_MAX = 512  # victims; with more of them leaving, several parts are not tri
 AGAIN_MAX = 32  # units; with no more than these it is tried whether members could stand elsewhere instead
 ENDLESS = int(np.iinfo(np.int64).max)
 
-Key = tuple[int, int, int, tuple[int, ...], int, int, int, float, int, Seats]
+Key = tuple[int, int, int, tuple[int, ...], int, int, int, float, int, Layout]
 
 
 class Preemption:
@@ -46,6 +45,7 @@ class Preemption:
         self.rules = GatherLevels(draft.nodes.tree, self.gather)
         self.existing = draft.tenants.near_to(ask.affinity, len(draft.nodes))
         self.bound = ask.bound
+        self.pinned = self.rules.pinned(ask.bound)
         self.has_multiples = bool(self.rules.multiples)
         # Slots say all there is to know of one part; several share nodes, and multiples depend on all of them.
         self.is_simple = len(self.needed) == 1 and not self.has_multiples
@@ -76,14 +76,6 @@ class Preemption:
         asked = [(part.request, part.most) for part in self.parts]
         return QuotaLeft(self.draft.queues, self.ask.job.queue, asked, ()).holds()
 
-    @property
-    def pinned(self) -> set[int] | None:
-        """The domains of the must layer in which members stand already; None if they may go anywhere."""
-        if not self.bound or not self.rules.top:
-            return None
-        tree = self.draft.nodes.tree
-        return set(tree.up(tree.node_level, np.array(self.bound), self.rules.top).tolist())
-
     def layouts(self, slots: Sequence[Column], cost: Column | None = None) -> Iterator[Layout]:
         """Layouts over these slots, all of what is needed and no more."""
         free_after = [
@@ -92,7 +84,7 @@ class Preemption:
         tree = self.draft.nodes.tree
         return layouts(tree, free_after, self.gather, existing=self.existing, bound=self.bound, cost=cost)
 
-    def seats(self) -> Seats | None:
+    def layout(self) -> Layout | None:
         """A layout that fits into the ledgers as they are in the draft; None if there is none.
 
         For the sake of a multiple there may be more members than are needed, but as few more as possible.
@@ -105,24 +97,24 @@ class Preemption:
                 break
             parts = [structs.replace(part, most=count) for part, count in zip(self.parts, most, strict=True)]
             tries = Tries(self.draft, self.ask, parts, most, self.gather)
-            for seats in islice(tries.whole(), TRIES_MAX):
-                if self._holds(seats):
+            for layout in islice(tries.whole(), TRIES_MAX):
+                if self.holds(layout, {}):
                     # In the order of the tree neighbours in rank are neighbours in the network.
-                    return [sorted(counts, key=lambda each: place[each[0]]) for counts in seats]
+                    return [sorted(counts, key=lambda each: place[each[0]]) for counts in layout]
         return None
 
-    def asked(self, seats: Seats) -> dict[int, list[Asked]]:
+    def asked(self, layout: Layout) -> dict[int, list[Asked]]:
         """What is asked of each node row."""
         found: dict[int, list[Asked]] = {}
-        for part, counts in zip(self.parts, seats, strict=True):
+        for part, counts in zip(self.parts, layout, strict=True):
             for row, count in counts:
                 found.setdefault(row, []).append((part.request, count))
         return found
 
-    def level(self, seats: Seats) -> int:
+    def level(self, layout: Layout) -> int:
         """The level of the lowest domain that holds all of these."""
         tree = self.draft.nodes.tree
-        rows = np.array([row for counts in seats for row, _ in counts], dtype=np.int64)
+        rows = np.array([row for counts in layout for row, _ in counts], dtype=np.int64)
         inner = (level for level in range(tree.node_level, 0, -1))
         return next((at for at in inner if len(np.unique(tree.up(tree.node_level, rows, at))) == 1), 0)
 
@@ -130,20 +122,24 @@ class Preemption:
         """The tasks of a part that are needed, in the order of their index."""
         return [position for _, position in self.ask.members(part, part.need)]
 
-    def _holds(self, seats: Seats) -> bool:
+    def holds(self, layout: Layout, leaving: Mapping[int, Sequence[Tenant]]) -> bool:
+        """Whether every node holds its members when these tenants, by node row, have left."""
         ledgers = self.draft.nodes.ledgers
-        return all(NodeFit(ledgers[row], asked, ()).holds() for row, asked in self.asked(seats).items())
+        return all(
+            NodeFit(ledgers[row], asked, leaving.get(row, ())).holds()
+            for row, asked in self.asked(layout).items()
+        )
 
 
 class EvictionPlan:
-    """One way to make room: where the members stand, and who leaves."""
+    """One way to make room: where the members stand, and which units leave."""
 
-    def __init__(self, preemption: Preemption, seats: Seats, units: list[EvictionUnit]) -> None:
-        self.seats = tuple(map(tuple, seats))
+    def __init__(self, preemption: Preemption, layout: Layout, units: list[EvictionUnit]) -> None:
+        self.layout = tuple(map(tuple, layout))
         self.units = units
         self.leaving: list[Tenant] = [tenant for unit in units for tenant in unit.tenants]
         self.price = total(units)
-        self.level = preemption.level(seats)
+        self.level = preemption.level(layout)
         self._is_near_wanted = bool(preemption.gather)
 
     @property
@@ -159,7 +155,7 @@ class EvictionPlan:
         before, after = (0, size) if self._is_near_wanted else (size, 0)
         return (
             cost.broken, cost.shrunk, cost.displaced, cost.priorities, before, -self.level, after, cost.lost,
-            cost.tenants, self.seats,
+            cost.tenants, self.layout,
         )  # fmt: skip
 
 
@@ -169,7 +165,7 @@ class EvictionDomain:
     def __init__(
         self, preemption: Preemption, free_after: FreeAfter, losses: Column, elsewhere: Column | None = None
     ) -> None:
-        """`losses` is over all victims, `elsewhere` has the places of those who are asked for their quota."""
+        """`losses` is over all victims, `elsewhere` has the victims that are asked for their quota."""
         self._for = preemption
         self._victims: Victims = free_after.measure.victims
         self._elsewhere = elsewhere
@@ -185,11 +181,11 @@ class EvictionDomain:
         return self._search.effort + 0.03 * self._for.count + len(self._for.draft.nodes) / 5000
 
     def fits(self, leaving: Mask) -> bool:
-        """Whether everybody who is needed finds a place when these have left."""
+        """Whether every member that is needed finds a place when these have left."""
         slots = self.free_after.slots(leaving)
         if any(int(each.sum()) < part.need for each, part in zip(slots, self._for.needed, strict=True)):
             return False
-        return self._for.is_simple or self._seats(leaving) is not None
+        return self._for.is_simple or self._layout(leaving) is not None
 
     def plans(self) -> Iterator[EvictionPlan]:
         """Ways to make room here."""
@@ -201,17 +197,17 @@ class EvictionDomain:
                 yield best
 
     def _worked_out(self, choice: VictimChoice) -> Iterator[EvictionPlan]:
-        tried: list[Seats] = []
-        for seats in self._layouts(choice):
-            if seats not in tried:
-                tried.append(seats)
-                if (found := self._trimmed(seats, choice.leaving)) is not None:
+        tried: list[Layout] = []
+        for layout in self._layouts(choice):
+            if layout not in tried:
+                tried.append(layout)
+                if (found := self._trimmed(layout, choice.leaving)) is not None:
                     yield found
 
-    def _layouts(self, choice: VictimChoice) -> Iterator[Seats]:
+    def _layouts(self, choice: VictimChoice) -> Iterator[Layout]:
         if not self._for.is_simple:
-            if (seats := self._seats(choice.leaving)) is not None:
-                yield seats
+            if (layout := self._layout(choice.leaving)) is not None:
+                yield layout
             return
         need = self._for.count
         if len(self.free_after.rows) == 1:
@@ -224,10 +220,10 @@ class EvictionDomain:
             cost = self.free_after.column(np.rint(1000 * offers.total).astype(np.int64))
             yield from self._first(self.free_after.slots(choice.leaving), cost)
 
-    def _first(self, slots: list[Column], cost: Column | None) -> Iterator[Seats]:
+    def _first(self, slots: list[Column], cost: Column | None) -> Iterator[Layout]:
         columns = [self.free_after.column(each) for each in slots]
         if (layout := next(self._for.layouts(columns, cost), None)) is not None:
-            yield layout.counts
+            yield layout
 
     def _prices(self, choice: VictimChoice) -> Prices:
         """What each victim's leaving adds to the price, as far as one can tell before the members have places.
@@ -250,47 +246,45 @@ class EvictionDomain:
         prices[works[np.unique(shortened(keys), return_index=True)[1]]] += len(words) + 1.0
         return prices
 
-    def _seats(self, leaving: Mask) -> Seats | None:
+    def _layout(self, leaving: Mask) -> Layout | None:
         """A layout for several parts, or with multiples, when these have left. Nodes are asked whether all fit."""
         if not self._for.has_multiples:
             columns = [self.free_after.column(each) for each in self.free_after.slots(leaving)]
             for layout in islice(self._for.layouts(columns), LAYOUTS_MAX):
-                if self._holds(layout.counts, leaving):
-                    return layout.counts
+                if self._holds(layout, leaving):
+                    return layout
         chosen = self.free_after.at[leaving].tolist()
         return self._tried(chosen) if len(chosen) <= TRIED_MAX else None
 
-    def _holds(self, seats: Seats, leaving: Mask) -> bool:
-        asked = self._for.asked(seats)
-        gone: dict[int, list[Tenant]] = {row: [] for row in asked}
-        chosen = self.free_after.at[leaving]
-        for at in chosen[np.isin(self._victims.node[chosen], list(asked))].tolist():
-            gone[int(self._victims.node[at])].append(self._victims.tenant(at))
-        ledgers = self._for.draft.nodes.ledgers
-        return all(NodeFit(ledgers[row], each, gone[row]).holds() for row, each in asked.items())
+    def _holds(self, layout: Layout, leaving: Mask) -> bool:
+        gone: dict[int, list[Tenant]] = {}
+        chosen, rows = self.free_after.at[leaving], [row for counts in layout for row, _ in counts]
+        for at in chosen[np.isin(self._victims.node[chosen], rows)].tolist():
+            gone.setdefault(int(self._victims.node[at]), []).append(self._victims.tenant(at))
+        return self._for.holds(layout, gone)
 
-    def _tried(self, chosen: list[int]) -> Seats | None:
+    def _tried(self, chosen: list[int]) -> Layout | None:
         """The same, found in the draft as if these victims had left: slower, and more thorough."""
         draft = self._for.draft
         mark = draft.mark()
         for at in chosen:
             draft.evict(self._victims.tenant(at))
         try:
-            return self._for.seats()
+            return self._for.layout()
         finally:
             draft.rollback(mark)
 
-    def _trimmed(self, seats: Seats, leaving: Mask) -> EvictionPlan | None:
-        """Only those leave without whom the members would not fit where they are to stand."""
-        asked = self._for.asked(seats)
+    def _trimmed(self, layout: Layout, leaving: Mask) -> EvictionPlan | None:
+        """Only those units leave that the members do not fit beside, where they are to stand."""
+        asked = self._for.asked(layout)
         is_used = np.zeros(len(self._for.draft.nodes), dtype=np.bool_)
         is_used[list(asked)] = True
-        places = self.free_after.at[leaving]
-        places = places[is_used[self._victims.node[places]]]
+        chosen = self.free_after.at[leaving]
+        chosen = chosen[is_used[self._victims.node[chosen]]]
         if self._elsewhere is not None:
-            places = np.union1d(places, self._elsewhere)
-        alone, others = bundled(self._victims, self.losses, places)
-        stuck = self._stuck(seats, leaving) if self._for.is_plain else set()
+            chosen = np.union1d(chosen, self._elsewhere)
+        alone, others = bundled(self._victims, self.losses, chosen)
+        stuck = self._stuck(layout, leaving) if self._for.is_plain else set()
         if stuck is None:
             return None
         fixed = [unit for at, unit in alone.items() if at in stuck]
@@ -299,13 +293,13 @@ class EvictionDomain:
         if not trim.holds():
             return None
         return EvictionPlan(
-            self._for, seats, sorted(fixed + trim.keep_out(loose), key=lambda each: each.value)
+            self._for, layout, sorted(fixed + trim.keep_out(loose), key=lambda each: each.value)
         )
 
     def _trim(
         self, asked: dict[int, list[Asked]], fixed: list[EvictionUnit], loose: list[EvictionUnit]
     ) -> Trim:
-        """The nodes to which somebody might come back; others need no closer look."""
+        """The nodes to which a tenant might come back; others need no closer look."""
         draft = self._for.draft
         ledgers = draft.nodes.ledgers
         rows = {tenant.node_row for unit in loose for tenant in unit.tenants}
@@ -322,12 +316,12 @@ class EvictionDomain:
         sizes = [each for row in asked.values() for each in row]
         return Trim(fits, QuotaLeft(draft.queues, self._for.ask.job.queue, sizes, everybody))
 
-    def _stuck(self, seats: Seats, leaving: Mask) -> set[int] | None:
-        """The places of victims who cannot come back whoever else stays away; None if the members do not fit at all.
+    def _stuck(self, layout: Layout, leaving: Mask) -> set[int] | None:
+        """The victims that cannot come back even if all others stay away; None if the members do not fit at all.
 
         One calculation for all nodes, before the others are looked at one by one.
         """
-        rows, counts = np.array(seats[0], dtype=np.int64).T
+        rows, counts = np.array(layout[0], dtype=np.int64).T
         here = np.searchsorted(self.free_after.rows, rows)
         slack = np.full((len(self.free_after.measure.free), len(self.free_after.rows)), ENDLESS)
         slack[:, here] = self.free_after.beside(leaving, here, counts)
@@ -339,7 +333,7 @@ class EvictionDomain:
         return set(self.free_after.at[self.free_after.exceeds(slack) & leaving].tolist())
 
     def _improved(self, found: EvictionPlan) -> EvictionPlan | None:
-        """Let off somebody who is needed only because of where the members stand: they could stand elsewhere."""
+        """Let off a unit that has to leave only because of where the members stand: they could stand elsewhere."""
         if len(found.units) > AGAIN_MAX:
             return None
         everybody = self._mask(found.leaving)
@@ -356,6 +350,6 @@ class EvictionDomain:
     def _mask(self, tenants: Iterable[Tenant]) -> Mask:
         """Which of the victims in this domain these are."""
         slots = self._victims.tenants.slots
-        places = np.searchsorted(self._victims.slot, [slots[tenant.key] for tenant in tenants])
-        mask: Mask = np.isin(self.free_after.at, places)
+        at = np.searchsorted(self._victims.slot, [slots[tenant.key] for tenant in tenants])
+        mask: Mask = np.isin(self.free_after.at, at)
         return mask

@@ -3,8 +3,8 @@
 One calculation over the columns answers for all nodes, or for those of one domain. The counts are exact but for nodes
 that several groups share: what each could take alone, they may not be able to take together (`node_fit.py`).
 
-An offer is the next slot of a node, or the next few that come together, and the price of those who leave for it. Prices
-are estimates, made in one calculation over all nodes: who really leaves is decided when the members have their places.
+An offer is the next slot of a node, or the next few that come together, and the price of the victims that leave for it.
+Prices are estimates, made in one calculation over all nodes: which victims leave is decided when members have places.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Weights = NDArray[np.float64]  # amounts to be added up, which is exact as long 
 
 
 class FreeAfter:
-    """Some nodes and the victims on them: `at` has their places in `Victims`, `row` their nodes' places in `rows`."""
+    """Some nodes and the victims on them: `at` has their numbers in `Victims`, `row` indexes of nodes in `rows`."""
 
     def __init__(self, measure: Measure, rows: Column, at: Column, row: Column) -> None:
         self.measure = measure
@@ -41,10 +41,10 @@ class FreeAfter:
 
     @staticmethod
     def over(measure: Measure, rows: Column, at: Column) -> FreeAfter:
-        """The room of these node rows, with those of the victims `at` who are on them."""
-        place = np.full(len(measure.nodes), -1, dtype=np.int64)
-        place[rows] = np.arange(len(rows))
-        row = place[measure.victims.node[at]]
+        """These node rows, with those of the victims `at` that are on them."""
+        index = np.full(len(measure.nodes), -1, dtype=np.int64)
+        index[rows] = np.arange(len(rows))
+        row = index[measure.victims.node[at]]
         return FreeAfter(measure, rows, at[row >= 0], row[row >= 0])
 
     def free(self, leaving: Mask | None = None) -> Matrix:
@@ -118,9 +118,9 @@ class FreeAfter:
         column[self.rows] = values
         return column
 
-    def _summed(self, place: Column, chosen: Column, size: int) -> Matrix:
-        """What these victims hold, added up by place."""
-        sums = [np.bincount(place, amount[chosen], minlength=size) for amount in self._freed]
+    def _summed(self, into: Column, chosen: Column, size: int) -> Matrix:
+        """What these victims hold, added up into so many sums."""
+        sums = [np.bincount(into, amount[chosen], minlength=size) for amount in self._freed]
         return np.array(sums).astype(np.int64)
 
     def _ask_target(self, request: Request, slots: Column, leaving: Mask | None) -> None:
@@ -134,15 +134,14 @@ class FreeAfter:
 
 
 class Measure:
-    """The amounts that decide: cores, memory and each kind of device that somebody asks for."""
+    """The amounts that decide: cores, memory and each kind of device that a part asks for."""
 
     def __init__(self, nodes: NodeTable, wanted: Sequence[Part], victims: Victims) -> None:
         self.nodes = nodes
         self.wanted = wanted
         self.victims = victims
-        self.ever = [
-            nodes.slots_ever(each.request) > 0 for each in wanted
-        ]  # nodes that could take any at all
+        # The nodes that could take any member of each part at all.
+        self.ever = [nodes.ever(each.request)[0] > 0 for each in wanted]
         rows = Rows(each.request for each in wanted)
         self.free: Matrix = nodes.columns.free_of(rows)
         self.freed: Weights = self._held(rows).astype(np.float64)
@@ -155,7 +154,7 @@ class Measure:
     def share(self, free: Matrix, most: Sequence[Column]) -> NDArray[np.float64]:
         """How much of all that is needed these amounts could hold, if members could be cut into pieces.
 
-        It is never less than what they really hold, and who leaves adds to it no more than if it left alone.
+        It is never less than what they really hold, and a victim adds to it no more than if it left alone.
         """
         total = np.zeros(free.shape[1])
         for group, limit in enumerate(most):
@@ -176,13 +175,13 @@ class Measure:
         return total
 
     def missing(self, free: Matrix, most: Sequence[Column]) -> float:
-        """What is left until all these amounts together hold everybody, in shares of what is needed."""
+        """What is left until all these amounts together hold every member, in shares of what is needed."""
         counts = [np.minimum(self.slots(free, group), limit).sum() for group, limit in enumerate(most)]
         shares = [count / wanted.need for count, wanted in zip(counts, self.wanted, strict=True)]
         return sum(max(0.0, 1.0 - float(share)) for share in shares)
 
     def _held(self, rows: Rows) -> Matrix:
-        """What would become free with each victim: of a promise, no device that somebody holds."""
+        """What would become free with each victim: of a promise, no device that a tenant holds."""
         victims, nodes = self.victims, self.nodes
         held = victims.tenants.amounts(rows, victims.slot, nodes.columns)
         for at in np.flatnonzero(victims.promise & (victims.gpus > 0)).tolist() if rows.kinds else ():
@@ -198,7 +197,7 @@ def shortened(keys: Column) -> NDArray[np.integer]:
 
 
 class Offers:
-    """The offers of all rows of a room, for one group. `slots` is what is free now and costs nothing."""
+    """The offers of all these nodes, for one part. `slots` is what is free now and costs nothing."""
 
     def __init__(self, free_after: FreeAfter, leaving: Mask, price: Prices) -> None:
         self._size = len(free_after.rows)

@@ -1,13 +1,7 @@
-"""Whom to ask to leave, so that a more urgent unit can start whole; or why that would not help.
-
-    victims    everybody less urgent who is not protected, as columns                 victims.py
-    domains    those that would hold the unit if all victims left                     candidates.py
-    jobs       for the most promising domains, as few jobs as possible that give way  victim_search.py
-    layout     where the members stand then, on the slots that cost the least         offers.py, gang/search.py
-    trimming   whoever can stay does                                                  trim.py
+"""Which tenants to ask to leave, so that a more urgent unit can start whole. The README draws the steps.
 
 A job of lower priority may hold a promise whose victims are still leaving. Its promise can be taken over like any
-other, and then the room of those who leave belongs to whoever took it: they are counted as gone, and waited for.
+other, and then the room of those who leave belongs to the job that took it: they are counted as gone, and waited for.
 
 Nobody is evicted unless every needed member fits, and nobody for members beyond those. Layers of must rules are kept;
 for all others a domain that costs fewer jobs wins over a tighter one (`EvictionPlan.key` has the whole order).
@@ -18,19 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
-from phalanx.core.model import reason
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import GangPlacement, Placement, Policy
-from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.tenants import Tenant, TenantKey
 from phalanx.core.model.tree import Column, before
 from phalanx.core.model.waiting import Ask, Unit
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.place import seat
+from phalanx.core.placement.gang.grants import take_grants
 from phalanx.core.placement.preempt.eviction_plan import EvictionDomain, EvictionPlan, Preemption
 from phalanx.core.placement.preempt.free import FreeAfter, Measure, shortened
 from phalanx.core.placement.preempt.victims import Loss, Victims
@@ -41,45 +35,55 @@ MISSES_MAX = 60.0  # and how long to go on if none of them holds the unit after 
 LOCKED_MAX = 8  # nodes that are tried first for members of gangs that cannot leave whole
 
 
-def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> GangPlacement | Reason:
-    """Evict in the draft whoever has to leave for the unit and take its members' grants, or say why not.
+class NoEvictions(Struct, frozen=True):
+    """Nobody is asked to leave for a unit: it is not allowed, there are no victims, or their room is not enough."""
+
+    why: Literal["disabled", "may not", "has all", "no layer", "no victims", "no quota", "not enough"]
+    preemption: Preemption | None = None
+    victims: Victims | None = None
+    domains: EvictionDomains | None = None
+
+
+def make_room(draft: Draft, unit: Unit, policy: Policy, *, count: int = 1) -> GangPlacement | NoEvictions:
+    """Evict in the draft the tenants that have to leave for the unit and take its members' grants.
 
     Of a group whose tasks are placed one by one, room is made for the first `count` that are ready. On a no the
     draft is as it was before.
     """
-    if not policy.evicts:
-        return _forbidden("Preemption is disabled in this cluster")
-    if not unit.job.may_evict:
-        return _forbidden("The job may not preempt others")
+    if not policy.evicts or not unit.job.may_evict:
+        return NoEvictions("may not" if policy.evicts else "disabled")
     mark = draft.mark()
     leaving = _on_their_way(draft, unit.job)
     for tenant in leaving:
         draft.evict(tenant)
     found = _made_room(draft, unit, count, leaving)
-    if isinstance(found, Reason):
+    if isinstance(found, NoEvictions):
         draft.rollback(mark)
     return found
 
 
-def _made_room(draft: Draft, unit: Unit, count: int, leaving: list[Tenant]) -> GangPlacement | Reason:
+def _made_room(draft: Draft, unit: Unit, count: int, leaving: list[Tenant]) -> GangPlacement | NoEvictions:
     preemption = Preemption(draft, Ask(unit, count))
     if not preemption.needed or preemption.ask.is_surplus:
-        return _forbidden("It has all members that it needs; nothing is preempted for more")
+        return NoEvictions("has all")
+    if preemption.rules.top is None:
+        return NoEvictions("no layer", preemption)
     victims = Victims(draft, preemption.ask.job)
-    if (no := _hopeless(preemption, victims)) is not None:
-        return no
+    if not len(victims):
+        return NoEvictions("no victims", preemption, victims)
+    if not preemption.quota(map(victims.tenant, victims.of_queue(preemption.ask.job.queue))).holds():
+        return NoEvictions("no quota", preemption, victims)
     domains = EvictionDomains(preemption, victims)
     for plan in sorted(domains.plans(), key=lambda each: each.key):
         if (gang_placement := _enlisted(draft, preemption, plan, domains.trigger(plan), leaving)) is not None:
             return gang_placement
-    return _not_enough(preemption, victims, domains)
+    return NoEvictions("not enough", preemption, victims, domains)
 
 
 def _on_their_way(draft: Draft, job: Job) -> list[Tenant]:
-    """Whoever is leaving a node on which a promise stands that the job could take over."""
+    """The tenants that are leaving a node on which a promise stands that the job could take over."""
     tenants = draft.tenants
-    here = tenants.used.copy()
-    here[[tenants.slots[key] for key in draft.gone]] = False
+    here = draft.here
     lower = here & tenants.promise & (tenants.priority < job.priority) & (tenants.evictable_at <= draft.now)
     if not lower.any():
         return []
@@ -95,7 +99,7 @@ def _enlisted(
     mark = draft.mark()
     for tenant in sorted(plan.leaving, key=lambda each: not each.is_promise):
         draft.evict(tenant)
-    members = seat(draft, preemption.ask, preemption.parts, plan.seats)
+    members = take_grants(draft, preemption.ask, preemption.parts, plan.layout)
     if members is None:
         draft.rollback(mark)
         return None
@@ -129,44 +133,6 @@ def _awaited(
     return tuple(sorted(found))
 
 
-def _hopeless(preemption: Preemption, victims: Victims) -> Reason | None:
-    """Why it need not be tried."""
-    if preemption.rules.top is None:
-        unknown = next(rule.layer for rule in preemption.rules.unknown if rule.must)
-        return reason.layer_unknown(unknown, preemption.draft.nodes.tree.topology.names())
-    if not len(victims):
-        text = "No task of lower priority is running"
-        if victims.protected:
-            text = f"All {victims.protected} tasks of lower priority are protected from preemption for now"
-        return Reason("NoVictims", Tier.CAPACITY, text, {"victims": 0, "protected": victims.protected})
-    queue = preemption.ask.job.queue
-    if not preemption.quota(map(victims.tenant, victims.of_queue(queue))).holds():
-        no = preemption.draft.queues.admitted(queue, preemption.needed)
-        assert isinstance(no, Reason)
-        return no
-    return None
-
-
-def _not_enough(preemption: Preemption, victims: Victims, domains: EvictionDomains) -> Reason:
-    """Everybody would leave in vain."""
-    best, domain = domains.best()
-    layer = preemption.draft.nodes.tree.layer(preemption.rules.top or 0)
-    where = f" (in {layer} {'/'.join(domain)})" if domain else ""
-    leave = f"Preempting all {len(victims)} tasks of lower priority"
-    text = f"{leave} would make room for {best} of {preemption.count} members{where}"
-    if best >= preemption.count:
-        text = f"{leave} would not make room for {preemption.count} members together"
-    numbers = {
-        "wanted": preemption.count, "best": best, "layer": layer, "domain": list(domain), "victims": len(victims),
-        "protected": victims.protected,
-    }  # fmt: skip
-    return Reason("EvictionsNotEnough", Tier.CAPACITY, text, numbers)
-
-
-def _forbidden(text: str) -> Reason:
-    return Reason("EvictionForbidden", Tier.POLICY, text)
-
-
 class EvictionDomains:
     """The domains of the layer that has to hold all of the unit."""
 
@@ -176,42 +142,29 @@ class EvictionDomains:
         self._tree = preemption.draft.nodes.tree
         self._level = preemption.top
         self._measure = Measure(preemption.draft.nodes, preemption.needed, victims)
-        self._free_after = FreeAfter.over(
+        self.free_after = FreeAfter.over(
             self._measure, np.flatnonzero(preemption.draft.nodes.open), np.arange(len(victims))
         )
-        self._domain = self._tree.up(self._tree.node_level, self._free_after.rows, self._level)
-        self._losses = self._losses_on(self._free_after, is_everywhere=False)
-        self._loss = self._losses[self._free_after.at]
-        self._most = self._free_after.slots(np.ones(len(self._free_after.at), dtype=np.bool_))
+        self._domain = self._tree.up(self._tree.node_level, self.free_after.rows, self._level)
+        self._losses = self._losses_on(self.free_after, is_everywhere=False)
+        self._loss = self._losses[self.free_after.at]
+        self.most = self.free_after.slots(np.ones(len(self.free_after.at), dtype=np.bool_))
 
     def plans(self) -> Iterator[EvictionPlan]:
         """Ways to make room in the domains that promise the most."""
         if self._for.is_within_quota:
             yield from self._worked_out(None)
             return
-        # The queue holds too much already: who leaves for the room should free quota as well, if that is enough.
+        # The queue holds too much already: victims on the nodes should free quota as well, if that is enough.
         mine = np.fromiter(self._victims.of_queue(self._for.ask.job.queue), dtype=np.int64)
         found = list(self._worked_out(mine, is_own_only=True))
         yield from found or self._worked_out(mine)
 
-    def best(self) -> tuple[int, tuple[str, ...]]:
-        """How many members find room in the best domain when everybody has left, and its path."""
-        total = np.zeros(self._tree.size(self._for.rules.top or 0), dtype=np.int64)
-        domain = self._tree.up(self._tree.node_level, self._free_after.rows, self._for.rules.top or 0)
-        for slots, part in zip(self._most, self._for.needed, strict=True):
-            total += np.minimum(self._summed(slots, domain, len(total)), part.need)
-        if (pinned := self._for.pinned) is not None:
-            total[np.isin(np.arange(len(total)), list(pinned), invert=True)] = 0
-        if not len(total):
-            return 0, ()
-        at = int(total.argmax())
-        return int(total[at]), self._tree.path(self._for.rules.top or 0, at)
-
     def trigger(self, plan: EvictionPlan) -> int:
         """The position of the first member that finds no room in the same domain as long as nobody leaves."""
-        row = next(row for counts in plan.seats for row, _ in counts)
+        row = next(row for counts in plan.layout for row, _ in counts)
         home = self._tree.up(self._tree.node_level, np.array([row]), self._level)[0]
-        now = self._free_after.slots()
+        now = self.free_after.slots()
         for slots, part in zip(now, self._for.needed, strict=True):
             free = int(slots[self._domain == home].sum())
             if free < part.need:
@@ -223,27 +176,25 @@ class EvictionDomains:
     ) -> Iterator[EvictionDomain]:
         """One domain, and the same with other members of gangs that cannot leave whole."""
         if self._level == 0 and elsewhere is None:
-            free_after, losses = self._free_after, self._losses
+            free_after, losses = self.free_after, self._losses
         else:
             begins, by_home = self._homes
-            at = self._free_after.at[by_home[begins[domain] : begins[domain + 1]]]
+            at = self.free_after.at[by_home[begins[domain] : begins[domain + 1]]]
             if among is not None:
                 at = np.intersect1d(at, among)
-            free_after = FreeAfter.over(self._measure, self._free_after.rows[self._domain == domain], at)
+            free_after = FreeAfter.over(self._measure, self.free_after.rows[self._domain == domain], at)
             losses = self._losses_on(free_after, elsewhere is not None)
         yield EvictionDomain(self._for, free_after, losses, elsewhere)
         locked = self._victims.locked
-        for row in np.unique(self._victims.node[locked[np.isin(locked, free_after.at)]])[
-            :LOCKED_MAX
-        ].tolist():
-            yield EvictionDomain(
-                self._for, free_after, self._losses_on(free_after, elsewhere is not None, row), elsewhere
-            )
+        nodes = np.unique(self._victims.node[locked[np.isin(locked, free_after.at)]])
+        for row in nodes[:LOCKED_MAX].tolist():
+            losses = self._losses_on(free_after, elsewhere is not None, row)
+            yield EvictionDomain(self._for, free_after, losses, elsewhere)
 
     @cached_property
     def _homes(self) -> tuple[Column, Column]:
         """The victims in the order of their domains, and where each domain begins."""
-        home = self._domain[self._free_after.row]
+        home = self._domain[self.free_after.row]
         order = np.argsort(home, kind="stable")
         return np.searchsorted(home[order], np.arange(self._tree.size(self._level) + 1)), order
 
@@ -281,12 +232,12 @@ class EvictionDomains:
         size = self._tree.size(self._level)
         could = np.ones(size, dtype=np.bool_)
         spare = np.zeros(size, dtype=np.int64)
-        for slots, part in zip(self._most, self._for.needed, strict=True):
-            total = self._summed(slots, self._domain, size)
+        for slots, part in zip(self.most, self._for.needed, strict=True):
+            total = np.bincount(self._domain, slots, minlength=size).astype(np.int64)
             could &= total >= part.need
             spare += total
         if (pinned := self._for.pinned) is not None and self._level == self._for.rules.top:
-            could &= np.isin(np.arange(size), list(pinned)) & (len(pinned) == 1)
+            could &= np.isin(np.arange(size), pinned) & (len(pinned) == 1)
         domains = np.flatnonzero(could)
         if len(domains) <= 1:
             yield from ((int(domain), 0) for domain in domains)
@@ -298,14 +249,14 @@ class EvictionDomains:
 
     def _bounds(self, size: int) -> tuple[Column, Column]:
         """For every domain: how many jobs have to be broken at the least, and the sum of their priorities."""
-        free_after, measure, victims = self._free_after, self._measure, self._victims
+        free_after, measure, victims = self.free_after, self._measure, self._victims
         soft = (self._loss == Loss.PROMISE) | (self._loss == Loss.SURPLUS)
         item = np.where(self._loss == Loss.WORK, victims.job[free_after.at], -1)
         items, rows, amounts = free_after.pairs(item)
         free = free_after.free(soft)
-        now = measure.share(free, self._most)
-        gain = measure.share(free[:, rows] + amounts, [most[rows] for most in self._most]) - now[rows]
-        missing = len(self._most) - np.bincount(self._domain, now, minlength=size)
+        now = measure.share(free, self.most)
+        gain = measure.share(free[:, rows] + amounts, [most[rows] for most in self.most]) - now[rows]
+        missing = len(self.most) - np.bincount(self._domain, now, minlength=size)
         domain, job, gains = self._domain[rows], items, gain.astype(np.float64)
         if self._level < self._tree.node_level:
             width = max(1, victims.jobs)
@@ -318,8 +269,3 @@ class EvictionDomains:
         fewest = np.bincount(domain[needed], minlength=size)
         urgency = np.bincount(domain[needed], victims.priority[job[needed]], minlength=size)
         return fewest, urgency.astype(np.int64)
-
-    @staticmethod
-    def _summed(slots: Column, domain: Column, size: int) -> Column:
-        total: Column = np.bincount(domain, slots, minlength=size).astype(np.int64)
-        return total

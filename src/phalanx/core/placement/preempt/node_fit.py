@@ -1,10 +1,10 @@
-"""One node that is to hold members, counted exactly: do they fit, and would they still if somebody came back?
+"""One node that is to hold members, counted exactly: do they fit, and would they still if a victim came back?
 
 Cores and memory are counted, devices are a set, since members of different groups may want different ones of them.
 Nothing is changed in the node's ledger.
 
-`Trim` says who comes back: units are put back one after another, the most valuable first. One that does not fit back
-now will not fit later either, for room only shrinks, so one pass leaves a set from which nothing can be taken away.
+`Trim` puts units back one after another, the most valuable first. One that does not fit back now will not fit later
+either, for room only shrinks, so one pass leaves a set from which nothing can be taken away.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from itertools import combinations, islice, product
 
 from msgspec import structs
 
-from phalanx.core.model.amounts import add, fixed, use
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.amounts import MILLICORES, add, fixed, use
+from phalanx.core.model.job import JobId
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.quantity import millicores
-from phalanx.core.model.queue import Asked, Queues
 from phalanx.core.model.resources import Request, Target
 from phalanx.core.model.tenants import Tenant, TenantKey
+from phalanx.core.model.waiting import Asked, Queues
 from phalanx.core.placement.preempt.victims import EvictionUnit, Loss
 
 CHOICES_MAX = 64  # how many ways to spare members of one gang are tried
@@ -28,27 +27,24 @@ _Demand = tuple[frozenset[int], int]  # so many of these devices
 
 
 class NodeFit:
-    """What a node has left beside its members, once those who were asked to leave have gone."""
+    """What a node has left beside its members, once the victims have left."""
 
     __slots__ = ("_demands", "_free", "_left", "_numa", "_unused")
 
     def __init__(self, ledger: Ledger, asked: Sequence[Asked], leaving: Iterable[Tenant]) -> None:
         self._left = ledger.free.copy()
-        self._numa: dict[
-            int, int
-        ] = {}  # thousandths of cores left on NUMA nodes that are asked for by number
+        # Thousandths of cores left on NUMA nodes that are asked for by number.
+        self._numa: dict[int, int] = {}
         for request, count in asked:
             add(self._left, request, -count)
             if (numa := _numa(request)) is not None:
                 left = self._numa.get(numa, ledger.numa_free.get(numa, -1))
-                self._numa[numa] = left - millicores(request.cores) * count
+                self._numa[numa] = left - MILLICORES[request.cores] * count
         leaving = list(leaving)
         for tenant in leaving:
             self._count(tenant, 1)
         self._demands = _demands(ledger, asked)
-        self._free = (
-            _free(ledger, leaving) if self._demands else set()
-        )  # devices that somebody could be given
+        self._free = _free(ledger, leaving) if self._demands else set()  # devices that members could be given
         self._unused = 0  # how many of them nobody needs, if all need the same
         if len(self._demands) == 1:
             suits, needed = self._demands[0]
@@ -99,14 +95,14 @@ class NodeFit:
         if self._numa:
             for numa, cores in grant.numa_cores:
                 if numa in self._numa:
-                    self._numa[numa] += sign * millicores(cores)
+                    self._numa[numa] += sign * MILLICORES[cores]
 
     def _has_numa(self, tenants: Sequence[Tenant]) -> bool:
         left = dict(self._numa)
         for tenant in tenants:
             for numa, cores in tenant.grant.numa_cores:
                 if numa in left:
-                    left[numa] -= millicores(cores)
+                    left[numa] -= MILLICORES[cores]
         return all(cores >= 0 for cores in left.values())
 
 
@@ -133,7 +129,7 @@ def suitable(ledger: Ledger, request: Request) -> frozenset[int]:
 
 
 def divisible(free: set[int], demands: Sequence[_Demand]) -> bool:
-    """Whether everybody can be given devices that suit. By Hall's theorem no set of demands may be too large."""
+    """Whether all members can be given devices that suit. By Hall's theorem no set of demands may be too large."""
     if len(demands) == 1:
         devices, count = demands[0]
         return len(devices & free) >= count
@@ -146,10 +142,10 @@ def divisible(free: set[int], demands: Sequence[_Demand]) -> bool:
 
 
 def in_turn(ledger: Ledger, asked: Sequence[Asked]) -> Iterator[tuple[int, Request]]:
-    """(place in `asked`, request) of every member, such that the ledger can grant one after the other.
+    """(index in `asked`, request) of every member, such that the ledger can grant one after the other.
 
-    Who asks for a NUMA node by number goes first, or others may have used up its cores. Where members want different
-    devices, each request names those that leave enough for the others.
+    Members that ask for a NUMA node by number go first, or others may have used up its cores. Where members want
+    different devices, each request names those that leave enough for the others.
     """
     order = sorted(range(len(asked)), key=lambda at: _numa(asked[at][0]) is None)
     sets = [suitable(ledger, request) for request, _ in asked if request.gpus]
@@ -167,7 +163,7 @@ def in_turn(ledger: Ledger, asked: Sequence[Asked]) -> Iterator[tuple[int, Reque
 
 
 def _deal(ledger: Ledger, asked: Sequence[Asked]) -> list[list[int]]:
-    """Devices for every request, found one by one; whoever has another choice makes room for one who has not."""
+    """Devices for every request, found one by one; a member with another choice leaves a device to one without."""
     holder: dict[int, int] = {}
     choices = [sorted(suitable(ledger, request) & ledger.devices_free) for request, _ in asked]
 
@@ -197,7 +193,7 @@ def _free(ledger: Ledger, leaving: Sequence[Tenant]) -> set[int]:
 
 
 class QuotaLeft:
-    """What a queue may still hold beside the members, once those of it who were asked to leave have gone."""
+    """What a queue may still hold beside the members, once its victims have left."""
 
     def __init__(self, queues: Queues, queue: str, asked: Iterable[Asked], leaving: Iterable[Tenant]) -> None:
         self._queue = queue
@@ -234,18 +230,18 @@ class QuotaLeft:
 
 
 class Trim:
-    """The chosen nodes with their members, and those who are away."""
+    """The chosen nodes with their members, and the victims that are away."""
 
     def __init__(self, fits: Mapping[int, NodeFit], quota: QuotaLeft) -> None:
         self._fits = fits
         self._quota = quota
 
     def holds(self) -> bool:
-        """Whether the members fit when everybody is away."""
+        """Whether the members fit when all victims are away."""
         return self._quota.holds() and all(fit.holds() for fit in self._fits.values())
 
     def keep_out(self, units: Iterable[EvictionUnit]) -> list[EvictionUnit]:
-        """Put back whom one can; the units that have to stay away, the most valuable first."""
+        """Put back the units that fit; those that have to stay away are returned, the most valuable first."""
         out: list[EvictionUnit] = []
         for job in _by_job(units):
             if not self._put_back([tenant for unit in job for tenant in unit.tenants]):

@@ -1,7 +1,7 @@
 """Which jobs have to make room in one domain, so that a whole unit can stand there: as few as possible.
 
-A domain that may hold the unit, or the whole cluster. What costs no job its work is taken first: promises,
-and members that gangs can do without. Then jobs are added until the unit fits, the one that gives the most room
+The domain may be the whole cluster. Leaving that costs no job its work comes first: promises, and members that gangs
+can do without. Then jobs are added until the unit fits, the one that gives the most room
 first, and those that turn out not to be needed are let off; where there are few jobs, every smaller choice is tried.
 Which of their tasks leave is found out in `eviction_plan.py`.
 
@@ -16,6 +16,7 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from phalanx.core.model.tree import Column, Mask
@@ -32,12 +33,11 @@ Flags = NDArray[np.bool_]  # for each loss and job: whether its victims leave
 _Part = tuple[int, int]  # (loss, job)
 
 
-class VictimChoice:
+class VictimChoice(Struct, frozen=True):
     """Jobs that give way. `is_thin` says that the unit would not fit if any of them were let off."""
 
-    def __init__(self, leaving: Mask, is_thin: bool) -> None:
-        self.leaving = leaving
-        self.is_thin = is_thin
+    leaving: Mask
+    is_thin: bool
 
 
 class VictimSearch:
@@ -53,15 +53,13 @@ class VictimSearch:
         self._is_gang = victims.is_gang
         lost = np.bincount(self.job, victims.lost[free_after.at], minlength=victims.jobs)
         self.lost: NDArray[np.float64] = lost.astype(np.float64)
-        self.worth = self.priority + self.lost / (
-            1.0 + self.lost.max(initial=0.0)
-        )  # by priority, then by lost work
+        # By priority, then by lost work.
+        self.worth = self.priority + self.lost / (1.0 + self.lost.max(initial=0.0))
         self._fits = fits
         self._shape = (len(Loss), victims.jobs)  # the last line is for those who stay
         self._place = np.where(self.loss >= 0, self.loss, len(Loss) - 1) * victims.jobs + self.job
-        self._once = (
-            0.1 + len(self.job) / 40_000 + extra
-        )  # about as many milliseconds as it takes to count once
+        # About as many milliseconds as it takes to count once.
+        self._once = 0.1 + len(self.job) / 40_000 + extra
         self.effort = 0.0
 
     def choices(self) -> Iterator[VictimChoice]:
@@ -125,7 +123,7 @@ class VictimSearch:
         return sorted(self.priority[list(jobs)].tolist(), reverse=True), float(self.lost[list(jobs)].sum())
 
     def _thinned(self, flags: Flags) -> VictimChoice:
-        """Let off whoever is not needed, the most valuable first."""
+        """Let off the jobs that are not needed, the most valuable first."""
         present = np.zeros_like(flags)
         present.ravel()[self._place] = True
         flags = flags & present
@@ -159,7 +157,7 @@ class VictimSearch:
 class _Ranking:
     """Jobs in the order in which they help most: by how much nearer the unit comes to fitting.
 
-    `base` has who leaves anyway, `loss` what the jobs in question would lose.
+    `base` has the jobs that leave anyway, `loss` what the jobs in question would lose.
     """
 
     def __init__(self, search: VictimSearch, base: Flags, loss: Loss) -> None:
@@ -178,7 +176,7 @@ class _Ranking:
         return len(self._items)
 
     def flags(self, jobs: Sequence[int] | Column) -> Flags:
-        """These jobs besides those who leave anyway."""
+        """These jobs besides those that leave anyway."""
         return _and(self._base, self._loss, jobs)
 
     @cached_property
@@ -193,7 +191,7 @@ class _Ranking:
     def after(self, chosen: list[int]) -> Column:
         """The jobs that are left when these have gone, the most helpful first.
 
-        Who is enough alone is as good as anybody else who is: then the lowest priority and the least lost work decide.
+        Of jobs that are enough alone, the one of the lowest priority and with the least lost work comes first.
         """
         search, measure = self._search, self._free_after.measure
         jobs = self.jobs

@@ -1,7 +1,7 @@
-"""Whom one could ask to leave: everybody less urgent who is not protected, as columns, and what their leaving costs.
+"""The victims: every tenant that is less urgent and not protected, as columns, and what their leaving costs.
 
 A task that stands alone leaves alone. A gang gives up members that it can do without, or leaves whole; the promises
-of a job go together: what leaves together is one `EvictionUnit`. Which of them leave in the end is chosen by
+of a job go together: tenants that leave together are one `EvictionUnit`. Which of them leave in the end is chosen by
 `make_room.py`.
 """
 
@@ -12,11 +12,10 @@ from enum import IntEnum
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
-from phalanx.core.model.amounts import CORES
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Job
-from phalanx.core.model.quantity import MILLI
+from phalanx.core.model.amounts import CORES, MILLI
+from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.tenants import Tenant, TenantKey, Tenants
 from phalanx.core.model.tree import Column, Mask, before
 from phalanx.core.placement.draft import Draft
@@ -49,15 +48,14 @@ class Price(Struct, frozen=True, order=True):
 
 
 class Victims:
-    """Columns over all who could be asked to leave for one job, and what ties them together.
+    """Columns over all tenants that could be asked to leave for one job, and what ties them together.
 
     `job` has the number of each one's job here, from 0.
     """
 
     def __init__(self, draft: Draft, job: Job) -> None:
         tenants = draft.tenants
-        here = tenants.used.copy()
-        here[[tenants.slots[key] for key in draft.gone]] = False
+        here = draft.here
         lower = here & (tenants.priority < job.priority)
         lower[[tenants.slots[key] for key in tenants.of_job.get(job.id, {})]] = False
         may_go = lower & (tenants.evictable_at <= draft.now)
@@ -73,9 +71,7 @@ class Victims:
         self.node = tenants.node[self.slot]
         self.gpus = tenants.gpus[self.slot]
         self.promise = tenants.promise[self.slot]
-        cores = tenants.held[CORES, self.slot] / MILLI
-        work = np.where(self.gpus > 0, self.gpus, np.where(cores > 0, cores, 1))
-        self.lost = np.maximum(draft.now - tenants.since[self.slot], 0.0) * work * ~self.promise
+        self.lost = self._lost_work(draft.now) * ~self.promise
         self._ties = ties
         self._number_jobs()
         self.is_spare: Mask = ties.is_spare[self.slot]  # members of groups that have more than they need
@@ -90,6 +86,13 @@ class Victims:
     def __len__(self) -> int:
         return len(self.slot)
 
+    def _lost_work(self, now: float) -> NDArray[np.float64]:
+        """The seconds that each has run, times the devices it holds, or the cores where there are none."""
+        cores = self.tenants.held[CORES, self.slot] / MILLI
+        work = np.where(self.gpus > 0, self.gpus, np.where(cores > 0, cores, 1))
+        lost: NDArray[np.float64] = np.maximum(now - self.tenants.since[self.slot], 0.0) * work
+        return lost
+
     def losses(self, use: Column) -> Column:
         """What each leaving would mean (`Loss`), if gangs give up members that are of use, the most useful first.
 
@@ -97,13 +100,13 @@ class Victims:
         its other members stay.
         """
         found = self._loss.copy()
-        places = self.spare[use[self.spare] > 0]
-        if len(places):
-            group, spare = self._ties.groups(self.slot[places])
-            order = np.lexsort((self.lost[places], -use[places], group))
+        useful = self.spare[use[self.spare] > 0]
+        if len(useful):
+            group, spare = self._ties.groups(self.slot[useful])
+            order = np.lexsort((self.lost[useful], -use[useful], group))
             ordered = group[order]
             rank = before(ordered, np.ones(len(order), dtype=np.int64))
-            found[places[order[rank < spare[order]]]] = int(Loss.SURPLUS)
+            found[useful[order[rank < spare[order]]]] = int(Loss.SURPLUS)
         return found
 
     @property
@@ -122,7 +125,7 @@ class Victims:
         return found
 
     def of_queue(self, queue: str) -> Iterator[int]:
-        """The places of those whose leaving frees quota of a queue."""
+        """The numbers of the victims whose leaving frees quota of a queue."""
         return (at for at in range(len(self)) if self.tenant(at).queue == queue)
 
     def key(self, at: int) -> TenantKey:
@@ -138,20 +141,20 @@ class Victims:
             ids = [self.tenant(at).job for at in first[known].tolist()]
             known = known[sorted(range(len(ids)), key=ids.__getitem__)]
         self._first = first[known]
-        places = np.zeros(len(first), dtype=np.int64)
-        places[known] = np.arange(len(known))
-        self.job: Column = places[numbers]
+        number_here = np.zeros(len(first), dtype=np.int64)
+        number_here[known] = np.arange(len(known))
+        self.job: Column = number_here[numbers]
         self.jobs = len(known)
         self.priority: Column = self.tenants.priority[self.slot[self._first]]
         self.is_gang: Mask = self._ties.is_gang[known]
 
     def id(self, job: int) -> JobId:
-        """What a job is called that has this number here."""
+        """The id of the job that has this number here."""
         return self.tenant(int(self._first[job])).job
 
 
 class _Ties:
-    """What holds tenants together: who leaves only with all others of its job, and who can be spared.
+    """What holds tenants together: some leave only with all others of their job, some can be spared.
 
     Groups of gangs are counted one after another: those of a job begin at `first`, which is −1 for other jobs.
     """
@@ -179,7 +182,7 @@ class _Ties:
         self.is_spare[leaving] = self._spare[self._first[job[leaving]] + tenants.group[leaving]] > 0
 
     def _count_draft(self, draft: Draft) -> None:
-        """Who was given places in this draft keeps them: such a gang cannot leave whole, but has so many more members.
+        """A gang that was given places in this draft keeps them: it cannot leave whole, but has so many more members.
 
         A placement does not say of which group it is, so only gangs of one group are known to have more to spare.
         """
@@ -209,7 +212,7 @@ def _equal(job: Column, some: Mask, others: Mask) -> Mask:
 
 
 def _frees_quota(draft: Draft, job: Job, may_go: Mask) -> Mask:
-    """Who is of use even on a closed node: whoever holds quota of a queue that has a limit."""
+    """Tenants that are of use even on a closed node: they hold quota of the queue, if it has a limit."""
     mask: Mask = np.zeros(len(may_go), dtype=np.bool_)
     if job.queue in draft.queues.quotas:
         tenants = draft.tenants
@@ -248,20 +251,20 @@ class EvictionUnit(Struct, frozen=True):
 
 
 def bundled(
-    victims: Victims, losses: Column, places: Column
+    victims: Victims, losses: Column, chosen: Column
 ) -> tuple[dict[int, EvictionUnit], list[EvictionUnit]]:
-    """The victims at these places with all who have to leave with them: by place who leaves alone, and the others."""
-    losses = losses[places]
-    job = victims.job[places]
+    """These victims with all that have to leave with them: by number those that leave alone, and the others."""
+    losses = losses[chosen]
+    job = victims.job[chosen]
     whole = set(job[(losses == Loss.WORK) & victims.is_gang[job]].tolist())
     alone: dict[int, EvictionUnit] = {}
     others: dict[tuple[Loss, int], EvictionUnit] = {}
-    columns = (places, job, losses, victims.lost[places], victims.priority[job])
+    columns = (chosen, job, losses, victims.lost[chosen], victims.priority[job])
     for at, number, loss, lost, priority in zip(*(column.tolist() for column in columns), strict=True):
         if number in whole or loss == Loss.PROMISE:
-            kind = Loss.WORK if number in whole else Loss.PROMISE
-            if (kind, number) not in others:
-                others[kind, number] = _together(victims, kind, number)
+            shared = Loss.WORK if number in whole else Loss.PROMISE
+            if (shared, number) not in others:
+                others[shared, number] = _together(victims, shared, number)
         elif loss >= 0:
             tenant = victims.tenant(at)
             alone[at] = EvictionUnit(Loss(loss), tenant.job, priority, lost, (tenant,))
@@ -289,12 +292,12 @@ def total(units: Iterable[EvictionUnit]) -> Price:
     return Price(broken, len(losses) - broken, len(displaced), ranks, lost, tenants)
 
 
-def _together(victims: Victims, kind: Loss, job: int) -> EvictionUnit:
+def _together(victims: Victims, loss: Loss, job: int) -> EvictionUnit:
     """The whole of a gang, or all promises of a job."""
-    places = np.flatnonzero(victims.job == job)
-    if kind is Loss.PROMISE:
-        places = places[victims.promise[places]]
-    mine = sorted(map(victims.tenant, places.tolist()), key=lambda tenant: tenant.key)
-    lost, priority = float(victims.lost[places].sum()), int(victims.priority[job])
-    spare = () if kind is Loss.PROMISE else victims.spare_of(job)
-    return EvictionUnit(kind, mine[0].job, priority, lost, tuple(mine), spare)
+    chosen = np.flatnonzero(victims.job == job)
+    if loss is Loss.PROMISE:
+        chosen = chosen[victims.promise[chosen]]
+    mine = sorted(map(victims.tenant, chosen.tolist()), key=lambda tenant: tenant.key)
+    lost, priority = float(victims.lost[chosen].sum()), int(victims.priority[job])
+    spare = () if loss is Loss.PROMISE else victims.spare_of(job)
+    return EvictionUnit(loss, mine[0].job, priority, lost, tuple(mine), spare)

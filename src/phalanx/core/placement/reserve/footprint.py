@@ -107,7 +107,7 @@ def _of_gang(ask: Ask, scale: Scale, free: Matrix, sparing: Matrix | None) -> Ma
 
 def _taken(layout: Layout, parts: list[Part], scale: Scale, free: Matrix) -> Matrix:
     need = np.zeros_like(free)
-    for counts, part in zip(layout.counts, parts, strict=True):
+    for counts, part in zip(layout, parts, strict=True):
         if counts:
             rows, members = np.array(counts, dtype=np.int64).T
             need[:, rows] += scale.ask(part.request)[:, None] * members
@@ -146,7 +146,8 @@ class Lacking:
         self._ask, self._scale, self._free, self._everybody = ask, scale, free, everybody
         self._parts, self._gather = ask.parts, ask.gather
         self._tree = scale.nodes.tree
-        self.level = GatherLevels(self._tree, self._gather).top or 0 if ask.is_gang else self._tree.node_level
+        self._rules = GatherLevels(self._tree, self._gather)
+        self.level = self._rules.top or 0 if ask.is_gang else self._tree.node_level
 
     def nearest(self) -> Matrix | None:
         """What the unit would take of each node in the domain that lacks the least; of equals the first."""
@@ -192,9 +193,8 @@ class Lacking:
             taken = np.clip(part.need - before(domain, count), 0, count)
             lack += np.bincount(domain, taken * slots.price[order], minlength=size)
             could &= np.bincount(domain, count, minlength=size) >= part.need
-        if self.level and (bound := self._ask.bound):
-            at_home = np.unique(self._tree.up(self._tree.node_level, np.array(bound), self.level))
-            could &= np.isin(np.arange(size), at_home)
+        if (pinned := self._rules.pinned(self._ask.bound)) is not None:
+            could &= np.isin(np.arange(size), pinned)
         return lack, could
 
     def _slots(self, part: Part, everybody: Matrix) -> _Slots:

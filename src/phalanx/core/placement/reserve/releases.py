@@ -1,4 +1,4 @@
-"""Who is expected to leave when, and what is free on every node once they have.
+"""Which tenants are expected to leave when, and what is free on every node once they have.
 
 A tenant leaves when its time limit ends it, one without a limit perhaps never (its end is infinite), and one that is
 overdue may leave at any moment. What the draft itself has placed leaves in its turn. Everything is counted in one
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from phalanx.core.model.amounts import FIXED, SLOTS_MAX, Rows
 from phalanx.core.model.columns import Matrix, slots_each
-from phalanx.core.model.ids import JobId
+from phalanx.core.model.job import JobId
 from phalanx.core.model.plan import Placement, Policy
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.table import NodeTable
@@ -59,7 +59,7 @@ class Scale:
 
 
 class Releases:
-    """Everybody who holds a place: where, how much, and until when one has to reckon with them."""
+    """Every tenant: where it is, how much it holds, and until when one has to reckon with it."""
 
     def __init__(self, draft: Draft, policy: Policy, runs_s: Mapping[JobId, float], scale: Scale) -> None:
         self.now = draft.now
@@ -67,9 +67,7 @@ class Releases:
         self.score = policy.score
         self._assumed_run_s = policy.assumed_run_s
         tenants = draft.tenants
-        used = tenants.used.copy()
-        used[[tenants.slots[key] for key in draft.gone]] = False
-        slots = np.flatnonzero(used)
+        slots = np.flatnonzero(draft.here)
         own = list(_started(draft))
         node = np.array([draft.nodes.rows[each.node] for each in own], dtype=np.int64)
         until = np.array([draft.now + runs_s[each.job] for each in own])
@@ -89,13 +87,9 @@ class Releases:
         return max(tenant.ends_at, self.now)
 
     def not_before(self, rows: Column) -> float:
-        """Until when one has to reckon with somebody on these nodes, those without a limit staying on for a while."""
+        """Until when one has to reckon with tenants of these nodes, those without a limit staying on for a while."""
         here = self.ends[np.isin(self.node, rows)]
         return float(np.where(np.isinf(here), self.now + self._assumed_run_s, here).max(initial=self.now))
-
-    def unlimited(self, rows: Column) -> int:
-        """How many tenants of these nodes may stay for ever."""
-        return int(np.isinf(self.ends[np.isin(self.node, rows)]).sum())
 
     def everybody(self) -> Matrix:
         """What is free when all have left."""
@@ -104,8 +98,8 @@ class Releases:
     def first(self, fits: Callable[[Matrix], bool]) -> tuple[float, Matrix] | None:
         """The earliest instant at which it fits, and what is free then; None if it does not when all have left.
 
-        Half of those who are left to look at is decided in each round, so all rounds together cost about as much
-        as looking at everybody twice.
+        Half of the tenants left to look at is decided in each round, so all rounds together cost about as much as
+        looking at all of them twice.
         """
         before, after = self.free, self.everybody()
         if not fits(after):

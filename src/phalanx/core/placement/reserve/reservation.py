@@ -1,16 +1,16 @@
-"""The reservation: when and where the first that found no room will start, so that nobody who passes it delays it.
+"""The reservation: when and where the first that found no room will start, so that no unit that passes it delays it.
 
 This is EASY backfill. Only one unit has a reservation, the *head*: the first in order that found no room, has quota
-left, and could run at all if every tenant were gone. One that could not must not stop the others. Whoever stands
+left, and could run at all if every tenant were gone. One that could not must not stop the others. A unit
 behind the head goes first if it has ended by then, or if it uses room that the head does not need at that instant.
-Who is the head is found by `Unplaced`, who is asked in which order is decided in `engine.py`, and what it means to
-those who wait is told in `core/explain/reserved.py`.
+`Unplaced` finds the head, `engine.py` asks the units in order, and `core/explain/reserved.py` tells what it means to
+those that wait.
 
-Time limits may not say when the head can start, since somebody without one has to leave. Then the nodes on which it
+Time limits may not say when the head can start, since a tenant without one has to leave. Then the nodes on which it
 lacks the least are kept for it (`footprint.py`), the same ones from one plan to the next, until it starts there or
-finds room elsewhere. What it needs of what is free there, or becomes free, is left alone but by those who have ended
-soon: before the last of those with a limit, or within the time for which policy takes the others to stay on. Whoever
-does not matter, in whatever order the tenants leave, may enter as well.
+finds room elsewhere. What it needs of what is free there, or becomes free, is left alone but by units that have ended
+soon: before the last of those with a limit, or within the time for which policy takes the others to stay on. A
+unit that does not matter, in whatever order the tenants leave, may enter as well.
 """
 
 from __future__ import annotations
@@ -20,21 +20,18 @@ from heapq import heapify, heappop, heappush
 from math import inf
 
 import numpy as np
-from msgspec import Struct, structs
+from msgspec import structs
 
-from phalanx.core.model.amounts import FIXED
+from phalanx.core.model.amounts import FIXED, written
 from phalanx.core.model.columns import Matrix
-from phalanx.core.model.ids import JobId
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.plan import KeptNodes, PlanMemory, Policy
-from phalanx.core.model.quantity import written
-from phalanx.core.model.resources import Cores, Grant, Request
+from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Ask, Rank, Unit, Waiting, WaitingClass
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.domains import GatherLevels
 from phalanx.core.placement.reserve.footprint import Lacking, fits, fits_anywhere, footprint, moved
 from phalanx.core.placement.reserve.releases import Releases, Scale
 
@@ -42,25 +39,12 @@ Place = tuple[int, Grant]  # node row, what is held there
 _MOVES_MAX = 8  # how often a plan looks for another domain for the head; each is a placement of its own
 _EXACT_MAX = 64  # nodes of a head on which it is worked out who matters; with more, everybody does
 _SUMS_MAX = 4096
-_ALL_OF_IT = np.iinfo(np.int64).max // 2
+ALL_OF_IT = np.iinfo(np.int64).max // 2
 
 
 def run_s(job: Job) -> float:
     """How long an attempt of this job runs at the most."""
     return inf if job.time_limit_s is None else job.time_limit_s
-
-
-class Forecast(Struct, frozen=True):
-    """When a unit starts at the latest if nobody passes it, and where; `at` is infinite if limits do not say."""
-
-    at: float
-    nodes: tuple[str, ...]
-    passes_s: float  # who runs no longer than this may go first, wherever there is room
-    domain: str = ""  # what its rules want it to stand in together, such as `rack r2`; empty: nothing
-    lacks: tuple[
-        tuple[str, Cores, Cores], ...
-    ] = ()  # what is not free there yet: (what, how much, of how much)
-    unlimited: int = 0  # tenants of those nodes without a time limit
 
 
 class Reservation:
@@ -69,48 +53,39 @@ class Reservation:
     def __init__(
         self, ask: Ask, at: float, later: Matrix, need: Matrix, around: Releases, scale: Scale
     ) -> None:
-        self.job = ask.job.id
         self.rank = ask.rank
         self.at = at
-        self._ask = ask
+        self.ask = ask
         self._later = later  # what is free at that instant, less what those who passed still hold then
-        self._need = need  # what of it the head takes
-        self._around = around
-        self._scale = scale
+        self.need = need  # what of it the head takes
+        self.around = around
+        self.scale = scale
         self.is_fixed = False  # the head can stand nowhere else
         self.is_open_ended = False  # limits do not say when it starts; those with limits run until `at`
         self._moves = 0
         self._known: dict[int, dict[bytes, bool]] = {}  # by row and amount: whether it matters to the head
-        self._rows: Column = np.flatnonzero(need.any(axis=0))  # the nodes that the head will stand on
-
-    @property
-    def forecast(self) -> Forecast:
-        passes_s = max(0.0, self.at - self._around.now)
-        if not self.is_open_ended:
-            return Forecast(self.at, self.nodes, passes_s)
-        unlimited = self._around.unlimited(self._rows)
-        return Forecast(inf, self.nodes, passes_s, self._domain(), self._lacks(), unlimited)
+        self.rows: Column = np.flatnonzero(need.any(axis=0))  # the nodes that the head will stand on
 
     @property
     def nodes(self) -> tuple[str, ...]:
         """The nodes that the head will stand on."""
-        return tuple(self._scale.nodes.names[row] for row in self._rows.tolist())
+        return tuple(self.scale.nodes.names[row] for row in self.rows.tolist())
 
     @property
     def protects(self) -> bool:
         """Whether one of its nodes has something of everything that the head needs there."""
-        need, free = self._need[:, self._rows], self._around.free[:, self._rows]
+        need, free = self.need[:, self.rows], self.around.free[:, self.rows]
         return bool((np.where(need > 0, free, 1) > 0).all(axis=0).any())
 
     def spot(self, request: Request) -> Place | None:
         """The best node on which a task may stay beyond the instant; its place is counted already."""
-        nodes = self._scale.nodes
+        nodes = self.scale.nodes
         could = nodes.slots(request).column > 0
-        need = self._need[:, self._rows]
-        ask = self._scale.ask(request)[:, None]
-        lacking = ((self._later[:, self._rows] - need < ask) & (ask > 0) & (need > 0)).any(axis=0)
-        could[[row for row in self._rows[lacking].tolist() if self._matters(row, ask[:, 0])]] = False
-        values = nodes.scores.column(request, self._around.score)
+        need = self.need[:, self.rows]
+        ask = self.scale.ask(request)[:, None]
+        lacking = ((self._later[:, self.rows] - need < ask) & (ask > 0) & (need > 0)).any(axis=0)
+        could[[row for row in self.rows[lacking].tolist() if self._matters(row, ask[:, 0])]] = False
+        values = nodes.scores.column(request, self.around.score)
         while could.any():
             row = int(np.where(could, values, WORST).argmin())
             answer = nodes.ledgers[row].fit(request)
@@ -140,11 +115,11 @@ class Reservation:
         return known[key]
 
     def _would_matter(self, row: int, amount: Column) -> bool:
-        need, later = self._need[:, row], self._later[:, row]
+        need, later = self.need[:, row], self._later[:, row]
         short = np.flatnonzero((later - amount < need) & (need > 0) & (amount > 0))
-        if not len(short) or not self.is_open_ended or len(self._rows) > _EXACT_MAX:
+        if not len(short) or not self.is_open_ended or len(self.rows) > _EXACT_MAX:
             return bool(len(short))
-        held = self._around.held[:, self._around.node == row]
+        held = self.around.held[:, self.around.node == row]
         return any(
             _is_between(held[at].tolist(), int(need[at] - later[at]), int(amount[at]))
             for at in short.tolist()
@@ -157,26 +132,26 @@ class Reservation:
         later = self._later.copy()
         for row, amount in self._change(places).items():
             later[:, row] -= amount
-        need = moved(self._ask, self._scale, later, self._need)
-        if need is None and self._moves < _MOVES_MAX and not fits_anywhere(self._ask):
+        need = moved(self.ask, self.scale, later, self.need)
+        if need is None and self._moves < _MOVES_MAX and not fits_anywhere(self.ask):
             self._moves += 1
-            need = footprint(self._ask, self._scale, later)
+            need = footprint(self.ask, self.scale, later)
         if need is None:
             return False
-        self._later, self._need = later, need
+        self._later, self.need = later, need
         self._known.clear()
-        self._rows = np.flatnonzero(need.any(axis=0))
+        self.rows = np.flatnonzero(need.any(axis=0))
         return True
 
     def set_aside(self) -> list[Place]:
         """What has to stay free for the head, by node row, of what is free now."""
-        kept = ((row, self._set_aside(row)) for row in self._rows.tolist())
+        kept = ((row, self._set_aside(row)) for row in self.rows.tolist())
         return [(row, grant) for row, grant in kept if grant is not None]
 
     def _set_aside(self, row: int) -> Grant | None:
         """What has to stay free on a node of what is free there now."""
-        ledger = self._scale.nodes.ledgers[row]
-        spare, need = self._later[:, row] - self._need[:, row], self._need[:, row]
+        ledger = self.scale.nodes.ledgers[row]
+        spare, need = self._later[:, row] - self.need[:, row], self.need[:, row]
         millis, memory_bytes = (
             max(0, free - max(0, int(left))) if asked else 0
             for free, left, asked in zip(ledger.free, spare, need, strict=False)
@@ -193,39 +168,18 @@ class Reservation:
     def _change(self, places: Sequence[Place], leaving: Sequence[Tenant] = ()) -> dict[int, Column]:
         """How much less there will be on each node at that instant."""
         change: dict[int, Column] = {}
-        late = [t for t in leaving if self.is_open_ended or self._around.ends_at(t) > self.at]
+        late = [t for t in leaving if self.is_open_ended or self.around.ends_at(t) > self.at]
         for sign, held in ((1, places), (-1, [(tenant.node_row, tenant.grant) for tenant in late])):
             for row, grant in held:
-                amount = sign * self._scale.grant(row, grant)
+                amount = sign * self.scale.grant(row, grant)
                 change[row] = change[row] + amount if row in change else amount
         return change
-
-    def _domain(self) -> str:
-        """The domain of the layer that must hold all members of the head."""
-        tree = self._scale.nodes.tree
-        level = GatherLevels(tree, self._ask.gather).top if self._ask.is_gang else 0
-        if not level or level == tree.node_level or not len(self._rows):
-            return ""
-        number = int(tree.up(tree.node_level, self._rows[:1], level)[0])
-        return f"{tree.layer(level)} {'/'.join(tree.path(level, number))}"
-
-    def _lacks(self) -> tuple[tuple[str, Cores, Cores], ...]:
-        """What of its need is not free on its nodes now."""
-        need = np.where(self._need >= _ALL_OF_IT, 0, self._need)
-        missing = np.maximum(need - np.maximum(self._around.free, 0), 0).sum(axis=1).tolist()
-        words = ("cores", "memory", "GPUs")  # further rows are kinds of the same devices
-        found = zip(words, missing, need.sum(axis=1).tolist(), strict=False)
-        return tuple(
-            (word, written(lack), written(all_)) if word == "cores" else (word, lack, all_)
-            for word, lack, all_ in found
-            if lack
-        )
 
 
 def reserve(
     draft: Draft, unit: Unit, policy: Policy, runs_s: Mapping[JobId, float], kept: tuple[str, ...] = ()
 ) -> Reservation | None:
-    """Keep room for a unit at the earliest instant it can start, or None if it could not with everybody gone.
+    """Keep room for a unit at the earliest instant it can start, or None if it could not with all tenants gone.
 
     `runs_s` says how long the jobs run that the draft has placed; `kept` names the nodes that were kept for it before.
     """
@@ -296,7 +250,7 @@ def _reserve_exactly(draft: Draft, ask: Ask, around: Releases, scale: Scale) -> 
     draft.rollback(mark)
     later = around.free.copy()
     need = np.zeros_like(later)
-    need[:, row] = _ALL_OF_IT
+    need[:, row] = ALL_OF_IT
     is_open_ended = at == inf
     if is_open_ended:
         at = around.not_before(np.array([row]))
@@ -307,12 +261,12 @@ def _reserve_exactly(draft: Draft, ask: Ask, around: Releases, scale: Scale) -> 
 
 def _tenants_on(draft: Draft, row: int) -> list[Tenant]:
     tenants = draft.tenants
-    found = [tenants.tenants[slot] for slot in np.flatnonzero(tenants.used & (tenants.node == row)).tolist()]
-    return [tenant for tenant in found if tenant is not None and tenant.key not in draft.gone]
+    found = (tenants.tenants[slot] for slot in np.flatnonzero(draft.here & (tenants.node == row)).tolist())
+    return [tenant for tenant in found if tenant is not None]
 
 
 class Unplaced:
-    """Those who found no room, in order. The first of them that could ever run is the head."""
+    """The units that found no room, in order. The first of them that could ever run is the head."""
 
     def __init__(self, draft: Draft, policy: Policy, gain: int, waiting: Waiting, memory: PlanMemory) -> None:
         self._draft = draft
@@ -326,15 +280,15 @@ class Unplaced:
         self.reserves_for: WaitingClass | None = None  # while it is worked out what is kept for the head
 
     def begin(self, full: list[tuple[Rank, WaitingClass]]) -> None:
-        """Those of whom an earlier plan knew that there is no room, and nothing has ended since."""
+        """Units for which an earlier plan found no room, and nothing has ended since."""
         notes, gain = self._memory.notes, self._gain
         self._line = [each for each in full if notes[each[1].number].hopeless_at != gain]
         heapify(self._line)
 
-    def join(self, rank: Rank, kind: WaitingClass) -> None:
+    def join(self, rank: Rank, waiting_class: WaitingClass) -> None:
         """The unit of this rank found no room."""
-        if self._memory.notes[kind.number].hopeless_at != self._gain:
-            heappush(self._line, (rank, kind))
+        if self._memory.notes[waiting_class.number].hopeless_at != self._gain:
+            heappush(self._line, (rank, waiting_class))
 
     @property
     def first(self) -> tuple[Rank, WaitingClass] | None:
@@ -345,7 +299,7 @@ class Unplaced:
         self._runs_s[job.id] = run_s(job)
 
     def is_before(self, rank: Rank) -> bool:
-        """Whether somebody before this rank found no room."""
+        """Whether a unit before this rank found no room."""
         return bool(self._line) and self._line[0][0] < rank
 
     def is_reserved(self, rank: Rank) -> bool:
@@ -359,14 +313,14 @@ class Unplaced:
         while self.is_before(rank):
             if self.is_reserved(rank):
                 return self._reservation
-            first, kind = self._line[0]
-            unit = kind.units[first]
-            self.reserves_for = kind
+            first, waiting_class = self._line[0]
+            unit = waiting_class.units[first]
+            self.reserves_for = waiting_class
             before = kept_for(self._memory, self._waiting, unit, self._draft)
             self._reservation = reserve(self._draft, unit, self._policy, self._runs_s, before)
             if self._reservation is None:
-                note = structs.replace(self._memory.of(kind), hopeless_at=self._gain)
-                self._memory.notes[kind.number] = note
+                note = structs.replace(self._memory.of(waiting_class), hopeless_at=self._gain)
+                self._memory.notes[waiting_class.number] = note
                 heappop(self._line)
             else:
                 self._remember(unit, self._reservation)

@@ -1,0 +1,115 @@
+"""What users see of the cluster: nodes and queues as the words of REST."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import structs
+
+from phalanx.api.schema.cluster import DeviceView, NodeView, NumaView, QueueView, QuotaView, UsageView
+from phalanx.api.schema.jobs import EXCLUDED
+from phalanx.core.cluster.decide.nodes import holds_for, trouble_of
+from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.model.amounts import plural, written
+from phalanx.core.model.waiting import DEFAULT, WaitingClass
+
+TASKS_SHOWN = 1000
+StatusOfNode = Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
+
+
+def node_view(state: ClusterState, node: NodeState) -> NodeView:
+    """One node, and who holds each of its devices."""
+    ledger = state.table.ledgers[node.row]
+    holders = {
+        device: _task_id(state, next(iter(lane.attempts)))
+        for lane in node.lanes.values()
+        for device in lane.grant.devices
+    }
+    return NodeView(
+        name=node.name,
+        status=node_status(node),
+        drained=node.drain_reason is not None,
+        drain_reason=node.drain_reason or "",
+        cores=ledger.capacity.cores,
+        cores_free=ledger.cores_free,
+        memory_bytes=ledger.capacity.memory_bytes,
+        memory_free_bytes=ledger.memory_free,
+        numa=[
+            NumaView(numa.id, numa.cores, written(ledger.numa_free[numa.id])) for numa in ledger.capacity.numa
+        ],
+        devices=[
+            DeviceView(d.index, d.kind, d.memory_bytes, d.numa, d.uuid, holders.get(d.index))
+            for d in ledger.capacity.devices
+        ],
+        labels=ledger.capacity.labels,
+        tasks=[_task_id(state, key) for key, _ in zip(node.attempts, range(TASKS_SHOWN), strict=False)],
+        task_count=len(node.attempts),
+        incarnation=node.incarnation,
+        last_seen_at=node.heard_at or None,
+        generation=node.generation,
+        failures=node.failures,
+        rests_until=node.rests_until,
+        note=_note(state, node),
+    )
+
+
+def brake_text(state: ClusterState) -> str:
+    """That no node is declared lost for now, and why; empty normally."""
+    if state.brake is None:
+        return ""
+    said = (
+        f"{state.brake.silent} of {state.brake.nodes} nodes became unreachable at once: none is declared lost"
+    )
+    return f"{said}; see whether the coordinator is cut off"
+
+
+def _note(state: ClusterState, node: NodeState) -> str:
+    """What is unusual about a node."""
+    if state.brake is not None and holds_for(state, node):
+        return "silent; not believed to be lost, for most nodes are silent"
+    if not node.lost and (trouble := trouble_of(node)):
+        return trouble
+    if node.rests_until is None or not node.could_work:
+        return ""
+    failed = node.rest_text or f"{plural(node.failures, 'task')} in a row failed here"
+    return f"{EXCLUDED}: {failed}" if node.is_kept_away else f"{failed}, but nobody else takes work"
+
+
+def queue_view(state: ClusterState, name: str) -> QueueView:
+    """One queue: its limits, what its tasks hold, and how many jobs wait in it."""
+    quota, used = state.queues.quotas.get(name), state.queues.usage.get(name)
+    tasks, millis, memory_bytes, gpus = used or (0, 0, 0, 0)
+    units = (kind for kind in state.waiting.classes.values() if _queue_of(kind) == name)
+    return QueueView(
+        name,
+        None if quota is None else QuotaView(*structs.astuple(quota)),
+        UsageView(tasks, written(millis), memory_bytes, gpus),
+        sum(len(kind.ranks) for kind in units),
+    )
+
+
+def known_queues(state: ClusterState) -> list[str]:
+    """Every queue that has a quota, usage, or a waiting job."""
+    held = {name for name, used in state.queues.usage.items() if used[0]}
+    waiting = {_queue_of(kind) for kind in state.waiting.classes.values()}
+    return sorted({DEFAULT, *state.queues.quotas, *held, *waiting})
+
+
+def _queue_of(kind: WaitingClass) -> str:
+    return kind.units[kind.ranks[0]].job.queue  # what waits in one class waits in one queue
+
+
+def node_status(node: NodeState) -> StatusOfNode:
+    if node.lost:
+        return "Offline"
+    if not node.connected:
+        return "Unreachable"
+    if node.trouble:
+        return "Unhealthy"
+    if node.leaving:
+        return "Stopping"
+    return "Quarantined" if node.leftovers else "Online"
+
+
+def _task_id(state: ClusterState, key: tuple[str, int, int]) -> str:
+    return state.jobs[key[0]].job.task_id(key[1])

@@ -1,0 +1,132 @@
+"""Who decides an input, and who applies an event: two tables, and the two functions through which all of it goes.
+
+`decide` is the only place that chooses, and changes nothing: it answers with events (facts to be written), effects that
+need no fact (telling a runner again), and an answer for whoever asked. `apply` is the only place that changes the
+state, and makes no choices: replaying the log through it gives the state back. An event that names something unknown
+(because the record before it was damaged) is counted and passed over, never fatal. In `decide/` and `apply/` one file
+per noun says what each input and each event leads to; which places are held changes in `apply/grants.py` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster import inputs as i
+from phalanx.core.cluster.apply import declared as apply_declared
+from phalanx.core.cluster.apply import gangs as apply_gangs
+from phalanx.core.cluster.apply import jobs as apply_jobs
+from phalanx.core.cluster.apply import nodes as apply_nodes
+from phalanx.core.cluster.apply.grants import queue_up
+from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, reports
+from phalanx.core.cluster.decision import Decision, Effect
+from phalanx.core.cluster.state import ClusterState, Unfit
+
+
+def decide(state: ClusterState, given: i.Input, now: float) -> Decision:
+    """The events, effects and answer that an input leads to."""
+    return CHOICES[type(given)](state, given, now)
+
+
+def apply(state: ClusterState, event: e.Event) -> list[Effect]:
+    """Change the state, and say what the shell has to do once the event is durable."""
+    kind = type(event)
+    if kind not in e.VOLATILE:
+        state.revision += 1
+    try:
+        return CHANGES[kind](state, event) or []
+    except Unfit:
+        state.skipped += 1
+        for job in filter(None, map(state.jobs.get, event.jobs)):
+            queue_up(state, job)  # a part of the event may have been done
+    return []
+
+
+def apply_batch(state: ClusterState, events: Iterable[e.Event], revision: int) -> list[Effect]:
+    """All events of one record of the log. Its number counts: an empty one may leave numbers out."""
+    effects = [effect for event in events for effect in apply(state, event)]
+    state.revision = revision
+    return effects
+
+
+def _of_the_log(state: ClusterState, event: e.LogSettled | e.LogRepaired) -> None:
+    """Nothing of the cluster has changed."""
+
+
+CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
+    i.Tell: reports.tell,
+    i.Propose: jobs.propose,
+    i.ProposeGang: gangs.propose_gang,
+    i.Redeem: gangs.redeem,
+    i.Evict: gangs.evict,
+    i.Submit: jobs.submit,
+    i.Cancel: jobs.cancel,
+    i.SetPaused: jobs.set_paused,
+    i.Heartbeat: nodes.heartbeat,
+    i.Tick: nodes.tick,
+    i.Hello: nodes.hello,
+    i.Leave: nodes.leave,
+    i.Disconnect: nodes.disconnect,
+    i.Drain: declared.drain,
+    i.Undrain: declared.undrain,
+    i.DeclareLost: declared.declare_lost,
+    i.RemoveNode: declared.remove_node,
+    i.SetTopology: declared.set_topology,
+    i.SetQuota: declared.set_quota,
+    i.Admit: declared.admit,
+    i.CreateCredential: declared.create_credential,
+    i.RevokeCredential: declared.revoke_credential,
+    i.RotateCredential: declared.rotate_credential,
+    i.UseCredentials: declared.use_credentials,
+    i.KnowSecret: declared.know_secret,
+}
+CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
+    e.NodeHeard: apply_nodes.heard,
+    e.TaskPlaced: apply_jobs.placed,
+    e.AttemptStarted: apply_jobs.started,
+    e.AttemptEnded: apply_jobs.ended,
+    e.AttemptSuspected: apply_jobs.suspected,
+    e.BackoffsEnded: apply_jobs.backoffs_ended,
+    e.JobSubmitted: apply_jobs.submitted,
+    e.JobAmended: apply_jobs.amended,
+    e.JobForgotten: apply_jobs.forgotten,
+    e.TasksCancelled: apply_jobs.cancelled,
+    e.TaskPaused: apply_jobs.paused,
+    e.TaskResumed: apply_jobs.paused,
+    e.AttemptReady: apply_gangs.ready,
+    e.GangReleased: apply_gangs.released,
+    e.GangRecalled: apply_gangs.recalled,
+    e.RoomPromised: apply_gangs.promised,
+    e.PromiseWithdrawn: apply_gangs.withdrawn,
+    e.TasksEvicted: apply_gangs.evicted,
+    e.JobReleased: apply_gangs.let_go,
+    e.JobRestarted: apply_gangs.restarted,
+    e.JobSettled: apply_gangs.settled,
+    e.NodeJoined: apply_nodes.joined,
+    e.NodeConnected: apply_nodes.connected,
+    e.NodeDisconnected: apply_nodes.disconnected,
+    e.NodeLost: apply_nodes.lost,
+    e.NodeCleared: apply_nodes.cleared,
+    e.NodeQuarantined: apply_nodes.quarantined,
+    e.NodeHealthChanged: apply_nodes.health_changed,
+    e.NodeLeaving: apply_nodes.leaving,
+    e.NodeDrained: apply_nodes.drained,
+    e.NodeResumed: apply_nodes.resumed,
+    e.NodeRested: apply_nodes.rested,
+    e.NodeRecovered: apply_nodes.recovered,
+    e.NodeRemoved: apply_nodes.removed,
+    e.BrakeSet: apply_nodes.brake_set,
+    e.BrakeReleased: apply_nodes.brake_released,
+    e.TopologySet: apply_declared.topology_set,
+    e.QuotaSet: apply_declared.quota_set,
+    e.CredentialCreated: apply_declared.credential_created,
+    e.CredentialEnds: apply_declared.credential_ends,
+    e.CredentialUsed: apply_declared.credential_used,
+    e.CredentialForgotten: apply_declared.credential_forgotten,
+    e.JoinRedeemed: apply_declared.join_redeemed,
+    e.SecretKnown: apply_declared.secret_known,
+    e.TermOpened: apply_nodes.term_opened,
+    e.LogSettled: _of_the_log,
+    e.LogRepaired: _of_the_log,
+}

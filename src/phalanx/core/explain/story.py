@@ -1,0 +1,245 @@
+"""What happened, in sentences: each event as one line."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster import events as e
+from phalanx.core.model.amounts import describe_bytes, plural
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
+from phalanx.core.model.patterns import unreadable
+from phalanx.core.model.resources import Grant
+
+LATE_S = 5.0  # the delay of a report is shown from here on
+_SAME_EACH_TIME: dict[type, str] = {
+    e.TaskPaused: "paused; its resources stay allocated",
+    e.TaskResumed: "resumed",
+    e.JobForgotten: "moved to the history",
+    e.JobReleased: "released",
+    e.LogSettled: "the store can be written again",
+    e.SecretKnown: "fingerprint of the cluster's secret recorded",
+}
+
+
+def sentence(event: e.Event) -> str:
+    """One event as a sentence."""
+    return (
+        _SAME_EACH_TIME.get(type(event))
+        or _task_sentence(event)
+        or _whole_sentence(event)
+        or _declared_sentence(event)
+        or _node_sentence(event)
+        or _health_sentence(event)
+        or _brake_sentence(event)
+        or _credential_sentence(event)
+    )
+
+
+def _task_sentence(event: e.Event) -> str:
+    match event:
+        case e.JobSubmitted():
+            lacks = f"; {event.job.draft.lacks}" if event.job.draft is not None else ""
+            return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}{lacks}"
+        case e.JobAmended():
+            draft = event.job.draft
+            return f"members added: {_describe_job(event.job)}; {draft.lacks if draft else 'complete'}"
+        case e.TaskPlaced():
+            where = "placed on" if event.opens else "queued in a lane on"
+            if event.formation:
+                where = f"placed with its gang (formation {event.formation}) on"
+            return f"attempt {event.key[2]} {where} {event.node} with {_describe_grant(event.grant)}"
+        case e.AttemptStarted():
+            return f"attempt {event.key[2]} is running"
+        case e.AttemptSuspected():
+            return f"attempt {event.key[2]} is missing from its runner's report"
+        case e.AttemptEnded():
+            return _describe_end(event.key, event.exit, event)
+        case e.TasksCancelled():
+            return (
+                "cancelled"
+                if event.positions is None
+                else f"{plural(len(event.positions), 'task')} cancelled"
+            )
+    return ""
+
+
+def _whole_sentence(event: e.Event) -> str:
+    match event:
+        case e.AttemptReady():
+            return f"attempt {event.key[2]} is ready and waits for the rest of the gang"
+        case e.GangReleased():
+            return f"all members of formation {event.formation} are ready and start"
+        case e.GangRecalled():
+            return f"formation {event.formation} gave its places back before anything ran: {event.text}"
+        case e.RoomPromised():
+            nodes = ", ".join(dict.fromkeys(node for _, node, _ in event.members))
+            who = f"{plural(len(event.members), 'task')} of {event.job} on {nodes}"
+            text = f"places for {who} are promised"
+            if event.victims:
+                text = f"{plural(len(event.victims), 'task')} preempted to make room for {who}"
+            if event.displaced:
+                text += f"; it takes over the places promised to {', '.join(event.displaced)}"
+            return text + (f"; {len(event.awaited)} were stopping already" if event.awaited else "")
+        case e.PromiseWithdrawn():
+            return f"promised places given up: {event.cause}"
+        case e.TasksEvicted():
+            return f"{plural(len(event.keys), 'attempt')} evicted: {event.text}"
+        case e.JobRestarted():
+            what = "job" if event.positions is None else f"{len(event.positions)} tasks of one replica"
+            return f"{what} restarted{'' if event.counted else ' (not counted against its limit)'}"
+        case e.JobSettled():
+            return f"the job is {event.status.word}: {event.text}"
+    return ""
+
+
+def _declared_sentence(event: e.Event) -> str:
+    match event:
+        case e.TermOpened():
+            return f"a coordinator opened epoch {event.epoch}"
+        case e.LogRepaired():
+            return _repaired(event)
+        case e.TopologySet():
+            return f"network layers: {' > '.join(event.topology.names())}"
+        case e.QuotaSet():
+            return f"queue {event.queue} {'was removed' if event.quota is None else 'has a new quota'}"
+    return ""
+
+
+def _repaired(event: e.LogRepaired) -> str:
+    """What an operator chose when a part of the past could not be read."""
+    lost = f"the log after revision {event.after} is partly damaged"
+    if event.choice == "hold":
+        return f"{lost}; the job is held until it is resumed or cancelled"
+    return f"{lost}; an operator rolled back to that revision"
+
+
+def _node_sentence(event: e.Event) -> str:
+    match event:
+        case e.NodeJoined():
+            has = event.capacity
+            left = (
+                f", {plural(len(event.leftovers), 'older attempt')} still to be stopped"
+                if event.leftovers
+                else ""
+            )
+            devices = f", {len(has.devices)} devices" if has.devices else ""
+            memory = describe_bytes(has.memory_bytes)
+            return f"{event.node} joined with {plural(has.cores, 'core')}, {memory}{devices}{left}"
+        case e.NodeConnected():
+            return f"{event.node} reconnected"
+        case e.NodeDisconnected():
+            return f"{event.node} lost its connection; its tasks keep running under its lease"
+        case e.NodeLost():
+            return f"{event.node} is lost: {event.text or 'its lease expired'}"
+        case e.NodeCleared():
+            return f"{event.node} confirmed the end of an older attempt"
+        case e.NodeDrained():
+            return f"{event.node} is drained: {event.reason}"
+        case e.NodeResumed():
+            return f"{event.node} is schedulable again"
+    return ""
+
+
+def _health_sentence(event: e.Event) -> str:
+    match event:
+        case e.NodeQuarantined():
+            task = f"attempt {event.key[2]} of {event.key[0]}"
+            return f"{event.node} did not start {task}; it gets no work until it confirms the end of it"
+        case e.NodeHealthChanged():
+            if not event.trouble:
+                return f"{event.node} can start tasks again"
+            return f"{event.node} cannot start tasks and gets no work: {event.trouble}"
+        case e.NodeLeaving():
+            longer = f", for {event.keep_s:.0f} s longer than usual" if event.keep_s else ""
+            return f"the runner of {event.node} was stopped; its tasks keep running under its lease{longer}"
+    return ""
+
+
+def _brake_sentence(event: e.Event) -> str:
+    match event:
+        case e.NodeRested():
+            rest_s = event.until - event.at
+            why = event.text or f"{event.failures} consecutive task failures"
+            return f"{event.node} is excluded for {rest_s:.0f} s, unless no other node takes work: {why}"
+        case e.NodeRecovered():
+            how = "resumed by a user" if event.cause == "user" else "its exclusion is over"
+            return f"{event.node} may take work again: {how}"
+        case e.NodeRemoved():
+            return f"{event.node} is removed: {event.cause}"
+        case e.BrakeSet():
+            return (
+                f"{event.silent} of {event.nodes} nodes are silent at once, so none is declared lost; "
+                "check whether the coordinator is cut off"
+            )
+        case e.BrakeReleased():
+            return f"{event.silent} of {event.nodes} nodes are silent; silent nodes are declared lost again"
+    return ""
+
+
+def _credential_sentence(event: e.Event) -> str:
+    match event:
+        case e.CredentialCreated():
+            made = event.credential
+            return f"{made.kind} credential {made.id} created for {made.name or 'any node'}"
+        case e.CredentialEnds():
+            return f"credential {event.id} {'was revoked' if event.revoked else 'ends soon'}"
+        case e.CredentialUsed():
+            return f"credential {event.id} was used"
+        case e.CredentialForgotten():
+            return f"credential {event.id} ended long ago and was deleted"
+        case e.JoinRedeemed():
+            return f"{event.node} exchanged join token {event.id} for its own credential"
+    return type(event).__name__
+
+
+def _describe_job(job: Job) -> str:
+    many = f" × {job.tasks}" if job.tasks > 1 else ""
+    first = job.groups[0]
+    target = f" on {first.request.target}" if first.request.target else ""
+    gang = " as a gang" if job.gang is not None else ""
+    groups = f" in {len(job.groups)} groups" if len(job.groups) > 1 else ""
+    return f"{' '.join(first.command.argv)[:200]}{many}{groups}{gang}{target}"
+
+
+def _describe_unreadable(job: Job) -> str:
+    """A job of an earlier version may hold patterns that are no longer understood."""
+    lost = unreadable(job.restart.patterns) if job.restart.rules else ()
+    if not lost:
+        return ""
+    more = f" and {len(lost) - 3} more" if len(lost) > 3 else ""
+    shown = ", ".join(repr(each[:80]) for each in lost[:3])
+    return f"; restart patterns that RE2 cannot compile never match: {shown}{more}"
+
+
+def _describe_grant(grant: Grant) -> str:
+    parts = [plural(grant.cores, "core")]
+    if grant.memory_bytes:
+        parts.append(describe_bytes(grant.memory_bytes))
+    if grant.devices:
+        parts.append(f"devices {','.join(map(str, grant.devices))}")
+    if grant.numa is not None:
+        parts.append(f"NUMA {grant.numa}")
+    return ", ".join(parts)
+
+
+def _describe_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
+    late_s = event.at - exit.ended_at if exit.ended_at and exit.started_at else 0.0
+    late = f" (reported {late_s:.0f} s later, by the node's clock)" if late_s >= LATE_S else ""
+    return _the_end(key, exit, event) + late
+
+
+def _the_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
+    if event.status == Status.COMPLETED:
+        return f"attempt {key[2]} completed"
+    if event.status == Status.RUNNING:
+        return f"attempt {key[2]} exited with code 0; waiting for the rest of the job"
+    what = exit.message.rstrip(".") or (
+        f"exit code {exit.code or 0}" if exit.why == Why.NONE else exit.why.word
+    )
+    if event.status == Status.PENDING:
+        if event.then:
+            return f"attempt {key[2]} ended: {what}; {event.then}"
+        wait_s = max(0.0, (event.retry_at or event.at) - event.at)
+        again = "waits to be placed again" if wait_s == 0 else f"retried in {wait_s:.0f} s"
+        charge = "" if event.charged else " (not counted against its retries)"
+        return f"attempt {key[2]} ended: {what}; {again}{charge}"
+    return f"attempt {key[2]} ended: {what}"

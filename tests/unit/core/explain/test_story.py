@@ -1,0 +1,202 @@
+"""Each event as one readable sentence."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from msgspec import structs
+
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster.events import Event
+from phalanx.core.explain.story import sentence
+from phalanx.core.model.credential import Credential
+from phalanx.core.model.job import Command, IncompleteGang
+from phalanx.core.model.orders import Exit, Status, Why
+from phalanx.core.model.resources import Grant
+from phalanx.core.model.topology import DEFAULT
+from tests.support.builders import GIB, a_capacity, a_job
+
+KEY = ("j1", 0, 2)
+GRANT = Grant(4, 8 * GIB, (0, 1), 1)
+FAILED = Exit(Why.EXITED, 3, message="exited with code 3")
+LOST = Exit(Why.LOST, -1, message="Node n1 went offline (heartbeat timeout)")
+
+TOLD: list[tuple[Event, str]] = [
+    (e.TermOpened(at=1.0, epoch=7), "a coordinator opened epoch 7"),
+    (e.JobSubmitted(at=1.0, job=a_job("n1::0", array="1-3")), "submitted: /bin/true × 3 on n1::0"),
+    (
+        e.AttemptEnded(
+            at=1.0,
+            key=KEY,
+            exit=Exit(Why.NONE, 0),
+            status=Status.PENDING,
+            then="all tasks start anew, 1 of 3",
+        ),
+        "attempt 2 ended: exit code 0; all tasks start anew, 1 of 3",
+    ),
+    (
+        e.JobAmended(at=1.0, job=a_job(draft=IncompleteGang("it lacks one"))),
+        "members added: /bin/true; it lacks one",
+    ),
+    (
+        e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=GRANT),
+        "attempt 2 placed on n1 with 4 cores, 8 GiB, devices 0,1, NUMA 1",
+    ),
+    (
+        e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=Grant(1, 0), opens=False),
+        "attempt 2 queued in a lane on n1 with 1 core",
+    ),
+    (
+        e.TaskPlaced(at=1.0, key=KEY, node="n1", lane=1, grant=Grant(1, 0), formation=3),
+        "attempt 2 placed with its gang (formation 3) on n1 with 1 core",
+    ),
+    (e.AttemptReady(at=1.0, key=KEY), "attempt 2 is ready and waits for the rest of the gang"),
+    (e.GangReleased(at=1.0, job="j1", formation=3), "all members of formation 3 are ready and start"),
+    (
+        e.GangRecalled(at=1.0, job="j1", formation=3, retry_at=1.0, text="j1.2 was lost"),
+        "formation 3 gave its places back before anything ran: j1.2 was lost",
+    ),
+    (
+        e.RoomPromised(
+            at=1.0,
+            job="j1",
+            members=((0, "n1", GRANT), (1, "n2", GRANT)),
+            victims=(KEY,),
+            displaced=(),
+            trigger=0,
+            until=9.0,
+        ),
+        "1 task preempted to make room for 2 tasks of j1 on n1, n2",
+    ),
+    (
+        e.PromiseWithdrawn(at=1.0, cause="a promised node closed", job="j1"),
+        "promised places given up: a promised node closed",
+    ),
+    (e.TasksEvicted(at=1.0, keys=(KEY,), text="spot"), "1 attempt evicted: spot"),
+    (e.JobRestarted(at=1.0, job="j1", counted=True, retry_at=1.0), "job restarted"),
+    (
+        e.JobRestarted(at=1.0, job="j1", counted=False, retry_at=1.0, positions=(0, 1)),
+        "2 tasks of one replica restarted (not counted against its limit)",
+    ),
+    (
+        e.JobSettled(at=1.0, job="j1", status=Status.FAILED, text="j1.2 failed"),
+        "the job is Failed: j1.2 failed",
+    ),
+    (e.JobReleased(at=1.0, job="j1"), "released"),
+    (e.LogSettled(at=1.0, after=7), "the store can be written again"),
+    (
+        e.LogRepaired(at=1.0, after=7, choice="hold", jobs=("j1",)),
+        "the log after revision 7 is partly damaged; the job is held until it is resumed or cancelled",
+    ),
+    (
+        e.TopologySet(at=1.0, topology=DEFAULT),
+        "network layers: cluster > spine > block > rack > node",
+    ),
+    (e.QuotaSet(at=1.0, queue="q", quota=None), "queue q was removed"),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=Exit(Why.NONE, 0), status=Status.RUNNING),
+        "attempt 2 exited with code 0; waiting for the rest of the job",
+    ),
+    (e.AttemptStarted(at=1.0, key=KEY, started_at=1.0), "attempt 2 is running"),
+    (e.AttemptSuspected(at=1.0, key=KEY), "attempt 2 is missing from its runner's report"),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=Exit(Why.NONE, 0), status=Status.COMPLETED),
+        "attempt 2 completed",
+    ),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=FAILED, status=Status.FAILED, charged=True),
+        "attempt 2 ended: exited with code 3",
+    ),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=FAILED, status=Status.PENDING, retry_at=5.0, charged=True),
+        "attempt 2 ended: exited with code 3; retried in 4 s",
+    ),
+    (
+        e.AttemptEnded(at=1.0, key=KEY, exit=LOST, status=Status.PENDING, retry_at=1.0, loss=True),
+        (
+            "attempt 2 ended: Node n1 went offline (heartbeat timeout); waits to be placed again"
+            " (not counted against its retries)"
+        ),
+    ),
+    (e.TasksCancelled(at=1.0, job="j1"), "cancelled"),
+    (e.TasksCancelled(at=1.0, job="j1", positions=(3,)), "1 task cancelled"),
+    (e.TaskPaused(at=1.0, key=KEY), "paused; its resources stay allocated"),
+    (e.TaskResumed(at=1.0, key=KEY), "resumed"),
+    (e.JobForgotten(at=1.0, job="j1"), "moved to the history"),
+    (
+        e.NodeJoined(at=1.0, node="n1", incarnation="a", origin="o", capacity=a_capacity(gpus=2)),
+        "n1 joined with 8 cores, 16 GiB, 2 devices",
+    ),
+    (
+        e.NodeJoined(
+            at=1.0, node="n1", incarnation="a", origin="o", capacity=a_capacity(cores=1), leftovers=(KEY,)
+        ),
+        "n1 joined with 1 core, 16 GiB, 1 older attempt still to be stopped",
+    ),
+    (e.NodeConnected(at=1.0, node="n1"), "n1 reconnected"),
+    (e.NodeDisconnected(at=1.0, node="n1"), "n1 lost its connection; its tasks keep running under its lease"),
+    (e.NodeLost(at=1.0, node="n1"), "n1 is lost: its lease expired"),
+    (e.NodeCleared(at=1.0, node="n1", key=KEY), "n1 confirmed the end of an older attempt"),
+    (
+        e.NodeQuarantined(at=1.0, node="n1", key=KEY),
+        "n1 did not start attempt 2 of j1; it gets no work until it confirms the end of it",
+    ),
+    (
+        e.NodeHealthChanged(at=1.0, node="n1", trouble="its keeper does not answer"),
+        "n1 cannot start tasks and gets no work: its keeper does not answer",
+    ),
+    (e.NodeHealthChanged(at=1.0, node="n1", trouble=""), "n1 can start tasks again"),
+    (
+        e.NodeLeaving(at=1.0, node="n1"),
+        "the runner of n1 was stopped; its tasks keep running under its lease",
+    ),
+    (
+        e.NodeLeaving(at=1.0, node="n1", keep_s=600.0),
+        "the runner of n1 was stopped; its tasks keep running under its lease, for 600 s longer than usual",
+    ),
+    (e.NodeDrained(at=1.0, node="n1", reason="new fans"), "n1 is drained: new fans"),
+    (e.NodeResumed(at=1.0, node="n1"), "n1 is schedulable again"),
+    (e.NodeLost(at=1.0, node="n1", text="it burnt"), "n1 is lost: it burnt"),
+    (
+        e.NodeRested(at=1.0, node="n1", failures=5, until=61.0),
+        "n1 is excluded for 60 s, unless no other node takes work: 5 consecutive task failures",
+    ),
+    (e.NodeRecovered(at=1.0, node="n1"), "n1 may take work again: its exclusion is over"),
+    (e.NodeRemoved(at=1.0, cause="user ann", node="n1"), "n1 is removed: user ann"),
+    (
+        e.BrakeSet(at=1.0, silent=6, nodes=10),
+        "6 of 10 nodes are silent at once, so none is declared lost; check whether the coordinator is cut off",
+    ),
+    (
+        e.BrakeReleased(at=1.0, silent=2, nodes=10),
+        "2 of 10 nodes are silent; silent nodes are declared lost again",
+    ),
+    (
+        e.CredentialCreated(at=1.0, credential=Credential("c1", "user", b"", 1.0, name="ann")),
+        "user credential c1 created for ann",
+    ),
+    (e.CredentialEnds(at=1.0, id="c1", ends_at=1.0, revoked=True), "credential c1 was revoked"),
+    (e.CredentialUsed(at=1.0, id="c1"), "credential c1 was used"),
+    (e.CredentialForgotten(at=1.0, id="c1"), "credential c1 ended long ago and was deleted"),
+    (
+        e.JoinRedeemed(at=1.0, id="c1", node="n1", origin="o"),
+        "n1 exchanged join token c1 for its own credential",
+    ),
+    (e.SecretKnown(at=1.0, fingerprint="ab"), "fingerprint of the cluster's secret recorded"),
+]
+
+
+@pytest.mark.parametrize(("event", "told"), TOLD, ids=lambda each: each if isinstance(each, str) else "")
+def test_an_event_is_told_in_words(event: Event, told: str) -> None:
+    assert sentence(event) == told
+
+
+def test_every_event_that_is_kept_is_told_here() -> None:
+    assert {type(event) for event, _ in TOLD} == set(get_args(Event)) - set(e.VOLATILE)
+
+
+def test_a_long_command_is_told_in_short() -> None:
+    long = structs.replace(a_job().groups[0], command=Command(("x" * 1000,)))
+    job = structs.replace(a_job(), groups=(long,))
+    assert len(sentence(e.JobSubmitted(at=1.0, job=job))) < 300
