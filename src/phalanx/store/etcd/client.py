@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,7 +78,7 @@ class EtcdClient:
         self._member: EtcdMember | None = None
         self._failures = 0  # in a row
         self._token: _Metadata = ()  # etcd's token, once it has accepted our password
-        self._closing: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Future[Any]] = set()  # calls and channels that are not done yet
 
     async def range(
         self,
@@ -122,12 +123,12 @@ class EtcdClient:
             call = member.lease.LeaseKeepAlive(metadata=_WITH_LEADER + self._token, timeout=DEADLINE_S)
             await call.write(rpc.LeaseKeepAliveRequest(ID=lease))
             answer = await call.read()
-            call.cancel()
             if answer is grpc.aio.EOF:
                 raise EtcdUnavailable(f"etcd at {member.address} closed the stream of leases")
+            self._whole(_hang_up(call))
             return int(answer.TTL)
 
-        return await self._repeated(kept)
+        return await self._repeated(lambda member: self._whole(kept(member)))
 
     async def revoke(self, lease: int) -> None:
         request = rpc.LeaseRevokeRequest(ID=lease)
@@ -138,13 +139,29 @@ class EtcdClient:
                 raise
 
     async def close(self) -> None:
+        """Calls that their callers gave up are waited for: each ends with its answer or at its deadline."""
         if self._member is not None:
-            await self._member.channel.close()
-            self._member = None
-        await asyncio.gather(*self._closing)
+            self._leave(self._member)
+        while self._ending:
+            await asyncio.wait(self._ending)
 
     async def _unary(self, method: Callable[..., Awaitable[Any]], request: Any) -> Any:
-        return await method(request, metadata=_WITH_LEADER + self._token, timeout=DEADLINE_S)
+        return await self._whole(method(request, metadata=_WITH_LEADER + self._token, timeout=DEADLINE_S))
+
+    def _whole(self, call: Awaitable[T]) -> asyncio.Future[T]:
+        """A call runs to its end, also if its caller gives it up.
+
+        What gRPC has to say of the end must find this loop open, or another loop of the process fails over it.
+        """
+        running = asyncio.ensure_future(call)
+        self._ending.add(running)
+        running.add_done_callback(self._ended)
+        return asyncio.shield(running)
+
+    def _ended(self, running: asyncio.Future[Any]) -> None:
+        self._ending.discard(running)
+        if not running.cancelled():
+            running.exception()  # its caller has it, or does not want it any more
 
     async def _repeated(self, ask: Callable[[EtcdMember], Awaitable[T]]) -> T:
         """For requests that may be sent twice: try every member once before giving up."""
@@ -203,7 +220,7 @@ class EtcdClient:
 
     async def _authenticate(self, member: EtcdMember) -> None:
         request = rpc.AuthenticateRequest(name=self._access.user, password=self._access.password or "")
-        answer = await member.auth.Authenticate(request, timeout=DEADLINE_S)
+        answer = await self._whole(member.auth.Authenticate(request, timeout=DEADLINE_S))
         self._token = (("token", answer.token),)
 
     def _present(self) -> EtcdMember:
@@ -216,9 +233,7 @@ class EtcdClient:
         """Change to the next member. Requests to the old one may still be answered before it is closed."""
         self._at += 1
         self._member = None
-        closing = asyncio.get_running_loop().create_task(member.channel.close(DEADLINE_S))
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
+        self._whole(member.channel.close(DEADLINE_S))
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         """Certificates are read each time, so that new ones need no restart."""
@@ -231,6 +246,14 @@ class EtcdClient:
             certificate_chain=_read(access.cert_file),
         )
         return grpc.aio.secure_channel(address, credentials, options=_OPTIONS)
+
+
+async def _hang_up(call: Any) -> None:
+    """End a stream that has said what was wanted."""
+    with suppress(grpc.RpcError, asyncio.CancelledError):
+        await call.done_writing()
+        while await call.read() is not grpc.aio.EOF:
+            pass
 
 
 def connect(place: StoreAddress, access: StoreAccess) -> EtcdClient:
