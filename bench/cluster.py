@@ -29,7 +29,7 @@ class Cluster:
 
     runner_settings: ClassVar[dict[str, str]] = {}  # for every runner of this process: see bench.part
 
-    def __init__(self, folder: Path, settings: Mapping[str, int]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, int | str]) -> None:
         self.folder = folder
         self.port, self.link_port = _free_ports(2)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}

@@ -40,7 +40,7 @@ class Session:
         folder.mkdir()
         return folder
 
-    def cluster(self, cpus: int | None = 2, **settings: int) -> Cluster:
+    def cluster(self, cpus: int | None = 2, **settings: int | str) -> Cluster:
         """A coordinator, and unless `cpus` is None one runner with so many simulated cores."""
         cluster = Cluster(self.place("phalanx"), settings)
         self._open.callback(cluster.stop)
