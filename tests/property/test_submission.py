@@ -74,6 +74,7 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "gang_wait": st.none() | FLOAT | TEXT,
     "labels": st.dictionaries(TEXT, TEXT, max_size=3),
     "tags": st.dictionaries(TEXT, TEXT, max_size=3),
+    "after": st.lists(TEXT, max_size=3),
     "preemption": st.sampled_from(["lower", "never"]),
     "evictable": st.booleans(),
     "min_run": FLOAT | TEXT,

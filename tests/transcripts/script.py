@@ -67,6 +67,8 @@ class Script:
 
     def do_submit(self, name: str, *words: str) -> None:
         request = _request(name, words)
+        others = (each.partition(":") for each in request.after)
+        request.after = [self.cluster.id_of(other) + colon + when for other, colon, when in others]
         self.cluster.commands.upcoming = _names(name, request.targets)
         reply = finish(self.cluster.commands.submit(request, ANN.user))
         told, self.cluster.lines = self.cluster.lines, []
@@ -270,6 +272,8 @@ def _request(name: str, words: tuple[str, ...]) -> SubmitRequest:
             fields[field] = [[int(index) for index in each.split(",") if index] for each in value.split(";")]
         elif field == "gather":
             fields[field] = [parse_gather(each) for each in value.split(",")]
+        elif field == "after":
+            fields[field] = value.split(",")
         elif not equals:
             fields[field] = True
         else:

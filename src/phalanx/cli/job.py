@@ -132,6 +132,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Queue", f"{job.queue}, priority {job.priority}"),
             ("Status", f"{job.status} ({job.reason})" if job.reason else job.status),
             ("Held", job.held),
+            ("After", ", ".join(job.after)),
             ("Exit code", job.exit_code),
             ("Tasks", counted(job.counts, job.finished) if job.tasks > 1 else None),
             ("Array", job.array),

@@ -93,6 +93,13 @@ class SubmitOptions(Struct, kw_only=True):
         str | None,
         typer.Option(help="How long placed members wait for the others at the barrier.", show_default="60s"),
     ] = None
+    after: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="JOB[:WHEN]",
+            help="Start after another job completed, or WHEN: any (it ended), failed, started; repeatable.",
+        ),
+    ] = None
     name: Annotated[str, typer.Option("-n", "--name", help="Name of the job.")] = ""
     label: Annotated[
         list[str] | None,
@@ -156,6 +163,7 @@ class SubmitOptions(Struct, kw_only=True):
             labels=dict(_pair(each, "--label") for each in self.label or []),
             tags=dict(_pair(each, "--tag") for each in self.tag or []),
             gather=[parse_gather(each) for each in self.gather or []],
+            after=self.after or [],
             cwd=str(Path.cwd() / (self.cwd or "")),
             max_retries=self.retries,
             min_run=self.min_run or 0,

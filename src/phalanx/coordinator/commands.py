@@ -64,7 +64,7 @@ class CoordinatorCommands:
         self.named, self.owner, self.draft = reads.named, reads.owner, reads.draft
         self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
-        declared = Declarations(loop, clock, retries, reads.slices)
+        declared = Declarations(loop, store, clock, retries, reads.slices)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
         tokens = TokenCommands(loop, clock)
@@ -94,6 +94,9 @@ class CoordinatorCommands:
             user=user,
             default_retries=self._default_retries,
         )
+        if request.after and jobs:
+            after = await lookup.find_before(self._loop, self._store, jobs[0][1].after)
+            jobs = [(target, structs.replace(job, after=after)) for target, job in jobs]
         inputs: list[Input] = [
             Submit(
                 job,

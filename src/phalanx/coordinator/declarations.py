@@ -26,12 +26,13 @@ from phalanx.api.schema.cluster import (
     to_quota,
     to_topology,
 )
+from phalanx.api.schema.fields import read_after
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.submission import check_request_id
 from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
-from phalanx.coordinator.lookup import new_ids
+from phalanx.coordinator.lookup import find_before, new_ids
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_cluster import queue_view
@@ -50,13 +51,15 @@ from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers
 from phalanx.preview.online import plan_online
 from phalanx.preview.topology import topology_view
+from phalanx.store.protocol import Store
 
 
 class Declarations:
     """What is written down whole before it is handed in, and what would come of it."""
 
-    def __init__(self, loop: Requests, clock: Clock, retries: int, slices: TimeSlices) -> None:
+    def __init__(self, loop: Requests, store: Store, clock: Clock, retries: int, slices: TimeSlices) -> None:
         self._loop = loop
+        self._store = store
         self._clock = clock
         self._default_retries = retries
         self._slices = slices
@@ -70,7 +73,7 @@ class Declarations:
         declared = Declared(request)
         topology = declared.topology or self._loop.state.table.topology
         specs, warnings = _with_layers(request.specs, topology)
-        jobs = self._jobs_of(specs, user)
+        jobs = [await self._with_whole_ids(job) for job in self._jobs_of(specs, user)]
         version = None
         if request.amends is not None:
             jobs, version = [structs.replace(jobs[0], id=request.amends.job)], request.amends.version
@@ -116,6 +119,7 @@ class Declarations:
     async def plan(
         self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
     ) -> PlanReply:
+        request = await self._with_jobs_before(request)
         await self._slices.turn()
         engine, now = self._loop.engine, self._clock.now()
 
@@ -130,6 +134,8 @@ class Declarations:
                 raise refusal(known, job.object_name or job.name)
             if (no := jobs.unwelcome(engine.state, job, priority_max)) is not None:
                 raise unwelcome(no)
+            if (no := jobs.never_after(engine.state, job)) is not None:
+                raise refusal(no, job.name)
 
         retries = self._default_retries
         there: list[str] = []
@@ -142,6 +148,26 @@ class Declarations:
     async def topology(self) -> TopologyView:
         await self._slices.turn()
         return topology_view(self._loop.state)
+
+    async def _with_whole_ids(self, job: Job) -> Job:
+        after = await find_before(self._loop, self._store, job.after)
+        return structs.replace(job, after=after) if job.after else job
+
+    async def _with_jobs_before(self, request: PlanRequest) -> PlanRequest:
+        """The same with the whole ids of the jobs that come first."""
+
+        async def whole(texts: list[str]) -> list[str]:
+            found = await find_before(self._loop, self._store, read_after(texts))
+            return [f"{each.job}:{each.when}" for each in found]
+
+        specs = [
+            structs.replace(spec, after=await whole(spec.after)) if spec.after else spec
+            for spec in request.specs
+        ]
+        submit = request.submit
+        if submit is not None and submit.after:
+            submit = structs.replace(submit, after=await whole(submit.after))
+        return structs.replace(request, specs=specs, submit=submit)
 
     def _jobs_of(self, specs: list[JobSpec], user: str) -> list[Job]:
         """The jobs, as one batch; a refusal names the spec."""
@@ -250,5 +276,12 @@ def _told(state: ClusterState, job: Job, answer: Answer | None) -> AppliedJob:
 
 def is_same(first: Job, again: Job) -> bool:
     """Whether two jobs ask for the same; when and under which ids they came does not matter."""
-    known = {"id": first.id, "batch": first.batch, "submitted_at": first.submitted_at, "draft": first.draft}
+    # Of the jobs before it, one that has ended may be named in the first alone.
+    known = {
+        "id": first.id,
+        "batch": first.batch,
+        "submitted_at": first.submitted_at,
+        "draft": first.draft,
+        "after": first.after,
+    }
     return structs.replace(again, **known) == first

@@ -9,12 +9,15 @@ from __future__ import annotations
 import secrets
 from itertools import islice
 
+from msgspec import structs
+
 from phalanx.clock import Clock
 from phalanx.coordinator.requests import Requests
+from phalanx.core.cluster.dependencies import has_come, why_abandoned
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.job import is_job_id, is_name, ulid
+from phalanx.core.model.job import After, is_job_id, is_name, ulid
 from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.protocol import Store
 
@@ -108,6 +111,21 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
             hint="give more of the id",
         )
     return state.jobs.get(names[0]) or decode_job(past[0].body)
+
+
+async def find_before(requests: Requests, store: Store, after: tuple[After, ...]) -> tuple[After, ...]:
+    """The jobs that come first, by their whole ids. One of the history that came as it had to is left out."""
+    found: list[After] = []
+    for each in after:
+        other = await find_job(requests, store, each.job)
+        whole = structs.replace(each, job=other.job.id)
+        if any(known.job == whole.job for known in found):
+            raise BadRequest(f"after: {whole.job} is given twice")
+        if other.job.id in requests.state.jobs:
+            found.append(whole)
+        elif not has_come(other, each.when):
+            raise Conflict(f"after: {why_abandoned(other, whole)}", reason="DependencyNever")
+    return tuple(found)
 
 
 async def find_task(requests: Requests, store: Store, text: str) -> tuple[JobState, int | None]:

@@ -26,6 +26,7 @@ from phalanx.core.cluster.events import (
 )
 from phalanx.core.cluster.image import decode_state, encode_job
 from phalanx.core.cluster.inputs import (
+    Abandon,
     Disconnect,
     Heartbeat,
     Hello,
@@ -47,9 +48,10 @@ from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Prun
 
 NAMED_MAX = 20  # jobs that are named where there may be thousands
 FAILURES_MAX = 8  # of plans in one turn
+ABANDONED_MAX = 1000  # jobs that end in one turn because one before them did
 FAILED_FOR_S = 10.0  # then jobs that made a plan fail are tried again
 # What nobody outside has put a number into: its events are not encoded twice.
-_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Tick, Heartbeat, Disconnect})
+_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Abandon, Tick, Heartbeat, Disconnect})
 UNUSED = 1 / 20  # of a lease
 RENEW_AFTER = 1 / 3
 RETRY_AFTER = 1 / 12  # after a renewal that failed
@@ -100,6 +102,7 @@ class Engine:
                 self._submit(given, leaders, now, turn)
             else:
                 self._decide(given, now, turn)
+        self._abandon(now, turn)
         self._place(now, turn)
         turn.revision = self.state.revision
         return turn
@@ -154,6 +157,15 @@ class Engine:
             gang = JobState(job, 0, [0] * 6).gang
             never = None if gang is None else gang_never(self.state.table, gang)
         return structs.replace(given, job=job, placement=placement, never=never)
+
+    def _abandon(self, now: float, turn: Turn) -> None:
+        """End what can never start; whatever was to start after that follows, too."""
+        abandoned = self.state.abandoned
+        for _ in range(ABANDONED_MAX):
+            if not abandoned:
+                return
+            self._propose(Abandon(next(iter(abandoned))), now, turn)
+        turn.more = turn.more or bool(abandoned)
 
     def _place(self, now: float, turn: Turn) -> None:
         """Plan on what is true now; every placement is an input like any other and is checked again.

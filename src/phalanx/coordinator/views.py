@@ -67,6 +67,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         held=job.held_because or (spec.draft.lacks if spec.draft is not None and not job.is_over else None),
         object=spec.object_name,
         tags=dict(spec.tags),
+        after=[f"{after.job}:{after.when}" for after in spec.after],
     )
 
 
@@ -195,7 +196,7 @@ def _task_code(job: JobState, position: int, status: Status) -> int | None:
 
 def _job_reason(job: JobState, status: Status) -> str:
     if status == Status.CANCELLED:
-        return Why.CANCELLED.word
+        return (Why.DEPENDENCY if job.why[0] == Why.DEPENDENCY else Why.CANCELLED).word
     if status == Status.RUNNING and job.live and all(attempt.paused for attempt in job.live.values()):
         return "paused"
     if status != Status.FAILED:

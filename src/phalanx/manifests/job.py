@@ -28,7 +28,7 @@ from phalanx.manifests.view import View
 
 JOB_FIELDS = frozenset(JobSpec.__struct_fields__)
 GROUP_FIELDS = frozenset(GroupSpec.__struct_fields__)
-ONLY_GROUP_FIELDS = GROUP_FIELDS - {"name"}
+ONLY_GROUP_FIELDS = GROUP_FIELDS - {"name", "after"}  # at the top these are the job's
 PLACES = ("places", "started_at", "ending")
 _FORMS: dict[str, type[msgspec.Struct]] = {
     "gang": GangSpec,

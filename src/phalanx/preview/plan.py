@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.api.schema.apply import PlanReply
+from phalanx.core.cluster.dependencies import not_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.change import ADMIN, Asker
@@ -35,6 +36,8 @@ def preview(
         JobState(job, state.arrivals + number, [0] * 6, state.incomplete, state.rules.aging_s)
         for number, job in enumerate(jobs, start=1)
     ]
+    for each in new:
+        each.awaits = not_come(state.jobs, each.job)
     asked = [*(Share(state.jobs[id]) for id in known), *(Share(each, why_never(state, each)) for each in new)]
     rehearse(state, asked, policy, snapshot, asker, most)
     return plan_reply(state, asked, names)

@@ -2,8 +2,8 @@
 
 The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
-preemption, `restarts` jobs that act as one, `limits` time limits, `standstill` nodes that cannot work, `waits` the
-queue. The first violation ends the run.
+preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `limits` time limits,
+`standstill` nodes that cannot work, `waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from phalanx.link import wire
 from phalanx.sim.barrier import Barrier
 from phalanx.sim.chronicle import Chronicle
 from phalanx.sim.coordinator import SimulatedCoordinator
+from phalanx.sim.dependencies import Dependencies
 from phalanx.sim.disk import drive
 from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
@@ -57,6 +58,7 @@ class Checkers:
         self.standstill = Standstill(world)
         self.limits = TimeLimits(self.places, self.floor, world)
         self.restarts = Restarts(self.places, self.barrier, self.count)
+        self.dependencies = Dependencies(self.chronicle, self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
         self.on_promise: Callable[[RoomPromised], None] = ignore
@@ -86,6 +88,7 @@ class Checkers:
             self.barrier.note(event)
             self.promises.note(event, self._world.now)
             self.restarts.note(event)
+            self.dependencies.note(event)
             self.limits.note(event)
             self.standstill.note(event)
             self.places.note(event)
@@ -95,6 +98,7 @@ class Checkers:
             self.barrier.end_of_batch()
             self.promises.end_of_batch(events[-1].at)
             self.restarts.end_of_batch()
+            self.dependencies.end_of_batch()
 
     # What goes over the wire.
 

@@ -98,7 +98,7 @@ class Chronicle:
                 for position in range(len(tasks)) if event.positions is None else event.positions:
                     tasks[position].is_done = False
             case e.JobSettled():
-                rest = Status.CANCELLED if event.status == Status.COMPLETED else Status.FAILED
+                rest = Status.FAILED if event.status == Status.FAILED else Status.CANCELLED
                 self._end_all(event.job, rest)
 
     def _submitted(self, event: e.JobSubmitted) -> None:

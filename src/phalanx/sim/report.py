@@ -20,6 +20,8 @@ ACTIONS = (
     "promise displaced",
     "whole restart",
     "restart of a replica",
+    "job that starts after others",
+    "job that could never start",
 )
 
 

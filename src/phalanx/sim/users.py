@@ -25,7 +25,7 @@ from phalanx.core.cluster.inputs import (
 )
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.shortage import gang_never
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import After, Job, When
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
@@ -68,6 +68,8 @@ class Users:
         self._checkers = checkers
         self._nodes = nodes
         self._dice = world.dice("users")
+        self._order = world.dice("dependencies")
+        self._orders_jobs = self._order.random() < 0.5
         self._known: list[Job] = []
         self._requests = 0
         self._asked_s = 0.0
@@ -129,7 +131,16 @@ class Users:
         self.unanswered += 1
         request_id = f"r{self._requests}"
         no_queue = self._dice.random() < 0.1
+        after = self._jobs_before() if self._orders_jobs and not no_queue else ()
+        jobs = [structs.replace(job, after=after) for job in jobs]
         Submission(self, request_id, jobs, no_queue).send()
+
+    def _jobs_before(self) -> tuple[After, ...]:
+        """Up to three of the latest jobs, in some runs: mostly none."""
+        count = self._order.choice((0, 0, 0, 1, 1, 2, 3))
+        chosen = self._order.sample(self._known[-8:], min(count, len(self._known[-8:])))
+        whens: tuple[When, ...] = ("ok", "ok", "any", "failed", "started")
+        return tuple(After(job.id, self._order.choice(whens)) for job in chosen)
 
     def _cancel(self) -> None:
         if self._known:

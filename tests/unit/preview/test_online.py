@@ -22,7 +22,8 @@ from tests.support.builders import Cluster, a_cluster
 def asking(cluster: Cluster) -> Declarations:
     loop: Any = SimpleNamespace(engine=cluster.engine, state=cluster.state)
     clock: Any = SimpleNamespace(now=lambda: cluster.now, monotonic=lambda: cluster.now)
-    return Declarations(loop, clock, 3, TimeSlices(clock))
+    store: Any = None  # nothing is looked up
+    return Declarations(loop, store, clock, 3, TimeSlices(clock))
 
 
 def answered(cluster: Cluster, request: PlanRequest) -> PlanReply:

@@ -11,7 +11,7 @@ back over what it tried, and so it has no backreferences, look-ahead or possessi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from msgspec import Struct
 
@@ -24,11 +24,12 @@ from phalanx.core.model.amounts import (
     parse_seconds,
     written,
 )
-from phalanx.core.model.job import TAGS_MAX, Command, Job, is_name, is_object, is_tag
+from phalanx.core.model.job import AFTER_MAX, TAGS_MAX, After, Command, Job, When, is_name, is_object, is_tag
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest, Unprocessable
 
 SHOWN_MAX = 80
+WHENS: tuple[When, ...] = get_args(When)
 TERMS_MAX = 32
 SELECTOR_MAX = 4096
 
@@ -137,6 +138,21 @@ class Selector(Struct, frozen=True):
     def selects(self, job: Job) -> bool:
         """Whether a group of the job is asked for."""
         return not self.terms or any(self.selects_group(job, number) for number in range(len(job.groups)))
+
+
+def read_after(texts: list[str]) -> tuple[After, ...]:
+    """Jobs that come first, from texts such as ID (it has to complete) or ID:any; the ids are not looked up here."""
+    check_count("after", len(texts), AFTER_MAX)
+    found: dict[str, After] = {}
+    for text in texts:
+        job, colon, word = text.partition(":")
+        when = next((each for each in WHENS if each == word), None) if colon else "ok"
+        if not job or when is None:
+            raise BadRequest(f"after: {shown(text)} is not JOB[:{'|'.join(WHENS)}]")
+        if job in found:
+            raise BadRequest(f"after: {shown(job)} is given twice")
+        found[job] = After(job, when)
+    return tuple(found.values())
 
 
 def read_selector(text: str) -> Selector:

@@ -144,6 +144,7 @@ class JobView(Struct):
     held: str | None = None  # why it does not run until it is resumed, or completed with what it lacks
     object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
     tags: dict[str, str] = {}
+    after: list[str] = []  # jobs that come first, such as ID:ok
 
 
 class TaskView(Struct):

@@ -17,6 +17,7 @@ from phalanx.api.schema.fields import (
     check_number,
     check_object,
     check_text,
+    read_after,
     read_duration,
     read_span,
     read_tags,
@@ -134,6 +135,7 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     applied: dict[
         str, str
     ] = {}  # objects of Kubernetes it was made from, and a digest of each; `apply` writes it
+    after: list[str] = []  # jobs that come first: ID (it has to complete), ID:any, ID:failed, ID:started
 
 
 def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: int) -> Job:
@@ -169,6 +171,7 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
         draft=_draft(spec),
         tags=read_tags("tags", spec.tags),
         applied=_applied(spec),
+        after=read_after(spec.after),
     )
 
 

@@ -17,6 +17,7 @@ from phalanx.api.schema.fields import (
     check_count,
     check_name,
     check_number,
+    read_after,
     read_duration,
     read_span,
     read_tags,
@@ -29,6 +30,7 @@ from phalanx.core.model.job import (
     PRIORITY_MAX,
     RETRIES_MAX,
     WAIT_S,
+    After,
     Array,
     ArrayError,
     Gang,
@@ -81,6 +83,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
     tags: dict[str, str] = {}  # what `ps -l` selects by
+    after: list[str] = []  # jobs that come first: ID (it has to complete), ID:any, ID:failed, ID:started
 
 
 class GangFields(TypedDict, total=False):
@@ -106,6 +109,7 @@ class GangFields(TypedDict, total=False):
     gang_wait: float | str | None
     labels: dict[str, str]
     tags: dict[str, str]
+    after: list[str]
     preemption: Literal["lower", "never"]
     evictable: bool
     min_run: float | str
@@ -171,6 +175,7 @@ def to_jobs(
         evictable=request.evictable,
         min_run_s=read_span("min_run", request.min_run),
         tags=read_tags("tags", request.tags),
+        after=_after(request),
     )
     places, failed = _places(request)
     groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
@@ -253,6 +258,14 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         cwd=request.cwd,
     )
     return to_group(spec, "", alone=True, array=array)
+
+
+def _after(request: SubmitRequest) -> tuple[After, ...]:
+    if request.after and request.no_queue:
+        raise BadRequest(
+            "no_queue and after: what starts now or not at all cannot start after others: give one of them"
+        )
+    return read_after(request.after)
 
 
 def _gang(request: SubmitRequest) -> Gang | None:

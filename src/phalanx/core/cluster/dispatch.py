@@ -62,6 +62,7 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.Evict: gangs.evict,
     i.Submit: jobs.submit,
     i.Cancel: jobs.cancel,
+    i.Abandon: jobs.abandon,
     i.SetPaused: jobs.set_paused,
     i.Heartbeat: nodes.heartbeat,
     i.Tick: nodes.tick,

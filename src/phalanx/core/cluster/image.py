@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from msgspec import Struct, msgpack, structs
 
+from phalanx.core.cluster.apply.dependencies import restore_dependents
 from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, tenant
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.jobs import Condition, JobState, told_preemption
@@ -73,6 +74,7 @@ class JobImage(Struct, array_like=True):
     earlier: dict[int, dict[int, int]] = {}
     held_because: str = ""
     preempted: list[int] | None = None  # whose condition is a preemption; None: only its sentence says so
+    awaits: list[JobId] = []
 
 
 class NodeImage(Struct, array_like=True):
@@ -158,6 +160,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
         _restore_job(state, job)
     for node in image.nodes:
         _restore_lanes(state, node)
+    restore_dependents(state)
     for known in state.jobs.values():
         if known.promise is not None:
             keep_for(state, known, known.promise.made_at)
@@ -232,6 +235,7 @@ def _job_image(job: JobState) -> JobImage:
         job.earlier,
         job.held_because,
         [position for position, each in conditions if each.preempted],
+        sorted(job.awaits),
     )
 
 
@@ -295,7 +299,7 @@ def _job_state(
     for group, kept in zip(job.groups, image.groups, strict=True):
         _copy(kept, group, GroupImage.__struct_fields__)
     _copy(image.whole, job, _SAME_IN_WHOLE)
-    job.done = set(image.whole.done)
+    job.done, job.awaits = set(image.whole.done), set(image.awaits)
     for position, (at, text) in image.conditions.items():
         preempted = told_preemption(text) if image.preempted is None else position in image.preempted
         job.conditions[position] = Condition(at, text, preempted, image.past.get(position))

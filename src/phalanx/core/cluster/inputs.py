@@ -66,6 +66,12 @@ class Redeem(Input, frozen=True):
     job: JobId
 
 
+class Abandon(Input, frozen=True):
+    """This job can never start, because of how one ended that it was to start after."""
+
+    job: JobId
+
+
 class Evict(Input, frozen=True):
     """Somebody takes the places of a job, or of one task of it, as a spot market or a drained node would."""
 

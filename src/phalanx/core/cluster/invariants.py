@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from phalanx.core.cluster.dependencies import has_come
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import Status
@@ -176,7 +177,26 @@ def rests_are_counted(state: ClusterState) -> Iterator[str]:
             yield f"{node.name}: the table does not know whether it takes work"
 
 
+def dependents_are_told(state: ClusterState) -> Iterator[str]:
+    """A job waits for exactly those before it that have not come; those that have not ended know of it."""
+    for id, job in state.jobs.items():
+        for after in () if job.is_over else job.job.after:
+            other = state.jobs.get(after.job)
+            if other is None:
+                continue
+            if id not in state.dependents.get(after.job, ()):
+                yield f"{after.job} does not know that {id} starts after it"
+            come = has_come(other, after.when)
+            if after.job in job.awaits and come and not state.skipped:
+                yield f"{id} waits for {after.job}, which has come"
+            if after.job not in job.awaits and come is False:
+                yield f"{id} may start, though {after.job} never came"
+    for first, others in state.dependents.items():
+        yield from (f"{first} still knows of {id}, which is over" for id in others if id not in state.jobs)
+
+
 SENTENCES = (
+    dependents_are_told,
     ledgers_are_exact,
     devices_have_one_holder,
     lanes_hold_live_attempts,

@@ -73,10 +73,10 @@ class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "attempts", "charged", "code", "conditions", "counts", "delayed", "details", "done", "earlier", "ended_at",
-        "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups", "held_because",
-        "hold_until", "job", "live", "losses", "nodes", "outcome", "promise", "recalls", "restarting", "restarts",
-        "satisfied", "setbacks", "status", "times", "totals", "why",
+        "attempts", "awaits", "charged", "code", "conditions", "counts", "delayed", "details", "done", "earlier",
+        "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups",
+        "held_because", "hold_until", "job", "live", "losses", "nodes", "outcome", "promise", "recalls",
+        "restarting", "restarts", "satisfied", "setbacks", "status", "times", "totals", "why",
     )  # fmt: skip
 
     def __init__(
@@ -133,6 +133,7 @@ class JobState:
         self.restarting = False  # attempts of the life before are still ending
         self.hold_until = 0.0  # nothing is placed before this
         self.held_because = ""  # nothing is placed until somebody releases it, and why
+        self.awaits: set[JobId] = set()  # of the jobs that come first, those that have not come yet
 
     @property
     def arrival(self) -> int:
@@ -171,6 +172,8 @@ class JobState:
             closed.append(Gate.HELD)
         if self.job.draft is not None:
             closed.append(Gate.APPLIED)
+        if self.awaits:
+            closed.append(Gate.DEPENDENCY)
         if self.promise is not None:
             closed.append(Gate.PROMISE)
         if self.restarting:

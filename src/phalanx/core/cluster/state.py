@@ -219,6 +219,10 @@ class ClusterState(Struct, eq=False):
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
     promised: dict[JobId, None] = {}  # jobs for which places are set aside
+    dependents: dict[JobId, dict[JobId, None]] = {}  # by the job that comes first, those that start after it
+    abandoned: dict[
+        JobId, JobId
+    ] = {}  # jobs that can never start, and the one whose end is why; empty between turns
     retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
     requests: RequestIds = field(default_factory=RequestIds)
@@ -314,6 +318,8 @@ class ClusterState(Struct, eq=False):
         if id not in self.ended:  # it is amended, or a record was damaged
             self._stop_working(self.jobs[id].job)
         job = self.jobs.pop(id)
+        self.dependents.pop(id, None)
+        self.leave_dependencies(job)
         for name in _objects(job.job):
             users = self.objects[name]
             del users[job.job.user][id]
@@ -325,6 +331,16 @@ class ClusterState(Struct, eq=False):
             self.counts[status] -= count
         del self.job_ids[bisect_left(self.job_ids, id)]
         self.ended.pop(id, None)
+
+    def leave_dependencies(self, job: JobState) -> None:
+        """Nobody need tell this job what becomes of others."""
+        id = job.job.id
+        self.abandoned.pop(id, None)
+        for after in job.job.after:
+            others = self.dependents.get(after.job, {})
+            others.pop(id, None)
+            if not others:
+                self.dependents.pop(after.job, None)
 
     def called(self, name: str, user: str) -> tuple[JobState, int | None] | None:
         """The job of a user, and the position of its task if it is one, that Kubernetes calls so.

@@ -36,6 +36,7 @@ class Gate(Enum):
 
     HELD = auto()  # of a job: a person has to release it
     APPLIED = auto()  # of a job: not all members of the gang have been applied
+    DEPENDENCY = auto()  # of a job: another job comes first
     PROMISE = auto()  # of a job: its places are promised, and their holders are still leaving
     RESTART = auto()  # of a job: attempts of its previous run are still ending
     RETRY = auto()  # of a task: it failed, and its backoff runs

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from phalanx.core.cluster.decide.gangs import not_ready
+from phalanx.core.cluster.dependencies import WORDS
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
@@ -13,7 +14,7 @@ from phalanx.core.model import reason
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.reason import Reason
 
-COME_BY_THEMSELVES = {Gate.AFTER, Gate.LIMIT}  # nobody has to do anything about these
+COME_BY_THEMSELVES = {Gate.DEPENDENCY, Gate.AFTER, Gate.LIMIT}  # nobody has to do anything about these
 
 
 def closed_gates(job: JobState, position: int) -> list[Gate]:
@@ -71,6 +72,8 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
             yield reason.held_back(job.held_because)
         case Gate.APPLIED if job.job.draft is not None:
             yield reason.members_to_come(job.job.draft.lacks)
+        case Gate.DEPENDENCY:
+            yield from _jobs_before(state, job)
         case Gate.PROMISE if job.promise is not None:
             left = max(0.0, job.promise.until - now)
             yield reason.waiting_victims(task_names(state, job.promise.victims), nominated(job.promise), left)
@@ -90,6 +93,17 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
         case Gate.MEMBERS if job.gang is not None:
             yield from _members_missing(job, job.gang)
             yield from comes_first(job, job.group_of(position))
+
+
+def _jobs_before(state: ClusterState, job: JobState) -> Iterator[Reason]:
+    """The jobs that come first and have not come yet."""
+    for after in job.job.after:
+        if after.job in job.awaits:
+            other = state.jobs.get(after.job)
+            if other is None:
+                yield reason.waiting_unknown_job(after.job)
+            else:
+                yield reason.waiting_job(after.job, WORDS[after.when], other.overall_status.word)
 
 
 def _backs_off(job: JobState, seconds: float) -> Reason:

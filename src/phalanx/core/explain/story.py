@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.dependencies import WORDS
 from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
@@ -38,7 +39,9 @@ def _task_sentence(event: e.Event) -> str:
     match event:
         case e.JobSubmitted():
             lacks = f"; {event.job.draft.lacks}" if event.job.draft is not None else ""
-            return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}{lacks}"
+            others = " and ".join(f"{each.job} {WORDS[each.when]}" for each in event.job.after)
+            after = f"; starts after {others}" if others else ""
+            return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}{lacks}{after}"
         case e.JobAmended():
             draft = event.job.draft
             return f"members added: {_describe_job(event.job)}; {draft.lacks if draft else 'complete'}"

@@ -96,6 +96,8 @@ def _of_job(job: Job) -> Iterator[str]:
             yield from (option, text)
     if not job.evictable:
         yield "--not-evictable"
+    for after in job.after:
+        yield from ("--after", f"{after.job}:{after.when}")
     for name, value in job.tags:
         yield from ("--tag", f"{name}={value}")
 

@@ -248,6 +248,19 @@ RETRIES_MAX = 1000
 GROUPS_MAX = 1000
 
 
+AFTER_MAX = 1000
+
+
+When = Literal["ok", "any", "failed", "started"]
+
+
+class After(Struct, frozen=True, omit_defaults=True):
+    """Another job that comes first: until it has completed (ok), ended (any), failed, or started all of its tasks."""
+
+    job: JobId
+    when: When = "ok"
+
+
 class Command(Struct, frozen=True, omit_defaults=True):
     """What a task runs. `argv` is given to the kernel as it is; a shell runs only if it is named in argv."""
 
@@ -308,6 +321,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
     object: str = ""  # what Kubernetes calls it, namespace/name; a gang's PodGroups are in its id
     tags: tuple[tuple[str, str], ...] = ()
     applied: tuple[tuple[str, str], ...] = ()  # objects of Kubernetes it was made from, and their digests
+    after: tuple[After, ...] = ()  # jobs that come first
 
     @property
     def tasks(self) -> int:

@@ -67,6 +67,7 @@ class Why(IntEnum):
     JOB_FAILED = 16  # another task of its job failed, and with it the job
     JOB_DONE = 17  # its job had done its work without it
     EXHAUSTED = 18  # its node had no processes, memory, descriptors or disk left to start it with
+    DEPENDENCY = 19  # a job that its own was to start after did not end as it had to
 
     @property
     def word(self) -> str:

@@ -110,6 +110,10 @@ more_may_join = _reason("WaitingCapacity", _CAPACITY, "started left",
     "Starts with {started} of its members; {left} more when there is room")
 waiting_dependency = _reason("WaitingDependency", _HELD, "group _when done tasks",
     "Starts after all tasks of {group} have {_when}; {done} of {tasks} have")
+waiting_job = _reason("WaitingDependency", _HELD, "job _when status",
+    "Starts after job {job} has {_when}; it is {status}")
+waiting_unknown_job = _reason("WaitingDependency", _HELD, "job",
+    "Starts after job {job}, of which nothing is known any more; `phalanx cancel` ends it")
 held_back = _reason("Held", _HELD, "because",
     "Held: {because}. `phalanx resume` releases it, `phalanx cancel` ends it")
 restarting = _reason("Restarting", _PROGRESS, "left",

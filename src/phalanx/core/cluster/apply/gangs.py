@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.apply.dependencies import tell_dependents
 from phalanx.core.cluster.apply.grants import (
     back_off,
     drop_promise,
@@ -176,9 +177,11 @@ def settled(state: ClusterState, event: e.JobSettled) -> list[Effect]:
     job = state.job(event.job)
     if job.is_over:
         job.outcome = event.status
+        tell_dependents(state, job)
         return []
-    completed = event.status == Status.COMPLETED
-    why, others = (Why.JOB_DONE, Status.CANCELLED) if completed else (Why.JOB_FAILED, Status.FAILED)
+    why, others = _REST[event.status]
+    if job.awaits:  # it never started
+        why, job.details[0] = Why.DEPENDENCY, (event.text, "")
     own = None if event.culprit is None else Why(job.why[event.culprit])
     orders = end_rest(state, job, others, why, event.at)
     if event.culprit is not None and own is not None and event.status == Status.FAILED:
@@ -186,6 +189,14 @@ def settled(state: ClusterState, event: e.JobSettled) -> list[Effect]:
         job.first_code = job.exit_code(event.culprit) if job.first_code is None else job.first_code
     job.outcome = event.status
     return orders + over(state, job, event.at)
+
+
+# What becomes of the tasks that have not ended when their job does, and why.
+_REST = {
+    Status.COMPLETED: (Why.JOB_DONE, Status.CANCELLED),
+    Status.FAILED: (Why.JOB_FAILED, Status.FAILED),
+    Status.CANCELLED: (Why.CANCELLED, Status.CANCELLED),
+}
 
 
 def end_rest(state: ClusterState, job: JobState, status: Status, why: Why, at: float) -> list[Effect]:
@@ -203,4 +214,6 @@ def over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
     last = max(job.times[1::2]) if job.times else at
     job.ended_at = max(at, last)
     state.end_job(job)
+    state.leave_dependencies(job)
+    tell_dependents(state, job)
     return [Settle(job.job.id, None)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.apply.dependencies import tell_dependents, wait_for_others
 from phalanx.core.cluster.apply.gangs import end_rest, join_formation, over, release
 from phalanx.core.cluster.apply.grants import (
     drop_promise,
@@ -46,6 +47,7 @@ def _add(
     job = JobState(event.job, arrival, state.counts, state.incomplete, state.rules.aging_s)
     job.held_because = held_because
     state.add_job(job)
+    wait_for_others(state, job)
     queue_up(state, job)
     if event.request_id:
         most = state.rules.request_ids_max
@@ -104,7 +106,7 @@ def started(state: ClusterState, event: e.AttemptStarted) -> list[Effect]:
     note_start(state, job, attempt, event.at)  # not its node's clock, which may be wrong by any amount
     if job.status[event.key[1]] == Status.ASSIGNED:
         job.move(event.key[1], Status.RUNNING)
-    return _next_groups(state, job, event.at)
+    return _others_begin(state, job, event.at)
 
 
 def suspected(state: ClusterState, event: e.AttemptSuspected) -> None:
@@ -133,7 +135,7 @@ def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:
         effects = []
     if job.gang is not None or len(job.groups) > 1 or job.groups[0] not in state.waiting:
         queue_up(state, job)
-    return effects + _next_groups(state, job, event.at)
+    return effects + _others_begin(state, job, event.at)
 
 
 def _become(state: ClusterState, job: JobState, position: int, event: e.AttemptEnded) -> list[Effect]:
@@ -150,8 +152,10 @@ def _become(state: ClusterState, job: JobState, position: int, event: e.AttemptE
     return _finish(state, job, position, event.status, event.exit.ended_at or event.at)
 
 
-def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
-    """Groups that had to wait for others may begin by now."""
+def _others_begin(state: ClusterState, job: JobState, at: float) -> list[Effect]:
+    """Groups and jobs that had to wait for others may begin by now."""
+    if job.job.id in state.dependents:
+        tell_dependents(state, job)
     if not any(group.group.after for group in job.groups):
         return []
     queue_up(state, job)

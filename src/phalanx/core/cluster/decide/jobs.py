@@ -9,7 +9,8 @@ from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decide.gangs import STALE, placed
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
-from phalanx.core.cluster.inputs import Cancel, Propose, SetPaused, Submit
+from phalanx.core.cluster.dependencies import has_come, outcome_of_abandoned, why_abandoned
+from phalanx.core.cluster.inputs import Abandon, Cancel, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
@@ -31,6 +32,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return Decision([], [], known)
     if (no := _too_many(state, job, amends=amends)) is not None:
         return refuse(no, "too_many")
+    if (never := never_after(state, job)) is not None:
+        return Decision([], [], never)
     if given.priority_max is not None and (no_entry := unwelcome(state, job, given.priority_max)) is not None:
         return Decision([], [], no_entry)
     if given.no_queue and (no := _why_away(state, job)) is not None:  # asked first, as KohakuRiver does
@@ -74,6 +77,27 @@ def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
         text = f"{job.user} has {held} unfinished tasks, the maximum per user is {share}"
         return Reason("QueueFull", Tier.POLICY, text, {"limit": share})
     return None
+
+
+def never_after(state: ClusterState, job: Job) -> Refused | None:
+    """Why a job can never start after the others that it names, if so."""
+    for after in job.after:
+        other = state.jobs.get(after.job)
+        if other is None:
+            return Refused(Reason("NotFound", Tier.NEVER, f"after: no job {after.job}"), "not_found")
+        if has_come(other, after.when) is False:
+            return Refused(Reason("DependencyNever", Tier.NEVER, f"after: {why_abandoned(other, after)}"))
+    return None
+
+
+def abandon(state: ClusterState, given: Abandon, now: float) -> Decision:
+    """End a job that can never start, as what it was to start after has it."""
+    job, cause = state.jobs[given.job].job, state.abandoned[given.job]
+    other, after = state.jobs[cause], next(each for each in job.after if each.job == cause)
+    text = why_abandoned(other, after)
+    status = outcome_of_abandoned(other, after)
+    event = e.JobSettled(at=now, cause=f"job {cause}", job=job.id, status=status, text=text)
+    return Decision([event], [], Accepted(job.tasks))
 
 
 def unwelcome(state: ClusterState, job: Job, priority_max: int) -> Refused | None:
