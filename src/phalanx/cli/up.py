@@ -26,11 +26,12 @@ from phalanx.cli.state import announced, claimed, endpoint_of, prepare
 from phalanx.cli.supervisor import Supervisor, signals_held
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import plural
-from phalanx.errors import ConfigError, Conflict, Unavailable
+from phalanx.errors import ConfigError, Conflict, Unauthorized, Unavailable
 from phalanx.settings import Settings
 from phalanx.tokenfile import ensure_token
 
 NODES_MAX = 1000
+TRIES = 3  # a port that was free a moment ago may be taken by then
 
 
 def up(
@@ -93,20 +94,32 @@ def up(
 def _supervise(settings: Settings, shape: ClusterShape, tell: Callable[[str], None]) -> None:
     """Bring it up, tell when it is ready, keep it up, bring it down."""
     with claimed(settings.state_dir) as lock, signals_held():
-        settings = _with_ports(settings)
-        token = ensure_token(settings.coordinator.token_file)
-        ensure_token(settings.coordinator.node_token_file)
-        members = _members(settings, shape.nodes, list(shape.pretend))
-        remember(settings.state_dir, replace(shape, names=tuple(members)))
-        supervisor = _supervisor(settings, members, lock)
-        try:
-            supervisor.start()
-            supervisor.await_ready(_readiness(endpoint_of(settings).address, token, set(members)))
-            with announced(settings.state_dir, endpoint_of(settings)):
-                tell(_welcome(settings, list(members)))
-                supervisor.watch()
-        finally:
-            supervisor.stop()
+        for tries_left in reversed(range(TRIES)):
+            chosen = _with_ports(settings)
+            try:
+                _bring_up(chosen, shape, lock, tell)
+                return
+            except (Unavailable, Unauthorized):  # it did not start, or another cluster answered at its port
+                if not tries_left or _with_ports(chosen) == chosen:
+                    raise
+            note("another process took its port meanwhile: trying others")
+
+
+def _bring_up(settings: Settings, shape: ClusterShape, lock: int, tell: Callable[[str], None]) -> None:
+    """The same on these ports; Unavailable if it does not start."""
+    token = ensure_token(settings.coordinator.token_file)
+    ensure_token(settings.coordinator.node_token_file)
+    members = _members(settings, shape.nodes, list(shape.pretend))
+    remember(settings.state_dir, replace(shape, names=tuple(members)))
+    supervisor = _supervisor(settings, members, lock)
+    try:
+        supervisor.start()
+        supervisor.await_ready(_readiness(endpoint_of(settings).address, token, set(members)))
+        with announced(settings.state_dir, endpoint_of(settings)):
+            tell(_welcome(settings, list(members)))
+            supervisor.watch()
+    finally:
+        supervisor.stop()
 
 
 def _supervisor(settings: Settings, members: dict[str, Settings], lock: int) -> Supervisor:

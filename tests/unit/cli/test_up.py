@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,18 @@ def phalanx(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 def children(pid: int) -> set[int]:
     return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+
+
+@pytest.mark.timeout(120)
+def test_clusters_that_start_at_the_same_moment_do_not_take_each_others_ports(tmp_path: Path):
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    try:
+        with ThreadPoolExecutor(len(folders)) as pool:
+            started = list(pool.map(lambda folder: phalanx(folder, "up", "--detach"), folders))
+        assert [(each.returncode, each.stderr) for each in started if each.returncode] == []
+    finally:
+        for folder in folders:
+            phalanx(folder, "down")
 
 
 @pytest.mark.timeout(120)
