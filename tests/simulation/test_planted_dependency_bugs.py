@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from phalanx.coordinator.turn import Engine
@@ -13,6 +15,7 @@ from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import When
+from phalanx.core.model.orders import Status
 from tests.simulation.seeds import must_find
 
 Patch = pytest.MonkeyPatch
@@ -52,3 +55,17 @@ def test_an_image_that_forgets_who_waits_for_whom_is_found(monkeypatch: Patch):
 
     monkeypatch.setattr("phalanx.core.cluster.image.restore_dependents", forget)
     must_find({"replay"}, within=20)
+
+
+def test_a_task_that_does_not_wait_for_its_own_is_found(monkeypatch: Patch):
+    monkeypatch.setattr(JobState, "is_locked", lambda self, position: False)
+    monkeypatch.setattr(dependencies, "_judge", let_all_go)
+    monkeypatch.setattr(invariants, "SENTENCES", ())
+    must_find({"after"}, within=40)
+
+
+def let_all_go(state: ClusterState, job: JobState, positions: Iterable[int]) -> None:
+    for position in positions:
+        group = job.group_of(position)
+        if job.status[position] == Status.PENDING and not group.is_again(position):
+            job.wait_again(position)

@@ -96,8 +96,9 @@ class SubmitOptions(Struct, kw_only=True):
     after: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="JOB[:WHEN]",
-            help="Start after another job completed, or WHEN: any (it ended), failed, started; repeatable.",
+            metavar="JOB[:WHEN][:each]",
+            help="Start after another job completed, or WHEN: any (it ended), failed, started;"
+            " of arrays, each task after its own (each). Repeatable.",
         ),
     ] = None
     name: Annotated[str, typer.Option("-n", "--name", help="Name of the job.")] = ""

@@ -158,7 +158,7 @@ class Declarations:
 
         async def whole(texts: list[str]) -> list[str]:
             found = await find_before(self._loop, self._store, read_after(texts))
-            return [f"{each.job}:{each.when}" for each in found]
+            return [str(each) for each in found]
 
         specs = [
             structs.replace(spec, after=await whole(spec.after)) if spec.after else spec

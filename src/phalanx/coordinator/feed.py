@@ -179,6 +179,6 @@ def watch_event(revision: int, event: e.Event, state: ClusterState) -> WatchEven
             watched.status = Status.PENDING.word
         case e.TasksCancelled():
             watched.status = Status.CANCELLED.word
-        case e.JobSettled():
+        case e.JobSettled() | e.TasksAbandoned():
             watched.status = event.status.word
     return watched

@@ -123,6 +123,11 @@ async def find_before(requests: Requests, store: Store, after: tuple[After, ...]
             raise BadRequest(f"after: {whole.job} is given twice")
         if other.job.id in requests.state.jobs:
             found.append(whole)
+        elif each.each:
+            raise Conflict(
+                f"after: {other.job.id} ended long ago: its tasks cannot be waited for one by one any more",
+                reason="DependencyNever",
+            )
         elif not has_come(other, each.when):
             raise Conflict(f"after: {why_abandoned(other, whole)}", reason="DependencyNever")
     return tuple(found)

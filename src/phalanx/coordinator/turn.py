@@ -160,12 +160,12 @@ class Engine:
 
     def _abandon(self, now: float, turn: Turn) -> None:
         """End what can never start; whatever was to start after that follows, too."""
-        abandoned = self.state.abandoned
+        jobs, tasks = self.state.abandoned, self.state.abandoned_tasks
         for _ in range(ABANDONED_MAX):
-            if not abandoned:
+            if not jobs and not tasks:
                 return
-            self._propose(Abandon(next(iter(abandoned))), now, turn)
-        turn.more = turn.more or bool(abandoned)
+            self._propose(Abandon(next(iter(jobs or tasks))), now, turn)
+        turn.more = turn.more or bool(jobs or tasks)
 
     def _place(self, now: float, turn: Turn) -> None:
         """Plan on what is true now; every placement is an input like any other and is checked again.

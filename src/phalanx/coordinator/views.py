@@ -67,7 +67,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         held=job.held_because or (spec.draft.lacks if spec.draft is not None and not job.is_over else None),
         object=spec.object_name,
         tags=dict(spec.tags),
-        after=[f"{after.job}:{after.when}" for after in spec.after],
+        after=[str(each) for each in spec.after],
     )
 
 

@@ -254,7 +254,9 @@ def check_state(state: ClusterState) -> None:
     for job in state.jobs.values():
         for position, status in enumerate(job.status):
             group = job.group_of(position)
-            waits = position in job.delayed or position in group.again or position >= group.fresh
+            waits = (
+                position in job.delayed or position in group.again or position >= group.fresh or job.by_task
+            )
             if status == Status.PENDING and not waits:
                 raise Violation("heals", f"task {position} of {job.job.id} is pending and is in no queue")
 

@@ -93,6 +93,10 @@ class Chronicle:
                 self._ended(event)
             case e.TasksCancelled():
                 self._cancelled(event)
+            case e.TasksAbandoned():
+                for first, last in event.ranges:
+                    for task in self.jobs[event.job][first : last + 1]:
+                        task.final = task.final or event.status
             case e.JobRestarted():
                 tasks = self.jobs[event.job]
                 for position in range(len(tasks)) if event.positions is None else event.positions:

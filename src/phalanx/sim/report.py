@@ -22,6 +22,7 @@ ACTIONS = (
     "restart of a replica",
     "job that starts after others",
     "job that could never start",
+    "task that could never start",
 )
 
 

@@ -131,16 +131,22 @@ class Users:
         self.unanswered += 1
         request_id = f"r{self._requests}"
         no_queue = self._dice.random() < 0.1
-        after = self._jobs_before() if self._orders_jobs and not no_queue else ()
-        jobs = [structs.replace(job, after=after) for job in jobs]
+        if self._orders_jobs and not no_queue:
+            jobs = self._with_jobs_before(jobs)
         Submission(self, request_id, jobs, no_queue).send()
 
-    def _jobs_before(self) -> tuple[After, ...]:
-        """Up to three of the latest jobs, in some runs: mostly none."""
-        count = self._order.choice((0, 0, 0, 1, 1, 2, 3))
-        chosen = self._order.sample(self._known[-8:], min(count, len(self._known[-8:])))
+    def _with_jobs_before(self, jobs: list[Job]) -> list[Job]:
+        """These jobs after up to three of the latest, mostly none; or an array again, each task after its own."""
+        dice, known = self._order, self._known[-8:]
         whens: tuple[When, ...] = ("ok", "ok", "any", "failed", "started")
-        return tuple(After(job.id, self._order.choice(whens)) for job in chosen)
+        arrays = [job for job in known if job.array is not None]
+        if arrays and dice.random() < 0.3:
+            first = dice.choice(arrays)
+            after = After(first.id, dice.choice(whens), each=True)
+            return [structs.replace(again(first, dice, self._world.now, None), after=(after,))]
+        chosen = dice.sample(known, min(dice.choice((0, 0, 0, 1, 1, 2, 3)), len(known)))
+        others = tuple(After(job.id, dice.choice(whens)) for job in chosen)
+        return [structs.replace(job, after=others) for job in jobs]
 
     def _cancel(self) -> None:
         if self._known:

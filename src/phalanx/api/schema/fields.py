@@ -145,13 +145,15 @@ def read_after(texts: list[str]) -> tuple[After, ...]:
     check_count("after", len(texts), AFTER_MAX)
     found: dict[str, After] = {}
     for text in texts:
-        job, colon, word = text.partition(":")
-        when = next((each for each in WHENS if each == word), None) if colon else "ok"
+        job, *words = text.split(":")
+        each = words[-1:] == ["each"]
+        words = words[:-1] if each else words
+        when = next((known for known in WHENS if [known] == words), None) if words else "ok"
         if not job or when is None:
-            raise BadRequest(f"after: {shown(text)} is not JOB[:{'|'.join(WHENS)}]")
+            raise BadRequest(f"after: {shown(text)} is not JOB[:{'|'.join(WHENS)}][:each]")
         if job in found:
             raise BadRequest(f"after: {shown(job)} is given twice")
-        found[job] = After(job, when)
+        found[job] = After(job, when, each)
     return tuple(found.values())
 
 

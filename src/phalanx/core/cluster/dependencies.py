@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.job import After, Job, JobId, When
@@ -30,19 +30,48 @@ def has_come(other: JobState, when: When) -> bool | None:
     return other.overall_status == (Status.COMPLETED if when == "ok" else Status.FAILED)
 
 
+def task_has_come(other: JobState, position: int, when: When) -> bool | None:
+    """The same of one task, for the task of the same index."""
+    status = Status(other.status[position])
+    if when == "started" and status not in (Status.PENDING, Status.ASSIGNED):
+        return True
+    if not status.is_final:
+        return None
+    return when == "any" or status == (Status.COMPLETED if when == "ok" else Status.FAILED)
+
+
 def not_come(jobs: Mapping[JobId, JobState], job: Job) -> set[JobId]:
     """Of the jobs that come before this one, those that have not come yet, and those that nobody knows."""
-    others = [(after, jobs.get(after.job)) for after in job.after]
+    others = [(after, jobs.get(after.job)) for after in job.after if not after.each]
     return {after.job for after, other in others if other is None or not has_come(other, after.when)}
 
 
 def why_abandoned(other: JobState, after: After) -> str:
     """Why a job can never start, as a sentence about it."""
-    ended = _ENDS[other.overall_status]
-    return f"it was to start after {other.job.id} {WORDS[after.when]}, and that {ended}"
+    return told_abandoned(other.job.id, what_came(other.overall_status, after.when))
 
 
-def outcome_of_abandoned(other: JobState, after: After) -> Status:
-    """What a job becomes that can never start: it fails with what it builds on, and is not needed otherwise."""
-    fails = after.when == "ok" and other.overall_status == Status.FAILED
-    return Status.FAILED if fails else Status.CANCELLED
+def told_abandoned(other: str, what: str) -> str:
+    """The same of a job or a task, with what came of the other in words."""
+    return f"it was to start after {other} {what}"
+
+
+def what_came(status: Status, when: When) -> str:
+    """What another was to do, and did."""
+    return f"{WORDS[when]}, and that {_ENDS[status]}"
+
+
+def outcome_of_abandoned(status: Status, when: When) -> Status:
+    """What becomes of what can never start: it fails with what it builds on, and is not needed otherwise."""
+    return Status.FAILED if when == "ok" and status == Status.FAILED else Status.CANCELLED
+
+
+def runs_of(positions: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Sorted positions as runs, each its first and its last."""
+    runs: list[tuple[int, int]] = []
+    for position in positions:
+        if runs and runs[-1][1] == position - 1:
+            runs[-1] = runs[-1][0], position
+        else:
+            runs.append((position, position))
+    return tuple(runs)

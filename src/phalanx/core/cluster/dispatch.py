@@ -93,6 +93,7 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.JobAmended: apply_jobs.amended,
     e.JobForgotten: apply_jobs.forgotten,
     e.TasksCancelled: apply_jobs.cancelled,
+    e.TasksAbandoned: apply_jobs.abandoned,
     e.TaskPaused: apply_jobs.paused,
     e.TaskResumed: apply_jobs.paused,
     e.AttemptReady: apply_gangs.ready,

@@ -6,64 +6,15 @@ choices. Two are volatile, not worth a place in the log: they follow from the ti
 
 from __future__ import annotations
 
-from msgspec import Struct, msgpack
+from msgspec import msgpack
 
+from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Exit, Status
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Quota
-
-
-class Recorded(Struct, frozen=True, array_like=True, kw_only=True, tag=True, gc=False):
-    """In the log an event is an array: its own fields, then these, then what later versions added (kw_only as well).
-
-    So a field is added in a subclass that is kw_only, with a default, and old logs are read as before. Each event is of
-    one of the kinds below. They have no cycles, so the garbage collector need not look at them.
-    """
-
-    at: float
-    cause: str = ""
-
-    @property
-    def own_job(self) -> JobId | None:
-        """The job it is about, if it is about one."""
-        raise NotImplementedError(f"{type(self).__name__} is of none of the kinds below")
-
-    @property
-    def jobs(self) -> tuple[JobId, ...]:
-        """Every job whose story it belongs to; an eviction belongs to the victims' as well."""
-        return () if self.own_job is None else (self.own_job,)
-
-    @property
-    def on_node(self) -> NodeName | None:
-        return getattr(self, "node", None)
-
-
-class ClusterEvent(Recorded, frozen=True):
-    own_job = None
-
-
-class NodeEvent(Recorded, frozen=True):
-    node: NodeName
-    own_job = None
-
-
-class JobEvent(Recorded, frozen=True):
-    job: JobId
-
-    @property
-    def own_job(self) -> JobId:
-        return self.job
-
-
-class AttemptEvent(Recorded, frozen=True):
-    key: AttemptKey
-
-    @property
-    def own_job(self) -> JobId:
-        return self.key[0]
 
 
 class _Submitted(Recorded, frozen=True):
@@ -206,6 +157,15 @@ class TasksCancelled(JobEvent, frozen=True):
     """The user wants these no more; `positions` None means every task that has not ended."""
 
     positions: tuple[int, ...] | None = None
+
+
+class TasksAbandoned(JobEvent, frozen=True):
+    """These tasks can never start: `text` says what the task of the same index was to do, and did."""
+
+    other: JobId  # whose tasks come first
+    ranges: tuple[tuple[int, int], ...]  # the first and the last position of each run of them
+    status: Status
+    text: str
 
 
 class TaskPaused(AttemptEvent, frozen=True):
@@ -383,8 +343,8 @@ class JobReleased(JobEvent, frozen=True):
 Event = (
     TermOpened | LogSettled | LogRepaired | JobReleased | JobSubmitted | JobAmended | TaskPlaced | AttemptReady
     | GangReleased | GangRecalled | RoomPromised | PromiseWithdrawn | TasksEvicted | JobRestarted | JobSettled
-    | TopologySet | QuotaSet | AttemptStarted | AttemptSuspected | AttemptEnded | TasksCancelled | TaskPaused
-    | TaskResumed | JobForgotten | NodeJoined | NodeConnected | NodeDisconnected | NodeLost | NodeCleared
+    | TopologySet | QuotaSet | AttemptStarted | AttemptSuspected | AttemptEnded | TasksCancelled | TasksAbandoned
+    | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected | NodeDisconnected | NodeLost | NodeCleared
     | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained | NodeResumed | NodeRested | NodeRecovered
     | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from phalanx.core.cluster.dependencies import has_come
+from phalanx.core.cluster.dependencies import has_come, task_has_come
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import Status
@@ -178,7 +179,7 @@ def rests_are_counted(state: ClusterState) -> Iterator[str]:
 
 
 def dependents_are_told(state: ClusterState) -> Iterator[str]:
-    """A job waits for exactly those before it that have not come; those that have not ended know of it."""
+    """A job waits for exactly those before it that have not come, and they know of it."""
     for id, job in state.jobs.items():
         for after in () if job.is_over else job.job.after:
             other = state.jobs.get(after.job)
@@ -186,13 +187,25 @@ def dependents_are_told(state: ClusterState) -> Iterator[str]:
                 continue
             if id not in state.dependents.get(after.job, ()):
                 yield f"{after.job} does not know that {id} starts after it"
-            come = has_come(other, after.when)
+            come = None if after.each else has_come(other, after.when)
             if after.job in job.awaits and come and not state.skipped:
                 yield f"{id} waits for {after.job}, which has come"
             if after.job not in job.awaits and come is False:
                 yield f"{id} may start, though {after.job} never came"
+        yield from _tasks_are_told(state, job) if job.by_task and not job.is_over else ()
     for first, others in state.dependents.items():
-        yield from (f"{first} still knows of {id}, which is over" for id in others if id not in state.jobs)
+        yield from (f"{first} still knows of {id}, which is gone" for id in others if id not in state.jobs)
+
+
+def _tasks_are_told(state: ClusterState, job: JobState) -> Iterator[str]:
+    """Of a job whose tasks wait one by one, who is let go and who is not."""
+    others = [(each, state.jobs[each.job]) for each in job.job.after if each.each and each.job in state.jobs]
+    for position in range(job.job.tasks):
+        come = [task_has_come(other, position, after.when) for after, other in others]
+        if job.is_locked(position) and all(come) and others and not state.skipped:
+            yield f"task {position} of {job.job.id} waits for tasks that have come"
+        if not job.is_locked(position) and job.status[position] < Status.COMPLETED and False in come:
+            yield f"task {position} of {job.job.id} may start, though another never came"
 
 
 SENTENCES = (

@@ -25,7 +25,11 @@ COMPLETED, FAILED, CANCELLED = Status.COMPLETED, Status.FAILED, Status.CANCELLED
 # long as one of its attempts is alive on some node, whatever its status says.
 MOVES: dict[tuple[Status, Status], str] = {
     (PENDING, ASSIGNED): "a plan gave it a node and a grant",
-    (PENDING, CANCELLED): "the user cancelled it before it was placed",
+    (
+        PENDING,
+        CANCELLED,
+    ): "the user cancelled it before it was placed, or what it waited for made it needless",
+    (PENDING, FAILED): "the job or the task that it was to start after failed",
     (ASSIGNED, RUNNING): "the runner confirmed the start",
     (ASSIGNED, PENDING): "the attempt failed with retries left, or its runner lost or returned it",
     (ASSIGNED, COMPLETED): "it ran and ended with code 0 before its start was reported",
@@ -73,8 +77,8 @@ class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "attempts", "awaits", "charged", "code", "conditions", "counts", "delayed", "details", "done", "earlier",
-        "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups",
+        "attempts", "awaits", "by_task", "charged", "code", "conditions", "counts", "delayed", "details", "done",
+        "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups",
         "held_because", "hold_until", "job", "live", "losses", "nodes", "outcome", "promise", "recalls",
         "restarting", "restarts", "satisfied", "setbacks", "status", "times", "totals", "why",
     )  # fmt: skip
@@ -89,6 +93,7 @@ class JobState:
     ) -> None:
         size = job.tasks
         self.job = job
+        self.by_task = any(after.each for after in job.after)  # its tasks wait for others one by one
         self.totals = totals  # the counts over all jobs, which this one keeps up to date
         self.status = bytearray(size)
         self.why = bytearray(size)
@@ -222,7 +227,13 @@ class JobState:
         return len(status) - status.count(Status.FAILED) - status.count(Status.CANCELLED)
 
     def is_ready(self, position: int) -> bool:
-        return self.status[position] == Status.PENDING and position not in self.delayed
+        is_waiting = self.status[position] == Status.PENDING and position not in self.delayed
+        return is_waiting and not (self.by_task and self.is_locked(position))
+
+    def is_locked(self, position: int) -> bool:
+        """Whether a task still waits for the task of the same index of another job."""
+        is_waiting = self.status[position] == Status.PENDING and position not in self.delayed
+        return self.by_task and is_waiting and not self.group_of(position).is_again(position)
 
     def move(self, position: int, after: Status) -> None:
         """Change a task's status, if the table of moves allows it."""

@@ -220,9 +220,9 @@ class ClusterState(Struct, eq=False):
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
     promised: dict[JobId, None] = {}  # jobs for which places are set aside
     dependents: dict[JobId, dict[JobId, None]] = {}  # by the job that comes first, those that start after it
-    abandoned: dict[
-        JobId, JobId
-    ] = {}  # jobs that can never start, and the one whose end is why; empty between turns
+    # Jobs that can never start, and the one whose end is why; tasks of arrays that never can. Empty between turns.
+    abandoned: dict[JobId, JobId] = {}
+    abandoned_tasks: dict[JobId, dict[int, JobId]] = {}
     retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
     requests: RequestIds = field(default_factory=RequestIds)
@@ -336,6 +336,7 @@ class ClusterState(Struct, eq=False):
         """Nobody need tell this job what becomes of others."""
         id = job.job.id
         self.abandoned.pop(id, None)
+        self.abandoned_tasks.pop(id, None)
         for after in job.job.after:
             others = self.dependents.get(after.job, {})
             others.pop(id, None)

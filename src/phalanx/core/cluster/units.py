@@ -36,7 +36,7 @@ class Gate(Enum):
 
     HELD = auto()  # of a job: a person has to release it
     APPLIED = auto()  # of a job: not all members of the gang have been applied
-    DEPENDENCY = auto()  # of a job: another job comes first
+    DEPENDENCY = auto()  # of a job: another job comes first; of a task: the same task of another array does
     PROMISE = auto()  # of a job: its places are promised, and their holders are still leaving
     RESTART = auto()  # of a job: attempts of its previous run are still ending
     RETRY = auto()  # of a task: it failed, and its backoff runs
@@ -122,6 +122,8 @@ class GroupState:
     def closed_gates_of_task(self, position: int) -> list[Gate]:
         """The closed gates of one task alone."""
         closed = [Gate.RETRY] if position in self.owner.delayed else []
+        if self.owner.is_locked(position):
+            closed.append(Gate.DEPENDENCY)
         return [*closed, Gate.LIMIT] if self.is_full(position) else closed
 
     def ready(self, most: int) -> Iterator[int]:
@@ -178,12 +180,15 @@ class GroupState:
         if position < self.fresh:
             insort(self.again, position)
 
+    def is_again(self, position: int) -> bool:
+        """Whether a position is among those to be placed again, or of which each waited for another's."""
+        at = bisect_left(self.again, position)
+        return at < len(self.again) and self.again[at] == position
+
     def take_ready(self, position: int) -> None:
         """Forget that a position waits. One beyond `fresh` needs no forgetting: its status is passed over."""
-        if position < self.fresh:
-            at = bisect_left(self.again, position)
-            if at < len(self.again) and self.again[at] == position:
-                del self.again[at]
+        if position < self.fresh and self.is_again(position):
+            del self.again[bisect_left(self.again, position)]
         status = self.owner.status
         while self.fresh < self.last and status[self.fresh] != Status.PENDING:
             self.fresh += 1

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from phalanx.core.cluster.decide.gangs import not_ready
-from phalanx.core.cluster.dependencies import WORDS
+from phalanx.core.cluster.dependencies import WORDS, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
@@ -73,7 +73,7 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
         case Gate.APPLIED if job.job.draft is not None:
             yield reason.members_to_come(job.job.draft.lacks)
         case Gate.DEPENDENCY:
-            yield from _jobs_before(state, job)
+            yield from _jobs_before(state, job, position)
         case Gate.PROMISE if job.promise is not None:
             left = max(0.0, job.promise.until - now)
             yield reason.waiting_victims(task_names(state, job.promise.victims), nominated(job.promise), left)
@@ -95,11 +95,15 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
             yield from comes_first(job, job.group_of(position))
 
 
-def _jobs_before(state: ClusterState, job: JobState) -> Iterator[Reason]:
-    """The jobs that come first and have not come yet."""
+def _jobs_before(state: ClusterState, job: JobState, position: int) -> Iterator[Reason]:
+    """The jobs, and the tasks of the same index, that come first and have not come yet."""
     for after in job.job.after:
-        if after.job in job.awaits:
-            other = state.jobs.get(after.job)
+        other = state.jobs.get(after.job)
+        if after.each and other is not None:
+            if task_has_come(other, position, after.when) is None and job.is_locked(position):
+                status = Status(other.status[position]).word
+                yield reason.waiting_task(other.job.task_id(position), WORDS[after.when], status)
+        elif after.job in job.awaits:
             if other is None:
                 yield reason.waiting_unknown_job(after.job)
             else:

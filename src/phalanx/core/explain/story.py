@@ -39,7 +39,10 @@ def _task_sentence(event: e.Event) -> str:
     match event:
         case e.JobSubmitted():
             lacks = f"; {event.job.draft.lacks}" if event.job.draft is not None else ""
-            others = " and ".join(f"{each.job} {WORDS[each.when]}" for each in event.job.after)
+            others = " and ".join(
+                f"{each.job} {WORDS[each.when]}{', task by task' if each.each else ''}"
+                for each in event.job.after
+            )
             after = f"; starts after {others}" if others else ""
             return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}{lacks}{after}"
         case e.JobAmended():
@@ -56,6 +59,10 @@ def _task_sentence(event: e.Event) -> str:
             return f"attempt {event.key[2]} is missing from its runner's report"
         case e.AttemptEnded():
             return _describe_end(event.key, event.exit, event)
+        case e.TasksAbandoned():
+            count = sum(last - first + 1 for first, last in event.ranges)
+            ended = f"{plural(count, 'task')} {event.status.word.lower()}"
+            return f"{ended}: to start after the task of the same index of {event.other} {event.text}"
         case e.TasksCancelled():
             return (
                 "cancelled"

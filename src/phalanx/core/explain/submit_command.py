@@ -97,7 +97,7 @@ def _of_job(job: Job) -> Iterator[str]:
     if not job.evictable:
         yield "--not-evictable"
     for after in job.after:
-        yield from ("--after", f"{after.job}:{after.when}")
+        yield from ("--after", str(after))
     for name, value in job.tags:
         yield from ("--tag", f"{name}={value}")
 

@@ -251,14 +251,24 @@ GROUPS_MAX = 1000
 AFTER_MAX = 1000
 
 
+EACH_TASKS_MAX = 20_000  # of an array whose tasks wait one by one
+
+
 When = Literal["ok", "any", "failed", "started"]
 
 
 class After(Struct, frozen=True, omit_defaults=True):
-    """Another job that comes first: until it has completed (ok), ended (any), failed, or started all of its tasks."""
+    """Another job that comes first: until it has completed (ok), ended (any), failed, or started all of its tasks.
+
+    With `each`, every task waits only for the task of the same index: both are arrays of the same indexes.
+    """
 
     job: JobId
     when: When = "ok"
+    each: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.job}:{self.when}{':each' if self.each else ''}"
 
 
 class Command(Struct, frozen=True, omit_defaults=True):

@@ -112,6 +112,8 @@ waiting_dependency = _reason("WaitingDependency", _HELD, "group _when done tasks
     "Starts after all tasks of {group} have {_when}; {done} of {tasks} have")
 waiting_job = _reason("WaitingDependency", _HELD, "job _when status",
     "Starts after job {job} has {_when}; it is {status}")
+waiting_task = _reason("WaitingDependency", _HELD, "task _when status",
+    "Starts after task {task} has {_when}; it is {status}")
 waiting_unknown_job = _reason("WaitingDependency", _HELD, "job",
     "Starts after job {job}, of which nothing is known any more; `phalanx cancel` ends it")
 held_back = _reason("Held", _HELD, "because",

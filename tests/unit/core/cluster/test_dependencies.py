@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from phalanx.core.cluster.decision import Accepted, Refused
-from phalanx.core.cluster.events import JobSettled
+from phalanx.core.cluster.events import JobSettled, TasksAbandoned
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Abandon, Cancel, Submit
 from phalanx.core.cluster.invariants import check
@@ -197,3 +197,93 @@ def test_the_end_of_one_goes_through_the_whole_chain_in_one_turn():
     assert [cluster.status(job) for job in chain] == [FAILED] * 5
     for before, job in pairwise(chain):
         assert before.id in cluster.state.jobs[job.id].details[0][0]
+
+
+# Task by task between arrays.
+
+
+def arrays(when: When = "ok", size: str = "1-3") -> tuple[CoreCluster, Job, Job]:
+    cluster = CoreCluster(n1={"cores": 8})
+    first = a_job(array=size, max_retries=0)
+    second = a_job(array=size, after=(After(first.id, when, each=True),))
+    cluster.submit(first)
+    cluster.submit(second)
+    return cluster, first, second
+
+
+def let_go(cluster: CoreCluster, job: Job) -> list[int]:
+    return list(cluster.state.jobs[job.id].groups[0].ready(99))
+
+
+def test_each_task_waits_for_its_own():
+    cluster, first, second = arrays()
+    assert not waits(cluster, second)
+    for position in (2, 0):
+        cluster.place(first, position, "n1")
+        cluster.ends(first, position)
+    assert let_go(cluster, second) == [0, 2]
+    assert waits(cluster, second)
+    assert isinstance(cluster.place(second, 1, "n1"), Refused)
+    assert isinstance(cluster.place(second, 2, "n1"), Accepted)
+    cluster.ends(second, 2, code=1)  # a retry is not waited for again
+    assert let_go(cluster, second) == [0, 2]
+
+
+@pytest.mark.parametrize(("when", "expected"), [("started", [0]), ("any", []), ("ok", [])])
+def test_a_task_that_runs_has_started(when: When, expected: list[int]):
+    cluster, first, second = arrays(when)
+    cluster.place(first, 0, "n1")
+    assert let_go(cluster, second) == []
+    cluster.report(first, 0, Started)
+    assert let_go(cluster, second) == expected
+
+
+def test_a_task_that_can_never_start_ends_alone():
+    cluster, first, second = arrays()
+    cluster.place(first, 1, "n1")
+    cluster.ends(first, 1, code=1)
+    assert cluster.state.abandoned_tasks == {second.id: {1: first.id}}
+    cluster.give(Abandon(second.id))
+    job = cluster.state.jobs[second.id]
+    assert cluster.statuses(second) == [PENDING, FAILED, PENDING]
+    assert Why(job.why[1]) == Why.DEPENDENCY
+    assert f"{first.id}.2 completed" in job.details[1][0]
+    assert cluster.state.abandoned_tasks == {}
+
+
+def test_the_cancel_of_a_whole_array_reaches_all_its_dependents():
+    cluster, first, second = arrays()
+    cluster.place(first, 0, "n1")
+    cluster.ends(first, 0)
+    cluster.give(Cancel(first.id))
+    cluster.give(Abandon(second.id))
+    assert cluster.statuses(second) == [PENDING, CANCELLED, CANCELLED]
+    settled = cluster.events[-1]
+    assert isinstance(settled, TasksAbandoned)
+    assert settled.ranges == ((1, 2),)
+
+
+def test_an_array_after_one_that_has_begun_is_told_what_has_come():
+    cluster, first, _ = arrays()
+    for position in (0, 1):
+        cluster.place(first, position, "n1")
+        cluster.ends(first, position, code=position)
+    late = a_job(array="1-3", after=(After(first.id, "ok", each=True),))
+    cluster.submit(late)
+    assert let_go(cluster, late) == [0]
+    assert 1 in cluster.state.abandoned_tasks[late.id]
+    again = decode_state(encode_state(cluster.state), cluster.state.rules)
+    assert list(again.jobs[late.id].groups[0].ready(9)) == [0]
+    assert check(again) == []
+
+
+@pytest.mark.parametrize(
+    ("mine", "others"), [("1-3", None), (None, "1-3"), ("1-3", "1-4"), ("1-3", "2-4"), ("1-20001", "1-20001")]
+)
+def test_only_arrays_of_the_same_indexes_follow_each_other_task_by_task(mine: str | None, others: str | None):
+    cluster = CoreCluster(n1={"cores": 8})
+    first = a_job(array=others)
+    cluster.submit(first)
+    answer = cluster.give(Submit(a_job(array=mine, after=(After(first.id, each=True),))))
+    assert isinstance(answer, Refused)
+    assert (answer.reason.code, answer.kind) == ("ArraysDiffer", "bad")

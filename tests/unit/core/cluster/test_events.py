@@ -8,6 +8,7 @@ import pytest
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.dispatch import CHANGES, CHOICES, apply
+from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
 from phalanx.core.cluster.inputs import Input
 from phalanx.core.cluster.state import ClusterState, Unfit
 
@@ -24,10 +25,10 @@ def test_every_input_has_its_choice():
 
 
 @pytest.mark.parametrize("kind", get_args(e.Event), ids=lambda kind: kind.__name__)
-def test_an_event_that_names_a_job_belongs_to_its_story(kind: type[e.Recorded]):
-    assert issubclass(kind, e.ClusterEvent | e.NodeEvent | e.JobEvent | e.AttemptEvent | e._Submitted)
+def test_an_event_that_names_a_job_belongs_to_its_story(kind: type[Recorded]):
+    assert issubclass(kind, ClusterEvent | NodeEvent | JobEvent | AttemptEvent | e._Submitted)
     names = bool(NAMES_A_JOB & set(kind.__struct_fields__))
-    about_nothing = kind.jobs is e.Recorded.jobs and issubclass(kind, e.ClusterEvent | e.NodeEvent)
+    about_nothing = kind.jobs is Recorded.jobs and issubclass(kind, ClusterEvent | NodeEvent)
     assert names != about_nothing or kind in OF_NODES_ALONE
 
 
@@ -52,7 +53,7 @@ def test_the_jobs_of_events():
 
 
 def test_an_event_of_no_kind_says_so_when_it_is_first_asked():
-    class Forgotten(e.Recorded, frozen=True):
+    class Forgotten(Recorded, frozen=True):
         pass
 
     with pytest.raises(NotImplementedError, match="Forgotten"):

@@ -121,6 +121,17 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (e.TasksCancelled(at=1.0, job="j1"), "cancelled"),
     (e.TasksCancelled(at=1.0, job="j1", positions=(3,)), "1 task cancelled"),
+    (
+        e.TasksAbandoned(
+            at=1.0,
+            job="j1",
+            other="j0",
+            ranges=((0, 1), (3, 3)),
+            status=Status.CANCELLED,
+            text="failed, and that has completed",
+        ),
+        "3 tasks cancelled: to start after the task of the same index of j0 failed, and that has completed",
+    ),
     (e.TaskPaused(at=1.0, key=KEY), "paused; its resources stay allocated"),
     (e.TaskResumed(at=1.0, key=KEY), "resumed"),
     (e.JobForgotten(at=1.0, job="j1"), "moved to the history"),

@@ -1,29 +1,50 @@
-"""What the start and the end of a job do to those that start after it."""
+"""What the start and the end of jobs and tasks do to those that start after them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from phalanx.core.cluster.apply.grants import queue_up
-from phalanx.core.cluster.dependencies import has_come
+from phalanx.core.cluster.dependencies import has_come, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.job import After
 
 
 def wait_for_others(state: ClusterState, job: JobState) -> None:
     """A job is new: note what it waits for. One that nobody knows, as after a damaged record, is waited for."""
     for after in job.job.after:
         state.dependents.setdefault(after.job, {})[job.job.id] = None
-        job.awaits.add(after.job)
+        if not after.each or after.job not in state.jobs:
+            job.awaits.add(after.job)
+    if job.by_task:
+        for group in job.groups:
+            group.fresh = group.last  # each is let go by itself
+        _judge(state, job, range(job.job.tasks))
     for after in job.job.after:
-        if (other := state.jobs.get(after.job)) is not None:
-            _tell(state, job, other)
+        if (other := state.jobs.get(after.job)) is not None and not after.each:
+            _tell(state, job, other, after)
 
 
 def tell_dependents(state: ClusterState, other: JobState) -> None:
     """A job has started or ended. Its outcome may still change with the next event of the same decision."""
     for id in list(state.dependents.get(other.job.id, ())):
         job = state.jobs[id]
-        _tell(state, job, other)
+        after = next(each for each in job.job.after if each.job == other.job.id)
+        if not after.each:
+            _tell(state, job, other, after)
+        elif other.is_over:
+            _judge(state, job, range(job.job.tasks))
         queue_up(state, job)
+
+
+def tell_dependents_of_task(state: ClusterState, other: JobState, position: int) -> None:
+    """A task has started or ended: the tasks of the same index may begin by now."""
+    for id in list(state.dependents.get(other.job.id, ())):
+        job = state.jobs[id]
+        if job.by_task and position < job.job.tasks:
+            _judge(state, job, (position,))
+            queue_up(state, job)
 
 
 def restore_dependents(state: ClusterState) -> None:
@@ -36,9 +57,8 @@ def restore_dependents(state: ClusterState) -> None:
         tell_dependents(state, state.jobs[id])
 
 
-def _tell(state: ClusterState, job: JobState, other: JobState) -> None:
+def _tell(state: ClusterState, job: JobState, other: JobState, after: After) -> None:
     """Note for one job what has become of one that comes before it."""
-    after = next(each for each in job.job.after if each.job == other.job.id)
     come = has_come(other, after.when)
     if come:
         job.awaits.discard(after.job)
@@ -47,3 +67,17 @@ def _tell(state: ClusterState, job: JobState, other: JobState) -> None:
     elif come is False and not job.is_over:
         job.awaits.add(after.job)
         state.abandoned.setdefault(job.job.id, after.job)
+
+
+def _judge(state: ClusterState, job: JobState, positions: Iterable[int]) -> None:
+    """Let tasks go, or give them up, as the tasks of the same index have it. Jobs that left memory had come."""
+    others = [(each, state.jobs[each.job]) for each in job.job.after if each.each and each.job in state.jobs]
+    for position in positions:
+        if not job.is_locked(position):
+            continue
+        come = {after.job: task_has_come(other, position, after.when) for after, other in others}
+        if False in come.values():
+            cause = next(id for id, has in come.items() if has is False)
+            state.abandoned_tasks.setdefault(job.job.id, {})[position] = cause
+        elif None not in come.values():
+            job.wait_again(position)

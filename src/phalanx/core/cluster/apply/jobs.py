@@ -8,7 +8,11 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.apply.dependencies import tell_dependents, wait_for_others
+from phalanx.core.cluster.apply.dependencies import (
+    tell_dependents,
+    tell_dependents_of_task,
+    wait_for_others,
+)
 from phalanx.core.cluster.apply.gangs import end_rest, join_formation, over, release
 from phalanx.core.cluster.apply.grants import (
     drop_promise,
@@ -22,7 +26,8 @@ from phalanx.core.cluster.apply.grants import (
 )
 from phalanx.core.cluster.apply.nodes import count_fault
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
-from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.dependencies import told_abandoned
+from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
@@ -106,6 +111,7 @@ def started(state: ClusterState, event: e.AttemptStarted) -> list[Effect]:
     note_start(state, job, attempt, event.at)  # not its node's clock, which may be wrong by any amount
     if job.status[event.key[1]] == Status.ASSIGNED:
         job.move(event.key[1], Status.RUNNING)
+    tell_dependents_of_task(state, job, event.key[1])
     return _others_begin(state, job, event.at)
 
 
@@ -183,6 +189,24 @@ def cancelled(state: ClusterState, event: e.TasksCancelled) -> list[Effect]:
     return orders
 
 
+def abandoned(state: ClusterState, event: e.TasksAbandoned) -> list[Effect]:
+    job, effects = state.job(event.job), list[Effect]()
+    known = state.abandoned_tasks.get(event.job, {})
+    for position in (each for first, last in event.ranges for each in range(first, last + 1)):
+        known.pop(position, None)
+        if job.status[position] != Status.PENDING:
+            continue
+        effects += _finish(state, job, position, event.status, event.at)
+        job.why[position] = Why.DEPENDENCY
+        if len(job.details) < DETAILS_MAX:
+            other = f"{event.other}.{job.job.array.index(position) if job.job.array else position}"
+            job.details[position] = told_abandoned(other, event.text), ""
+    if not known:
+        state.abandoned_tasks.pop(event.job, None)
+    queue_up(state, job)
+    return effects
+
+
 def _cancel_one(state: ClusterState, job: JobState, position: int, at: float) -> list[Effect]:
     waits = job.status[position] == Status.PENDING
     job.done.discard(position)
@@ -239,6 +263,7 @@ def _finish(state: ClusterState, job: JobState, position: int, status: Status, a
     if status == Status.FAILED and job.first_code is None:
         job.first_code = job.exit_code(position)
     effects: list[Effect] = [Settle(job.job.id, position)]
+    tell_dependents_of_task(state, job, position)
     return effects + (over(state, job, at) if job.is_over else [])
 
 

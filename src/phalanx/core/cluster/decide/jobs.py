@@ -9,12 +9,18 @@ from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decide.gangs import STALE, placed
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
-from phalanx.core.cluster.dependencies import has_come, outcome_of_abandoned, why_abandoned
+from phalanx.core.cluster.dependencies import (
+    has_come,
+    outcome_of_abandoned,
+    runs_of,
+    what_came,
+    why_abandoned,
+)
 from phalanx.core.cluster.inputs import Abandon, Cancel, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import EACH_TASKS_MAX, Job, JobId
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
@@ -85,19 +91,57 @@ def never_after(state: ClusterState, job: Job) -> Refused | None:
         other = state.jobs.get(after.job)
         if other is None:
             return Refused(Reason("NotFound", Tier.NEVER, f"after: no job {after.job}"), "not_found")
-        if has_come(other, after.when) is False:
+        if after.each and (no := _not_alike(job, other.job)) is not None:
+            return Refused(no, "bad")
+        if not after.each and has_come(other, after.when) is False:
             return Refused(Reason("DependencyNever", Tier.NEVER, f"after: {why_abandoned(other, after)}"))
     return None
 
 
+def _not_alike(job: Job, other: Job) -> Reason | None:
+    """Why the tasks of two jobs cannot follow each other one by one."""
+    ranges = {None if each.array is None else each.array.ranges for each in (job, other)}
+    text = ""
+    if job.array is None or len(ranges) != 1:
+        shown = [str(each.array or "none") for each in (other, job)]
+        text = f"it takes two arrays of the same indexes, and these are {shown[0]} and {shown[1]}"
+    elif job.tasks > EACH_TASKS_MAX:
+        text = f"it takes arrays of at most {EACH_TASKS_MAX} tasks, and this has {job.tasks}"
+    return Reason("ArraysDiffer", Tier.NEVER, f"after: {other.id}:each: {text}") if text else None
+
+
 def abandon(state: ClusterState, given: Abandon, now: float) -> Decision:
-    """End a job that can never start, as what it was to start after has it."""
-    job, cause = state.jobs[given.job].job, state.abandoned[given.job]
+    """End a job, or tasks of it, that can never start, as what they were to start after has it."""
+    job = state.jobs[given.job].job
+    if (cause := state.abandoned.get(given.job)) is None:
+        return Decision(_abandoned_tasks(state, job, now), [], Accepted(len(state.abandoned_tasks[job.id])))
     other, after = state.jobs[cause], next(each for each in job.after if each.job == cause)
+    status = outcome_of_abandoned(other.overall_status, after.when)
     text = why_abandoned(other, after)
-    status = outcome_of_abandoned(other, after)
     event = e.JobSettled(at=now, cause=f"job {cause}", job=job.id, status=status, text=text)
     return Decision([event], [], Accepted(job.tasks))
+
+
+def _abandoned_tasks(state: ClusterState, job: Job, now: float) -> list[e.Event]:
+    """One event for all tasks with the same cause and the same end."""
+    found: dict[tuple[JobId, Status], list[int]] = {}
+    for position, cause in sorted(state.abandoned_tasks[job.id].items()):
+        found.setdefault((cause, Status(state.jobs[cause].status[position])), []).append(position)
+    events: list[e.Event] = []
+    for (cause, ended), positions in found.items():
+        after = next(each for each in job.after if each.job == cause)
+        events.append(
+            e.TasksAbandoned(
+                at=now,
+                cause=f"job {cause}",
+                job=job.id,
+                other=cause,
+                ranges=runs_of(positions),
+                status=outcome_of_abandoned(ended, after.when),
+                text=what_came(ended, after.when),
+            )
+        )
+    return events
 
 
 def unwelcome(state: ClusterState, job: Job, priority_max: int) -> Refused | None:
