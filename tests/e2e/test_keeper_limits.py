@@ -21,7 +21,7 @@ from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import link, service, spawn
 from phalanx.runner.keeper.cgroup import members, oom_kills
 from phalanx.runner.keeper_messages import ProcessEnded
-from phalanx.runner.launches import log_path
+from phalanx.runner.log_files import log_path
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
 from tests.support.keeper_node import Node, alive, tell

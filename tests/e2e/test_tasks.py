@@ -52,6 +52,16 @@ def test_a_task_finds_its_environment(cluster: RealCluster) -> None:
     assert not [name for name in env if name.startswith("SLURM_")]
 
 
+def test_what_a_task_writes_as_its_result_is_kept(cluster: RealCluster) -> None:
+    script = 'echo "{\\"lr\\": 0.$PHALANX_ARRAY_INDEX}" > "$PHALANX_RESULT"'
+    array = cluster.client.submit(shell=script, array="1-2").batch_id
+    cluster.wait_task(f"{array}.2", "Completed")
+    assert cluster.client.task(f"{array}.2").result == {"lr": 0.2}
+    bad = cluster.client.submit(shell='echo nothing > "$PHALANX_RESULT"', max_retries=0).task_ids[0]
+    failed = cluster.wait_task(bad, "Failed")
+    assert (failed.reason, failed.exit_code, failed.result) == ("bad_result", 0, None)
+
+
 def test_ranks_are_set_as_a_full_set_or_not_at_all(cluster: RealCluster) -> None:
     id = cluster.client.submit(command=["/usr/bin/env"]).task_ids[0]
     cluster.wait_task(id, "Completed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
+import msgspec
 import typer
 from msgspec import to_builtins
 
@@ -207,6 +208,7 @@ def _newest_attempt(task: TaskView) -> Iterable[str]:
             ("Losses", task.losses or None),
             ("Next try", moment(task.retry_at) if task.retry_at else None),
             ("Message", task.message),
+            ("Result", None if task.result is None else clean(msgspec.json.encode(task.result).decode())),
         ]
     )
     yield from map(clean, condition_lines(task))

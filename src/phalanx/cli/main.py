@@ -45,6 +45,7 @@ _DAILY = {
     "submit": "submit:submit",
     "show": "job:show",
     "logs": "logs:logs",
+    "results": "results:results",
     "wait": "wait:wait",
     "why": "why:why",
     "story": "story:story",

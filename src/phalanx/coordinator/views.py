@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
@@ -102,7 +105,7 @@ def _task_view(
         index=None if spec.array is None else spec.array.index(position),
         status=_word(status),
         reason=_task_reason(job, position, status),
-        message=message if status != Status.COMPLETED else "",
+        message=message,
         exit_code=_task_code(job, position, status),
         attempt=job.attempts[position],
         node=attempt.node if attempt else node_names[row - 1] if row else None,
@@ -117,6 +120,7 @@ def _task_view(
         started_at=attempt.started_at if attempt else job.started_at(position),
         ended_at=None if attempt else job.finished_at(position),
         stderr_tail=stderr_tail if status != Status.COMPLETED else "",
+        result=_result(job, position),
         group=group.group.name,
         rank=rank,
         ready=bool(attempt and attempt.ready and not attempt.released),
@@ -179,6 +183,16 @@ def _last_words(job: JobState, position: int, held: dict[int, str]) -> tuple[str
     if waits and attempt.group in held:
         return held[attempt.group], stderr_tail
     return f"an earlier attempt: {message}" if message else "", stderr_tail
+
+
+def _result(job: JobState, position: int) -> Any:
+    """What a task gave as its result; None if nothing, or if its runner sent something else than JSON."""
+    if (text := job.results.get(position)) is None:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _task_reason(job: JobState, position: int, status: Status) -> str:

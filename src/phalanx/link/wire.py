@@ -11,7 +11,16 @@ from collections.abc import Iterator
 
 from msgspec import Struct, msgpack
 
-from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Order, Phase, Report, Started
+from phalanx.core.model.orders import (
+    RESULT_BYTES_MAX,
+    AttemptKey,
+    Disposition,
+    Ended,
+    Order,
+    Phase,
+    Report,
+    Started,
+)
 from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
 
 VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
@@ -263,6 +272,8 @@ def _of_report(report: Report) -> str:
             return f"exit.code = {code}: expected {CODES[0]} to {CODES[1]}"
         if len(exit.message) > TEXT_MAX or len(exit.stderr_tail) > TEXT_MAX:
             return f"exit: expected texts of at most {TEXT_MAX} characters"
+        if len(exit.result.encode()) > RESULT_BYTES_MAX:
+            return f"exit.result: {len(exit.result)} characters, expected at most {RESULT_BYTES_MAX} bytes"
         if not (-TIME_MAX <= began <= TIME_MAX and -TIME_MAX <= ended <= TIME_MAX):
             return f"exit: started_at = {began}, ended_at = {ended}: expected seconds since 1970"
     elif type(report) is Started and not -TIME_MAX <= report.at <= TIME_MAX:

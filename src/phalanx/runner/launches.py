@@ -13,7 +13,6 @@ point (MASTER_ADDR, MASTER_PORT) is set for every member of a gang. Slurm's name
 
 from __future__ import annotations
 
-import re
 import zlib
 from pathlib import Path
 
@@ -34,40 +33,14 @@ from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.keeper_messages import Launch
+from phalanx.runner.log_files import RESULT, LogPath, log_path
 from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.results import read_result
 from phalanx.runner.turn import RunnerEngine
 
 log = logger("runner")
 LOOPBACK = "127.0.0.1"
-STREAMS = ("stdout", "stderr")
-NUMBER_MAX = 1 << 53
-_JOB = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z_-]{0,62})")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
-
-
-class LogPath(Struct, frozen=True):
-    """Where one stream of one attempt is written: `root/job/position.attempt.stream`."""
-
-    root: Path
-    job: str
-    name: str
-
-    def __fspath__(self) -> str:
-        return f"{self.root}/{self.job}/{self.name}"
-
-    def __str__(self) -> str:
-        return self.__fspath__()
-
-
-def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> LogPath:
-    """The path for these, or ValueError: no text from outside may name another file."""
-    if _JOB.fullmatch(job) is None:
-        raise ValueError(f"{job[:80]!r} is not a job id")
-    if not (0 <= position <= NUMBER_MAX and 0 <= attempt <= NUMBER_MAX):
-        raise ValueError(f"task {position} or attempt {attempt} is out of range")
-    if stream not in STREAMS:
-        raise ValueError(f"{stream[:80]!r} is not a stream: expected {' or '.join(STREAMS)}")
-    return LogPath(root, job, f"{int(position)}.{int(attempt)}.{stream}")
 
 
 class Launches:
@@ -104,10 +77,12 @@ class Launches:
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
         place = standing(start, brief, effect.roll, here, port)
+        env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
+        env["PHALANX_RESULT"] = str(self._result_path(start.key))
         launch = Launch(
             out=str(log_path(self.log_root, job, position, number, "stdout")),
             err=str(log_path(self.log_root, job, position, number, "stderr")),
-            env=attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch),
+            env=env,
             cpus=self._cpus(start.grant),
             cgroups=cgroup.folders if cgroup else None,
             log_max_bytes=self._log_max_bytes,
@@ -117,6 +92,14 @@ class Launches:
             not_after=not_after,
         )
         keeper.start(name, _brief_id(job, brief.group), launch)
+
+    def result_of(self, key: AttemptKey) -> tuple[str, str]:
+        """What an attempt that has ended gave as its result, and what is wrong with it."""
+        return read_result(self._result_path(key))
+
+    def _result_path(self, key: AttemptKey) -> LogPath:
+        """Beside its logs, so that it is removed with them; the task makes it."""
+        return log_path(self.log_root, *key, RESULT)
 
     def adopt(self, key: AttemptKey, name: str) -> None:
         """An attempt that an earlier runner had started."""

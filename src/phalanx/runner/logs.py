@@ -1,8 +1,8 @@
 """The logs of attempts: read by offset, or the last lines, and sent over a connection of their own.
 
-Attempts write their files themselves (`launches.py` names them), and the keeper may have emptied the middle of a large
-one (`keeper/logs.py`): reading continues behind such a gap, and the chunk has the number of bytes missing before it.
-Files are opened folder by folder without following links, and no more than a piece is ever held.
+Attempts write their files themselves (`log_files.py` names and opens them), and the keeper may have emptied the middle
+of a large one (`keeper/logs.py`): reading continues behind such a gap, and the chunk has the number of bytes missing
+before it. No more than a piece of one is ever held.
 
 A request that may wait is answered when the file has grown or the attempt has ended. Files are looked at several times
 a second, and only while a request follows them. `retention.py` removes old logs.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,14 +20,13 @@ from msgspec import Struct
 
 from phalanx.core.model.orders import AttemptKey
 from phalanx.link import wire
-from phalanx.runner.launches import LogPath, log_path
 from phalanx.runner.link import Wire
+from phalanx.runner.log_files import LogPath, log_path, open_file
 
 READ_BYTES_MAX = 4 << 20
 TAIL_BYTES_MAX = 4 << 20
 TAIL_LINES_MAX = 1_000_000
 _BLOCK = 64 << 10
-_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 LOOK_EVERY_S = 0.05
 
 
@@ -126,30 +124,11 @@ def _read_range(fd: int, begin: int, end: int) -> bytes:
 
 
 def _open(path: LogPath) -> int | None:
-    """Open the log, if it exists and is valid: a regular file, in our folder, with one name."""
+    """Open the log, if it exists and is valid."""
     try:
-        root = os.open(path.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        return open_file(path)
     except OSError:
         return None
-    try:
-        job = os.open(path.job, _FLAGS | os.O_DIRECTORY, dir_fd=root)
-    except OSError:
-        return None
-    finally:
-        os.close(root)
-    try:
-        fd = os.open(
-            path.name, _FLAGS | os.O_NONBLOCK, dir_fd=job
-        )  # O_NONBLOCK: a planted FIFO must not block us
-    except OSError:
-        return None
-    finally:
-        os.close(job)
-    found = os.fstat(fd)
-    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-        return fd
-    os.close(fd)
-    return None
 
 
 class RunnerLogLink:

@@ -239,7 +239,9 @@ class RunnerLoop:
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
                 self._launches.release(key)
-                self._do(state.process_ended(key, event.exit), now)
+                result, error = self._launches.result_of(key)
+                end = structs.replace(event.exit, result=result, result_error=error)
+                self._do(state.process_ended(key, end), now)
             case messages.ProcessRefused():
                 self._launches.release(key)
                 self._do(state.process_refused(key, event.code, event.message, now), now)

@@ -24,7 +24,7 @@ FIRST_AFTER_S, EVERY_S = 60.0, 600.0
 SETTLED_S = (
     60.0  # a log that was written to just now may be of an attempt that has started since `live` was read
 )
-_NAME = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.(?:stdout|stderr)")
+_NAME = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.(?:stdout|stderr|result)")
 _BLOCK = 512
 
 

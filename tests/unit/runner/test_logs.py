@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from phalanx.runner import logs
 from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.runner.keeper.logs import Trimmer
-from phalanx.runner.launches import LogPath, log_path
+from phalanx.runner.log_files import LogPath, log_path
 from phalanx.runner.logs import Chunk
 
 MIB = 1 << 20

@@ -178,6 +178,7 @@ class TaskView(Struct):
     nominated_node: str | None = None  # where it will be placed once the victims there have ended
     conditions: list[ConditionView] = []
     object: str = ""  # what Kubernetes calls it: namespace/name
+    result: Any = None  # what it gave as its result, any JSON
 
 
 class ReasonView(Struct, omit_defaults=True):

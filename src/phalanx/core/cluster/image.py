@@ -75,6 +75,7 @@ class JobImage(Struct, array_like=True):
     held_because: str = ""
     preempted: list[int] | None = None  # whose condition is a preemption; None: only its sentence says so
     awaits: list[JobId] = []
+    results: dict[int, str] = {}
 
 
 class NodeImage(Struct, array_like=True):
@@ -169,6 +170,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
         if not known.is_over:
             queue_up(state, known)
     state.ended.update((job, None) for job in image.ended)
+    state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
     heapify(state.retries)
     begin_term(state, 0.0)
@@ -191,7 +193,7 @@ _SAME_IN_NODE = tuple(set(NodeImage.__struct_fields__) - {"name", "number", "lef
 _SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
     "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",
-    "earlier", "held_because",
+    "earlier", "held_because", "results",
 )  # fmt: skip
 _whole_facts = attrgetter(*WholeImage.__struct_fields__)
 _node_facts = attrgetter(*NodeImage.__struct_fields__)
@@ -236,6 +238,7 @@ def _job_image(job: JobState) -> JobImage:
         job.held_because,
         [position for position, each in conditions if each.preempted],
         sorted(job.awaits),
+        job.results,
     )
 
 
@@ -295,6 +298,7 @@ def _job_state(
     job.times = None if image.times is None else array("d", image.times)
     job.nodes = None if image.nodes is None else array("I", image.nodes)
     _copy(image, job, _SAME_IN_JOB)
+    job.result_bytes = sum(map(len, job.results.values()))
     job.counts = [job.status.count(status) for status in Status]
     for group, kept in zip(job.groups, image.groups, strict=True):
         _copy(kept, group, GroupImage.__struct_fields__)

@@ -42,6 +42,7 @@ MOVES: dict[tuple[Status, Status], str] = {
 }
 NO_CODE = -32_768
 DETAILS_MAX = 1000  # how many failed tasks of a job keep their message in memory, and their former nodes
+RESULTS_BYTES_MAX = 16 << 20  # of all tasks of a job
 EARLIER_MAX = 20  # how many attempts of a task before the last, the newest; the story knows the others
 _OWN_ENDS = (Why.NONE, Why.EXITED)  # one that was stopped says nothing about how long others take
 
@@ -80,7 +81,8 @@ class JobState:
         "attempts", "awaits", "by_task", "charged", "code", "conditions", "counts", "delayed", "details", "done",
         "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups",
         "held_because", "hold_until", "job", "live", "losses", "nodes", "outcome", "promise", "recalls",
-        "restarting", "restarts", "satisfied", "setbacks", "status", "times", "totals", "why",
+        "restarting", "restarts", "result_bytes", "results", "satisfied", "setbacks", "status", "times", "totals",
+        "why",
     )  # fmt: skip
 
     def __init__(
@@ -122,6 +124,8 @@ class JobState:
         self.losses: dict[int, int] = {}
         self.live: dict[int, Attempt] = {}
         self.details: dict[int, tuple[str, str]] = {}  # message and last words on stderr
+        self.results: dict[int, str] = {}  # what tasks gave, as JSON
+        self.result_bytes = 0
         self.conditions: dict[int, Condition] = {}
         self.first_started_at: float | None = None
         self.ended_at: float | None = None
@@ -306,13 +310,25 @@ class JobState:
         times[2 * position + 1] = max(exit.ended_at or told_at, started)  # two clocks may disagree
         if exit.started_at is not None and exit.why in _OWN_ENDS:
             self.group_of(position).learn((exit.ended_at or exit.started_at) - exit.started_at)
+        self._keep_result(position, exit.result)
         known = self.details.pop(position, None) is not None
+        if exit.result and position not in self.results:
+            text = f"its result was not kept: those of this job are over {RESULTS_BYTES_MAX >> 20} MiB"
+            self.details[position] = (text, "")
         if (exit.message or exit.stderr_tail) and (known or len(self.details) < DETAILS_MAX):
             self.details[position] = (exit.message, exit.stderr_tail)
+
+    def _keep_result(self, position: int, result: str) -> None:
+        """Instead of the one of an earlier attempt, as long as all of them are not too much."""
+        self.result_bytes -= len(self.results.pop(position, ""))
+        if result and self.result_bytes + len(result) <= RESULTS_BYTES_MAX:
+            self.results[position] = result
+            self.result_bytes += len(result)
 
     def _forget_end(self, position: int) -> None:
         """A new attempt begins: the code and the times of the one before say nothing about it."""
         self.code[position] = NO_CODE
+        self._keep_result(position, "")
         if self.times is not None:
             self.times[2 * position] = self.times[2 * position + 1] = 0.0
 

@@ -48,6 +48,7 @@ class Timers(Struct, frozen=True):
     backoff_max_s: float = 30.0
     pending_max: int = 2_000_000
     ended_jobs_max: int = 20_000  # how many ended jobs stay in memory
+    results_bytes_max: int = 256 << 20  # how much the results of ended jobs in memory may be
     request_ids_max: int = 50_000
     promise_s: float = 60.0  # how long after their grace victims may take before a promise is withdrawn
     aging_s: float = 0.0  # after waiting so long a job counts as one point of priority more urgent; 0: never
@@ -225,6 +226,7 @@ class ClusterState(Struct, eq=False):
     abandoned_tasks: dict[JobId, dict[int, JobId]] = {}
     retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
+    result_bytes: int = 0  # of the results of those
     requests: RequestIds = field(default_factory=RequestIds)
     counts: list[int] = field(default_factory=lambda: [0] * 6)  # tasks by status, over the jobs in memory
     tasks_of: dict[str, int] = {}  # by user: the tasks of those jobs that have not ended
@@ -308,6 +310,7 @@ class ClusterState(Struct, eq=False):
         """Every task of it is over, for the first time or again."""
         if job.job.id not in self.ended:
             self.ended[job.job.id] = None
+            self.result_bytes += job.result_bytes
             self._stop_working(job.job)
 
     def _stop_working(self, job: Job) -> None:
@@ -317,6 +320,8 @@ class ClusterState(Struct, eq=False):
     def remove_job(self, id: JobId) -> None:
         if id not in self.ended:  # it is amended, or a record was damaged
             self._stop_working(self.jobs[id].job)
+        else:
+            self.result_bytes -= self.jobs[id].result_bytes
         job = self.jobs.pop(id)
         self.dependents.pop(id, None)
         self.leave_dependencies(job)

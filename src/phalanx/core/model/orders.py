@@ -68,6 +68,7 @@ class Why(IntEnum):
     JOB_DONE = 17  # its job had done its work without it
     EXHAUSTED = 18  # its node had no processes, memory, descriptors or disk left to start it with
     DEPENDENCY = 19  # a job that its own was to start after did not end as it had to
+    BAD_RESULT = 20  # it ended with code 0, and what it wrote as its result is no JSON or too long
 
     @property
     def word(self) -> str:
@@ -215,6 +216,9 @@ class Dismiss(Struct, frozen=True, array_like=True, tag="dismiss"):
 Order = Brief | Roll | Start | Go | Stop | Pause | Resume | Dismiss
 
 
+RESULT_BYTES_MAX = 4096  # of the result of one task
+
+
 class Exit(Struct, frozen=True, array_like=True, gc=False):
     """How an attempt ended. `code` is None when no process of ours ended by itself."""
 
@@ -225,6 +229,7 @@ class Exit(Struct, frozen=True, array_like=True, gc=False):
     message: str = ""
     stderr_tail: str = ""
     of_node: bool = False  # its node's own doing: it could not make a process, or write the log
+    result: str = ""  # what the task gives as its result, as JSON
 
 
 class Ready(Struct, frozen=True, array_like=True, tag="ready", gc=False):

@@ -77,6 +77,8 @@ class ProcessEnd(Struct, frozen=True):
     stderr_tail: str = ""
     stopped: bool = True  # False: it ended before its keeper was told to stop it
     why: str | None = None  # the keeper was told to stop it, maybe by a runner before us
+    result: str = ""  # what the task gave, as JSON
+    result_error: str = ""  # why what it wrote as its result is none
 
 
 def unseen(started_at: float | None, now: float) -> ProcessEnd:
@@ -90,7 +92,8 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
         stopping = _BY_WORD.get(end.why)
     code = -end.signal if end.signal else end.code
     why, message = _judge(end, stopping)
-    return Exit(why, code, end.started_at or started_at, end.ended_at, message, end.stderr_tail)
+    started_at = end.started_at or started_at
+    return Exit(why, code, started_at, end.ended_at, message, end.stderr_tail, result=end.result)
 
 
 def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) -> Exit:
@@ -124,7 +127,7 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
         return Why.SIGNALLED, f"ended by signal {end.signal} ({_signal_name(end.signal)})"
     if end.code:
         return Why.EXITED, f"exited with code {end.code}"
-    return Why.NONE, ""
+    return (Why.BAD_RESULT, end.result_error) if end.result_error else (Why.NONE, "")
 
 
 def _signal_name(number: int) -> str:

@@ -37,9 +37,7 @@ def seen_job(http_request: HttpRequest, view: JobView) -> JobView:
 
 def seen_task(http_request: HttpRequest, view: TaskView) -> TaskView:
     """The task as this visitor may see it; whose job it is has been asked before."""
-    return (
-        view if http_request.is_inspector or not view.stderr_tail else structs.replace(view, stderr_tail="")
-    )
+    return view if http_request.is_inspector else structs.replace(view, stderr_tail="", result=None)
 
 
 def seen(http_request: HttpRequest, view: JobView | TaskView) -> JobView | TaskView:

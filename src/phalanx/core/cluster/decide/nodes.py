@@ -124,9 +124,19 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     events += _rested(state, now)
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
-    surplus = len(state.ended) - state.rules.ended_jobs_max
+    surplus = max(len(state.ended) - state.rules.ended_jobs_max, _over_results(state))
     old = [job for job in islice(state.ended, min(max(surplus, 0), 1000)) if not state.jobs[job].live]
     return Decision([*events, *(e.JobForgotten(at=now, cause="history", job=job) for job in old)])
+
+
+def _over_results(state: ClusterState) -> int:
+    """How many ended jobs have to leave memory, the oldest first, for the results of the others to be few enough."""
+    over, count = state.result_bytes - state.rules.results_bytes_max, 0
+    for id in state.ended if over > 0 else ():
+        if over <= 0:
+            break
+        over, count = over - state.jobs[id].result_bytes, count + 1
+    return count
 
 
 def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:

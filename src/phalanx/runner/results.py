@@ -1,0 +1,48 @@
+"""What a task gives as its result: JSON that it writes to the file named in its environment.
+
+The file is the task's own: it may be a link, a pipe, a device, huge, or no JSON.
+"""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from phalanx.core.model.orders import RESULT_BYTES_MAX
+from phalanx.runner.log_files import LogPath, open_file
+
+FILE_BYTES_MAX = 64 * 1024  # white space included
+
+
+def read_result(path: LogPath) -> tuple[str, str]:
+    """The result as short JSON, and why there is none though the task wrote something; both empty if it did not."""
+    try:
+        file = open_file(path)
+    except FileNotFoundError:
+        return "", ""
+    except OSError as error:
+        return "", f"its result cannot be read: {error.strerror}"
+    try:
+        data = os.read(file, FILE_BYTES_MAX + 1)
+    except OSError as error:
+        return "", f"its result cannot be read: {error.strerror}"
+    finally:
+        os.close(file)
+    return _checked(data) if data.strip() else ("", "")
+
+
+def _checked(data: bytes) -> tuple[str, str]:
+    if len(data) > FILE_BYTES_MAX:
+        return "", f"its result is over the limit of {FILE_BYTES_MAX} bytes"
+    try:
+        msgspec.json.decode(data)
+        short = msgspec.json.format(data, indent=-1)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return "", f"its result is not JSON: {str(error)[:200]}"
+    if len(short) > RESULT_BYTES_MAX:
+        return (
+            "",
+            f"its result has {len(short)} bytes without white space, at most {RESULT_BYTES_MAX} are kept",
+        )
+    return short.decode(), ""

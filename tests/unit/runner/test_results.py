@@ -1,0 +1,91 @@
+"""The file in which a task gives its result: what is taken of it, and that nothing in its place does harm."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from phalanx.core.model.orders import RESULT_BYTES_MAX
+from phalanx.runner.log_files import log_path
+from phalanx.runner.results import FILE_BYTES_MAX, read_result
+
+JOB = "0" * 26
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    (tmp_path / JOB).mkdir()
+    return tmp_path / JOB / "0.1.result"
+
+
+def read(file: Path) -> tuple[str, str]:
+    return read_result(log_path(file.parents[1], JOB, 0, 1, "result"))
+
+
+@pytest.mark.parametrize(
+    ("written", "taken"),
+    [
+        ('{"loss": 0.5,\n "tags": ["a"]}\n', '{"loss":0.5,"tags":["a"]}'),
+        ("3", "3"),
+        ('"é"', '"é"'),
+        ("null", "null"),
+        ("", ""),
+        (" \n", ""),
+        ("12345678901234567890123", "12345678901234567890123"),
+    ],
+)
+def test_json_is_taken_without_its_white_space(file: Path, written: str, taken: str):
+    file.write_text(written)
+    assert read(file) == (taken, "")
+
+
+def test_who_writes_none_has_none(file: Path):
+    assert read(file) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"loss: 0.5",
+        b"{",
+        b"NaN",
+        b'{"a": 1} {"b": 2}',
+        b'"\xff"',
+        b"[" * 5000,
+        b" " * FILE_BYTES_MAX + b"1",
+        b'"' + b"x" * RESULT_BYTES_MAX + b'"',
+    ],
+)
+def test_anything_else_is_refused_with_a_sentence(file: Path, written: bytes):
+    file.write_bytes(written)
+    result, error = read(file)
+    assert result == ""
+    assert error.startswith("its result ")
+
+
+def test_the_longest_result_is_taken(file: Path):
+    file.write_text('"' + "x" * (RESULT_BYTES_MAX - 2) + '"')
+    assert len(read(file)[0]) == RESULT_BYTES_MAX
+
+
+def test_nothing_but_a_plain_file_is_read(file: Path, tmp_path: Path):
+    secret = tmp_path / "secret"
+    secret.write_text('"secret"')
+    file.symlink_to(secret)
+    assert read(file)[0] == ""
+    file.unlink()
+    os.mkfifo(file)  # nobody writes to it: whoever opened it would wait
+    assert read(file)[0] == ""
+    file.unlink()
+    file.mkdir()
+    assert read(file)[0] == ""
+    file.rmdir()
+    file.symlink_to("/dev/zero")
+    assert read(file)[0] == ""
+    file.unlink()
+    secret.rename(tmp_path / "0.1.result")
+    file.parent.rmdir()
+    file.parent.symlink_to(tmp_path)  # the folder of the job leads elsewhere
+    assert read(file)[0] == ""
