@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.runner.keeper.table import KeeperTable
+from phalanx.runner.launches import Launches
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import KeeperHealth
 from phalanx.runner.processes import KeeperFailed
@@ -66,3 +69,16 @@ def test_a_start_honoured_after_its_instant_is_found(monkeypatch: Patch):
 
     monkeypatch.setattr(KeeperTable, "why_not", patient)
     must_find({"one-run"}, within=150, begin=90, faults=["stopped-keeper"])
+
+
+# Results of tasks.
+
+
+def test_a_result_that_is_lost_when_its_runner_comes_back_is_found(monkeypatch: Patch):
+    with_result = Launches.with_result
+
+    def only_of_the_known(self: Launches, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
+        return with_result(self, key, end) if key in self._engine.state.held else end
+
+    monkeypatch.setattr(Launches, "with_result", only_of_the_known)
+    must_find({"one-commit"}, within=60)

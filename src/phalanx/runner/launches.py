@@ -16,7 +16,7 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from phalanx.core.model.orders import (
     GANG_PORTS,
@@ -29,13 +29,13 @@ from phalanx.core.model.orders import (
     key_text,
 )
 from phalanx.core.model.resources import Capacity, Grant
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.keeper_messages import Launch
 from phalanx.runner.log_files import RESULT, LogPath, log_path
 from phalanx.runner.processes import Machine, Processes
-from phalanx.runner.results import read_result
 from phalanx.runner.turn import RunnerEngine
 
 log = logger("runner")
@@ -93,9 +93,10 @@ class Launches:
         )
         keeper.start(name, _brief_id(job, brief.group), launch)
 
-    def result_of(self, key: AttemptKey) -> tuple[str, str]:
-        """What an attempt that has ended gave as its result, and what is wrong with it."""
-        return read_result(self._result_path(key))
+    def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
+        """The end of an attempt, with what it gave as its result."""
+        result, error = self._machine.read_result(self._result_path(key))
+        return structs.replace(end, result=result, result_error=error) if result or error else end
 
     def _result_path(self, key: AttemptKey) -> LogPath:
         """Beside its logs, so that it is removed with them; the task makes it."""

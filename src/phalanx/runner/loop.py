@@ -83,7 +83,8 @@ class RunnerLoop:
             key, lane = named
             self._launches.adopt(key, row.key)
             started_at, since = row.started_at if row.pid else None, self._since(row.born)
-            self.engine.state.adopt(key, lane, row.exit, started_at, row.state == "ready", since)
+            exit = None if row.exit is None else self._launches.with_result(key, row.exit)
+            self.engine.state.adopt(key, lane, exit, started_at, row.state == "ready", since)
             if not row.pid:
                 unstarted.add(cgroup_name(key))
         self._cgroups.sweep(unstarted)
@@ -239,9 +240,7 @@ class RunnerLoop:
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
                 self._launches.release(key)
-                result, error = self._launches.result_of(key)
-                end = structs.replace(event.exit, result=result, result_error=error)
-                self._do(state.process_ended(key, end), now)
+                self._do(state.process_ended(key, self._launches.with_result(key, event.exit)), now)
             case messages.ProcessRefused():
                 self._launches.release(key)
                 self._do(state.process_refused(key, event.code, event.message, now), now)

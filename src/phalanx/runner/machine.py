@@ -27,7 +27,9 @@ from phalanx.runner.claim import Tasks
 from phalanx.runner.keeper import journal, link, lookup, service, system
 from phalanx.runner.keeper.cgroup import OPTION
 from phalanx.runner.keeper_messages import Event, Ticks
+from phalanx.runner.log_files import LogPath
 from phalanx.runner.processes import KeeperFailed, KeeperSilent, Machine, Processes
+from phalanx.runner.results import read_result
 from phalanx.runner.turn import RunnerEngine
 
 KEEPER = Path(__file__).parent / "keeper" / "__main__.py"
@@ -101,6 +103,9 @@ class LocalMachine:
         except OSError:  # it exists, or something else does, or its parent is missing
             system.set_aside(str(path), unless=stat.S_ISDIR)
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def read_result(self, path: LogPath) -> tuple[str, str]:
+        return read_result(path)
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         recorded = journal.read(str(self._state_dir / journal.NAME)).attempts

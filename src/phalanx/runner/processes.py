@@ -28,6 +28,7 @@ from phalanx.runner.keeper_messages import (
     Pong,
     Ticks,
 )
+from phalanx.runner.log_files import LogPath
 
 REQUESTS_PER_FRAME = 256
 FORGET_WITHIN_S = 0.05  # a `forget` is sent with the next request, or alone after this
@@ -71,6 +72,10 @@ class Machine(Protocol):
 
     def make_folder(self, path: Path) -> None:
         """Make a folder and those above it, unless it is there; raises OSError."""
+        ...
+
+    def read_result(self, path: LogPath) -> tuple[str, str]:
+        """What a task that has ended gave as its result, as JSON, and what is wrong with it; mostly neither."""
         ...
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:

@@ -165,6 +165,8 @@ class Chronicle:
             raise Violation(
                 "one-commit", f"{key} is reported as exited with {exit.code} but really ended with {end}"
             )
+        if exit.result != end.result:
+            raise Violation("one-commit", f"{key} gave {end.result} as its result, not {exit.result}")
 
     def _check_reported_end(self, event: e.AttemptEnded) -> None:
         """A runner that is connected, and whose keeper lost nothing, reports every end that it saw."""

@@ -67,11 +67,12 @@ class KeeperLink(Protocol):
 
 
 class KeeperDisk:
-    """What is on a node's disk and outlives its keepers: the journal, and the orders that its runners received."""
+    """What outlives the keepers of a node: the journal, what its runners were ordered, and the results of tasks."""
 
     def __init__(self) -> None:
         self.journal: list[str] = []
         self.starts: dict[AttemptKey, Start] = {}
+        self.results: dict[AttemptKey, str] = {}
 
 
 class Keeper(Life):
@@ -228,8 +229,12 @@ class Keeper(Life):
     def _process_ended(self, process: SimulatedProcess) -> None:
         """The process is over, whether its keeper can see it or not."""
         attempt = process.attempt
-        end = ProcessEnd(process.code, process.signal, False, None, attempt.started_at, self.clock.now())
-        self._watcher.process_ended(self.node, key_of(attempt.key), end)
+        key, now = key_of(attempt.key), self.clock.now()
+        if process.code == 0:
+            self._disk.results[key] = f'"{attempt.key}"'
+        result = self._disk.results.get(key, "")
+        end = ProcessEnd(process.code, process.signal, False, None, attempt.started_at, now, result=result)
+        self._watcher.process_ended(self.node, key, end)
         self.call(self._reap, process)
 
     def _reap(self, process: SimulatedProcess) -> None:

@@ -20,6 +20,7 @@ from phalanx.runner.keeper.journal import JournalContents
 from phalanx.runner.keeper.recovery import over
 from phalanx.runner.keeper.table import KeeperTable
 from phalanx.runner.keeper_messages import Ticks
+from phalanx.runner.log_files import LogPath
 from phalanx.runner.processes import KeeperFailed, Processes
 from phalanx.sim import keeper as keeping
 from phalanx.sim import runner as running
@@ -104,6 +105,10 @@ class Node:
 
     def make_folder(self, path: Path) -> None:
         """Nothing to do: there are no folders."""
+
+    def read_result(self, path: LogPath) -> tuple[str, str]:
+        position, number, _ = path.name.split(".")
+        return self._disk.results.get((path.job, int(position), int(number)), ""), ""
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         past = _read_lines(self._disk.journal)
