@@ -13,10 +13,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import schedule
+from tests.support import late_grpc, schedule
 
 # Some tests fork, as the keeper does, in a process where others have used gRPC: its threads must not begin again there.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+
+late_grpc.note_late_words()
 
 # A deadline per example would only measure how busy the machine is.
 settings.register_profile(

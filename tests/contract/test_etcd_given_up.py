@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from phalanx.store.etcd.client import EtcdClient
+from tests.support import late_grpc
 from tests.support.servers import shared_etcd
 
 LOOPS = 50  # one after the other: each would hear of the one before
@@ -38,12 +39,14 @@ def test_a_later_loop_hears_nothing_of_the_calls_of_one_before(
     use: Callable[[EtcdClient], Awaitable[None]], new_loop: Callable[[], asyncio.AbstractEventLoop]
 ):
     failures: list[str] = []
+    heard_before = len(late_grpc.heard)
     for _ in range(LOOPS):
         loop = new_loop()
         loop.set_exception_handler(lambda _, context: failures.append(str(context)))
         loop.run_until_complete(_used(use))
         loop.close()
     assert failures == []
+    assert late_grpc.heard[heard_before:] == []
 
 
 async def _used(use: Callable[[EtcdClient], Awaitable[None]]) -> None:

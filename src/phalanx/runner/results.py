@@ -17,10 +17,10 @@ FILE_BYTES_MAX = 64 * 1024  # white space included
 
 def read_result(path: LogPath) -> tuple[str, str]:
     """The result as short JSON, and why there is none though the task wrote something; both empty if it did not."""
+    if not os.path.lexists(path):  # as of most tasks, and then this is all that it costs
+        return "", ""
     try:
         file = open_file(path)
-    except FileNotFoundError:
-        return "", ""
     except OSError as error:
         return "", f"its result cannot be read: {error.strerror}"
     try:

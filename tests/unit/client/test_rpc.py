@@ -18,6 +18,7 @@ from phalanx.client.client import Client
 from phalanx.client.rpc import GrpcTransport, ThreadedGrpcTransport
 from phalanx.errors import BadRequest, NotActive, Unauthorized, Unavailable
 from phalanx.tls import ServerTls
+from tests.support import late_grpc
 from tests.support.certificate_authority import Authority
 from tests.support.http_servers import a_free_address, serving
 from tests.support.rest_app import TOKEN, a_rest_app
@@ -140,6 +141,7 @@ def test_a_stream_that_is_closed_disturbs_no_other_loop_of_the_process():
             async with aclosing(client.watch(after=0)) as watching:
                 await anext(watching)
 
+    heard_before = len(late_grpc.heard)
     with another_loop() as wrong, serving_rpc(a_rest_app()) as address:
         for _ in range(60):
             asyncio.run(watched(address))
@@ -147,7 +149,7 @@ def test_a_stream_that_is_closed_disturbs_no_other_loop_of_the_process():
                 watching = client.watch(after=0)
                 next(watching)
                 watching.close()  # type: ignore[attr-defined]  # it is a generator
-    assert wrong == []
+    assert (wrong, late_grpc.heard[heard_before:]) == ([], [])
 
 
 def test_over_tls_the_coordinator_proves_its_name(tmp_path: Path):
