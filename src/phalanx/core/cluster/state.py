@@ -220,7 +220,11 @@ class ClusterState(Struct, eq=False):
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
     promised: dict[JobId, None] = {}  # jobs for which places are set aside
-    dependents: dict[JobId, dict[JobId, None]] = {}  # by the job that comes first, those that start after it
+    # By the job that comes first: those that start after it, of them those whose tasks wait one by one for its tasks,
+    # and those that wait for it to start.
+    dependents: dict[JobId, dict[JobId, None]] = {}
+    task_dependents: dict[JobId, dict[JobId, None]] = {}
+    start_dependents: dict[JobId, dict[JobId, None]] = {}
     # Jobs that can never start, and the one whose end is why; tasks of arrays that never can. Empty between turns.
     abandoned: dict[JobId, JobId] = {}
     abandoned_tasks: dict[JobId, dict[int, JobId]] = {}
@@ -323,7 +327,8 @@ class ClusterState(Struct, eq=False):
         else:
             self.result_bytes -= self.jobs[id].result_bytes
         job = self.jobs.pop(id)
-        self.dependents.pop(id, None)
+        for index in self._dependents:
+            index.pop(id, None)
         self.leave_dependencies(job)
         for name in _objects(job.job):
             users = self.objects[name]
@@ -343,10 +348,24 @@ class ClusterState(Struct, eq=False):
         self.abandoned.pop(id, None)
         self.abandoned_tasks.pop(id, None)
         for after in job.job.after:
-            others = self.dependents.get(after.job, {})
-            others.pop(id, None)
-            if not others:
-                self.dependents.pop(after.job, None)
+            for index in self._dependents:
+                others = index.get(after.job, {})
+                others.pop(id, None)
+                if not others:
+                    index.pop(after.job, None)
+
+    def add_dependent(self, job: JobState) -> None:
+        """Let those that come before a job know of it."""
+        for after in job.job.after:
+            self.dependents.setdefault(after.job, {})[job.job.id] = None
+            if after.each:
+                self.task_dependents.setdefault(after.job, {})[job.job.id] = None
+            elif after.when == "started":
+                self.start_dependents.setdefault(after.job, {})[job.job.id] = None
+
+    @property
+    def _dependents(self) -> tuple[dict[JobId, dict[JobId, None]], ...]:
+        return self.dependents, self.task_dependents, self.start_dependents
 
     def called(self, name: str, user: str) -> tuple[JobState, int | None] | None:
         """The job of a user, and the position of its task if it is one, that Kubernetes calls so.

@@ -248,7 +248,7 @@ RETRIES_MAX = 1000
 GROUPS_MAX = 1000
 
 
-AFTER_MAX = 1000
+AFTER_MAX = 100
 
 
 EACH_TASKS_MAX = 20_000  # of an array whose tasks wait one by one

@@ -9,25 +9,33 @@ from phalanx.core.cluster.dependencies import has_come, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import After
+from phalanx.core.model.orders import Status
 
 
 def wait_for_others(state: ClusterState, job: JobState) -> None:
     """A job is new: note what it waits for. One that nobody knows, as after a damaged record, is waited for."""
+    state.add_dependent(job)
     for after in job.job.after:
-        state.dependents.setdefault(after.job, {})[job.job.id] = None
         if not after.each or after.job not in state.jobs:
             job.awaits.add(after.job)
     if job.by_task:
         for group in job.groups:
             group.fresh = group.last  # each is let go by itself
-        _judge(state, job, range(job.job.tasks))
+        if not any(_has_not_begun(state, after) for after in job.job.after):
+            _judge(state, job, range(job.job.tasks))
     for after in job.job.after:
         if (other := state.jobs.get(after.job)) is not None and not after.each:
             _tell(state, job, other, after)
 
 
+def _has_not_begun(state: ClusterState, after: After) -> bool:
+    """Whether nothing of the other array has come, so that there is no need to ask for each task of it."""
+    other = state.jobs.get(after.job)
+    return after.each and other is not None and other.counts[Status.PENDING] == other.job.tasks
+
+
 def tell_dependents(state: ClusterState, other: JobState) -> None:
-    """A job has started or ended. Its outcome may still change with the next event of the same decision."""
+    """A job has ended. Its outcome may still change with the next event of the same decision."""
     for id in list(state.dependents.get(other.job.id, ())):
         job = state.jobs[id]
         after = next(each for each in job.job.after if each.job == other.job.id)
@@ -38,12 +46,15 @@ def tell_dependents(state: ClusterState, other: JobState) -> None:
         queue_up(state, job)
 
 
-def tell_dependents_of_task(state: ClusterState, other: JobState, position: int) -> None:
-    """A task has started or ended: the tasks of the same index may begin by now."""
-    for id in list(state.dependents.get(other.job.id, ())):
-        job = state.jobs[id]
-        if job.by_task and position < job.job.tasks:
-            _judge(state, job, (position,))
+def tell_of_task(state: ClusterState, other: JobState, position: int) -> None:
+    """A task has started or ended: tasks of the same index may begin by now, and who waits for the start of all."""
+    for id in list(state.task_dependents.get(other.job.id, ())):
+        _judge(state, state.jobs[id], (position,))
+        queue_up(state, state.jobs[id])
+    if other.job.id in state.start_dependents and has_come(other, "started"):
+        for id in state.start_dependents.pop(other.job.id):
+            job = state.jobs[id]
+            job.awaits.discard(other.job.id)
             queue_up(state, job)
 
 
@@ -51,8 +62,7 @@ def restore_dependents(state: ClusterState) -> None:
     """The index over the jobs of an image. Whom a job waits for is told again of those that have ended."""
     for job in state.jobs.values():
         if not job.is_over:
-            for after in job.job.after:
-                state.dependents.setdefault(after.job, {})[job.job.id] = None
+            state.add_dependent(job)
     for id in [each for each in state.dependents if each in state.jobs]:
         tell_dependents(state, state.jobs[id])
 

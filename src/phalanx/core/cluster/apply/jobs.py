@@ -8,11 +8,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.apply.dependencies import (
-    tell_dependents,
-    tell_dependents_of_task,
-    wait_for_others,
-)
+from phalanx.core.cluster.apply.dependencies import tell_of_task, wait_for_others
 from phalanx.core.cluster.apply.gangs import end_rest, join_formation, over, release
 from phalanx.core.cluster.apply.grants import (
     drop_promise,
@@ -111,8 +107,8 @@ def started(state: ClusterState, event: e.AttemptStarted) -> list[Effect]:
     note_start(state, job, attempt, event.at)  # not its node's clock, which may be wrong by any amount
     if job.status[event.key[1]] == Status.ASSIGNED:
         job.move(event.key[1], Status.RUNNING)
-    tell_dependents_of_task(state, job, event.key[1])
-    return _others_begin(state, job, event.at)
+    tell_of_task(state, job, event.key[1])
+    return _next_groups(state, job, event.at)
 
 
 def suspected(state: ClusterState, event: e.AttemptSuspected) -> None:
@@ -141,7 +137,7 @@ def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:
         effects = []
     if job.gang is not None or len(job.groups) > 1 or job.groups[0] not in state.waiting:
         queue_up(state, job)
-    return effects + _others_begin(state, job, event.at)
+    return effects + _next_groups(state, job, event.at)
 
 
 def _become(state: ClusterState, job: JobState, position: int, event: e.AttemptEnded) -> list[Effect]:
@@ -154,14 +150,13 @@ def _become(state: ClusterState, job: JobState, position: int, event: e.AttemptE
         if job.status[position] == Status.ASSIGNED:
             job.move(position, Status.RUNNING)
         job.done.add(position)
+        tell_of_task(state, job, position)
         return []
     return _finish(state, job, position, event.status, event.exit.ended_at or event.at)
 
 
-def _others_begin(state: ClusterState, job: JobState, at: float) -> list[Effect]:
-    """Groups and jobs that had to wait for others may begin by now."""
-    if job.job.id in state.dependents:
-        tell_dependents(state, job)
+def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
+    """Groups that had to wait for others may begin by now."""
     if not any(group.group.after for group in job.groups):
         return []
     queue_up(state, job)
@@ -263,7 +258,7 @@ def _finish(state: ClusterState, job: JobState, position: int, status: Status, a
     if status == Status.FAILED and job.first_code is None:
         job.first_code = job.exit_code(position)
     effects: list[Effect] = [Settle(job.job.id, position)]
-    tell_dependents_of_task(state, job, position)
+    tell_of_task(state, job, position)
     return effects + (over(state, job, at) if job.is_over else [])
 
 
