@@ -327,8 +327,6 @@ class ClusterState(Struct, eq=False):
         else:
             self.result_bytes -= self.jobs[id].result_bytes
         job = self.jobs.pop(id)
-        for index in self._dependents:
-            index.pop(id, None)
         self.leave_dependencies(job)
         for name in _objects(job.job):
             users = self.objects[name]
@@ -348,23 +346,14 @@ class ClusterState(Struct, eq=False):
         self.abandoned.pop(id, None)
         self.abandoned_tasks.pop(id, None)
         for after in job.job.after:
-            for index in self._dependents:
+            for index in self.dependent_indexes:
                 others = index.get(after.job, {})
                 others.pop(id, None)
                 if not others:
                     index.pop(after.job, None)
 
-    def add_dependent(self, job: JobState) -> None:
-        """Let those that come before a job know of it."""
-        for after in job.job.after:
-            self.dependents.setdefault(after.job, {})[job.job.id] = None
-            if after.each:
-                self.task_dependents.setdefault(after.job, {})[job.job.id] = None
-            elif after.when == "started":
-                self.start_dependents.setdefault(after.job, {})[job.job.id] = None
-
     @property
-    def _dependents(self) -> tuple[dict[JobId, dict[JobId, None]], ...]:
+    def dependent_indexes(self) -> tuple[dict[JobId, dict[JobId, None]], ...]:
         return self.dependents, self.task_dependents, self.start_dependents
 
     def called(self, name: str, user: str) -> tuple[JobState, int | None] | None:

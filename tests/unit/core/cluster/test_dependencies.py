@@ -5,13 +5,14 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from msgspec import structs
 
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.events import JobSettled, TasksAbandoned
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import Abandon, Cancel, Submit
+from phalanx.core.cluster.inputs import Abandon, Cancel, Submit, Tick
 from phalanx.core.cluster.invariants import check
-from phalanx.core.model.job import After, Group, Job, Success, When
+from phalanx.core.model.job import After, Group, IncompleteGang, Job, Success, When
 from phalanx.core.model.orders import Started, Status, Why
 from tests.support.builders import a_cluster, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster
@@ -175,6 +176,34 @@ def test_a_cancelled_dependent_leaves_no_trace():
     cluster.place(first, 0, "n1")
     cluster.ends(first, 0, code=1)
     assert cluster.state.abandoned == {}
+
+
+def test_a_gang_that_gets_more_members_is_still_waited_for():
+    cluster = CoreCluster(n1={"cores": 8})
+    part = a_gang(a_group(1, name="a"), draft=IncompleteGang("needs 2 members"))
+    cluster.submit(part)
+    last = following(part)
+    cluster.submit(last)
+    whole = structs.replace(part, groups=(a_group(2, name="a"),), draft=None)
+    assert isinstance(cluster.give(Submit(whole, amends=0)), Accepted)
+    cluster.gang_placement(whole, {0: "n1", 1: "n1"})
+    cluster.starts(whole, 0, 1)
+    for position in (0, 1):
+        assert not waits(cluster, last)
+        cluster.ends(whole, position)
+    assert waits(cluster, last)
+
+
+def test_the_cause_stays_in_memory_until_all_that_can_never_start_have_ended():
+    cluster, first, second = a_pair()
+    cluster.state.rules = structs.replace(cluster.state.rules, ended_jobs_max=0)
+    cluster.give(Cancel(first.id))
+    cluster.give(Tick())
+    assert first.id in cluster.state.jobs
+    cluster.give(Abandon(second.id))
+    cluster.give(Tick())
+    assert cluster.state.jobs == {}
+    assert cluster.state.dependents == {}
 
 
 def test_an_image_keeps_who_waits_for_whom():

@@ -8,13 +8,13 @@ from phalanx.core.cluster.apply.grants import queue_up
 from phalanx.core.cluster.dependencies import has_come, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.job import After
+from phalanx.core.model.job import After, JobId
 from phalanx.core.model.orders import Status
 
 
 def wait_for_others(state: ClusterState, job: JobState) -> None:
     """A job is new: note what it waits for. One that nobody knows, as after a damaged record, is waited for."""
-    state.add_dependent(job)
+    _add(state, job)
     for after in job.job.after:
         if not after.each or after.job not in state.jobs:
             job.awaits.add(after.job)
@@ -62,9 +62,25 @@ def restore_dependents(state: ClusterState) -> None:
     """The index over the jobs of an image. Whom a job waits for is told again of those that have ended."""
     for job in state.jobs.values():
         if not job.is_over:
-            state.add_dependent(job)
+            _add(state, job)
     for id in [each for each in state.dependents if each in state.jobs]:
         tell_dependents(state, state.jobs[id])
+
+
+def forget_dependents(state: ClusterState, id: JobId) -> None:
+    """Nothing more will become of this job."""
+    for index in state.dependent_indexes:
+        index.pop(id, None)
+
+
+def _add(state: ClusterState, job: JobState) -> None:
+    """Let those that come before a job know of it."""
+    for after in job.job.after:
+        state.dependents.setdefault(after.job, {})[job.job.id] = None
+        if after.each:
+            state.task_dependents.setdefault(after.job, {})[job.job.id] = None
+        elif after.when == "started":
+            state.start_dependents.setdefault(after.job, {})[job.job.id] = None
 
 
 def _tell(state: ClusterState, job: JobState, other: JobState, after: After) -> None:

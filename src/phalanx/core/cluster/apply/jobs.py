@@ -8,7 +8,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.apply.dependencies import tell_of_task, wait_for_others
+from phalanx.core.cluster.apply.dependencies import forget_dependents, tell_of_task, wait_for_others
 from phalanx.core.cluster.apply.gangs import end_rest, join_formation, over, release
 from phalanx.core.cluster.apply.grants import (
     drop_promise,
@@ -221,6 +221,7 @@ def forgotten(state: ClusterState, event: e.JobForgotten) -> None:
     end_forming(state, job)
     leave_queue(state, job)
     state.remove_job(event.job)
+    forget_dependents(state, event.job)
 
 
 def paused(state: ClusterState, event: e.TaskPaused | e.TaskResumed) -> list[Effect]:

@@ -125,6 +125,8 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
     surplus = max(len(state.ended) - state.rules.ended_jobs_max, _over_results(state))
+    if state.abandoned or state.abandoned_tasks:  # those that they were to start after are still asked
+        surplus = 0
     old = [job for job in islice(state.ended, min(max(surplus, 0), 1000)) if not state.jobs[job].live]
     return Decision([*events, *(e.JobForgotten(at=now, cause="history", job=job) for job in old)])
 
