@@ -447,6 +447,7 @@ class FakeCommands:
             started_at=None,
             ended_at=None,
             stderr_tail="its last words",
+            result={"loss": 0.5},
         )
 
 

@@ -33,8 +33,9 @@ def left(root: Path) -> set[str]:
 
 def test_what_is_too_old_goes_and_its_folder_with_it(tmp_path: Path):
     a_log(tmp_path, OLD, "0.1.stdout", 3 * HOUR)
+    a_log(tmp_path, OLD, "0.1.result", 3 * HOUR)
     a_log(tmp_path, NEW, "0.1.stdout", HOUR)
-    assert sweep(tmp_path, Limits(2 * HOUR, 0), set(), NOW) == (1, MIB)
+    assert sweep(tmp_path, Limits(2 * HOUR, 0), set(), NOW) == (2, 2 * MIB)
     assert left(tmp_path) == {f"{NEW}/0.1.stdout"}
     assert not (tmp_path / OLD).exists()
 

@@ -135,9 +135,7 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     applied: dict[
         str, str
     ] = {}  # objects of Kubernetes it was made from, and a digest of each; `apply` writes it
-    after: list[
-        str
-    ] = []  # jobs that come first: ID (it has to complete), ID:any, ID:failed, ID:started; ID:each: task by task
+    after: list[str] = []  # jobs that come first: ID (completed), ID:any, ID:failed, ID:started, ID:each
 
 
 def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: int) -> Job:

@@ -83,9 +83,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
     tags: dict[str, str] = {}  # what `ps -l` selects by
-    after: list[
-        str
-    ] = []  # jobs that come first: ID (it has to complete), ID:any, ID:failed, ID:started; ID:each: task by task
+    after: list[str] = []  # jobs that come first: ID (completed), ID:any, ID:failed, ID:started, ID:each
 
 
 class GangFields(TypedDict, total=False):

@@ -25,10 +25,7 @@ COMPLETED, FAILED, CANCELLED = Status.COMPLETED, Status.FAILED, Status.CANCELLED
 # long as one of its attempts is alive on some node, whatever its status says.
 MOVES: dict[tuple[Status, Status], str] = {
     (PENDING, ASSIGNED): "a plan gave it a node and a grant",
-    (
-        PENDING,
-        CANCELLED,
-    ): "the user cancelled it before it was placed, or what it waited for made it needless",
+    (PENDING, CANCELLED): "the user cancelled it, or what it was to start after ended otherwise",
     (PENDING, FAILED): "the job or the task that it was to start after failed",
     (ASSIGNED, RUNNING): "the runner confirmed the start",
     (ASSIGNED, PENDING): "the attempt failed with retries left, or its runner lost or returned it",

@@ -147,7 +147,7 @@ async def test_a_refusal_about_anothers_job_says_what_is_refused_and_whose_job_i
     assert "only for one's own jobs" in told["hint"]
 
 
-async def test_anothers_environment_and_last_words_are_hidden():
+async def test_anothers_environment_last_words_and_results_are_hidden():
     stage = await a_stage()
     for token, own, other in (("user", "planted", "(hidden)"), ("operator", "planted", "planted")):
         headers = {"authorization": f"Bearer {token}"}
@@ -159,9 +159,10 @@ async def test_anothers_environment_and_last_words_are_hidden():
             waited = await ask(stage.app, path=f"/v1/jobs/{id}/wait", query=b"timeout_s=0", headers=headers)
             assert waited.json()["env"] == {"KEY": seen}
             task = (await ask(stage.app, path=f"/v1/tasks/{id}", headers=headers)).json()
-            assert bool(task["stderr_tail"]) == (seen == "planted")
+            assert bool(task["stderr_tail"]) == bool(task["result"]) == (seen == "planted")
             tasks = (await ask(stage.app, path=f"/v1/jobs/{id}/tasks", headers=headers)).json()
-            assert bool(tasks["items"][0]["stderr_tail"]) == (seen == "planted")
+            listed = tasks["items"][0]
+            assert bool(listed["stderr_tail"]) == bool(listed["result"]) == (seen == "planted")
 
 
 async def test_a_tasks_token_does_not_learn_what_there_is():
