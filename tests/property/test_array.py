@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from phalanx.core.model.job import TASKS_MAX, Array, ArrayError, parse_array
+from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 
 _range = st.builds(
     lambda first, count, step: (

@@ -11,7 +11,8 @@ from phalanx.core.cluster.decision import Answer, Send
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.model.job import Command, Gang, Gather, Group, Job, Restart, parse_array, ulid
+from phalanx.core.model.array import parse_array
+from phalanx.core.model.job import Command, Gang, Gather, Group, Job, Restart, ulid
 from phalanx.core.model.orders import (
     AttemptKey,
     Ended,

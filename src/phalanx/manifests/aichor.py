@@ -13,7 +13,8 @@ import msgspec
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec, RestartSpec, SuccessSpec
 from phalanx.core.model.amounts import SECONDS_MAX, written
-from phalanx.core.model.job import RETRIES_MAX, TASKS_MAX
+from phalanx.core.model.array import TASKS_MAX
+from phalanx.core.model.job import RETRIES_MAX
 from phalanx.core.model.resources import device_kind
 from phalanx.manifests import quantities
 from phalanx.manifests.amounts import MILLICORE

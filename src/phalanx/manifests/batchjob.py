@@ -7,7 +7,8 @@ from msgspec import Struct
 
 from phalanx.api.schema.jobspec import JobSpec, RestartSpec, SuccessSpec
 from phalanx.core.model.amounts import SECONDS_MAX
-from phalanx.core.model.job import RETRIES_MAX, TASKS_MAX
+from phalanx.core.model.array import TASKS_MAX
+from phalanx.core.model.job import RETRIES_MAX
 from phalanx.manifests.found import ParsedJob, object_names, plain_name
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name

@@ -12,7 +12,8 @@ import msgspec
 
 from phalanx.api.schema.groupspec import AfterSpec, GroupSpec
 from phalanx.api.schema.jobspec import JobSpec, RestartSpec, RuleSpec, SuccessSpec
-from phalanx.core.model.job import RETRIES_MAX, TASKS_MAX, Action
+from phalanx.core.model.array import TASKS_MAX
+from phalanx.core.model.job import RETRIES_MAX, Action
 from phalanx.manifests.batchjob import COUNT_MAX, BatchJob, read_batch, tell_namespace, with_labels
 from phalanx.manifests.found import ParsedJob, object_names, plain_name
 from phalanx.manifests.gangs import GangBook

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.groupspec import GatherSpec
-from phalanx.core.model.job import TASKS_MAX, Match
+from phalanx.core.model.array import TASKS_MAX
+from phalanx.core.model.job import Match
 from phalanx.manifests.load import Map
 from phalanx.manifests.quantities import go_seconds
 from phalanx.manifests.view import View

@@ -10,7 +10,8 @@ from random import Random
 
 from msgspec import structs
 
-from phalanx.core.model.job import Array, Command, Group, Job, Restart, ulid
+from phalanx.core.model.array import Array
+from phalanx.core.model.job import Command, Group, Job, Restart, ulid
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request, Target
 from phalanx.sim.workload_gang import ENDLESS, GIB, GRACES_S, MIN_RUNS_S, PRIORITIES, QUEUES, a_gang
 

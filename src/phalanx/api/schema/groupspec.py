@@ -24,7 +24,8 @@ from phalanx.api.schema.fields import (
     read_tags,
     shown,
 )
-from phalanx.core.model.job import GANG_TASKS_MAX, TASKS_MAX, Array, Gather, Group
+from phalanx.core.model.array import TASKS_MAX, Array
+from phalanx.core.model.job import GANG_TASKS_MAX, Gather, Group
 from phalanx.core.model.resources import Cores, Request, Target, TargetError, parse_target
 from phalanx.core.model.topology import LAYERS_MAX
 from phalanx.errors import BadRequest

@@ -31,17 +31,15 @@ from phalanx.api.schema.groupspec import (
     read_gather,
     to_group,
 )
+from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,
     GROUPS_MAX,
     NAME_MAX,
     PRIORITY_MAX,
     RETRIES_MAX,
-    TASKS_MAX,
     WAIT_S,
     Action,
-    Array,
-    ArrayError,
     Gang,
     Group,
     IncompleteGang,
@@ -51,7 +49,6 @@ from phalanx.core.model.job import (
     Restart,
     Rule,
     Success,
-    parse_array,
 )
 from phalanx.core.model.orders import Why
 from phalanx.errors import BadRequest, Unprocessable

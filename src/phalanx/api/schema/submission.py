@@ -25,19 +25,17 @@ from phalanx.api.schema.fields import (
 )
 from phalanx.api.schema.groupspec import GatherSpec, GroupSpec, read_gather, to_group
 from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX
+from phalanx.core.model.array import Array, ArrayError, parse_array
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,
     PRIORITY_MAX,
     RETRIES_MAX,
     WAIT_S,
     After,
-    Array,
-    ArrayError,
     Gang,
     Group,
     Job,
     Restart,
-    parse_array,
 )
 from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Cores, Target, TargetError, parse_target
 from phalanx.errors import BadRequest, Unprocessable

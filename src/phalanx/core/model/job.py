@@ -3,10 +3,10 @@
 Tasks of one group share a command and a request; they are counted by *position*, over the groups of the job one
 after another. A `Job` is immutable. What happens to it (attempts, exit codes) is kept in `core/cluster/jobs.py`.
 
-An *array* is written `1-100%4` as sbatch does: indexes (`0-9,20,30-40:2`), and how many may run at once; the *index* is
-the number the user wrote. What holds tasks together is a *gang* (they start whole and stand close) and the rules by
-which they restart and end as one; the words of Koordinator and JobSet map onto these (docs/guides/coming-from.md).
-*Tags* are words that people put on jobs, as labels are in Kubernetes; they change nothing about where a task runs.
+How an *array* numbers its tasks is in `array.py`. What holds tasks together is a *gang* (they start whole and stand
+close) and the rules by which they restart and end as one; the words of Koordinator and JobSet map onto these
+(docs/guides/coming-from.md). *Tags* are words that people put on jobs, as labels are in Kubernetes; they change nothing
+about where a task runs.
 
 Job ids are ULIDs in lower case, made by the coordinator's shell (time and chance are not ours). The task of a plain job
 shares the job's id; the others are `job.index`. People may shorten ids to any unique prefix, which the shell resolves.
@@ -20,6 +20,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from phalanx.core.model.array import Array
 from phalanx.core.model.resources import Request
 
 JobId = str
@@ -30,9 +31,6 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _JOB_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-TASKS_MAX = 1_000_000
-RANGES_MAX = 1000
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9})(?::([0-9]{1,9}))?)?")
 
 
 def is_name(text: str) -> bool:
@@ -54,90 +52,6 @@ def ulid(at_ms: int, chance: int) -> JobId:
     """A job id from a time in milliseconds and 80 random bits; ids made later sort later."""
     number = (at_ms & (1 << 48) - 1) << 80 | chance & (1 << 80) - 1
     return "".join(_ALPHABET[number >> shift & 31] for shift in range(125, -1, -5))
-
-
-class ArrayError(ValueError):
-    """An array that cannot be read."""
-
-
-class Array(Struct, frozen=True, forbid_unknown_fields=True):
-    """Index ranges as (first, count, step), in the order written, and how many may run at once (0: all)."""
-
-    ranges: tuple[tuple[int, int, int], ...]
-    at_once: int = 0
-
-    def __len__(self) -> int:
-        return sum(count for _, count, _ in self.ranges)
-
-    def index(self, position: int) -> int:
-        """The user's index of the task at `position`."""
-        for first, count, step in self.ranges:
-            if position < count:
-                return first + position * step
-            position -= count
-        raise IndexError(position)
-
-    def position(self, index: int) -> int | None:
-        """Where the task with this index stands, or None if the array has no such index."""
-        before = 0
-        for first, count, step in self.ranges:
-            offset, rest = divmod(index - first, step)
-            if rest == 0 and 0 <= offset < count:
-                return before + offset
-            before += count
-        return None
-
-    def __str__(self) -> str:
-        limit = f"%{self.at_once}" if self.at_once else ""
-        return ",".join(_spell(*each) for each in self.ranges) + limit
-
-
-def parse_array(text: str) -> Array:
-    """Read `1-100%4`, or raise ArrayError saying what is wrong and what would be right."""
-    listed, percent, limit = text.strip().partition("%")
-    if percent and not (limit.isascii() and limit.isdecimal() and len(limit) <= 9 and int(limit) > 0):
-        raise ArrayError(f"array {text[:80]!r}: after '%' comes how many may run at once, a number from 1")
-    parts = listed.split(",")
-    if len(parts) > RANGES_MAX:
-        raise ArrayError(f"array has {len(parts)} ranges, at most {RANGES_MAX} are allowed")
-    array = Array(tuple(_read(part, text) for part in parts), int(limit or 0))
-    if len(array) > TASKS_MAX:
-        raise ArrayError(f"array {text[:80]!r} has {len(array)} tasks, at most {TASKS_MAX} are allowed")
-    _refuse_overlap(array, text)
-    return array
-
-
-def _read(part: str, text: str) -> tuple[int, int, int]:
-    match = _RANGE.fullmatch(part.strip())
-    if match is None:
-        raise ArrayError(
-            f"array {text[:80]!r}: {part[:40]!r} is not an index or a range such as 1-100 or 0-40:2"
-        )
-    first, last, step = int(match.group(1)), int(match.group(2) or match.group(1)), int(match.group(3) or 1)
-    if last < first:
-        raise ArrayError(f"array {text[:80]!r}: {part[:40]!r} ends before it begins")
-    if step == 0:
-        raise ArrayError(f"array {text[:80]!r}: the step in {part[:40]!r} must be 1 or more")
-    count = (last - first) // step + 1
-    return first, count, step if count > 1 else 1  # one spelling for one index: equal arrays are equal
-
-
-def _refuse_overlap(array: Array, text: str) -> None:
-    if len(array.ranges) == 1:
-        return
-    seen: set[int] = set()
-    for first, count, step in array.ranges:
-        indexes = range(first, first + count * step, step)
-        if not seen.isdisjoint(indexes):
-            raise ArrayError(f"array {text[:80]!r} names an index twice")
-        seen.update(indexes)
-
-
-def _spell(first: int, count: int, step: int) -> str:
-    if count == 1:
-        return str(first)
-    last = first + (count - 1) * step
-    return f"{first}-{last}" if step == 1 else f"{first}-{last}:{step}"
 
 
 Match = Literal["once-satisfied", "only-waiting", "waiting-and-running"]

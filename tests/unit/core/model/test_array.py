@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.model.job import Array, ArrayError, parse_array
+from phalanx.core.model.array import Array, ArrayError, parse_array
 
 
 @pytest.mark.parametrize(
