@@ -84,8 +84,26 @@ if TYPE_CHECKING:
         SubmitReply,
         SubmitRequest,
     )
+    from phalanx.api.schema.workflows import (
+        ConditionSpec,
+        RetryReply,
+        RetryRequest,
+        StageSpec,
+        StageView,
+        SubmittedWorkflow,
+        WorkflowRequest,
+        WorkflowSpec,
+        WorkflowView,
+    )
     from phalanx.client.async_client import AsyncClient
     from phalanx.client.client import Client
+    from phalanx.client.workflows import (
+        ResultReference,
+        StageFields,
+        StageHandle,
+        WorkflowBuilder,
+        WorkflowHandle,
+    )
     from phalanx.embedded import LocalCluster, local
     from phalanx.errors import (
         BadRequest,
@@ -128,6 +146,7 @@ __all__ = [
     "CancelReply",
     "Client",
     "ClusterView",
+    "ConditionSpec",
     "ConditionView",
     "ConfigError",
     "Conflict",
@@ -180,12 +199,20 @@ __all__ = [
     "RemovedNode",
     "RequestView",
     "RestartSpec",
+    "ResultReference",
+    "RetryReply",
+    "RetryRequest",
     "RuleSpec",
     "SeatView",
+    "StageFields",
+    "StageHandle",
+    "StageSpec",
+    "StageView",
     "StoryLine",
     "SubmitFields",
     "SubmitReply",
     "SubmitRequest",
+    "SubmittedWorkflow",
     "SuccessSpec",
     "TaskView",
     "TlsFiles",
@@ -204,6 +231,11 @@ __all__ = [
     "UsageView",
     "WatchEvent",
     "WhyReply",
+    "WorkflowBuilder",
+    "WorkflowHandle",
+    "WorkflowRequest",
+    "WorkflowSpec",
+    "WorkflowView",
     "WrongMethod",
     "WrongType",
     "__version__",
@@ -228,6 +260,9 @@ _MODULES = {
         "WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"
+    " WorkflowRequest WorkflowSpec WorkflowView",
+    "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
     "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",

@@ -120,6 +120,9 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     ] = 5
     breaker_pause_s: Annotated[Seconds, "how long it is excluded"] = 60.0
     max_task_retries: Annotated[Count, "default number of retries of a task"] = 3
+    executors_file: Annotated[
+        Path | None, "a path", "file that says which program each task type of workflows means"
+    ] = None
     loss_limit: Annotated[Count, "how often a task may lose its node before it fails"] = 5
     aging_s: Annotated[Count, "seconds of waiting per point of priority (aging); 0 = off"] = 0
     pending_limit: Annotated[Count, "maximum number of waiting tasks; beyond it submits are rejected"] = (

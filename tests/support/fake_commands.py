@@ -56,12 +56,14 @@ from phalanx.core.model.job import Job, ulid
 from phalanx.core.model.topology import DEFAULT
 from phalanx.core.model.waiting import Quota
 from phalanx.errors import BadRequest, Conflict, Gone, NotActive, NotFound
+from tests.support.fake_workflows import FakeWorkflows
 
 
-class FakeCommands:
+class FakeCommands(FakeWorkflows):
     """Implements `Commands`. With `endless` false, watches and waits end at once with what is known."""
 
     def __init__(self, *, endless: bool = True) -> None:
+        super().__init__()
         self.endless = endless
         self.held: dict[str, Job] = {}
         self.status: dict[str, StatusWord] = {}
@@ -202,6 +204,8 @@ class FakeCommands:
         return DraftView(self._find(id).id, 0, "it lacks members", "")
 
     async def owner(self, id: str) -> tuple[str, str]:
+        if id in self.flows:
+            return id, self.flows[id].user
         job = self._find(id)
         return job.id, job.user
 
@@ -255,6 +259,8 @@ class FakeCommands:
         return WhyReply(job.id, "Pending", reason, [], [], None, 1, 1, 1.0, 1)
 
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
+        if id in self.flows:
+            return Page([], None)
         if id not in self.drained:
             self._find(id)
         lines = [StoryLine(each.revision, each.at, each.event, each.text) for each in self.events]

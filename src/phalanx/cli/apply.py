@@ -20,10 +20,12 @@ from msgspec import structs
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
 from phalanx.api.schema.cluster import QuotaSpec, to_spec
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.workflows import SubmittedWorkflow
 from phalanx.cli.drafts import TRIES, Drafts, read_files
 from phalanx.cli.output import OutputOption, Table, emit, note, tell_error
 from phalanx.cli.session import TimeoutOption, deadline, session
 from phalanx.cli.wait import await_all, exit_code, tell_end
+from phalanx.cli.workflows import await_workflow, exit_of, hand_in, tell_ends
 from phalanx.errors import BadRequest, Conflict, PhalanxError
 from phalanx.settings import Output
 
@@ -58,43 +60,46 @@ def apply(
 ) -> int:
     """Submit the jobs described in files: all of them, or none.
 
-    Accepts Phalanx job files and unmodified Kubernetes manifests: Pod, PodGroup, Job, JobSet,
-    ClusterNetworkTopology, PriorityClass, and AIchor's manifests. Unsupported fields are reported on standard
-    error. Commands run in the current folder unless the file names another.
+    Accepts Phalanx job files and unmodified manifests: Pod, PodGroup, Job, JobSet, ClusterNetworkTopology,
+    PriorityClass of Kubernetes, those of AIchor, and workflows of FlowMesh. Unsupported fields are reported on
+    standard error. Commands run in the current folder unless the file names another.
     """
     here = session(ctx)
     chosen, until = here.output(output), deadline(timeout)
-    texts = _read(lambda: texts_of(file))
-    alone = _read(lambda: read_files(texts, [], strict=strict))
+    texts = read_or_exit(lambda: texts_of(file))
+    alone = read_or_exit(lambda: read_files(texts, [], strict=strict))
     client = here.client()
     drafts = Drafts(client, lambda kept: read_files(texts, kept, strict=strict), strict=strict)
-    made = _read(lambda: drafts.read(alone))
+    made = read_or_exit(lambda: drafts.read(alone))
     for caution in made.warnings:
         note(f"warning: {caution}")
     replies: list[ApplyReply] = []
+    flows: list[SubmittedWorkflow] = []
     try:
         for each in _handed_in(client, drafts, made, strict, allow_infeasible):
             replies.append(each)
             for warning in each.warnings:
                 note(f"warning: {warning}")
+        flows.extend(hand_in(client, flow, allow_infeasible=allow_infeasible) for flow in made.workflows)
     except (PhalanxError, KeyboardInterrupt):
-        if replies:  # it stays
-            _show(_together(replies), chosen)
+        if replies or flows:  # it stays
+            _show(_together(replies, flows), chosen)
             note("the listed jobs were accepted, the others were not: apply the others again")
         raise
-    reply = _together(replies)
+    reply = _together(replies, flows)
     ids = [job.id for job in reply.jobs]
-    if wait and chosen not in {"table", "wide"}:
-        views = await_all(client, ids, until)
-        tell_end(views, chosen)
-        return exit_code(views)
-    _show(reply, chosen)
+    if not wait or chosen in {"table", "wide"}:
+        _show(reply, chosen)
     if not wait:
         return 0
     sys.stdout.flush()
     views = await_all(client, ids, until)
-    tell_end(views, chosen)
-    return exit_code(views)
+    if views:
+        tell_end(views, chosen)
+    ends = [await_workflow(client, flow.id, until) for flow in flows]
+    if ends:
+        tell_ends(ends, chosen)
+    return exit_code(views) or exit_of(ends)
 
 
 def texts_of(files: Sequence[Path]) -> list[tuple[str, str]]:
@@ -149,7 +154,7 @@ def _size(stream: BinaryIO) -> int:
     return 0
 
 
-def _read(reader: Callable[[], T]) -> T:
+def read_or_exit(reader: Callable[[], T]) -> T:
     """What is read from files; errors in them become ours."""
     try:
         return reader()
@@ -196,7 +201,7 @@ def _handed_in(
         strict=strict,
     )
     is_empty = not (request.specs or request.topology or request.quotas)
-    if not (is_empty and amended):
+    if not (is_empty and (amended or made.workflows)):
         try:
             with refusals_at(new):
                 reply = client.apply(request)
@@ -225,10 +230,11 @@ def _told(reply: ApplyReply, waiting: Sequence[ParsedJob]) -> ApplyReply:
     return reply
 
 
-def _together(replies: Sequence[ApplyReply]) -> ApplyReply:
+def _together(replies: Sequence[ApplyReply], flows: list[SubmittedWorkflow]) -> ApplyReply:
     jobs = [job for reply in replies for job in reply.jobs]
     warnings = [warning for reply in replies for warning in reply.warnings]
-    return structs.replace(replies[0], jobs=jobs, warnings=warnings)
+    first = replies[0] if replies else ApplyReply([])
+    return structs.replace(first, jobs=jobs, warnings=warnings, workflows=flows)
 
 
 def _in_this_folder(spec: JobSpec) -> JobSpec:
@@ -250,11 +256,14 @@ def _show(reply: ApplyReply, output: Output) -> None:
         note("the topology's layers were changed")
     for queue in reply.quotas:
         note(f"queue {queue}: quota changed")
-    emit(reply, output, [job.id for job in reply.jobs], lambda _wide: _table(reply) if reply.jobs else [])
+    ids = [job.id for job in reply.jobs] + [flow.id for flow in reply.workflows]
+    emit(reply, output, ids, lambda _wide: _table(reply) if ids else [])
 
 
 def _table(reply: ApplyReply) -> Table:
     table = Table("ID", "NAME", "TASKS")
     for job in reply.jobs:
         table.add(job.id, job.name, job.tasks)
+    for flow in reply.workflows:
+        table.add(flow.id, flow.name, len(flow.jobs))
     return table

@@ -88,6 +88,19 @@ COMMANDS: Entries = {
         "Manage gangs: jobs whose tasks start together or not at all.",
         {"list": "gang:gangs", "show": "gang:show", "why": "why:why", "evict": "job:evict"},
     ),
+    "workflow": CommandGroup(
+        "Manage workflows: stages that become jobs as their inputs are there.",
+        {
+            "submit": "workflow:submit",
+            "list": "workflow:workflows",
+            "show": "workflow:show",
+            "graph": "workflow:graph",
+            "wait": "workflow:wait",
+            "story": "story:story",
+            "cancel": "workflow:cancel",
+            "retry": "workflow:retry",
+        },
+    ),
     "queue": CommandGroup(
         "Manage queues and their quotas.",
         {
@@ -144,7 +157,7 @@ _TAKES_A_COMMAND = {"submit:submit", "run:run", "plan:plan"}
 
 
 # Options that name files take several, as a shell writes `-f *.yaml`.
-_TAKES_FILES = {"apply:apply", "plan:plan", "topology:topology"}
+_TAKES_FILES = {"apply:apply", "plan:plan", "topology:topology", "workflow:submit"}
 
 
 _FILE_OPTIONS = ("-f", "--file", "--cluster")

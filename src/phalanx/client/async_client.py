@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -42,16 +43,25 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
-from phalanx.client import calls
+from phalanx.api.schema.workflows import (
+    RetryReply,
+    SubmittedWorkflow,
+    WorkflowRequest,
+    WorkflowSpec,
+    WorkflowView,
+)
+from phalanx.client import calls, workflow_calls
 from phalanx.client.access import ApiAccess, ClientToken, access
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.client.workflows import WorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
 def _transport(found: ApiAccess) -> AsyncTransport:
@@ -167,20 +177,50 @@ class AsyncClient:
         """The job or task with this Kubernetes name, namespace/name; with `own` never another user's."""
         return await self._ask(calls.named(name, own=own))
 
+    def workflow(self, name: str = "") -> WorkflowBuilder:
+        """A new workflow; give its spec() to `submit_workflow`."""
+        return WorkflowBuilder(name)
+
+    async def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow:
+        return await self._ask(workflow_calls.submit_workflow(request))
+
+    async def workflows(self, *, cursor: str | None = None, limit: int = 100) -> Page[WorkflowView]:
+        return await self._ask(workflow_calls.workflows(cursor, limit))
+
+    async def workflow_view(self, id: str) -> WorkflowView:
+        return await self._ask(workflow_calls.workflow(id))
+
+    async def wait_workflow(self, id: str, timeout: float | None = None) -> WorkflowView:  # noqa: ASYNC109
+        return await self._waited(
+            partial(workflow_calls.wait_workflow, id), workflow_calls.has_ended, timeout
+        )
+
+    async def cancel_workflow(self, id: str) -> CancelReply:
+        return await self._ask(workflow_calls.cancel_workflow(id))
+
+    async def retry_workflow(self, id: str, from_stage: str | None = None) -> RetryReply:
+        return await self._ask(workflow_calls.retry_workflow(id, from_stage))
+
     async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
-        loop = asyncio.get_running_loop()
-        until, patience = None if timeout is None else loop.time() + timeout, RetryDelays()
         id = (await self.named(id)).id if "/" in id else id  # which may be given again while we wait
+        return await self._waited(partial(calls.wait, id), calls.has_ended, timeout)
+
+    async def _waited(
+        self, call: Callable[[float], Call[V]], has_ended: Callable[[V], bool], timeout_s: float | None
+    ) -> V:
+        """The view when it has ended, or when the time is over. A coordinator that goes away is waited for."""
+        loop = asyncio.get_running_loop()
+        until, patience = None if timeout_s is None else loop.time() + timeout_s, RetryDelays()
         while True:
             left_s = calls.WAIT_S if until is None else until - loop.time()
             try:
-                view = await self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+                view = await self._ask(call(min(max(0.0, left_s), calls.WAIT_S)))
             except Unavailable as error:
                 patience.meet(error)
                 await _pause(patience, error)
                 continue
             patience.renew()
-            if calls.has_ended(view) or left_s <= 0:
+            if has_ended(view) or left_s <= 0:
                 return view
 
     async def why(self, id: str) -> WhyReply:

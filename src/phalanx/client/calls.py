@@ -54,7 +54,7 @@ from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
-Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens"]
+Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens", "workflows"]
 Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
 TIMEOUT_S = 30.0
@@ -63,7 +63,7 @@ PLAN = "/v1/plan"  # a question, though it is sent as a change would be
 WAIT_S = 10.0  # of one long poll; a wait that takes longer asks again, and so notices a leader that is frozen
 QUIET_S_MAX = 60.0  # a watch shows a sign of life every 15 s; silence four times as long is a dead connection
 _TASK_ID = re.compile(r"[0-9a-z]+\.[0-9]+")
-_FINAL = ("Completed", "Failed", "Cancelled")
+FINAL = ("Completed", "Failed", "Cancelled")
 
 
 class Call(Struct, Generic[T], frozen=True, kw_only=True):
@@ -120,7 +120,7 @@ def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitRe
     if request.cwd is None:
         request = msgspec.structs.replace(request, cwd=str(Path.cwd()))
     if request.request_id is None:
-        request = msgspec.structs.replace(request, request_id=_new_request_id())
+        request = msgspec.structs.replace(request, request_id=new_request_id())
     return Call(
         method="POST",
         path=SUBMIT,
@@ -137,10 +137,10 @@ def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
         specs = [
             _grouped(each) for each in ([request] if isinstance(request, JobSpec | Mapping) else request)
         ]
-        request_id = _new_request_id()
+        request_id = new_request_id()
         whole: Any = {"specs": specs, "request_id": request_id}
     else:
-        request_id = request.request_id or _new_request_id()
+        request_id = request.request_id or new_request_id()
         whole = msgspec.structs.replace(request, request_id=request_id)
     return Call(
         method="POST",
@@ -179,23 +179,23 @@ def parse_gather(text: str) -> GatherSpec:
 
 
 def cancel(id: str) -> Call[CancelReply]:
-    return Call(method="POST", path=_path(_noun(id), id, "cancel"), answer=CancelReply)
+    return Call(method="POST", path=path_of(_noun(id), id, "cancel"), answer=CancelReply)
 
 
 def evict(id: str) -> Call[EvictReply]:
-    return Call(method="POST", path=_path(_noun(id), id, "evict"), answer=EvictReply)
+    return Call(method="POST", path=path_of(_noun(id), id, "evict"), answer=EvictReply)
 
 
 def pause(id: str) -> Call[TaskView]:
-    return Call(method="POST", path=_path("tasks", id, "pause"), answer=TaskView)
+    return Call(method="POST", path=path_of("tasks", id, "pause"), answer=TaskView)
 
 
 def resume(id: str) -> Call[TaskView]:
-    return Call(method="POST", path=_path("tasks", id, "resume"), answer=TaskView)
+    return Call(method="POST", path=path_of("tasks", id, "resume"), answer=TaskView)
 
 
 def release(id: str) -> Call[JobView]:
-    return Call(method="POST", path=_path("jobs", id, "release"), answer=JobView)
+    return Call(method="POST", path=path_of("jobs", id, "release"), answer=JobView)
 
 
 def jobs(
@@ -206,32 +206,32 @@ def jobs(
     cursor: str | None,
     limit: int,
 ) -> Call[Page[JobView]]:
-    query = _query(status=status, queue=queue, name=name, selector=selector, cursor=cursor, limit=limit)
-    return _get("/v1/jobs", Page[JobView], query)
+    query = query_of(status=status, queue=queue, name=name, selector=selector, cursor=cursor, limit=limit)
+    return get("/v1/jobs", Page[JobView], query)
 
 
 def named(name: str, *, own: bool) -> Call[NamedView]:
-    query = _query(own="true" if own else None)
-    return _get(f"/v1/names/{quote(name, safe='')}", NamedView, query)
+    query = query_of(own="true" if own else None)
+    return get(f"/v1/names/{quote(name, safe='')}", NamedView, query)
 
 
 def draft(id: str) -> Call[DraftView]:
-    return _get(_path("jobs", id, "draft"), DraftView)
+    return get(path_of("jobs", id, "draft"), DraftView)
 
 
 def job(id: str) -> Call[JobView]:
-    return _get(_path("jobs", id), JobView)
+    return get(path_of("jobs", id), JobView)
 
 
 def task(id: str) -> Call[TaskView]:
-    return _get(_path("tasks", id), TaskView)
+    return get(path_of("tasks", id), TaskView)
 
 
 def tasks(
     id: str, status: StatusWord | None, selector: str | None, cursor: str | None, limit: int
 ) -> Call[Page[TaskView]]:
-    query = _query(status=status, selector=selector, cursor=cursor, limit=limit)
-    return _get(_path("jobs", id, "tasks"), Page[TaskView], query)
+    query = query_of(status=status, selector=selector, cursor=cursor, limit=limit)
+    return get(path_of("jobs", id, "tasks"), Page[TaskView], query)
 
 
 def wait(id: str, timeout_s: float) -> Call[JobView | TaskView]:
@@ -239,64 +239,64 @@ def wait(id: str, timeout_s: float) -> Call[JobView | TaskView]:
     noun = _noun(id)
     return Call(
         method="GET",
-        path=_path(noun, id, "wait"),
+        path=path_of(noun, id, "wait"),
         answer=TaskView if noun == "tasks" else JobView,
-        query=_query(timeout_s=timeout_s),
+        query=query_of(timeout_s=timeout_s),
         repeatable=True,
         timeout_s=timeout_s + TIMEOUT_S,
     )
 
 
 def has_ended(view: JobView | TaskView) -> bool:
-    return view.status in _FINAL
+    return view.status in FINAL
 
 
 def why(id: str) -> Call[WhyReply]:
-    return _get(_path(_noun(id), id, "why"), WhyReply)
+    return get(path_of(_noun(id), id, "why"), WhyReply)
 
 
 def story(id: str, of: Noun | None, cursor: str | None, limit: int) -> Call[Page[StoryLine]]:
-    return _get(_path(of or _noun(id), id, "story"), Page[StoryLine], _query(cursor=cursor, limit=limit))
+    return get(path_of(of or _noun(id), id, "story"), Page[StoryLine], query_of(cursor=cursor, limit=limit))
 
 
 def nodes() -> Call[list[NodeView]]:
-    return _get("/v1/nodes", list[NodeView])
+    return get("/v1/nodes", list[NodeView])
 
 
 def node(name: str) -> Call[NodeView]:
-    return _get(_path("nodes", name), NodeView)
+    return get(path_of("nodes", name), NodeView)
 
 
 def drain(name: str, reason: str, *, evict: bool = False) -> Call[NodeView]:
     body = msgspec.json.encode(DrainRequest(reason, evict))
-    return Call(method="POST", path=_path("nodes", name, "drain"), answer=NodeView, body=body)
+    return Call(method="POST", path=path_of("nodes", name, "drain"), answer=NodeView, body=body)
 
 
 def undrain(name: str) -> Call[NodeView]:
-    return Call(method="POST", path=_path("nodes", name, "resume"), answer=NodeView)
+    return Call(method="POST", path=path_of("nodes", name, "resume"), answer=NodeView)
 
 
 def lose(name: str, reason: str) -> Call[NodeView]:
     body = msgspec.json.encode(LoseRequest(reason))
-    return Call(method="POST", path=_path("nodes", name, "lose"), answer=NodeView, body=body)
+    return Call(method="POST", path=path_of("nodes", name, "lose"), answer=NodeView, body=body)
 
 
 def remove_node(name: str) -> Call[RemovedNode]:
-    return Call(method="POST", path=_path("nodes", name, "remove"), answer=RemovedNode)
+    return Call(method="POST", path=path_of("nodes", name, "remove"), answer=RemovedNode)
 
 
 def queues() -> Call[list[QueueView]]:
-    return _get("/v1/queues", list[QueueView])
+    return get("/v1/queues", list[QueueView])
 
 
 def queue(name: str) -> Call[QueueView]:
     check_name("queue", name)
-    return _get(_path("queues", name), QueueView)
+    return get(path_of("queues", name), QueueView)
 
 
 def set_quota(name: str, quota: QuotaSpec | None) -> Call[QueueView]:
     check_name("queue", name)
-    path = _path("queues", name)
+    path = path_of("queues", name)
     if quota is None:
         return Call(method="DELETE", path=path, answer=QueueView, repeatable=True)
     body = msgspec.json.encode(quota)
@@ -320,33 +320,33 @@ def plan(request: PlanRequest | SubmitRequest | Spec | Sequence[Spec]) -> Call[P
 
 
 def topology() -> Call[TopologyView]:
-    return _get("/v1/topology", TopologyView)
+    return get("/v1/topology", TopologyView)
 
 
 def cluster() -> Call[ClusterView]:
-    return _get("/v1/cluster", ClusterView)
+    return get("/v1/cluster", ClusterView)
 
 
 def ready() -> Call[Any]:
-    return _get("/readyz", dict[str, str])
+    return get("/readyz", dict[str, str])
 
 
 def logs(
     id: str, stream: Stream, attempt: int | None, offset: int | None, lines: int | None, *, follow: bool
 ) -> Call[None]:
     """A stream. One that follows may be silent for hours, so no time limit is set for it."""
-    query = _query(stream=stream, attempt=attempt, offset=offset, lines=lines) | {"split": "true"}
+    query = query_of(stream=stream, attempt=attempt, offset=offset, lines=lines) | {"split": "true"}
     if follow:
         query["follow"] = "true"
     timeout_s = None if follow else TIMEOUT_S
-    return Call(method="GET", path=_path("tasks", id, "logs"), query=query, timeout_s=timeout_s)
+    return Call(method="GET", path=path_of("tasks", id, "logs"), query=query, timeout_s=timeout_s)
 
 
 def watch(after: int | None, job: str | None) -> Call[None]:
     headers = {"Accept": sse.MEDIA_TYPE}
     if after is not None:
         headers["Last-Event-ID"] = str(after)
-    query = _query(job=job)
+    query = query_of(job=job)
     return Call(method="GET", path="/v1/events", query=query, headers=headers, timeout_s=QUIET_S_MAX)
 
 
@@ -359,12 +359,12 @@ def create_token(request: TokenRequest) -> Call[NewToken]:
 
 
 def revoke_token(id: str) -> Call[TokenView]:
-    return Call(method="POST", path=_path("tokens", id, "revoke"), answer=TokenView)
+    return Call(method="POST", path=path_of("tokens", id, "revoke"), answer=TokenView)
 
 
 def rotate_token(id: str, overlap: float | str | None) -> Call[NewToken]:
     body = msgspec.json.encode(RotateRequest(overlap))
-    return Call(method="POST", path=_path("tokens", id, "rotate"), answer=NewToken, body=body)
+    return Call(method="POST", path=path_of("tokens", id, "rotate"), answer=NewToken, body=body)
 
 
 def audit(tail: int) -> Call[list[AuditLine]]:
@@ -372,15 +372,15 @@ def audit(tail: int) -> Call[list[AuditLine]]:
     return Call(method="GET", path="/v1/audit", answer=list[AuditLine], query=query, repeatable=True)
 
 
-def _new_request_id() -> str:
+def new_request_id() -> str:
     return os.urandom(16).hex()
 
 
-def _get(path: str, answer: Any, query: dict[str, str] | None = None) -> Call[Any]:
+def get(path: str, answer: Any, query: dict[str, str] | None = None) -> Call[Any]:
     return Call(method="GET", path=path, answer=answer, query=query or {}, repeatable=True, anywhere=True)
 
 
-def _path(noun: Noun, id: str, verb: str = "") -> str:
+def path_of(noun: Noun, id: str, verb: str = "") -> str:
     path = f"/v1/{noun}/{quote(id, safe='')}"
     return f"{path}/{verb}" if verb else path
 
@@ -390,5 +390,5 @@ def _noun(id: str) -> Noun:
     return "tasks" if _TASK_ID.fullmatch(id) else "jobs"
 
 
-def _query(**words: str | float | None) -> dict[str, str]:
+def query_of(**words: str | float | None) -> dict[str, str]:
     return {name: str(word) for name, word in words.items() if word is not None}

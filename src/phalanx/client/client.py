@@ -6,8 +6,9 @@ Errors are those of `phalanx.errors`. How calls travel is left to an exchange.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -47,14 +48,16 @@ from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.http import Answer, Transport
 from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.client.workflows import WorkflowCalls
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 
-class Client:
+class Client(WorkflowCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(
@@ -177,18 +180,24 @@ class Client:
 
         A coordinator that goes away meanwhile is waited for: one that was restarted knows the answer too.
         """
-        until, patience = None if timeout is None else self._clock.monotonic() + timeout, RetryDelays()
         id = self.named(id).id if "/" in id else id  # which may be given again while we wait
+        return self._waited(partial(calls.wait, id), calls.has_ended, timeout)
+
+    def _waited(
+        self, call: Callable[[float], Call[V]], has_ended: Callable[[V], bool], timeout_s: float | None
+    ) -> V:
+        """The view when it has ended, or when the time is over."""
+        until, patience = None if timeout_s is None else self._clock.monotonic() + timeout_s, RetryDelays()
         while True:
             left_s = calls.WAIT_S if until is None else until - self._clock.monotonic()
             try:
-                view = self._ask(calls.wait(id, min(max(0.0, left_s), calls.WAIT_S)))
+                view = self._ask(call(min(max(0.0, left_s), calls.WAIT_S)))
             except Unavailable as error:
                 patience.meet(error)
                 self._pause(patience, error)
                 continue
             patience.renew()
-            if calls.has_ended(view) or left_s <= 0:
+            if has_ended(view) or left_s <= 0:
                 return view
 
     def why(self, id: str) -> WhyReply:

@@ -6,7 +6,7 @@ core become errors here, with the same reason and the nearest fix.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from msgspec import structs
 
@@ -26,6 +26,7 @@ from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.tokens import TokenCommands
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.views_cluster import node_view
+from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decision import Answer, Refused, Replayed
 from phalanx.core.cluster.inputs import (
     Cancel,
@@ -51,7 +52,14 @@ class CoordinatorCommands:
     """Everything REST may ask: changes of jobs and nodes, streams, and the reads of its three parts."""
 
     def __init__(
-        self, loop: Requests, store: Store, feed: Feed, log_links: LogLinks, clock: Clock, retries: int
+        self,
+        loop: Requests,
+        store: Store,
+        feed: Feed,
+        log_links: LogLinks,
+        clock: Clock,
+        retries: int,
+        executors: Mapping[str, list[str]] | None = None,
     ) -> None:
         self._loop = loop
         self._store = store
@@ -67,6 +75,14 @@ class CoordinatorCommands:
         declared = Declarations(loop, store, clock, retries, reads.slices)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
+        flows = WorkflowCommands(loop, store, feed, clock, reads.slices, executors or {})
+        self.submit_workflow, self.workflows, self.workflow = (
+            flows.submit_workflow,
+            flows.workflows,
+            flows.workflow,
+        )
+        self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
+        self.wait_workflow = flows.wait_workflow
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
@@ -114,14 +130,14 @@ class CoordinatorCommands:
 
     async def cancel(self, id: str) -> CancelReply:
         job, position = await lookup.find_task(self._loop, self._store, id)
-        whole = position is None or "." not in id
+        whole = position is None or lookup.job_part(id) == id
         options = Cancel(job.job.id, None if whole else position)
         done = accepted(await self._loop.ask([options]), id)
         return CancelReply(job.job.id if whole else job.job.task_id(position or 0), done.count, done.stopping)
 
     async def evict(self, id: str, user: str) -> EvictReply:
         job, position = await lookup.find_task(self._loop, self._store, id)
-        whole = position is None or "." not in id
+        whole = position is None or lookup.job_part(id) == id
         options = Evict(job.job.id, None if whole else position, f"user {user}")
         done = accepted(await self._loop.ask([options]), id)
         return EvictReply(job.job.id if whole else job.job.task_id(position or 0), done.count)
@@ -141,7 +157,7 @@ class CoordinatorCommands:
         return await self._set_paused(id, False)
 
     async def release(self, id: str) -> JobView:
-        job = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
+        job = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         if job.is_over or not job.held_because:
             raise Conflict(f"{job.job.id} is not held back", reason="NotHeld")
         accepted(await self._loop.ask([SetPaused(job.job.id, None, False)]), job.job.id)
@@ -149,7 +165,7 @@ class CoordinatorCommands:
 
     async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
         job, position = await lookup.find_task(self._loop, self._store, id)
-        whole = position is None or "." not in id
+        whole = position is None or lookup.job_part(id) == id
         over = job.is_over if position is None else job.status[position] >= 3
         if not over and timeout_s > 0:
             await self._feed.settled(job.job.id, position, timeout_s)

@@ -17,6 +17,8 @@ from phalanx.core.cluster.dependencies import has_come, why_abandoned
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
+from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.job import After, is_job_id, is_name, ulid
 from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.protocol import Store
@@ -36,6 +38,8 @@ async def find_job(requests: Requests, store: Store, text: str) -> JobState:
 
     A standby that does not know it reads the log to its end before it says so.
     """
+    if ":" in text:
+        text = await _stage_job(requests, store, text)
     try:
         return await _find_job(requests.state, store, text)
     except NotFound:
@@ -96,11 +100,12 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
         )
     if is_job_id(prefix):
         body = await store.history(prefix)
-        if body is None:
+        if body is None or is_workflow(body):
             raise _no_job(text)
         return decode_job(body)
     found = state.with_prefix(prefix)
     past = await store.past(None, 2, prefix) if len(found) < 2 else []
+    past = [record for record in past if not is_workflow(record.body)]
     names = sorted({*found, *(record.job for record in past)})
     if not names:
         raise _no_job(text)
@@ -111,6 +116,56 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
             hint="give more of the id",
         )
     return state.jobs.get(names[0]) or decode_job(past[0].body)
+
+
+async def find_workflow(requests: Requests, store: Store, text: str) -> WorkflowState:
+    """The workflow that an id or a unique prefix names, in memory or in the history."""
+    try:
+        return await _find_workflow(requests.state, store, text)
+    except NotFound:
+        if not await requests.catch_up():
+            raise
+    return await _find_workflow(requests.state, store, text)
+
+
+async def _find_workflow(state: ClusterState, store: Store, text: str) -> WorkflowState:
+    prefix = text.lower()
+    if flow := state.workflows.get(prefix):
+        return flow
+    if is_job_id(prefix):
+        body = await store.history(prefix)
+        if body is not None and is_workflow(body):
+            return decode_workflow(body)
+    found = [id for id in state.workflows if id.startswith(prefix)] if prefix else []
+    if len(found) > 1:
+        raise BadRequest(
+            f"{text[:80]!r} begins several ids: {', '.join(sorted(found)[:3])}, …",
+            reason="AmbiguousId",
+            hint="give more of the id",
+        )
+    if not found:
+        raise NotFound(
+            f"no workflow {text[:80]!r}",
+            reason="WorkflowNotFound",
+            hint="phalanx workflow list shows them; one that ended long ago is named by its whole id",
+        )
+    return state.workflows[found[0]]
+
+
+async def _stage_job(requests: Requests, store: Store, text: str) -> str:
+    """The id of the job of a stage, named WORKFLOW:STAGE."""
+    flow_text, _, name = text.partition(":")
+    flow = await find_workflow(requests, store, flow_text)
+    number = flow.numbers.get(name)
+    if number is None:
+        known = ", ".join(list(flow.numbers)[:8])
+        raise NotFound(
+            f"{flow.workflow.id} has no stage {name[:80]!r} (stages: {known})", reason="StageNotFound"
+        )
+    if flow.phases[number] == StagePhase.WAITING:
+        missing = ", ".join(flow.workflow.stages[each].name for each in flow.waits_for(number)[:8])
+        raise NotFound(f"stage {name} has no job yet: it waits for {missing}", reason="StageWaits")
+    return flow.job_id(number)
 
 
 async def find_before(requests: Requests, store: Store, after: tuple[After, ...]) -> tuple[After, ...]:
@@ -133,9 +188,15 @@ async def find_before(requests: Requests, store: Store, after: tuple[After, ...]
     return tuple(found)
 
 
+def job_part(text: str) -> str:
+    """The job's part of what names a task; a stage, WORKFLOW:STAGE, names a job, whatever dots are in it."""
+    return text if ":" in text else text.partition(".")[0]
+
+
 async def find_task(requests: Requests, store: Store, text: str) -> tuple[JobState, int | None]:
     """The job and position that an id names; the position is None for an array named as a whole."""
-    job_text, dot, index_text = text.partition(".")
+    job_text = job_part(text)
+    dot, index_text = text[len(job_text) :][:1], text[len(job_text) + 1 :]
     job = await find_job(requests, store, job_text)
     if not dot:
         return job, 0 if job.job.array is None and job.job.tasks == 1 else None

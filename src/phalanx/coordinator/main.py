@@ -12,7 +12,7 @@ import gc
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from phalanx.coordinator.commands import CoordinatorCommands
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.damage import AskedStore
 from phalanx.coordinator.descriptors import Shares, raise_limit, shares
+from phalanx.coordinator.executors import BUILT_IN, read_executors
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import Links, RunnerChannel
@@ -78,6 +79,7 @@ class Coordinator:
         retries: int,
         clock: Clock | None = None,
         candidate: Candidate = ALONE,
+        executors: Mapping[str, list[str]] = BUILT_IN,
     ) -> None:
         clock = clock or SteadyClock()
         self.keys = keys
@@ -90,7 +92,7 @@ class Coordinator:
         self.addresses = RunnerConnections()
         self.streams: set[RunnerChannel] = set()  # the same, over gRPC
         self.commands = CoordinatorCommands(
-            self.leadership, AskedStore(store), self.feed, self.log_links, clock, retries
+            self.leadership, AskedStore(store), self.feed, self.log_links, clock, retries, executors
         )
 
     def _is_online(self, node: str) -> bool:
@@ -216,6 +218,7 @@ async def _serve(settings: Settings) -> int:
             section.max_task_retries,
             clock,
             candidate=candidate_of(section),
+            executors=read_executors(section.executors_file),
         )
         coordinator.closed()
         server, coordinator.addresses = await serve(

@@ -23,6 +23,7 @@ from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.workflow_image import is_workflow
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.amounts import CORES, MILLICORES, written
@@ -37,7 +38,7 @@ BATCHES_PER_PAGE = 200
 RECORDS_PER_PAGE = 50
 LOOKS_PER_GLANCE = 64  # jobs between two looks at the clock
 PAGE_EXTENT = 1_000_000  # characters; a page of large jobs is shorter than asked for, and has a next one
-BEGINNINGS = ("JobSubmitted", "NodeJoined")
+BEGINNINGS = ("JobSubmitted", "NodeJoined", "WorkflowSubmitted")
 NOT_KEPT = "what happened before is no longer kept (coordinator.keep_events)"
 
 
@@ -57,6 +58,11 @@ class Asked:
             and (self.status is None or self.status == job.overall_status)
             and self._selector.selects(job.job)
         )
+
+    def among(self, record: History) -> JobState | None:
+        """The job of a record of the history, if the list is to have it."""
+        job = None if is_workflow(record.body) else decode_job(record.body)
+        return job if job is not None and self.is_for(job) else None
 
 
 class StateReads:
@@ -92,21 +98,25 @@ class StateReads:
         return Page(found, None)
 
     async def job(self, id: str) -> JobView:
-        found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
+        found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         return job_view(self._loop.state, found)
 
     async def named(self, name: str, user: str, *, of_all: bool) -> str:
         return await lookup.find_named(self._loop, name, user, of_all=of_all)
 
     async def draft(self, id: str) -> DraftView:
-        found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
+        found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         draft = found.job.draft
         if draft is None or found.is_over:
             raise NotFound(f"{found.job.id} waits for no members", reason="NoDraft")
         return DraftView(found.job.id, draft.version, draft.lacks, draft.manifests, dict(found.job.applied))
 
     async def owner(self, id: str) -> tuple[str, str]:
-        found = await lookup.find_job(self._loop, self._store, id.partition(".")[0])
+        try:
+            found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
+        except NotFound:
+            flow = (await lookup.find_workflow(self._loop, self._store, id)).workflow
+            return flow.id, flow.user
         return found.job.id, found.job.user
 
     async def task(self, id: str) -> TaskView:
@@ -153,7 +163,11 @@ class StateReads:
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
         if id in self._loop.state.nodes:
             return await self._story(id, None, None, cursor, limit)
-        job, position = await lookup.find_task(self._loop, self._store, id)
+        try:
+            job, position = await lookup.find_task(self._loop, self._store, id)
+        except NotFound:
+            flow = await lookup.find_workflow(self._loop, self._store, id)
+            return await self._story(flow.workflow.id, None, None, cursor, limit)
         return await self._story(job.job.id, job, position if "." in id else None, cursor, limit)
 
     async def nodes(self) -> list[NodeView]:
@@ -243,7 +257,7 @@ class StateReads:
             if not number % LOOKS_PER_GLANCE and piece.is_over:
                 piece = await self.slices.turn()
             while past and record and record.job >= id:
-                if record.job not in state.jobs and asked.is_for(old := decode_job(record.body)):
+                if record.job not in state.jobs and (old := asked.among(record)) is not None:
                     yield old
                 record = await anext(past, None)
                 if piece.is_over:
@@ -256,7 +270,7 @@ class StateReads:
                 if piece.is_over:
                     piece = await self.slices.turn()
         while past and record:
-            if asked.is_for(old := decode_job(record.body)):
+            if (old := asked.among(record)) is not None:
                 yield old
             record = await anext(past, None)
             if piece.is_over:

@@ -27,6 +27,7 @@ from phalanx.core.cluster.events import (
 from phalanx.core.cluster.image import decode_state, encode_job
 from phalanx.core.cluster.inputs import (
     Abandon,
+    Advance,
     Disconnect,
     Heartbeat,
     Hello,
@@ -35,23 +36,28 @@ from phalanx.core.cluster.inputs import (
     ProposeGang,
     Redeem,
     Submit,
+    SubmitWorkflow,
     Tick,
 )
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.workflow_events import WorkflowForgotten
+from phalanx.core.cluster.workflow_image import encode_workflow
 from phalanx.core.explain.shortage import gang_never
+from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Plan, PlanMemory, Policy
+from phalanx.core.model.reason import Reason
 from phalanx.core.placement.engine import PlanFailed, place_one, plan
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned
 
 NAMED_MAX = 20  # jobs that are named where there may be thousands
 FAILURES_MAX = 8  # of plans in one turn
-ABANDONED_MAX = 1000  # jobs that end in one turn because one before them did
+FOLLOWED_MAX = 1000  # jobs that end, and workflows that go on, in one turn because of what ended before them
 FAILED_FOR_S = 10.0  # then jobs that made a plan fail are tried again
 # What nobody outside has put a number into: its events are not encoded twice.
-_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Abandon, Tick, Heartbeat, Disconnect})
+_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Abandon, Advance, Tick, Heartbeat, Disconnect})
 UNUSED = 1 / 20  # of a lease
 RENEW_AFTER = 1 / 3
 RETRY_AFTER = 1 / 12  # after a renewal that failed
@@ -100,9 +106,11 @@ class Engine:
         for given in inputs:
             if type(given) is Submit:
                 self._submit(given, leaders, now, turn)
+            elif type(given) is SubmitWorkflow:
+                self._decide(self._with_gangs(given), now, turn)
             else:
                 self._decide(given, now, turn)
-        self._abandon(now, turn)
+        self._follow(now, turn)
         self._place(now, turn)
         turn.revision = self.state.revision
         return turn
@@ -115,6 +123,9 @@ class Engine:
         for event in decision.events:
             if type(event) is JobForgotten:
                 turn.history.append(History(event.job, encode_job(self.state.jobs[event.job])))
+            elif type(event) is WorkflowForgotten:
+                flow = self.state.workflows[event.workflow]
+                turn.history.append(History(event.workflow, encode_workflow(flow)))
             turn.events.append(event)
             turn.effects += self._applied(event)
         turn.effects += decision.effects
@@ -152,20 +163,33 @@ class Engine:
         placement = None
         if given.no_queue and job.tasks == 1:
             placement = place_one(self.state.snapshot(now), JobState(job, 0, [0] * 6).groups[0], self.policy)
-        never = None
-        if job.gang is not None and not given.allow_infeasible:
-            gang = JobState(job, 0, [0] * 6).gang
-            never = None if gang is None else gang_never(self.state.table, gang)
+        never = None if given.allow_infeasible else self._never_together(job)
         return structs.replace(given, job=job, placement=placement, never=never)
 
-    def _abandon(self, now: float, turn: Turn) -> None:
-        """End what can never start; whatever was to start after that follows, too."""
-        jobs, tasks = self.state.abandoned, self.state.abandoned_tasks
-        for _ in range(ABANDONED_MAX):
-            if not jobs and not tasks:
+    def _never_together(self, job: Job) -> Reason | None:
+        """Why a gang as a whole could never fit, if so."""
+        gang = None if job.gang is None else JobState(job, 0, [0] * 6).gang
+        return None if gang is None else gang_never(self.state.table, gang)
+
+    def _with_gangs(self, given: SubmitWorkflow) -> SubmitWorkflow:
+        """With the reason why a stage that is a gang could never fit, if there is one."""
+        for stage in given.workflow.stages:
+            if (never := self._never_together(stage.job)) is not None:
+                named = structs.replace(never, text=f"stage {stage.name}: {never.text}")
+                return structs.replace(given, never=named)
+        return given
+
+    def _follow(self, now: float, turn: Turn) -> None:
+        """End what can never start, and let begin the stages whose inputs have come; more may follow from that."""
+        jobs, tasks, due = self.state.abandoned, self.state.abandoned_tasks, self.state.due
+        for _ in range(FOLLOWED_MAX):
+            if jobs or tasks:
+                self._propose(Abandon(next(iter(jobs or tasks))), now, turn)
+            elif due:
+                self._propose(Advance(next(iter(due))), now, turn)
+            else:
                 return
-            self._propose(Abandon(next(iter(jobs or tasks))), now, turn)
-        turn.more = turn.more or bool(jobs or tasks)
+        turn.more = turn.more or bool(jobs or tasks or due)
 
     def _place(self, now: float, turn: Turn) -> None:
         """Plan on what is true now; every placement is an input like any other and is checked again.

@@ -7,7 +7,7 @@ from phalanx.manifests.load import Document, Map
 from phalanx.manifests.view import View
 
 TITLE_MAX = 600  # characters: a kind, a namespace and a name of Kubernetes
-JOB_FILE, CLUSTER_FILE, AICHOR = "job file", "cluster file", "aichormanifest"
+JOB_FILE, CLUSTER_FILE, AICHOR, WORKFLOW = "job file", "cluster file", "aichormanifest", "workflow"
 
 # Lower case, since people write `kind: pod`; with the API groups that mean it.
 READ: dict[str, tuple[str, ...]] = {

@@ -37,6 +37,7 @@ from phalanx.manifests.kinds import (
     JOB_FILE,
     NAMES,
     READ,
+    WORKFLOW,
     indented,
     kind_of,
     title_of,
@@ -50,6 +51,7 @@ from phalanx.manifests.priorities import Priorities
 from phalanx.manifests.topology import read_network_topology
 from phalanx.manifests.unread import warn_unread
 from phalanx.manifests.view import Source, View
+from phalanx.manifests.workflows import ParsedWorkflow, is_workflow_file, read_workflow
 
 T = TypeVar("T")
 KEPT = "(applied before)"
@@ -65,6 +67,7 @@ class Manifests(Struct):
     queues: dict[str, Quota]
     cluster: ClusterSpec | None  # if cluster files were given
     warnings: list[Caution]
+    workflows: list[ParsedWorkflow] = []
 
     @property
     def jobs(self) -> list[JobSpec]:
@@ -155,6 +158,8 @@ class _Reading:
             raise ManifestError(jobs[0].where(), text)
 
     def _kind(self, view: View, from_cluster: bool) -> str:
+        if is_workflow_file(view):
+            return WORKFLOW
         kind = kind_of(view)
         if kind == AICHOR or (not kind and is_aichor(view)):
             return AICHOR
@@ -225,6 +230,7 @@ class _Reading:
         topology = self._topology(parts)
         self._refuse()
         found += [job for part in parts for job in part.jobs]
+        workflows = list(self.each(WORKFLOW, read_workflow))
         found = list(self._all_checked(found, topology))
         self._refuse()
         asked = [each for each in found if each.asked and not each.placed]
@@ -236,7 +242,8 @@ class _Reading:
         for view in self.asked:
             warn_unread(view)
         queues = {name: quota for part in parts for name, quota in part.queues.items()}
-        return Manifests(asked, book.incomplete, topology, queues, contents, self.cautions.all())
+        warnings = self.cautions.all()
+        return Manifests(asked, book.incomplete, topology, queues, contents, warnings, workflows)
 
     def _refuse(self) -> None:
         """Every document that cannot be read, in one error."""

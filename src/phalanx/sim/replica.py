@@ -61,6 +61,12 @@ def _fields(state: ClusterState) -> dict[str, Any]:
             attempt.row = 0  # a restart numbers the rows of the table anew
         for name, value in structs.asdict(kept).items():
             fields[f"job {kept.job.id} {name}"] = sorted(value) if name == "again" else value
+    fields["ended workflows"] = image.ended_workflows
+    fields["stages of users"] = state.stages_of
+    for flow in image.workflows:
+        missing = state.workflows[flow.workflow.id].missing
+        for name, value in (*structs.asdict(flow).items(), ("missing", missing)):
+            fields[f"workflow {flow.workflow.id} {name}"] = value
     for node in image.nodes:
         for name, value in structs.asdict(node).items():
             fields[f"node {node.name} {name}"] = sorted(value) if name == "leftovers" else value

@@ -14,6 +14,7 @@ from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.image import decode_job, decode_state
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
 from phalanx.errors import NotFound
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.contents import StoreContents
@@ -116,7 +117,10 @@ class Chain:
 
 def _is_job(body: bytes) -> bool:
     try:
-        decode_job(body)
+        if is_workflow(body):
+            decode_workflow(body)
+        else:
+            decode_job(body)
     except (MsgspecError, ValueError):
         return False
     return True

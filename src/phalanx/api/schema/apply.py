@@ -16,6 +16,7 @@ from phalanx.api.schema.fields import check_count, check_name
 from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.workflows import SubmittedWorkflow
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest
 
@@ -71,6 +72,7 @@ class ApplyReply(Struct, omit_defaults=True):
     quotas: list[str] = []  # the queues whose quota was set
     warnings: list[str] = []
     replayed: bool = False  # true when the same request_id had been answered before
+    workflows: list[SubmittedWorkflow] = []  # what `phalanx apply` handed in besides
 
 
 def check_extent(request: ApplyRequest) -> None:

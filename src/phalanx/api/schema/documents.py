@@ -225,6 +225,11 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 100
 
 
+class WorkflowsQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    cursor: Word | None = None
+    limit: Limit = 100
+
+
 class NamesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     own: bool = False  # never another user's
 

@@ -46,7 +46,7 @@ STALE_S = 5.0
 BEHIND = b"phalanx-behind"
 TOKEN_SIGN = "phx_"  # noqa: S105 - what every token of ours begins with
 # Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
-_ID = re.compile(r"[0-9a-z][0-9a-z._-]{0,79}")
+_ID = re.compile(r"[0-9a-z][0-9a-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a stage: WORKFLOW:STAGE
 _NAMED = ("jobs", "tasks", "names")  # what may also be named as Kubernetes does, namespace%2Fname
 
 Row = dict[str, Route]  # by method
@@ -220,7 +220,7 @@ async def _in_turn(
     is_large = http_request.is_large(service.limits.large_bytes)
     gate = service.large if is_large or route.is_heavy else service.limit
     with service.large_bodies.taken(http_request) if is_large else nullcontext():
-        await http_request.body(service.limits.body_bytes)
+        await http_request.body(max(service.limits.body_bytes, route.body_bytes))
         async with gate.passed(http_request.user):
             return await _handled(service, route, http_request)
 
@@ -281,7 +281,7 @@ def _note(
 
 
 async def _document(service: Service, route: Route, http_request: HttpRequest) -> Any:
-    body = await http_request.body(service.limits.body_bytes)
+    body = await http_request.body(max(service.limits.body_bytes, route.body_bytes))
     if len(body) > service.limits.large_bytes:
         await service.slices.turn()  # reading it takes milliseconds
     if not body and route.body is Nothing:

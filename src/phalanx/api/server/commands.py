@@ -39,6 +39,13 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.workflows import (
+    RetryReply,
+    RetryRequest,
+    SubmittedWorkflow,
+    WorkflowRequest,
+    WorkflowView,
+)
 from phalanx.api.server.auth import PRIORITY_OF_USERS, Identity
 from phalanx.core.explain.change import ADMIN, Asker
 
@@ -103,7 +110,7 @@ class Commands(Protocol):
         ...
 
     async def owner(self, id: str) -> tuple[str, str]:
-        """Of a job or task: the whole id of its job, and the job's user."""
+        """Of a job, a task or a workflow: the whole id of the job or workflow, and its user."""
         ...
 
     async def task(self, id: str) -> TaskView: ...
@@ -156,6 +163,30 @@ class Commands(Protocol):
         self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
     ) -> PlanReply:
         """What the scheduler would do with these jobs; nothing is submitted."""
+        ...
+
+    async def submit_workflow(
+        self, request: WorkflowRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+    ) -> SubmittedWorkflow:
+        """All stages of it, or nothing: a refusal names the stage."""
+        ...
+
+    async def workflows(self, *, cursor: str | None, limit: int) -> Page[WorkflowView]:
+        """Newest first, without their stages."""
+        ...
+
+    async def workflow(self, id: str) -> WorkflowView: ...
+
+    async def wait_workflow(self, id: str, timeout_s: float) -> WorkflowView:
+        """Return when it has ended or when the time is over, whichever is first, as it then stands."""
+        ...
+
+    async def cancel_workflow(self, id: str) -> CancelReply:
+        """Cancel every stage that has not ended. Conflict if all have."""
+        ...
+
+    async def retry_workflow(self, id: str, request: RetryRequest) -> RetryReply:
+        """Run stages again. Conflict if the workflow has not ended."""
         ...
 
     async def topology(self) -> TopologyView: ...

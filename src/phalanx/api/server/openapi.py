@@ -23,12 +23,20 @@ from phalanx.api.schema.cluster import (
 from phalanx.api.schema.documents import PROBLEM_TYPE, Nothing, Problem
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.workflows import RetryRequest, WorkflowRequest
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes.table import ROUTES
 
 VERSION = "1"
 _REF = "#/components/schemas/{name}"
-_PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node", "queues": "queue", "tokens": "token"}
+_PLURALS = {
+    "jobs": "job",
+    "tasks": "task",
+    "nodes": "node",
+    "queues": "queue",
+    "tokens": "token",
+    "workflows": "workflow",
+}
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
     DrainRequest: {"reason": "a fan is broken"},
@@ -49,6 +57,20 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     QuotaSpec: {"gpus": 64, "memory": "2TiB"},
     TokenRequest: {"name": "ada", "role": "user", "expires": "30d"},
     RotateRequest: {"overlap": "1h"},
+    WorkflowRequest: {
+        "workflow": {
+            "name": "fine-tune",
+            "stages": [
+                {"name": "train", "job": {"groups": [{"gpus": 1, "command": ["python", "train.py"]}]}},
+                {
+                    "name": "judge",
+                    "after": ["train"],
+                    "job": {"groups": [{"command": ["python", "judge.py", "${train.result.model}"]}]},
+                },
+            ],
+        }
+    },
+    RetryRequest: {"from_stage": "judge"},
     TopologySpec: {"layers": [{"name": "rack", "keys": ["phalanx/rack"]}]},
 }
 _LOG_HEADERS = {

@@ -14,12 +14,14 @@ from typing import Any
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
+from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply import declared as apply_declared
 from phalanx.core.cluster.apply import gangs as apply_gangs
 from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.apply import nodes as apply_nodes
+from phalanx.core.cluster.apply import workflows as apply_workflows
 from phalanx.core.cluster.apply.grants import queue_up
-from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, reports
+from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, reports, workflows
 from phalanx.core.cluster.decision import Decision, Effect
 from phalanx.core.cluster.state import ClusterState, Unfit
 
@@ -64,6 +66,10 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.Cancel: jobs.cancel,
     i.Abandon: jobs.abandon,
     i.SetPaused: jobs.set_paused,
+    i.SubmitWorkflow: workflows.submit_workflow,
+    i.Advance: workflows.advance,
+    i.CancelWorkflow: workflows.cancel_workflow,
+    i.RetryWorkflow: workflows.retry_workflow,
     i.Heartbeat: nodes.heartbeat,
     i.Tick: nodes.tick,
     i.Hello: nodes.hello,
@@ -129,6 +135,11 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.JoinRedeemed: apply_declared.join_redeemed,
     e.SecretKnown: apply_declared.secret_known,
     e.TermOpened: apply_nodes.term_opened,
+    w.WorkflowSubmitted: apply_workflows.workflow_submitted,
+    w.StagesEnded: apply_workflows.stages_ended,
+    w.WorkflowCancelled: apply_workflows.workflow_cancelled,
+    w.WorkflowRetried: apply_workflows.workflow_retried,
+    w.WorkflowForgotten: apply_workflows.workflow_forgotten,
     e.LogSettled: _of_the_log,
     e.LogRepaired: _of_the_log,
 }

@@ -1,4 +1,4 @@
-"""What all events have in common, and the four kinds of them: of the cluster, of a node, of a job, of an attempt."""
+"""What all events have in common, and their kinds: of the cluster, a node, a job, an attempt, a workflow."""
 
 from __future__ import annotations
 
@@ -56,3 +56,14 @@ class AttemptEvent(Recorded, frozen=True):
     @property
     def own_job(self) -> JobId:
         return self.key[0]
+
+
+class WorkflowEvent(Recorded, frozen=True):
+    """Of a workflow as a whole; its story has the events of its stages' jobs as well."""
+
+    workflow: JobId
+    own_job = None
+
+    @property
+    def jobs(self) -> tuple[JobId, ...]:
+        return (self.workflow,)

@@ -9,6 +9,13 @@ from __future__ import annotations
 from msgspec import msgpack
 
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
+from phalanx.core.cluster.workflow_events import (
+    StagesEnded,
+    WorkflowCancelled,
+    WorkflowForgotten,
+    WorkflowRetried,
+    WorkflowSubmitted,
+)
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Exit, Status
@@ -24,6 +31,10 @@ class _Submitted(Recorded, frozen=True):
     @property
     def own_job(self) -> JobId:
         return self.job.id
+
+    @property
+    def jobs(self) -> tuple[JobId, ...]:
+        return (self.job.id,) if self.job.workflow is None else (self.job.id, self.job.workflow[0])
 
 
 class TermOpened(ClusterEvent, frozen=True):
@@ -347,7 +358,8 @@ Event = (
     | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected | NodeDisconnected | NodeLost | NodeCleared
     | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained | NodeResumed | NodeRested | NodeRecovered
     | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
-    | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded
+    | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | WorkflowSubmitted | StagesEnded
+    | WorkflowCancelled | WorkflowRetried | WorkflowForgotten
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded)

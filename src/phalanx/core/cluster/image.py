@@ -15,9 +15,11 @@ from msgspec import Struct, msgpack, structs
 from phalanx.core.cluster.apply.dependencies import restore_dependents
 from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, tenant
 from phalanx.core.cluster.apply.nodes import begin_term
+from phalanx.core.cluster.apply.workflows import restore_workflows
 from phalanx.core.cluster.jobs import Condition, JobState, told_preemption
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
+from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import AttemptKey, Status, Why
@@ -118,6 +120,8 @@ class ClusterImage(Struct, array_like=True):
     generation_floor: int = 0
     brake: Brake | None = None
     request_ids: list[tuple[str, str, list[str]]] = []  # with the user
+    workflows: list[WorkflowImage] = []
+    ended_workflows: list[str] = []
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -139,6 +143,8 @@ def encode_state(state: ClusterState) -> bytes:
             state.generation_floor,
             state.brake,
             list(state.requests),
+            [workflow_image(flow) for flow in state.workflows.values()],
+            list(state.ended_workflows),
         )
     )
 
@@ -169,6 +175,9 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
             note_completeness(state, known)
         if not known.is_over:
             queue_up(state, known)
+    restore_workflows(state, [workflow_state(flow) for flow in image.workflows])
+    state.ended_workflows.clear()
+    state.ended_workflows.update((flow, None) for flow in image.ended_workflows)
     state.ended.update((job, None) for job in image.ended)
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)

@@ -15,6 +15,7 @@ from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Quota
+from phalanx.core.model.workflow import Workflow
 
 
 class Input(Struct, frozen=True):
@@ -70,6 +71,35 @@ class Abandon(Input, frozen=True):
     """This job can never start, because of how one ended that it was to start after."""
 
     job: JobId
+
+
+class SubmitWorkflow(Input, frozen=True):
+    """A workflow, already valid in itself; the other fields are those of `Submit`."""
+
+    workflow: Workflow
+    request_id: str = ""
+    allow_infeasible: bool = False
+    never: Reason | None = None
+    priority_max: int | None = None
+
+
+class Advance(Input, frozen=True):
+    """Stages of this workflow have ended, or may begin."""
+
+    workflow: JobId
+
+
+class CancelWorkflow(Input, frozen=True):
+    workflow: JobId
+    cause: str = "user"
+
+
+class RetryWorkflow(Input, frozen=True):
+    """Run stages of an ended workflow again: this one and all that build on it, or whatever did not complete."""
+
+    workflow: JobId
+    stage: int | None = None
+    cause: str = "user"
 
 
 class Evict(Input, frozen=True):

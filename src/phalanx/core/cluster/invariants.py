@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from phalanx.core.cluster.dependencies import has_come, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflows import StagePhase
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import Status
 from phalanx.core.model.resources import Grant
@@ -208,6 +209,23 @@ def _tasks_are_told(state: ClusterState, job: JobState) -> Iterator[str]:
             yield f"task {position} of {job.job.id} may start, though another never came"
 
 
+def stages_begin_in_order(state: ClusterState) -> Iterator[str]:
+    """Counters of workflows say what is missing, and a stage has a job exactly if nothing was, and it has not ended."""
+    for id, flow in state.workflows.items():
+        for stage, phase in enumerate(flow.phases):
+            missing = flow.waits_for(stage)
+            if flow.missing[stage] != len(missing):
+                yield f"{id}: stage {stage} lacks {missing}, its counter says {flow.missing[stage]}"
+            if phase == StagePhase.RELEASED and (missing or flow.job_id(stage) not in state.jobs):
+                yield f"{id}: stage {stage} was released without its inputs, or its job is gone"
+        waiting = sum(phase <= StagePhase.RELEASED for phase in flow.phases)
+        if flow.unfinished != waiting or flow.is_over != (id in state.ended_workflows):
+            yield f"{id}: {waiting} stages have not ended, its counter says {flow.unfinished}"
+    for id in state.due:
+        if not state.workflows[id].is_due:
+            yield f"{id} is said to be due"
+
+
 SENTENCES = (
     dependents_are_told,
     ledgers_are_exact,
@@ -220,4 +238,5 @@ SENTENCES = (
     rows_are_one_nodes,
     rests_are_counted,
     users_with_work_are_counted,
+    stages_begin_in_order,
 )

@@ -16,6 +16,7 @@ from msgspec import Struct, field, structs
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.request_ids import RequestIds
 from phalanx.core.cluster.units import Attempt, Promise
+from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey
@@ -49,6 +50,8 @@ class Timers(Struct, frozen=True):
     backoff_max_s: float = 30.0
     pending_max: int = 2_000_000
     ended_jobs_max: int = 20_000  # how many ended jobs stay in memory
+    ended_workflows_max: int = 1000  # how many ended workflows stay in memory
+    ended_stages_max: int = 100_000  # and how many stages they may have in all
     results_bytes_max: int = 256 << 20  # how much the results of ended jobs in memory may be
     request_ids_max: int = 50_000
     promise_s: float = 60.0  # how long after their grace victims may take before a promise is withdrawn
@@ -171,6 +174,10 @@ class ClusterState(Struct, eq=False):
     # Jobs that can never start, and the one whose end is why; tasks of arrays that never can. Empty between turns.
     abandoned: dict[JobId, JobId] = {}
     abandoned_tasks: dict[JobId, dict[int, JobId]] = {}
+    workflows: dict[JobId, WorkflowState] = {}
+    due: dict[JobId, None] = {}  # workflows with stages that have ended or may begin; empty between turns
+    ended_workflows: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # oldest first
+    stages_of: dict[str, int] = {}  # by user: the tasks of stages that have no job yet
     retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
     result_bytes: int = 0  # of the results of those
@@ -282,6 +289,17 @@ class ClusterState(Struct, eq=False):
             self.counts[status] -= count
         del self.job_ids[bisect_left(self.job_ids, id)]
         self.ended.pop(id, None)
+
+    def count_stages(self, user: str, tasks: int) -> None:
+        """So many more tasks of a user belong to stages that have no job yet, or so many fewer."""
+        _add(self.stages_of, user, tasks)
+
+    def note_due(self, flow: WorkflowState) -> None:
+        """Something is to be decided about a workflow, or nothing any more."""
+        if flow.is_due:
+            self.due[flow.workflow.id] = None
+        else:
+            self.due.pop(flow.workflow.id, None)
 
     def leave_dependencies(self, job: JobState) -> None:
         """Nobody need tell this job what becomes of others."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dependencies import WORDS
 from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.job import Job
@@ -10,6 +11,7 @@ from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
 from phalanx.core.model.patterns import unreadable
 from phalanx.core.model.resources import Grant
 
+STAGES_SHOWN = 5  # of those that ended together
 LATE_S = 5.0  # the delay of a report is shown from here on
 _SAME_EACH_TIME: dict[type, str] = {
     e.TaskPaused: "paused; its resources stay allocated",
@@ -17,6 +19,8 @@ _SAME_EACH_TIME: dict[type, str] = {
     e.JobForgotten: "moved to the history",
     e.JobReleased: "released",
     e.LogSettled: "the store can be written again",
+    w.WorkflowCancelled: "the workflow is cancelled",
+    w.WorkflowForgotten: "moved to the history",
     e.SecretKnown: "fingerprint of the cluster's secret recorded",
 }
 
@@ -31,6 +35,7 @@ def sentence(event: e.Event) -> str:
         or _node_sentence(event)
         or _health_sentence(event)
         or _brake_sentence(event)
+        or _workflow_sentence(event)
         or _credential_sentence(event)
     )
 
@@ -253,3 +258,22 @@ def _the_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
         charge = "" if event.charged else " (not counted against its retries)"
         return f"attempt {key[2]} ended: {what}; {again}{charge}"
     return f"attempt {key[2]} ended: {what}"
+
+
+def _workflow_sentence(event: e.Event) -> str:
+    match event:
+        case w.WorkflowSubmitted():
+            named = f" {event.content.name}" if event.content.name else ""
+            return f"submitted: workflow{named} of {plural(len(event.content.stages), 'stage')}"
+        case w.StagesEnded():
+            shown = "; ".join(_describe_stage_end(end) for end in event.ends[:STAGES_SHOWN])
+            more = f"; and {len(event.ends) - STAGES_SHOWN} more" if len(event.ends) > STAGES_SHOWN else ""
+            return shown + more
+        case w.WorkflowRetried():
+            return f"{plural(len(event.stages), 'stage')} run again"
+    return ""
+
+
+def _describe_stage_end(end: w.StageEnd) -> str:
+    word = "skipped" if end.skipped else end.status.word.lower()
+    return f"stage {end.name} {word}" + (f": {end.text}" if end.text else "")

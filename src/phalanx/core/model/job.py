@@ -246,6 +246,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
     tags: tuple[tuple[str, str], ...] = ()
     applied: tuple[tuple[str, str], ...] = ()  # objects of Kubernetes it was made from, and their digests
     after: tuple[After, ...] = ()  # jobs that come first
+    workflow: tuple[JobId, int] | None = None  # the workflow that it is a stage of, and which
 
     @property
     def tasks(self) -> int:

@@ -12,6 +12,7 @@ import pytest
 from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.schema.documents import Nothing
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import GRANTS, MEANINGS, Bearer, Identity, Permission
 from phalanx.api.server.messages import App
@@ -48,6 +49,7 @@ class Stage(NamedTuple):
     bearers: Bearers
     own: str  # a job of Ada's
     other: str  # and one of Bob's
+    flows: dict[str, str]  # a workflow of each's user
 
 
 async def a_stage() -> Stage:
@@ -57,12 +59,18 @@ async def a_stage() -> Stage:
     bearers.job = own
     for name in ("ada", "bob"):
         await cluster.create_token(TokenRequest("user", name, "viewer"), None, ADMIN)
-    return Stage(build_app(cluster, bearers), cluster, bearers, own, other)
+    flow = msgspec.convert(EXAMPLES[WorkflowRequest], WorkflowRequest)
+    flows = [(await cluster.submit_workflow(flow, user)).id for user in ("ada", "bob")]
+    return Stage(
+        build_app(cluster, bearers), cluster, bearers, own, other, dict(zip((own, other), flows, strict=True))
+    )
 
 
 async def http_request(stage: Stage, route: Route, token: str, job: str) -> RawResponse:
     noun = route.path.split("/")[2] if route.path.startswith("/v1/") else ""
-    id = {"nodes": "n1", "queues": "n1", "tokens": f"{1 if job == stage.own else 2:016x}"}.get(noun, job)
+    flow = stage.flows.get(job, job)
+    key = f"{1 if job == stage.own else 2:016x}"
+    id = {"nodes": "n1", "queues": "n1", "workflows": flow, "tokens": key}.get(noun, job)
     body = b"" if route.body is Nothing else msgspec.json.encode(EXAMPLES[route.body])
     headers = JSON | {"authorization": f"Bearer {token}" if token else ""}
     query = b"timeout_s=0" if route.path.endswith("/wait") else b""
@@ -85,6 +93,8 @@ def expected(route: Route, role: str, is_own: bool) -> int:
         # The example asks for a user's token in Ada's name; another's token is not shown to exist.
         about_one = "{id}" in route.path
         return (route.status if is_own else 404) if about_one else route.status
+    if role == "task" and route.path.startswith("/v1/workflows"):
+        return 403  # its own job is all that it may see
     return route.status if route.is_about_a_job and is_own else 403
 
 
@@ -104,7 +114,8 @@ def test_every_route_has_a_permission_that_somebody_holds(route: Route):
 
 
 def test_a_route_that_names_a_job_or_a_task_asks_whose_it_is():
-    named = {each.path for each in ROUTES if each.path.startswith(("/v1/jobs/{id}", "/v1/tasks/{id}"))}
+    nouns = ("/v1/jobs/{id}", "/v1/tasks/{id}", "/v1/workflows/{id}")
+    named = {each.path for each in ROUTES if each.path.startswith(nouns)}
     assert {each.path for each in ROUTES if each.is_about_a_job} == named
 
 

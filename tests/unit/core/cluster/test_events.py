@@ -8,12 +8,20 @@ import pytest
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.dispatch import CHANGES, CHOICES, apply
-from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
+from phalanx.core.cluster.event_kinds import (
+    AttemptEvent,
+    ClusterEvent,
+    JobEvent,
+    NodeEvent,
+    Recorded,
+    WorkflowEvent,
+)
 from phalanx.core.cluster.inputs import Input
 from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.workflow_events import WorkflowSubmitted
 
 OF_NODES_ALONE = {e.NodeCleared, e.NodeQuarantined}  # the node's story tells of them, the task's need not
-NAMES_A_JOB = {"job", "jobs", "key", "keys"}
+NAMES_A_JOB = {"job", "jobs", "key", "keys", "workflow", "content"}
 
 
 def test_every_event_has_its_change():
@@ -26,7 +34,10 @@ def test_every_input_has_its_choice():
 
 @pytest.mark.parametrize("kind", get_args(e.Event), ids=lambda kind: kind.__name__)
 def test_an_event_that_names_a_job_belongs_to_its_story(kind: type[Recorded]):
-    assert issubclass(kind, ClusterEvent | NodeEvent | JobEvent | AttemptEvent | e._Submitted)
+    kinds = (
+        ClusterEvent | NodeEvent | JobEvent | AttemptEvent | e._Submitted | WorkflowEvent | WorkflowSubmitted
+    )
+    assert issubclass(kind, kinds)
     names = bool(NAMES_A_JOB & set(kind.__struct_fields__))
     about_nothing = kind.jobs is Recorded.jobs and issubclass(kind, ClusterEvent | NodeEvent)
     assert names != about_nothing or kind in OF_NODES_ALONE

@@ -8,6 +8,7 @@ import pytest
 from msgspec import structs
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.events import Event
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.credential import Credential
@@ -15,6 +16,7 @@ from phalanx.core.model.job import Command, IncompleteGang
 from phalanx.core.model.orders import Exit, Status, Why
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.topology import DEFAULT
+from phalanx.core.model.workflow import Stage, Workflow
 from tests.support.builders import GIB, a_capacity, a_job
 
 KEY = ("j1", 0, 2)
@@ -23,6 +25,31 @@ FAILED = Exit(Why.EXITED, 3, message="exited with code 3")
 LOST = Exit(Why.LOST, -1, message="Node n1 went offline (heartbeat timeout)")
 
 TOLD: list[tuple[Event, str]] = [
+    (
+        w.WorkflowSubmitted(at=1.0, content=Workflow("w1", (Stage("a", a_job()),), 0.0, "fine-tune")),
+        "submitted: workflow fine-tune of 1 stage",
+    ),
+    (
+        w.StagesEnded(
+            at=1.0,
+            workflow="w1",
+            ends=(
+                w.StageEnd(0, "a", Status.FAILED),
+                w.StageEnd(1, "b", Status.FAILED, 0, "it builds on stage a, which failed"),
+                w.StageEnd(2, "c", Status.COMPLETED, text="so it is", skipped=True),
+            ),
+        ),
+        "stage a failed; stage b failed: it builds on stage a, which failed; stage c skipped: so it is",
+    ),
+    (
+        w.StagesEnded(
+            at=1.0, workflow="w1", ends=tuple(w.StageEnd(n, f"{n}", Status.COMPLETED) for n in range(7))
+        ),
+        "stage 0 completed; stage 1 completed; stage 2 completed; stage 3 completed; stage 4 completed; and 2 more",
+    ),
+    (w.WorkflowCancelled(at=1.0, workflow="w1"), "the workflow is cancelled"),
+    (w.WorkflowRetried(at=1.0, workflow="w1", stages=(0, 1)), "2 stages run again"),
+    (w.WorkflowForgotten(at=1.0, workflow="w1"), "moved to the history"),
     (e.TermOpened(at=1.0, epoch=7), "a coordinator opened epoch 7"),
     (e.JobSubmitted(at=1.0, job=a_job("n1::0", array="1-3")), "submitted: /bin/true × 3 on n1::0"),
     (

@@ -21,6 +21,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
 from phalanx.errors import BadRequest
@@ -124,7 +125,7 @@ async def waited(service: Service, http_request: HttpRequest) -> JobView | TaskV
         return await service.commands.wait(http_request.id, query.timeout_s)
 
 
-def join_key(request: SubmitRequest | ApplyRequest, http_request: HttpRequest) -> None:
+def join_key(request: SubmitRequest | ApplyRequest | WorkflowRequest, http_request: HttpRequest) -> None:
     """Take the header Idempotency-Key for the request's id."""
     header = http_request.headers.get(b"idempotency-key")
     if header is None:

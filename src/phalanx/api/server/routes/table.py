@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from phalanx.api.server.route import Route
-from phalanx.api.server.routes import apply, cluster, jobs, nodes, tasks, tokens
+from phalanx.api.server.routes import apply, cluster, jobs, nodes, tasks, tokens, workflows
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
+    *workflows.ROUTES,
     *tasks.ROUTES,
     *nodes.ROUTES,
     *apply.ROUTES,

@@ -14,6 +14,7 @@ from phalanx.core.cluster.apply.grants import (
     queue_up,
     tell_to_leave,
 )
+from phalanx.core.cluster.apply.workflows import note_over
 from phalanx.core.cluster.decision import Effect, Settle, go_orders
 from phalanx.core.cluster.jobs import Condition, JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
@@ -216,4 +217,6 @@ def over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
     state.end_job(job)
     state.leave_dependencies(job)
     tell_dependents(state, job)
+    if job.job.workflow is not None:
+        note_over(state, job)
     return [Settle(job.job.id, None)]

@@ -21,6 +21,7 @@ from phalanx.core.cluster.apply.grants import (
     tell_to_leave,
 )
 from phalanx.core.cluster.apply.nodes import count_fault
+from phalanx.core.cluster.apply.workflows import release_stage
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
 from phalanx.core.cluster.dependencies import told_abandoned
 from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
@@ -48,6 +49,8 @@ def _add(
     job = JobState(event.job, arrival, state.counts, state.incomplete, state.rules.aging_s)
     job.held_because = held_because
     state.add_job(job)
+    if event.job.workflow is not None:
+        release_stage(state, event.job)
     wait_for_others(state, job)
     queue_up(state, job)
     if event.request_id:

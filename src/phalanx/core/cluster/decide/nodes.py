@@ -15,13 +15,13 @@ runner that stops leaves its tasks to the keeper for as long as the lease lasts,
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import NamedTuple
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.gangs import late, overdue, ready
+from phalanx.core.cluster.decide.history import forget
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
 from phalanx.core.cluster.decision import (
     Accepted,
@@ -124,21 +124,7 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     events += _rested(state, now)
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
-    surplus = max(len(state.ended) - state.rules.ended_jobs_max, _over_results(state))
-    if state.abandoned or state.abandoned_tasks:  # those that they were to start after are still asked
-        surplus = 0
-    old = [job for job in islice(state.ended, min(max(surplus, 0), 1000)) if not state.jobs[job].live]
-    return Decision([*events, *(e.JobForgotten(at=now, cause="history", job=job) for job in old)])
-
-
-def _over_results(state: ClusterState) -> int:
-    """How many ended jobs have to leave memory, the oldest first, for the results of the others to be few enough."""
-    over, count = state.result_bytes - state.rules.results_bytes_max, 0
-    for id in state.ended if over > 0 else ():
-        if over <= 0:
-            break
-        over, count = over - state.jobs[id].result_bytes, count + 1
-    return count
+    return Decision([*events, *forget(state, now)])
 
 
 def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:

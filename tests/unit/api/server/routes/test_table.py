@@ -11,6 +11,7 @@ from phalanx.api.schema.apply import ApplyRequest
 from phalanx.api.schema.documents import Nothing
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.api.server.messages import Message
 from phalanx.api.server.openapi import EXAMPLES
 from phalanx.api.server.routes.table import ROUTES
@@ -62,6 +63,9 @@ async def test_every_route_answers_as_its_row_says(route):
     if "/tokens/" in route.path:
         made = await ask(house.app, "POST", "/v1/tokens", b'{"role": "user"}', headers=JSON)
         id = made.json()["record"]["id"]
+    if "/workflows/" in route.path:
+        example = msgspec.json.encode(EXAMPLES[WorkflowRequest])
+        id = (await ask(house.app, "POST", "/v1/workflows", example, headers=JSON)).json()["id"]
     if "/names/" in route.path:
         await a_named_job(house)
         id = "team%2Fcancel"

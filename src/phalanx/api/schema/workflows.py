@@ -1,0 +1,328 @@
+"""Workflows as they travel over REST, and how a `WorkflowSpec` becomes a `Workflow` or a refusal that names the field.
+
+Checked here is all that can be known without the cluster: names, who builds on whom, references, limits. How a file of
+stages becomes a spec is `manifests/workflows.py`'s business, which program a task type means is the coordinator's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from graphlib import CycleError, TopologicalSorter
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, structs
+
+from phalanx.api.schema.fields import check_count, check_name, check_text, shown
+from phalanx.api.schema.jobs import StatusWord
+from phalanx.api.schema.jobspec import JobSpec, to_job
+from phalanx.core.cluster.stages import SPEC_VARIABLE
+from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
+from phalanx.core.model.references import (
+    Unresolved,
+    as_text,
+    has_references,
+    is_program,
+    names_a_stage,
+    references,
+)
+from phalanx.core.model.workflow import (
+    EDGES_MAX,
+    SPEC_BYTES_MAX,
+    STAGE_NAME_MAX,
+    STAGES_MAX,
+    Stage,
+    StageCondition,
+    Workflow,
+)
+from phalanx.errors import BadRequest, PhalanxError
+
+TASK_TYPE_TAG = "task-type"
+STAGE_TASKS_MAX = 1000  # results of several tasks are one list, which others read
+_STAGE_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+StageWord = Literal[
+    "Waiting", "Pending", "Assigned", "Running", "Completed", "Skipped", "Failed", "Cancelled"
+]
+Commander = Callable[[str], list[str] | None]  # the command of a task type, if one is declared
+
+
+class ConditionSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The stage runs only if a value of another one's result is this, as a text."""
+
+    node: str  # the stage, one of `after`
+    field: str  # where in its result: items.0.output
+    equals: str
+
+
+class StageSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One stage: a job, whose command may be left out if its task type has one."""
+
+    name: str
+    job: JobSpec
+    after: list[str] = []  # stages of the same workflow that have to complete first
+    condition: ConditionSpec | None = None
+    task_type: str = ""
+    spec: dict[str, Any] = {}  # for the program, as JSON in PHALANX_SPEC
+
+
+class WorkflowSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A workflow. Texts in commands, environments and specs may refer to results: ${train.result.loss}."""
+
+    stages: list[StageSpec]
+    name: str = ""
+
+
+class WorkflowRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """A workflow to submit: all of it is accepted, or nothing."""
+
+    workflow: WorkflowSpec
+    allow_infeasible: bool = False  # wait even if no node of today could ever hold a stage
+    request_id: str | None = None  # the same as the Idempotency-Key header
+
+
+class SubmittedWorkflow(Struct, omit_defaults=True):
+    """Durable when you read this. `jobs` holds the id of each stage's job, which begins when its inputs are there."""
+
+    id: str
+    name: str
+    jobs: dict[str, str]
+    replayed: bool = False  # true when the same request_id had been answered before
+
+
+class StageView(Struct, omit_defaults=True):
+    """One stage as it stands."""
+
+    name: str
+    status: StageWord
+    job_id: str
+    after: list[str] = []
+    waits_for: list[str] = []  # of `after`, those that have not completed
+    task_type: str = ""
+    node: str | None = None  # that ran it last
+    attempts: int = 0
+    retries: int = 0  # how often the stage was retried as a whole
+    started_at: float | None = None
+    ended_at: float | None = None
+    parent: str | None = None  # the stage whose end is why this one never ran
+    reason: str = ""  # why it ended so, or what it waits for
+    result: Any = None  # for those who may inspect it
+
+
+class WorkflowView(Struct, omit_defaults=True):
+    """A workflow and its stages. `counts` has the number of stages by status."""
+
+    id: str
+    name: str
+    user: str
+    status: StatusWord
+    submitted_at: float
+    counts: dict[str, int]
+    ended_at: float | None = None
+    stages: list[StageView] = []  # none in lists
+
+
+class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """Which stages run again: one and all that build on it, or whatever did not complete."""
+
+    from_stage: str | None = None
+
+
+class RetryReply(Struct):
+    """Which stages run again, and under which ids."""
+
+    id: str
+    jobs: dict[str, str]
+
+
+def to_workflow(
+    spec: WorkflowSpec, *, id: str, now: float, user: str, default_retries: int, command_of: Commander
+) -> Workflow:
+    """The workflow a spec describes, or a refusal that names the field, its value and what would be right."""
+    if spec.name:
+        check_name("name", spec.name)
+    if not spec.stages:
+        raise BadRequest("stages: there is none; give at least one")
+    check_count("stages", len(spec.stages), STAGES_MAX)
+    numbers = _numbered(spec.stages)
+    stages: list[Stage] = []
+    for number, stage in enumerate(spec.stages):
+        field = f"stages[{number}] ({stage.name})"
+        try:
+            job = _job(spec, stage, now, user, default_retries, command_of)
+        except PhalanxError as error:
+            raise type(error)(f"{field}: {error.detail}", reason=error.reason, hint=error.hint) from None
+        stages.append(_stage(stage, job, numbers, field))
+    _refuse_circles(stages)
+    return Workflow(id, tuple(stages), now, spec.name, user)
+
+
+def _numbered(stages: list[StageSpec]) -> dict[str, int]:
+    numbers: dict[str, int] = {}
+    for number, stage in enumerate(stages):
+        if not (0 < len(stage.name) <= STAGE_NAME_MAX and _STAGE_SIGNS.issuperset(stage.name)):
+            raise BadRequest(
+                f"stages[{number}].name: {shown(stage.name)} is not the name of a stage: write 1 to {STAGE_NAME_MAX}"
+                " letters, digits, '.', '_' or '-'"
+            )
+        if stage.name in numbers:
+            raise BadRequest(
+                f"stages[{number}].name: {shown(stage.name)} is already the name of stages[{numbers[stage.name]}]"
+            )
+        numbers[stage.name] = number
+    return numbers
+
+
+def _job(
+    spec: WorkflowSpec, stage: StageSpec, now: float, user: str, default_retries: int, command_of: Commander
+) -> Job:
+    """What the stage will run; its id is given when it begins."""
+    asked = stage.job
+    if stage.task_type:
+        check_text("task_type", stage.task_type, NAME_MAX)
+        tags = {**asked.tags, TASK_TYPE_TAG: stage.task_type}
+        asked = structs.replace(asked, tags=tags)
+        if len(asked.groups) == 1 and not asked.groups[0].command and asked.groups[0].shell is None:
+            if (command := command_of(stage.task_type)) is None:
+                raise BadRequest(
+                    f"task_type: no executor is declared for {shown(stage.task_type)}, and the stage has no command",
+                    reason="UnknownTaskType",
+                )
+            asked = structs.replace(asked, groups=[structs.replace(asked.groups[0], command=command)])
+    if not asked.name:
+        asked = structs.replace(asked, name=_job_name(spec.name, stage.name))
+    job = to_job(asked, id="", now=now, user=user, default_retries=default_retries)
+    if job.draft is not None or job.applied:
+        raise BadRequest("job: members that come later belong to gangs that are applied, not to stages")
+    if job.tasks > STAGE_TASKS_MAX:
+        raise BadRequest(f"job: a stage has at most {STAGE_TASKS_MAX} tasks, and this has {job.tasks}")
+    if any(SPEC_VARIABLE in group.command.env for group in job.groups) and stage.spec:
+        raise BadRequest(f"job: {SPEC_VARIABLE} is set for the program by Phalanx, leave it out of env")
+    return job
+
+
+def _job_name(workflow: str, stage: str) -> str:
+    """What `ps` calls the stage's job, if that can be a name."""
+    name = f"{workflow or 'workflow'}.{stage}".lower()
+    return name if is_name(name) else ""
+
+
+def _stage(stage: StageSpec, job: Job, numbers: dict[str, int], field: str) -> Stage:
+    own = numbers[stage.name]
+    after: dict[int, None] = {}
+    for name in stage.after:
+        if name not in numbers:
+            raise BadRequest(
+                f"{field}.after: there is no stage {shown(name)} in this workflow (a job elsewhere is named by its"
+                " whole id)",
+                reason="UnknownStage",
+            )
+        after[numbers[name]] = None
+    if own in after:
+        raise BadRequest(f"{field}.after: the stage names itself")
+    condition = None
+    if stage.condition is not None:
+        condition = _condition(stage.condition, numbers, after, field)
+    text = _spec_text(stage.spec, field)
+    referred = _referred(job, text, stage.spec, numbers, field)
+    refers = referred is not None
+    for number in referred or ():
+        if number == own:
+            raise BadRequest(f"{field}: the stage refers to its own result")
+        after[number] = None
+    return Stage(stage.name, job, tuple(after), condition, stage.task_type, text, refers)
+
+
+def _condition(
+    spec: ConditionSpec, numbers: dict[str, int], after: dict[int, None], field: str
+) -> StageCondition:
+    number = numbers.get(spec.node)
+    if number is None or number not in after:
+        raise BadRequest(
+            f"{field}.condition.node: {shown(spec.node)} is not among the stages that this one depends on"
+        )
+    check_text(f"{field}.condition.field", spec.field, STAGE_NAME_MAX * 16)
+    path = tuple(part.strip() for part in spec.field.split(".") if part.strip())
+    if not path:
+        raise BadRequest(f"{field}.condition.field: it is empty, say which value: items.0.output")
+    return StageCondition(number, path[1:] if path[0] == "result" and len(path) > 1 else path, spec.equals)
+
+
+def _spec_text(spec: dict[str, Any], field: str) -> str:
+    if not spec:
+        return ""
+    try:
+        text = msgspec.json.encode(spec).decode()
+    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise BadRequest(f"{field}.spec: it cannot be written as JSON: {error}") from None
+    if len(text.encode()) > SPEC_BYTES_MAX:
+        raise BadRequest(
+            f"{field}.spec: {len(text)} bytes of JSON are too many, at most {SPEC_BYTES_MAX} are allowed"
+        )
+    return text
+
+
+def _referred(
+    job: Job, text: str, spec: dict[str, Any], numbers: dict[str, int], field: str
+) -> list[int] | None:
+    """The stages whose results the stage uses; None if it has no reference at all."""
+    found: dict[int, None] = {}
+    has_any = False
+    texts: list[tuple[str, str]] = []
+    for group in job.groups:
+        texts += _texts_of(group.command, numbers, field)
+    if has_references(text):
+        texts += [(f"{field}.spec{path}", each) for path, each in _texts_in(spec, "")]
+    for where, each in texts:
+        if not has_references(each):
+            continue
+        has_any = True
+        try:
+            found.update(
+                (numbers[known.stage], None) for known in references(each, numbers) if not known.is_id
+            )
+        except Unresolved as error:
+            raise BadRequest(f"{where}: {error}", reason="BadReference") from None
+    return list(found) if has_any else None
+
+
+def _texts_of(command: Command, stages: dict[str, int], field: str) -> list[tuple[str, str]]:
+    """The texts of a command in which references are replaced. What a shell reads as a program is not among them."""
+    texts = []
+    for place, word in enumerate(command.argv):
+        where = f"{field}.command[{place}]"
+        if not is_program(command.argv, place):
+            texts.append((where, word))
+        elif names_a_stage(word, stages):
+            raise BadRequest(
+                f"{where}: a reference inside a program text would be run as part of it: give the value in env, or as"
+                " a further argument",
+                reason="BadReference",
+            )
+    return texts + [(f"{field}.env.{key}", value) for key, value in command.env.items()]
+
+
+def _texts_in(value: Any, path: str) -> list[tuple[str, str]]:
+    if isinstance(value, str):
+        return [(path, value)]
+    if isinstance(value, dict):
+        return [found for key, each in value.items() for found in _texts_in(each, f"{path}.{key}")]
+    if isinstance(value, list):
+        return [found for place, each in enumerate(value) for found in _texts_in(each, f"{path}[{place}]")]
+    return []
+
+
+def _refuse_circles(stages: list[Stage]) -> None:
+    edges = sum(len(stage.after) for stage in stages)
+    if edges > EDGES_MAX:
+        raise BadRequest(f"stages: {edges} dependencies are too many, at most {EDGES_MAX} are allowed")
+    try:
+        TopologicalSorter({number: stage.after for number, stage in enumerate(stages)}).prepare()
+    except CycleError as error:
+        ring = " → ".join(stages[number].name for number in reversed(error.args[1]))
+        raise BadRequest(f"stages: they wait for each other in a circle: {ring}", reason="Cycle") from None
+
+
+def condition_text(value: Any) -> str:
+    """What a condition compares with, as a text."""
+    return as_text(value)

@@ -1,0 +1,137 @@
+"""The routes of workflows: submit, list, show, wait, cancel, retry."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from phalanx.api.schema.documents import StoryQuery, WaitQuery, WorkflowsQuery
+from phalanx.api.schema.jobs import CancelReply, Page, StoryLine
+from phalanx.api.schema.workflows import (
+    RetryReply,
+    RetryRequest,
+    SubmittedWorkflow,
+    WorkflowRequest,
+    WorkflowView,
+)
+from phalanx.api.server.messages import HttpRequest, Response, json_reply
+from phalanx.api.server.route import Route, Service
+from phalanx.api.server.routes.jobs import join_key, story
+
+WORKFLOW_BYTES_MAX = 16 * 1024 * 1024
+
+
+def seen_workflow(http_request: HttpRequest, view: WorkflowView) -> WorkflowView:
+    """The workflow as this visitor may see it: results are for those who may inspect it."""
+    if http_request.is_inspector:
+        return view
+    stages = [structs.replace(stage, result=None, reason="") for stage in view.stages]
+    return structs.replace(view, stages=stages)
+
+
+async def submit_workflow(service: Service, http_request: HttpRequest) -> Response:
+    request: WorkflowRequest = http_request.document
+    join_key(request, http_request)
+    identity = http_request.identity
+    return json_reply(
+        await service.commands.submit_workflow(request, http_request.user, identity.priority_max), 202
+    )
+
+
+async def workflows(service: Service, http_request: HttpRequest) -> Response:
+    query: WorkflowsQuery = http_request.query
+    return json_reply(await service.commands.workflows(cursor=query.cursor, limit=query.limit))
+
+
+async def workflow(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(seen_workflow(http_request, await service.commands.workflow(http_request.id)))
+
+
+async def wait_workflow(service: Service, http_request: HttpRequest) -> Response:
+    query: WaitQuery = http_request.query
+    with service.waits.taken(http_request):
+        view = await service.commands.wait_workflow(http_request.id, query.timeout_s)
+    return json_reply(seen_workflow(http_request, view))
+
+
+async def cancel_workflow(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.cancel_workflow(http_request.id))
+
+
+async def retry_workflow(service: Service, http_request: HttpRequest) -> Response:
+    request: RetryRequest = http_request.document
+    return json_reply(await service.commands.retry_workflow(http_request.id, request))
+
+
+ROUTES = (
+    Route(
+        method="POST",
+        path="/v1/workflows",
+        permission="submit",
+        handler=submit_workflow,
+        summary="Submit a workflow: its stages become jobs as their inputs are there. All of it, or nothing.",
+        answer=SubmittedWorkflow,
+        status=202,
+        body=WorkflowRequest,
+        body_bytes=WORKFLOW_BYTES_MAX,
+        header="Idempotency-Key",
+        is_costly=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows",
+        permission="read",
+        handler=workflows,
+        summary="Workflows in memory, newest first, without their stages.",
+        answer=Page[WorkflowView],
+        query=WorkflowsQuery,
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}",
+        permission="follow",
+        handler=workflow,
+        summary="One workflow with its stages.",
+        answer=WorkflowView,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}/wait",
+        permission="follow",
+        handler=wait_workflow,
+        summary="Wait until the workflow ends or the timeout passes, and return its state.",
+        answer=WorkflowView,
+        query=WaitQuery,
+        lasting=True,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/workflows/{id}/story",
+        permission="follow",
+        handler=story,
+        summary="The event history of a workflow.",
+        answer=Page[StoryLine],
+        query=StoryQuery,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/workflows/{id}/cancel",
+        permission="control",
+        handler=cancel_workflow,
+        summary="Cancel every stage of a workflow that has not ended.",
+        answer=CancelReply,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/workflows/{id}/retry",
+        permission="control",
+        handler=retry_workflow,
+        summary="Run stages of an ended workflow again: one and all that build on it, or whatever did not complete.",
+        answer=RetryReply,
+        body=RetryRequest,
+        is_about_a_job=True,
+    ),
+)

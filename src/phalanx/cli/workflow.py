@@ -1,0 +1,160 @@
+"""`phalanx workflow`: submit files of stages, look at how far they are, cancel, and run stages again."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phalanx.api.schema.workflows import StageView
+from phalanx.cli.apply import read_or_exit, texts_of
+from phalanx.cli.drafts import read_files
+from phalanx.cli.output import OutputOption, Table, emit, moment, note, plain_lines, span
+from phalanx.cli.pages import collected
+from phalanx.cli.session import TimeoutOption, deadline, session
+from phalanx.cli.workflow_graph import GraphForm, draw_graph, follow_graph
+from phalanx.cli.workflows import await_workflow, counted, exit_of, hand_in, submitted_table, tell_ends
+from phalanx.core.model.amounts import plural
+from phalanx.errors import BadRequest
+
+if TYPE_CHECKING:
+    pass
+
+WorkflowArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the workflow, or a prefix of it.")]
+
+
+def submit(
+    ctx: typer.Context,
+    file: Annotated[
+        list[Path], typer.Option("-f", "--file", help="Workflow file; - is standard input; repeatable.")
+    ],
+    strict: Annotated[bool, typer.Option("--strict", help="Treat unsupported fields as errors.")] = False,
+    allow_infeasible: Annotated[
+        bool, typer.Option("--allow-infeasible", help="Queue stages even if no node could ever run them.")
+    ] = False,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until it ends; exit with 1 unless it completed.")
+    ] = False,
+    timeout: TimeoutOption = None,
+    output: OutputOption = None,
+) -> int:
+    """Submit workflows: stages that become jobs as their inputs are there.
+
+    Commands run in the current folder unless the file names another.
+    """
+    here = session(ctx)
+    chosen, until = here.output(output), deadline(timeout)
+    texts = read_or_exit(lambda: texts_of(file))
+    made = read_or_exit(lambda: read_files(texts, [], strict=strict))
+    if made.found or not made.workflows:
+        raise BadRequest(
+            "there are jobs in these files that are no workflows"
+            if made.found
+            else "there is no workflow in it",
+            hint="phalanx apply takes files of every kind",
+        )
+    for caution in made.warnings:
+        note(f"warning: {caution}")
+    client = here.client()
+    replies = [hand_in(client, each, allow_infeasible=allow_infeasible) for each in made.workflows]
+    if not wait:
+        emit(replies, chosen, [each.id for each in replies], lambda _wide: submitted_table(replies))
+        return 0
+    if chosen in {"table", "wide"}:
+        submitted_table(replies).show()
+        sys.stdout.flush()
+    views = [await_workflow(client, each.id, until) for each in replies]
+    tell_ends(views, chosen)
+    return exit_of(views)
+
+
+def workflows(
+    ctx: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of workflows.")] = 100,
+    output: OutputOption = None,
+) -> None:
+    """List workflows, the newest first, with the number of stages by status."""
+    here = session(ctx)
+    items, more = collected(here.client().workflows, limit)
+    table = Table("ID", "NAME", "USER", "STATUS", "STAGES", "SUBMITTED")
+    for each in items:
+        table.add(each.id, each.name, each.user, each.status, counted(each), moment(each.submitted_at))
+    emit(items, here.output(output), [each.id for each in items], lambda _wide: table)
+    if more:
+        note(f"showing {limit} workflows; use --limit for more")
+
+
+def show(ctx: typer.Context, id: WorkflowArgument, output: OutputOption = None) -> None:
+    """Show a workflow and its stages: the job of each, where it runs, and what it waits for."""
+    here = session(ctx)
+    view = here.client().workflow_view(id)
+    table = _stage_table(view.stages)
+    took = span(view.submitted_at, view.ended_at)
+    lines = [
+        f"{view.id}  {view.name or '(no name)'}  {view.status}  {counted(view)}",
+        f"submitted {moment(view.submitted_at)} by {view.user}" + ("" if took == "-" else f", took {took}"),
+        "",
+        *(line.rstrip("\n") for line in plain_lines([list(table.headings), *table.rows])),
+    ]
+    emit(view, here.output(output), [view.id], lambda _wide: lines)
+
+
+def graph(
+    ctx: typer.Context,
+    id: WorkflowArgument,
+    form: Annotated[GraphForm, typer.Option("--format", help="tree, dot (Graphviz) or mermaid.")] = "tree",
+    watch: Annotated[
+        bool, typer.Option("-w", "--watch", help="Redraw until the workflow has ended.")
+    ] = False,
+) -> None:
+    """Draw a workflow's stages and what each builds on."""
+    here = session(ctx)
+    if watch:
+        follow_graph(here, id, form)
+        return
+    sys.stdout.write(draw_graph(here.client().workflow_view(id), form))
+
+
+def cancel(ctx: typer.Context, id: WorkflowArgument, output: OutputOption = None) -> None:
+    """Cancel every stage of a workflow that has not ended."""
+    here = session(ctx)
+    reply = here.client().cancel_workflow(id)
+    line = f"{reply.id} cancelled ({plural(reply.cancelled, 'stage')}, {plural(reply.stopping, 'task')} being stopped)"
+    emit(reply, here.output(output), [reply.id], lambda _wide: [line])
+
+
+def retry(
+    ctx: typer.Context,
+    id: WorkflowArgument,
+    from_stage: Annotated[
+        str | None, typer.Option("--from-stage", help="Run this stage and all that build on it again.")
+    ] = None,
+    output: OutputOption = None,
+) -> None:
+    """Run stages of an ended workflow again: whatever did not complete. Finished results are kept."""
+    here = session(ctx)
+    reply = here.client().retry_workflow(id, from_stage)
+    lines = [f"{reply.id}: {plural(len(reply.jobs), 'stage')} run again: {', '.join(reply.jobs)}"]
+    emit(reply, here.output(output), list(reply.jobs.values()), lambda _wide: lines)
+
+
+def wait(
+    ctx: typer.Context, id: WorkflowArgument, timeout: TimeoutOption = None, output: OutputOption = None
+) -> int:
+    """Wait until a workflow has ended. Exits with 0 if it completed, else with 1."""
+    here = session(ctx)
+    view = await_workflow(here.client(), id, deadline(timeout))
+    tell_ends([view], here.output(output))
+    return exit_of([view])
+
+
+def _stage_table(stages: Sequence[StageView]) -> Table:
+    table = Table("STAGE", "STATUS", "JOB", "NODE", "TIME", "REASON")
+    for stage in stages:
+        job = stage.job_id if stage.status not in ("Waiting", "Skipped") and stage.parent is None else None
+        took = span(stage.started_at, stage.ended_at)
+        table.add(stage.name, stage.status, job, stage.node, took, stage.reason)
+    return table

@@ -1,0 +1,93 @@
+"""What commands about workflows share: handing one in, and waiting for its end."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowRequest, WorkflowSpec, WorkflowView
+from phalanx.cli.output import Table, emit, note, span
+from phalanx.cli.wait import TimedOut
+from phalanx.clock import Deadline
+from phalanx.errors import BadRequest
+from phalanx.settings import Output
+
+if TYPE_CHECKING:
+    from phalanx.client.client import Client
+    from phalanx.manifests.workflows import ParsedWorkflow
+
+POLL_S = 2.0
+ENDED = ("Completed", "Failed", "Cancelled")
+ORDER = ("Running", "Assigned", "Pending", "Waiting", "Completed", "Skipped", "Failed", "Cancelled")
+
+
+def hand_in(client: Client, found: ParsedWorkflow, *, allow_infeasible: bool) -> SubmittedWorkflow:
+    """Submit one workflow; a refusal names its file."""
+    try:
+        return client.submit_workflow(WorkflowRequest(_in_this_folder(found.spec), allow_infeasible))
+    except BadRequest as error:
+        error.detail = f"{found.where}: {error.detail}"
+        raise
+
+
+def submitted_table(replies: Sequence[SubmittedWorkflow]) -> Table:
+    table = Table("ID", "NAME", "STAGES")
+    for each in replies:
+        table.add(each.id, each.name, len(each.jobs))
+    return table
+
+
+def await_workflow(client: Client, id: str, until: Deadline) -> WorkflowView:
+    """The workflow as it ended, or TimedOut; on a terminal its progress is shown."""
+    view = client.wait_workflow(id, timeout=0)
+    shown = ""
+    while view.status not in ENDED:
+        if counted(view) != shown and sys.stderr.isatty():
+            shown = counted(view)
+            note(f"{view.id}: {shown}")
+        if until.is_over:
+            raise TimedOut(
+                f"{view.id} is still {view.status}", hint=f"`phalanx workflow show {view.id}` says more"
+            )
+        view = client.wait_workflow(view.id, timeout=until.left_s(POLL_S))
+    return view
+
+
+def exit_of(views: Sequence[WorkflowView]) -> int:
+    return int(any(view.status != "Completed" for view in views))
+
+
+def tell_ends(views: list[WorkflowView], output: Output) -> None:
+    if output in {"json", "yaml"}:
+        emit(views[0] if len(views) == 1 else views, output, [], lambda _wide: [])
+        return
+    for view in views:
+        note(f"{view.id} {view.status} after {span(view.submitted_at, view.ended_at)}: {counted(view)}")
+        for stage in view.stages:
+            if stage.status == "Failed" and stage.parent is None:
+                why = f": {stage.reason}" if stage.reason else ""
+                note(f"  {stage.name} failed{why} (phalanx logs {stage.job_id})")
+
+
+def counted(view: WorkflowView) -> str:
+    """3 Running, 2 Waiting."""
+    return ", ".join(f"{view.counts[word]} {word}" for word in ORDER if view.counts.get(word))
+
+
+def _in_this_folder(spec: WorkflowSpec) -> WorkflowSpec:
+    """Commands that name no folder run in the one where they are submitted; programs of task types in the node's."""
+    here = str(Path.cwd())
+    stages = []
+    for stage in spec.stages:
+        groups = [
+            structs.replace(group, cwd=here)
+            if group.cwd is None and (group.command or group.shell)
+            else group
+            for group in stage.job.groups
+        ]
+        stages.append(structs.replace(stage, job=structs.replace(stage.job, groups=groups)))
+    return structs.replace(spec, stages=stages)

@@ -1,0 +1,63 @@
+"""Calls about workflows, as values: those of `calls.py` for the noun `workflows`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.api.schema.jobs import CancelReply, Page
+from phalanx.api.schema.workflows import (
+    RetryReply,
+    RetryRequest,
+    SubmittedWorkflow,
+    WorkflowRequest,
+    WorkflowSpec,
+    WorkflowView,
+)
+from phalanx.client.calls import FINAL, TIMEOUT_S, Call, get, new_request_id, path_of, query_of
+
+
+def submit_workflow(request: WorkflowRequest | WorkflowSpec) -> Call[SubmittedWorkflow]:
+    """A workflow, alone or with how it is submitted."""
+    whole = request if isinstance(request, WorkflowRequest) else WorkflowRequest(request)
+    if whole.request_id is None:
+        whole = msgspec.structs.replace(whole, request_id=new_request_id())
+    return Call(
+        method="POST",
+        path="/v1/workflows",
+        answer=SubmittedWorkflow,
+        body=msgspec.json.encode(whole),
+        repeatable=True,
+        request_id=whole.request_id or "",
+    )
+
+
+def workflows(cursor: str | None, limit: int) -> Call[Page[WorkflowView]]:
+    return get("/v1/workflows", Page[WorkflowView], query_of(cursor=cursor, limit=limit))
+
+
+def workflow(id: str) -> Call[WorkflowView]:
+    return get(path_of("workflows", id), WorkflowView)
+
+
+def wait_workflow(id: str, timeout_s: float) -> Call[WorkflowView]:
+    return Call(
+        method="GET",
+        path=path_of("workflows", id, "wait"),
+        answer=WorkflowView,
+        query=query_of(timeout_s=timeout_s),
+        repeatable=True,
+        timeout_s=timeout_s + TIMEOUT_S,
+    )
+
+
+def cancel_workflow(id: str) -> Call[CancelReply]:
+    return Call(method="POST", path=path_of("workflows", id, "cancel"), answer=CancelReply)
+
+
+def retry_workflow(id: str, from_stage: str | None) -> Call[RetryReply]:
+    body = msgspec.json.encode(RetryRequest(from_stage))
+    return Call(method="POST", path=path_of("workflows", id, "retry"), answer=RetryReply, body=body)
+
+
+def has_ended(view: WorkflowView) -> bool:
+    return view.status in FINAL

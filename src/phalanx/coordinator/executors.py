@@ -1,0 +1,82 @@
+"""Executors: which program a task type means. Declared by the operator in a file, read when the coordinator starts.
+
+    [executors]
+    inference = ["python3", "-m", "models.inference"]      # a command
+    sft = "training.sft:run"                               # a function of a Python module on the node
+
+A function is called with the stage's spec, a dict; what it returns is the stage's result. A command finds the spec as
+JSON in PHALANX_SPEC and writes its result to the file that PHALANX_RESULT names.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from phalanx.errors import ConfigError
+
+FILE_BYTES_MAX = 1 << 20
+EXECUTORS_MAX = 1000
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
+_TASK_TYPE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+# It needs nothing but Python on the node. The folder of the task comes first in the path, as with `python -m`.
+_CALL = """\
+import importlib, json, os, sys
+sys.path.insert(0, os.getcwd())
+module, _, name = sys.argv[1].partition(":")
+function = importlib.import_module(module)
+for part in name.split("."):
+    function = getattr(function, part)
+result = function(json.loads(os.environ.get("PHALANX_SPEC", "{}")))
+if result is not None:
+    with open(os.environ["PHALANX_RESULT"], "w") as file:
+        json.dump(result, file)
+"""
+_ECHO = """\
+import os
+with open(os.environ["PHALANX_RESULT"], "w") as file:
+    file.write(os.environ.get("PHALANX_SPEC", "{}"))
+"""
+# The one type that means the same everywhere: its result is its own spec, with all references resolved.
+BUILT_IN: Mapping[str, list[str]] = MappingProxyType({"echo": ["python3", "-c", _ECHO]})
+
+
+def read_executors(file: Path | None) -> dict[str, list[str]]:
+    """The command of each task type; ConfigError if the file cannot be used."""
+    if file is None:
+        return dict(BUILT_IN)
+    try:
+        with file.open("rb") as stream:
+            raw = stream.read(FILE_BYTES_MAX + 1)
+        if len(raw) > FILE_BYTES_MAX:
+            raise ConfigError(f"{file}: it is longer than {FILE_BYTES_MAX} bytes")
+        content = tomllib.loads(raw.decode())
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"coordinator.executors_file = {file}: {error}") from None
+    declared = content.get("executors")
+    if set(content) - {"executors"} or not isinstance(declared, dict):
+        raise ConfigError(f"{file}: expected one table, [executors], with a line for each task type")
+    if len(declared) > EXECUTORS_MAX:
+        raise ConfigError(
+            f"{file}: {len(declared)} executors are too many, at most {EXECUTORS_MAX} are allowed"
+        )
+    return {**BUILT_IN, **{name: _command(file, name, value) for name, value in declared.items()}}
+
+
+def _command(file: Path, name: str, value: Any) -> list[str]:
+    if _TASK_TYPE.fullmatch(name) is None:
+        raise ConfigError(
+            f"{file}: executors.{name[:80]!r} is not a task type: letters, digits, '.', '_' and '-'"
+        )
+    if isinstance(value, str) and _FUNCTION.fullmatch(value):
+        return ["python3", "-c", _CALL, value]
+    if isinstance(value, list) and value and all(isinstance(each, str) and each for each in value):
+        return value
+    raise ConfigError(
+        f"{file}: executors.{name} = {str(value)[:80]!r}: expected a command as a list of words, or a function as"
+        " 'module:function'"
+    )

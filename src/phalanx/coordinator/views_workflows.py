@@ -1,0 +1,88 @@
+"""What users see of workflows and their stages, as the words of REST."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, cast
+
+import msgspec
+
+from phalanx.api.schema.jobs import StatusWord
+from phalanx.api.schema.workflows import StageView, StageWord, WorkflowView
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflows import StagePhase, WorkflowState
+
+_NAMED = 5  # stages that a sentence names
+
+
+def workflow_view(state: ClusterState, flow: WorkflowState, *, with_stages: bool = True) -> WorkflowView:
+    """One workflow, with its stages unless it is one of many."""
+    words = [stage_word(state, flow, number) for number in range(len(flow.phases))]
+    return WorkflowView(
+        id=flow.workflow.id,
+        name=flow.workflow.name,
+        user=flow.workflow.user,
+        status=cast(StatusWord, flow.overall_status.word),
+        submitted_at=flow.workflow.submitted_at,
+        counts=dict(Counter(words)),
+        ended_at=flow.ended_at,
+        stages=[_stage_view(state, flow, number, word) for number, word in enumerate(words)]
+        if with_stages
+        else [],
+    )
+
+
+def stage_word(state: ClusterState, flow: WorkflowState, number: int) -> StageWord:
+    """How far a stage has come, in one word: that of its job once there is one."""
+    phase = flow.phase(number)
+    if phase == StagePhase.WAITING:
+        return "Waiting"
+    if phase == StagePhase.SKIPPED:
+        return "Skipped"
+    job = state.jobs.get(flow.job_id(number)) if phase == StagePhase.RELEASED else None
+    return cast(StageWord, (phase.status if job is None else job.overall_status).word)
+
+
+def _stage_view(state: ClusterState, flow: WorkflowState, number: int, word: StageWord) -> StageView:
+    stage, names = flow.workflow.stages[number], flow.workflow.stages
+    job = state.jobs.get(flow.job_id(number))
+    started, ended = flow.stage_times[2 * number] or None, flow.stage_times[2 * number + 1] or None
+    if job is not None:
+        started, ended = job.first_started_at, job.ended_at
+    row = job.nodes[0] if job is not None and job.nodes else flow.stage_nodes[number]
+    parent = flow.parents.get(number)
+    missing = [names[each].name for each in flow.waits_for(number)] if word == "Waiting" else []
+    return StageView(
+        name=stage.name,
+        status=word,
+        job_id=flow.job_id(number),
+        after=[names[each].name for each in stage.after],
+        waits_for=missing,
+        task_type=stage.task_type,
+        node=state.known_names[row - 1] if row and row <= len(state.known_names) else None,
+        attempts=max(job.attempts) if job is not None else 0,
+        retries=flow.retries[number],
+        started_at=started,
+        ended_at=ended,
+        parent=None if parent is None else names[parent].name,
+        reason=_reason(flow, number, missing, "" if job is None else job.details.get(0, ("", ""))[0]),
+        result=_result(flow, number),
+    )
+
+
+def _reason(flow: WorkflowState, number: int, missing: list[str], message: str) -> str:
+    """Why it is as it is, where that needs a word."""
+    if missing:
+        more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+        return f"waits for {', '.join(missing[:_NAMED])}{more}"
+    return flow.notes.get(number) or message
+
+
+def _result(flow: WorkflowState, number: int) -> Any:
+    text = flow.results.get(number)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None

@@ -1,0 +1,156 @@
+"""What events do to workflows: from the submission, stage by stage, to the history."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.decision import Effect, Settle
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.workflows import StagePhase, WorkflowState
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Status
+
+_PHASES = {
+    Status.COMPLETED: StagePhase.COMPLETED,
+    Status.FAILED: StagePhase.FAILED,
+    Status.CANCELLED: StagePhase.CANCELLED,
+}
+
+
+def workflow_submitted(state: ClusterState, event: w.WorkflowSubmitted) -> None:
+    flow = add_workflow(state, WorkflowState(event.content))
+    state.note_due(flow)
+    if event.request_id:
+        most = state.rules.request_ids_max
+        state.requests.add(event.content.user, event.request_id, event.content.id, most)
+
+
+def add_workflow(state: ClusterState, flow: WorkflowState) -> WorkflowState:
+    """Put a workflow into the tables."""
+    state.workflows[flow.workflow.id] = flow
+    state.count_stages(flow.workflow.user, _waiting_tasks(flow))
+    if flow.is_over:
+        state.ended_workflows[flow.workflow.id] = None
+    return flow
+
+
+def release_stage(state: ClusterState, job: Job) -> None:
+    """A stage became this job."""
+    found = _stage_of(state, job)
+    if found is None:
+        return
+    flow, stage = found
+    state.count_stages(job.user, -job.tasks)
+    flow.release(stage)
+    state.note_due(flow)
+
+
+def note_over(state: ClusterState, job: JobState) -> None:
+    """The job of a stage has ended. How, is read when all events of the same decision are applied."""
+    found = _stage_of(state, job.job)
+    if found is not None and found[0].phase(found[1]) == StagePhase.RELEASED:
+        flow, stage = found
+        flow.over[stage] = None
+        state.note_due(flow)
+
+
+def stages_ended(state: ClusterState, event: w.StagesEnded) -> list[Effect]:
+    flow = _flow(state, event.workflow)
+    for end in event.ends:
+        phase = flow.phase(end.stage)
+        if phase == StagePhase.RELEASED and (job := state.jobs.get(flow.job_id(end.stage))) is not None:
+            _keep(flow, end.stage, job)
+        elif phase == StagePhase.WAITING:
+            state.count_stages(flow.workflow.user, -flow.workflow.stages[end.stage].job.tasks)
+        if end.parent is not None:
+            flow.parents[end.stage] = end.parent
+        if end.text:
+            flow.notes[end.stage] = end.text
+        flow.end(end.stage, StagePhase.SKIPPED if end.skipped else _PHASES[end.status], event.at)
+    return _moved(state, flow)
+
+
+def _keep(flow: WorkflowState, stage: int, job: JobState) -> None:
+    """What a stage's job leaves behind for those that build on it, and for people: it may be forgotten before them."""
+    flow.stage_times[2 * stage] = job.first_started_at or 0.0
+    flow.stage_times[2 * stage + 1] = job.ended_at or 0.0
+    flow.stage_nodes[stage] = job.nodes[0] if job.nodes else 0
+    if (result := stage_result(job)) is not None:
+        flow.keep_result(stage, result)
+
+
+def stage_result(job: JobState) -> str | None:
+    """What a stage gave, as JSON: of one task its result, of several a list of theirs, null where there is none."""
+    if job.job.tasks == 1:
+        return job.results.get(0)
+    if not job.results:
+        return None
+    return f"[{','.join(job.results.get(position, 'null') for position in range(job.job.tasks))}]"
+
+
+def workflow_cancelled(state: ClusterState, event: w.WorkflowCancelled) -> list[Effect]:
+    flow = _flow(state, event.workflow)
+    for stage, phase in enumerate(flow.phases):
+        if phase == StagePhase.WAITING:
+            state.count_stages(flow.workflow.user, -flow.workflow.stages[stage].job.tasks)
+            flow.end(stage, StagePhase.CANCELLED, event.at)
+    return _moved(state, flow)
+
+
+def workflow_retried(state: ClusterState, event: w.WorkflowRetried) -> None:
+    flow = _flow(state, event.workflow)
+    flow.begin_again(event.stages)
+    for stage in event.stages:
+        state.count_stages(flow.workflow.user, flow.workflow.stages[stage].job.tasks)
+    state.ended_workflows.pop(event.workflow, None)
+    state.note_due(flow)
+
+
+def workflow_forgotten(state: ClusterState, event: w.WorkflowForgotten) -> None:
+    flow = _flow(state, event.workflow)
+    state.count_stages(flow.workflow.user, -_waiting_tasks(flow))
+    del state.workflows[event.workflow]
+    state.ended_workflows.pop(event.workflow, None)
+    state.due.pop(event.workflow, None)
+
+
+def restore_workflows(state: ClusterState, flows: list[WorkflowState]) -> None:
+    """The workflows of an image, and what is to be decided about them."""
+    for flow in flows:
+        flow.count_missing()
+        add_workflow(state, flow)
+        for stage, phase in enumerate(flow.phases):
+            job = state.jobs.get(flow.job_id(stage)) if phase == StagePhase.RELEASED else None
+            if job is not None and job.is_over:
+                flow.over[stage] = None
+        state.note_due(flow)
+
+
+def _moved(state: ClusterState, flow: WorkflowState) -> list[Effect]:
+    """Whoever waits for its end is told."""
+    state.note_due(flow)
+    if not flow.is_over:
+        return []
+    state.ended_workflows[flow.workflow.id] = None
+    return [Settle(flow.workflow.id, None)]
+
+
+def _flow(state: ClusterState, id: str) -> WorkflowState:
+    flow = state.workflows.get(id)
+    if flow is None:
+        raise Unfit(f"no workflow {id}")
+    return flow
+
+
+def _stage_of(state: ClusterState, job: Job) -> tuple[WorkflowState, int] | None:
+    """The stage that a job is, unless its workflow is gone or has begun that stage again."""
+    if job.workflow is None or (flow := state.workflows.get(job.workflow[0])) is None:
+        return None
+    stage = job.workflow[1]
+    return (flow, stage) if flow.job_id(stage) == job.id else None
+
+
+def _waiting_tasks(flow: WorkflowState) -> int:
+    waiting = StagePhase.WAITING
+    stages = flow.workflow.stages
+    return sum(stages[number].job.tasks for number, phase in enumerate(flow.phases) if phase == waiting)

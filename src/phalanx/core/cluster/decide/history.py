@@ -1,0 +1,49 @@
+"""Which ended jobs and workflows may leave memory for the history: the oldest, when there are too many."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflow_events import WorkflowForgotten
+
+FORGOTTEN_AT_ONCE = 1000
+
+
+def forget(state: ClusterState, now: float) -> list[e.Event]:
+    """What leaves memory now. Nothing does while others are still to be told of what has ended."""
+    if state.abandoned or state.abandoned_tasks or state.due:
+        return []
+    surplus = max(len(state.ended) - state.rules.ended_jobs_max, _over_results(state))
+    old = islice(state.ended, min(max(surplus, 0), FORGOTTEN_AT_ONCE))
+    events: list[e.Event] = [
+        e.JobForgotten(at=now, cause="history", job=job) for job in old if not state.jobs[job].live
+    ]
+    return events + [WorkflowForgotten(at=now, cause="history", workflow=id) for id in _old_workflows(state)]
+
+
+def _over_results(state: ClusterState) -> int:
+    """How many ended jobs have to leave memory, the oldest first, for the results of the others to be few enough."""
+    over, count = state.result_bytes - state.rules.results_bytes_max, 0
+    for id in state.ended if over > 0 else ():
+        if over <= 0:
+            break
+        over, count = over - state.jobs[id].result_bytes, count + 1
+    return count
+
+
+def _old_workflows(state: ClusterState) -> list[str]:
+    """Ended workflows beyond the limits of their number, their stages and their results."""
+    rules = state.rules
+    flows = [state.workflows[id] for id in state.ended_workflows]
+    count, stages = len(flows), sum(len(flow.phases) for flow in flows)
+    results = sum(flow.result_bytes for flow in flows)
+    gone: list[str] = []
+    for flow in flows:
+        are_few = count <= rules.ended_workflows_max and stages <= rules.ended_stages_max
+        if are_few and results <= rules.results_bytes_max:
+            break
+        gone.append(flow.workflow.id)
+        count, stages, results = count - 1, stages - len(flow.phases), results - flow.result_bytes
+    return gone

@@ -1,0 +1,194 @@
+"""Choices about workflows: which are accepted, which stages become jobs, and what the end of a stage means for others.
+
+A stage becomes a job in the turn in which the last stage that it builds on completed. References are resolved then,
+and a stage whose references cannot be resolved fails without a try. What builds on a stage that did not complete never
+runs: it ends in the same event, each naming the stage right before it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from msgspec import structs
+
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.apply.workflows import stage_result
+from phalanx.core.cluster.decide.jobs import USER_TASKS_MIN, never_after, unwelcome, why_never
+from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
+from phalanx.core.cluster.inputs import Advance, CancelWorkflow, RetryWorkflow, SubmitWorkflow
+from phalanx.core.cluster.stages import SkippedStage, job_of_stage
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflow_events import StageEnd
+from phalanx.core.cluster.workflows import WORKFLOW_RESULTS_BYTES_MAX, StagePhase, WorkflowState
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Status
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.references import Unresolved
+from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, Workflow
+
+RELEASED_AT_ONCE = 500  # stages that become jobs in one decision
+_ENDED_WITHOUT = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
+
+
+def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> Decision:
+    """Accept a workflow, or say which of its stages could never run here."""
+    flow = given.workflow
+    if given.request_id and (known := state.requests.get(flow.user, given.request_id)):
+        return Decision([], [], Replayed(tuple(known)))
+    if (no := _too_many(state, flow)) is not None:
+        return refuse(no, "too_many")
+    seen: set[tuple[object, ...]] = set()
+    for stage in flow.stages:
+        job = stage.job
+        key = (job.queue, job.priority, job.after, *((group.request, group.needed) for group in job.groups))
+        if key in seen:
+            continue
+        seen.add(key)
+        if (answer := _refused(state, given, job)) is not None:
+            named = structs.replace(answer.reason, text=f"stage {stage.name}: {answer.reason.text}")
+            return refuse(named, answer.kind)
+    if given.never is not None and not given.allow_infeasible:
+        return refuse(given.never, "never")
+    event = w.WorkflowSubmitted(at=now, cause=f"user {flow.user}", content=flow, request_id=given.request_id)
+    return Decision([event], [], Accepted(flow.tasks))
+
+
+def _refused(state: ClusterState, given: SubmitWorkflow, job: Job) -> Refused | None:
+    """Why the job of a stage could not be submitted even now."""
+    if (never := never_after(state, job)) is not None:
+        return never
+    if given.priority_max is not None and (no_entry := unwelcome(state, job, given.priority_max)) is not None:
+        return no_entry
+    no = None if given.allow_infeasible else why_never(state, job)
+    return None if no is None else Refused(no, "never")
+
+
+def _too_many(state: ClusterState, flow: Workflow) -> Reason | None:
+    """As for jobs: stages that have no job yet count with the tasks that wait."""
+    most = state.rules.pending_max
+    waiting = state.counts[Status.PENDING] + sum(state.stages_of.values())
+    share = max(USER_TASKS_MIN, most // 2)
+    held = state.tasks_of.get(flow.user, 0) + state.stages_of.get(flow.user, 0)
+    if waiting + flow.tasks > most:
+        text = f"{waiting} tasks are waiting, the maximum is {most}"
+        return Reason("QueueFull", Tier.POLICY, text, {"limit": most})
+    if held + flow.tasks > share:
+        text = f"{flow.user} has {held} unfinished tasks, the maximum per user is {share}"
+        return Reason("QueueFull", Tier.POLICY, text, {"limit": share})
+    return None
+
+
+def advance(state: ClusterState, given: Advance, now: float) -> Decision:
+    """Record what has ended; once that is done, let begin what may."""
+    flow = state.workflows[given.workflow]
+    if flow.over:
+        ends = [_judged(state, flow, stage) for stage in flow.over]
+        return _with_followers(flow, ends, [], now)
+    ends = []
+    begun: list[e.Event] = []
+    stages = flow.workflow.stages
+    for number in islice(flow.ready, RELEASED_AT_ONCE):
+        try:
+            made = job_of_stage(flow, number, now)
+        except Unresolved as error:
+            ends.append(StageEnd(number, stages[number].name, Status.FAILED, text=str(error)))
+            continue
+        if isinstance(made, SkippedStage):
+            ends.append(StageEnd(number, stages[number].name, Status.COMPLETED, text=made.text, skipped=True))
+        else:
+            begun.append(e.JobSubmitted(at=now, cause=f"workflow {flow.workflow.id}", job=made))
+    return _with_followers(flow, ends, begun, now)
+
+
+def _judged(state: ClusterState, flow: WorkflowState, stage: int) -> StageEnd:
+    """How a stage ended whose job has."""
+    job, name = state.jobs[flow.job_id(stage)], flow.workflow.stages[stage].name
+    status = job.overall_status
+    size = len(stage_result(job) or "")
+    if status == Status.COMPLETED and flow.result_bytes + size > WORKFLOW_RESULTS_BYTES_MAX:
+        text = (
+            f"its result was not kept: those of this workflow are over {WORKFLOW_RESULTS_BYTES_MAX >> 20} MiB"
+        )
+        return StageEnd(stage, name, Status.FAILED, text=text)
+    return StageEnd(stage, name, status)
+
+
+def _with_followers(flow: WorkflowState, ends: list[StageEnd], begun: list[e.Event], now: float) -> Decision:
+    """The events, with all stages that never run because of these ends: each names the one right before it."""
+    ended = {end.stage for end in ends}
+    for end in ends:  # it grows while it is read
+        if end.status == Status.COMPLETED:
+            continue
+        for dependent in flow.dependents[end.stage]:
+            if dependent not in ended and flow.phases[dependent] == StagePhase.WAITING:
+                ended.add(dependent)
+                ends.append(_follower(flow, dependent, end))
+    events: list[e.Event] = list(begun)
+    if ends:
+        events.append(w.StagesEnded(at=now, cause="its stages", workflow=flow.workflow.id, ends=tuple(ends)))
+    return Decision(events, [], Accepted(len(begun)))
+
+
+def _follower(flow: WorkflowState, stage: int, parent: StageEnd) -> StageEnd:
+    text = f"it builds on stage {parent.name}, which {_ENDED_WITHOUT[parent.status]}"
+    return StageEnd(stage, flow.workflow.stages[stage].name, parent.status, parent.stage, text)
+
+
+def cancel_workflow(state: ClusterState, given: CancelWorkflow, now: float) -> Decision:
+    """Cancel what has not ended: stages without a job at once, the jobs of the others as any job."""
+    flow = state.workflows.get(given.workflow)
+    if flow is None:
+        return refuse_because("NotFound", f"no workflow {given.workflow}", "not_found")
+    if flow.is_over:
+        return refuse_because("AlreadyEnded", f"workflow {given.workflow} has already ended")
+    events: list[e.Event] = [w.WorkflowCancelled(at=now, cause=given.cause, workflow=given.workflow)]
+    stopping = 0
+    for stage, phase in enumerate(flow.phases):
+        job = state.jobs.get(flow.job_id(stage)) if phase == StagePhase.RELEASED else None
+        if job is not None and not job.is_over:
+            events.append(e.TasksCancelled(at=now, cause=given.cause, job=job.job.id))
+            stopping += len(job.live)
+    return Decision(events, [], Accepted(flow.unfinished, stopping))
+
+
+def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Decision:
+    """Run again what did not complete, or one stage and all that build on it. Finished results are kept."""
+    flow = state.workflows.get(given.workflow)
+    if flow is None:
+        return refuse_because("NotFound", f"no workflow {given.workflow}", "not_found")
+    if not flow.is_over:
+        text = f"workflow {given.workflow} has not ended: {flow.unfinished} stages are left"
+        return refuse_because("NotEnded", text)
+    if given.stage is None:
+        stages = [
+            number
+            for number, phase in enumerate(flow.phases)
+            if phase in (StagePhase.FAILED, StagePhase.CANCELLED)
+        ]
+    else:
+        stages = sorted(flow.builds_on(given.stage))
+    if (no := _why_not_again(flow, stages)) is not None:
+        return refuse(no)
+    event = w.WorkflowRetried(at=now, cause=given.cause, workflow=given.workflow, stages=tuple(stages))
+    return Decision([event], [], Accepted(len(stages)))
+
+
+def _why_not_again(flow: WorkflowState, stages: list[int]) -> Reason | None:
+    """Why these stages cannot run again."""
+    if not stages:
+        text = "every stage has completed: name the stage to begin with, --from-stage"
+        return Reason("NothingToRetry", Tier.NEVER, text)
+    names, chosen = [stage.name for stage in flow.workflow.stages], set(stages)
+    for stage in stages:
+        if flow.retries[stage] >= RETRIES_OF_STAGE_MAX:
+            text = f"stage {names[stage]} was retried {RETRIES_OF_STAGE_MAX} times, which is the most"
+            return Reason("RetriedTooOften", Tier.NEVER, text)
+        missing = [other for other in flow.waits_for(stage) if other not in chosen]
+        if missing:
+            text = (
+                f"stage {names[stage]} builds on {names[missing[0]]}, which did not complete: begin with"
+                f" {names[missing[0]]}, or retry all that did not complete"
+            )
+            return Reason("DependencyNever", Tier.NEVER, text)
+    return None

@@ -1,0 +1,132 @@
+"""From a stage to the job that it becomes: its condition is asked, its references are resolved, its id is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from phalanx.core.cluster.workflows import StagePhase, WorkflowState
+from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.references import (
+    Reference,
+    Unresolved,
+    as_text,
+    is_program,
+    look_up,
+    resolve,
+    resolve_text,
+)
+from phalanx.core.model.workflow import SPEC_BYTES_MAX, Stage
+
+SPEC_VARIABLE = "PHALANX_SPEC"
+ARG_BYTES_MAX = 128 * 1024 - 1  # the kernel's limit for one string of exec, less its closing NUL
+
+
+class SkippedStage(Struct, frozen=True):
+    """The condition of a stage does not hold, so it does not run."""
+
+    text: str
+
+
+def job_of_stage(flow: WorkflowState, number: int, now: float) -> Job | SkippedStage:
+    """The job that a stage becomes now; Unresolved if a value that it refers to is not there."""
+    stage, workflow = flow.workflow.stages[number], flow.workflow
+    results = _Results(flow)
+    if stage.condition is not None:
+        actual, wanted = _text_at(results, stage), stage.condition.equals
+        if actual != (wanted.lower() if actual in ("true", "false") else wanted):  # FlowMesh writes True
+            name = workflow.stages[stage.condition.stage].name
+            text = f"{'.'.join(stage.condition.path)} of {name} is {actual[:200]!r}, not {wanted[:200]!r}"
+            return SkippedStage(f"its condition does not hold: {text}")
+    groups = stage.job.groups
+    if stage.refers or stage.spec:
+        try:
+            groups = tuple(
+                structs.replace(group, command=_command(group, stage, results)) for group in groups
+            )
+        except RecursionError:
+            raise Unresolved("a value is nested too deeply to be written down") from None
+    id = flow.job_id(number)
+    return structs.replace(
+        stage.job, id=id, batch=id, submitted_at=now, groups=groups, workflow=(workflow.id, number)
+    )
+
+
+class _Results:
+    """The values that references stand for, each result read once."""
+
+    def __init__(self, flow: WorkflowState) -> None:
+        self._flow = flow
+        self.names = flow.numbers
+        self._read: dict[int, Any] = {}
+
+    def __call__(self, reference: Reference) -> Any:
+        stage = self.names[reference.stage]
+        if reference.is_id:
+            return self._flow.job_id(stage)
+        try:
+            return look_up(self.of(stage), reference.path)
+        except Unresolved as error:
+            raise Unresolved(f"${{{'.'.join((reference.stage, *reference.path))[:200]}}}: {error}") from None
+
+    def of(self, stage: int) -> Any:
+        """The whole result of a stage; Unresolved if it has none."""
+        if stage not in self._read:
+            text = self._flow.results.get(stage)
+            if text is None:
+                skipped = self._flow.phase(stage) == StagePhase.SKIPPED
+                raise Unresolved("the stage was skipped" if skipped else "the stage gave no result")
+            try:
+                self._read[stage] = msgspec.json.decode(text)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise Unresolved(f"the result cannot be read: {error}") from None
+        return self._read[stage]
+
+
+def _text_at(results: _Results, stage: Stage) -> str:
+    assert stage.condition is not None
+    try:
+        return as_text(look_up(results.of(stage.condition.stage), stage.condition.path))
+    except Unresolved:
+        return ""  # nothing is there, so it is not what was asked for
+
+
+def _command(group: Group, stage: Stage, results: _Results) -> Command:
+    """What a task of the stage runs, with every reference replaced."""
+    command = group.command
+    if stage.refers:
+        command = Command(
+            tuple(
+                word
+                if is_program(command.argv, place)
+                else _fitting(resolve_text(word, results.names, results))
+                for place, word in enumerate(command.argv)
+            ),
+            {
+                key: _fitting(resolve_text(value, results.names, results))
+                for key, value in command.env.items()
+            },
+            command.cwd,
+        )
+    if not stage.spec:
+        return command
+    spec = stage.spec
+    if stage.refers and "${" in spec:
+        spec = msgspec.json.encode(resolve(msgspec.json.decode(spec), results.names, results)).decode()
+    if len(spec.encode()) > SPEC_BYTES_MAX:
+        raise Unresolved(
+            f"its spec has {len(spec)} bytes with all values in it, at most {SPEC_BYTES_MAX} are allowed"
+        )
+    return structs.replace(command, env={**command.env, SPEC_VARIABLE: spec})
+
+
+def _fitting(value: Any) -> str:
+    """A value as one argument or one variable of a program."""
+    text = as_text(value)
+    if "\0" in text:
+        raise Unresolved("a value with a NUL byte cannot be given to a program")
+    if len(text.encode()) > ARG_BYTES_MAX:
+        raise Unresolved(f"a value of {len(text)} bytes is too long for one argument of a program")
+    return text

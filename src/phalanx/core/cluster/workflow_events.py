@@ -1,0 +1,51 @@
+"""Events of workflows. That a stage became a job is told by that job's `JobSubmitted`, which names its workflow."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from phalanx.core.cluster.event_kinds import Recorded, WorkflowEvent
+from phalanx.core.model.job import JobId
+from phalanx.core.model.orders import Status
+from phalanx.core.model.workflow import Workflow
+
+
+class StageEnd(Struct, frozen=True, array_like=True):
+    """How one stage ended."""
+
+    stage: int
+    name: str
+    status: Status
+    parent: int | None = None  # the stage that it builds on and that did not complete, so that it never ran
+    text: str = ""  # why, where its job does not say
+    skipped: bool = False  # its condition did not hold
+
+
+class WorkflowSubmitted(Recorded, frozen=True):
+    content: Workflow
+    request_id: str = ""
+    own_job = None
+
+    @property
+    def jobs(self) -> tuple[JobId, ...]:
+        return (self.content.id,)
+
+
+class StagesEnded(WorkflowEvent, frozen=True):
+    """These stages have ended; those that build on them may begin, or never will and are among them."""
+
+    ends: tuple[StageEnd, ...]
+
+
+class WorkflowCancelled(WorkflowEvent, frozen=True):
+    """No further stage begins. The jobs of those that have begun are cancelled by events of their own."""
+
+
+class WorkflowRetried(WorkflowEvent, frozen=True):
+    """These stages run once more, as new jobs; the results of all others are kept."""
+
+    stages: tuple[int, ...]
+
+
+class WorkflowForgotten(WorkflowEvent, frozen=True):
+    """An ended workflow left memory for the history."""

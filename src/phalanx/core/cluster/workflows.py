@@ -1,0 +1,166 @@
+"""What has happened to one workflow: a few numbers per stage, the results of its stages, and who may begin.
+
+`missing` counts, for each stage, the stages that it builds on and that have not completed. A stage with none missing is
+in `ready` until its job is submitted; one whose job has ended is in `over` until that is recorded. Both are empty
+between turns.
+"""
+
+from __future__ import annotations
+
+from array import array
+from enum import IntEnum
+
+from phalanx.core.model.job import JobId
+from phalanx.core.model.orders import Status
+from phalanx.core.model.workflow import Workflow, stage_job_id
+
+WORKFLOW_RESULTS_BYTES_MAX = 64 << 20
+
+
+class StagePhase(IntEnum):
+    """How far a stage has come."""
+
+    WAITING = 0  # for stages that it builds on
+    RELEASED = 1  # its job is there
+    COMPLETED = 2
+    SKIPPED = 3  # its condition did not hold; what builds on it runs all the same
+    FAILED = 4
+    CANCELLED = 5
+
+    @property
+    def is_over(self) -> bool:
+        return self >= StagePhase.COMPLETED
+
+    @property
+    def status(self) -> Status:
+        """Of a stage without a job, or whose job has ended."""
+        return _STATUSES[self]
+
+
+_STATUSES = {
+    StagePhase.WAITING: Status.PENDING,
+    StagePhase.RELEASED: Status.PENDING,
+    StagePhase.COMPLETED: Status.COMPLETED,
+    StagePhase.SKIPPED: Status.COMPLETED,
+    StagePhase.FAILED: Status.FAILED,
+    StagePhase.CANCELLED: Status.CANCELLED,
+}
+_WELL = (StagePhase.COMPLETED, StagePhase.SKIPPED)
+
+
+class WorkflowState:
+    """A workflow and its stages' columns, by number."""
+
+    __slots__ = (
+        "dependents", "ended_at", "missing", "notes", "numbers", "over", "parents", "phases", "ready", "result_bytes",
+        "results", "retries", "stage_nodes", "stage_times", "unfinished", "workflow",
+    )  # fmt: skip
+
+    def __init__(self, workflow: Workflow) -> None:
+        size = len(workflow.stages)
+        self.workflow = workflow
+        self.numbers = {stage.name: number for number, stage in enumerate(workflow.stages)}
+        self.dependents: list[list[int]] = [[] for _ in range(size)]
+        for number, stage in enumerate(workflow.stages):
+            for other in stage.after:
+                self.dependents[other].append(number)
+        self.phases = bytearray(size)
+        self.missing = [len(stage.after) for stage in workflow.stages]
+        self.retries = array("H", bytes(2 * size))
+        self.parents: dict[int, int] = {}  # of a stage that ended because another did: which
+        self.notes: dict[int, str] = {}  # why it ended so, where its job does not say
+        self.results: dict[int, str] = {}  # as JSON
+        self.result_bytes = 0
+        self.stage_times = array("d", bytes(16 * size))  # started and ended, two numbers per stage; 0: not
+        self.stage_nodes = array("I", bytes(4 * size))  # number of the node that ran it last, plus 1
+        self.unfinished = size
+        self.ended_at: float | None = None
+        self.ready = {number: None for number, count in enumerate(self.missing) if not count}
+        self.over: dict[int, None] = {}
+
+    @property
+    def is_over(self) -> bool:
+        return not self.unfinished
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something to decide about it."""
+        return bool(self.ready or self.over)
+
+    @property
+    def overall_status(self) -> Status:
+        """Running until every stage has ended; then the worst of them."""
+        if not self.is_over:
+            begun = any(self.phases)
+            return Status.RUNNING if begun else Status.PENDING
+        if StagePhase.FAILED in self.phases:
+            return Status.FAILED
+        return Status.CANCELLED if StagePhase.CANCELLED in self.phases else Status.COMPLETED
+
+    def phase(self, stage: int) -> StagePhase:
+        return StagePhase(self.phases[stage])
+
+    def job_id(self, stage: int) -> JobId:
+        """The id of a stage's job, which there may not be yet."""
+        return stage_job_id(self.workflow.id, stage, self.retries[stage])
+
+    def waits_for(self, stage: int) -> list[int]:
+        """The stages that a stage builds on and that have not completed."""
+        return [each for each in self.workflow.stages[stage].after if self.phases[each] not in _WELL]
+
+    def builds_on(self, first: int) -> list[int]:
+        """A stage and all stages that build on it, directly or not."""
+        found, seen = [first], {first}
+        for stage in found:  # it grows while it is read
+            fresh = [each for each in self.dependents[stage] if each not in seen]
+            seen.update(fresh)
+            found += fresh
+        return found
+
+    def release(self, stage: int) -> None:
+        """Its job was submitted."""
+        self.ready.pop(stage, None)
+        self.phases[stage] = StagePhase.RELEASED
+
+    def end(self, stage: int, phase: StagePhase, at: float) -> None:
+        """A stage has ended, and those that build on it lack one less if it did well."""
+        self.ready.pop(stage, None)
+        self.over.pop(stage, None)
+        if self.phase(stage).is_over:
+            return
+        self.phases[stage] = phase
+        self.unfinished -= 1
+        if phase in _WELL:
+            for dependent in self.dependents[stage]:
+                self.missing[dependent] -= 1
+                if not self.missing[dependent] and self.phases[dependent] == StagePhase.WAITING:
+                    self.ready[dependent] = None
+        if not self.unfinished:
+            self.ended_at = at
+
+    def keep_result(self, stage: int, result: str) -> None:
+        self.result_bytes += len(result) - len(self.results.get(stage, ""))
+        self.results[stage] = result
+
+    def begin_again(self, stages: tuple[int, ...]) -> None:
+        """These stages run once more, under new ids; all that build on them are among them."""
+        for stage in stages:
+            self.unfinished += self.phase(stage).is_over
+            self.phases[stage] = StagePhase.WAITING
+            self.retries[stage] += 1
+            self.result_bytes -= len(self.results.pop(stage, ""))
+            self.parents.pop(stage, None)
+            self.notes.pop(stage, None)
+            self.stage_times[2 * stage] = self.stage_times[2 * stage + 1] = 0.0
+        self.ended_at = None
+        self.count_missing()
+
+    def count_missing(self) -> None:
+        """Count anew what each stage lacks, and find out who may begin."""
+        for number in range(len(self.phases)):
+            self.missing[number] = len(self.waits_for(number))
+        self.ready = {
+            number: None
+            for number, count in enumerate(self.missing)
+            if not count and self.phases[number] == StagePhase.WAITING
+        }

@@ -1,0 +1,137 @@
+"""References to the results of other stages: `${train.result.metrics.0.loss}`, a closed grammar over JSON values.
+
+A reference names a stage and a path of keys and list indexes in that stage's result; `${train.task_id}` is the id of
+the stage's job. A text that is one reference becomes the value itself, with its type; a reference inside a longer text
+is written into it. What is inserted is data: it is not read again for references. `$${` stands for a plain `${`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+EXPRESSION_MAX = 1000
+TASK_ID = "task_id"
+RESULT = "result"
+_EXPRESSION = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
+
+
+class Unresolved(ValueError):
+    """A reference that cannot be read, or whose value is not there."""
+
+
+class Reference(Struct, frozen=True):
+    """A stage, and where in its result the value stands; an empty path is the whole result."""
+
+    stage: str
+    path: tuple[str, ...] = ()
+    is_id: bool = False  # the id of the stage's job is meant, which is known before it has run
+
+
+def has_references(text: str) -> bool:
+    """Whether a text has anything to replace."""
+    return "${" in text
+
+
+def is_program(argv: Sequence[str], place: int) -> bool:
+    """Whether a word of a command is a program text, `sh -c TEXT`: nothing is replaced in it, for it would be run."""
+    return place > 0 and argv[place - 1] == "-c"
+
+
+def names_a_stage(text: str, stages: Collection[str]) -> bool:
+    """Whether a program text has what would be a reference elsewhere; no shell has a variable of that form."""
+    for match in _EXPRESSION.finditer(text):
+        parts = (match.group(1) or "").split(".")
+        if any(".".join(parts[:size]) in stages for size in range(1, len(parts))):
+            return True
+    return False
+
+
+def references(text: str, stages: Collection[str]) -> Iterator[Reference]:
+    """The references of a text; Unresolved if one of them cannot be read."""
+    for match in _EXPRESSION.finditer(text):
+        if match.group(1) is not None:
+            yield read_reference(match.group(1), stages)
+
+
+def read_reference(expression: str, stages: Collection[str]) -> Reference:
+    """What stands between the braces. The stage is the longest name that the expression begins with."""
+    shown = f"${{{expression[:80]}}}"
+    if len(expression) > EXPRESSION_MAX:
+        raise Unresolved(
+            f"{shown}: {len(expression)} characters are too many, at most {EXPRESSION_MAX} are allowed"
+        )
+    parts = expression.strip().split(".")
+    if not parts[0]:
+        raise Unresolved(f"{shown} names no stage: write ${{STAGE.result.KEY}}")
+    if len(parts) == 1:
+        raise Unresolved(f"{shown} has no path: write ${{{parts[0][:60]}.result}} (and $${{ for a plain ${{)")
+    for size in range(len(parts) - 1, 0, -1):
+        name = ".".join(parts[:size])
+        if name in stages:
+            return _reference(name, parts[size:])
+    known = ", ".join(sorted(stages)[:8]) + (", …" if len(stages) > 8 else "")
+    raise Unresolved(f"{shown}: there is no stage {parts[0][:60]!r} (stages: {known or 'none'})")
+
+
+def _reference(stage: str, parts: list[str]) -> Reference:
+    path = tuple(part.strip() for part in parts if part.strip())  # blank segments are skipped
+    if path == (TASK_ID,):
+        return Reference(stage, is_id=True)
+    return Reference(stage, path[1:] if path[:1] == (RESULT,) else path)
+
+
+def look_up(value: Any, path: tuple[str, ...]) -> Any:
+    """The value at a path of keys and indexes; Unresolved if there is none. Only JSON values are looked into."""
+    for depth, step in enumerate(path):
+        if isinstance(value, list):
+            value = _member(value, step, ".".join(path[: depth + 1]))
+        else:
+            value = value.get(step) if isinstance(value, dict) else None
+        if value is None:
+            raise Unresolved(f"the result has no value at {'.'.join(path[: depth + 1])[:200]}")
+    if value is None:
+        raise Unresolved("the result is empty")
+    return value
+
+
+def _member(values: list[Any], step: str, where: str) -> Any:
+    if not (step.isascii() and step.isdecimal() and len(step) <= 9):
+        raise Unresolved(f"the result has a list at {where[:200]}: {step[:60]!r} is not an index of it")
+    return values[int(step)] if int(step) < len(values) else None
+
+
+def resolve(value: Any, stages: Collection[str], found: Callable[[Reference], Any]) -> Any:
+    """A JSON value with every reference in its texts replaced by what `found` gives for it."""
+    if isinstance(value, str):
+        return resolve_text(value, stages, found)
+    if isinstance(value, list):
+        return [resolve(each, stages, found) for each in value]
+    if isinstance(value, dict):
+        return {key: resolve(each, stages, found) for key, each in value.items()}
+    return value
+
+
+def resolve_text(text: str, stages: Collection[str], found: Callable[[Reference], Any]) -> Any:
+    """The value of a text that is one reference, or the text with the values of all its references in it."""
+    if "${" not in text:
+        return text
+    whole = _EXPRESSION.fullmatch(text)
+    if whole is not None and whole.group(1) is not None:
+        return found(read_reference(whole.group(1), stages))
+
+    def written(match: re.Match[str]) -> str:
+        if match.group(1) is None:
+            return "${"
+        return as_text(found(read_reference(match.group(1), stages)))
+
+    return _EXPRESSION.sub(written, text)
+
+
+def as_text(value: Any) -> str:
+    """A JSON value as it stands inside a text: texts as they are, all others as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -1,0 +1,69 @@
+"""Workflows: stages, each of which becomes a job once the stages that it builds on have completed.
+
+A `Workflow` is immutable; what has happened to it is kept in `core/cluster/workflows.py`. The id of a stage's job
+follows from those of the workflow and the stage, and from how often the stage was retried: the last five letters of a
+workflow's id are kept free for that.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from phalanx.core.model.job import Job, JobId, ulid
+
+STAGES_MAX = 10_000
+EDGES_MAX = 100_000
+STAGE_NAME_MAX = 63
+SPEC_BYTES_MAX = 96 * 1024  # it travels in one variable of the environment, of which the kernel takes 128 KiB
+RETRIES_OF_STAGE_MAX = 1000
+_STAGE_BITS, _FREE_BITS = 14, 24
+_KEPT_SIGNS = 21  # of 26; the other five hold 25 bits
+_SIGNS = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+class StageCondition(Struct, frozen=True, omit_defaults=True):
+    """The stage runs only if a value in the result of another one, as a text, is this."""
+
+    stage: int
+    path: tuple[str, ...]
+    equals: str
+
+
+class Stage(Struct, frozen=True, omit_defaults=True):
+    """One stage. Its job lacks an id, and its command and `spec` may hold references, until it is released."""
+
+    name: str
+    job: Job
+    after: tuple[int, ...] = ()  # the stages that it builds on: those named, and those that it refers to
+    condition: StageCondition | None = None
+    task_type: str = ""
+    spec: str = ""  # JSON for the program, given to it as PHALANX_SPEC
+    refers: bool = False  # there are references in its command or in `spec`
+
+
+class Workflow(Struct, frozen=True, omit_defaults=True):
+    """A workflow as accepted."""
+
+    id: JobId
+    stages: tuple[Stage, ...]
+    submitted_at: float
+    name: str = ""
+    user: str = ""
+
+    @property
+    def tasks(self) -> int:
+        return sum(stage.job.tasks for stage in self.stages)
+
+
+def workflow_id(at_ms: int, chance: int) -> JobId:
+    """A new id, with room for the ids of its stages' jobs right after it."""
+    return ulid(at_ms, chance >> _FREE_BITS << _FREE_BITS)
+
+
+def stage_job_id(workflow: JobId, stage: int, retries: int) -> JobId:
+    """The id of the job that a stage becomes when it has been retried so often."""
+    number = 0
+    for sign in workflow[_KEPT_SIGNS:]:
+        number = number << 5 | _SIGNS.index(sign)
+    number += (retries << _STAGE_BITS | stage) + 1
+    return workflow[:_KEPT_SIGNS] + "".join(_SIGNS[number >> shift & 31] for shift in range(20, -1, -5))

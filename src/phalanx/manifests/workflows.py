@@ -1,0 +1,352 @@
+"""Workflow files, as FlowMesh writes them: one task, a chain of `stages`, or the `nodes` of a `graph`.
+
+Every stage inherits the spec at the top, merged deeply: mappings into mappings, everything else is replaced. Fields of
+job files (`command`, `env`, `time_limit`, …) may stand in a stage's spec. All other fields are for the program, which
+gets the whole spec as JSON; a stage that gives a command and no task type may only use those known here, so that a
+misspelt field is an error.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from phalanx.api.schema.documents import complaint
+from phalanx.api.schema.fields import shown
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.workflows import ConditionSpec, StageSpec, WorkflowSpec, condition_text, to_workflow
+from phalanx.core.model.job import RETRIES_MAX, is_job_id
+from phalanx.core.model.resources import device_kind
+from phalanx.errors import PhalanxError
+from phalanx.manifests.caution import ManifestError
+from phalanx.manifests.found import plain_name
+from phalanx.manifests.load import DEPTH_MAX, Map
+from phalanx.manifests.view import View
+
+VERSIONS = ("flowmesh/", "mloc", "phalanx/")
+ATTEMPTS = 3  # runs of a stage in all, unless its file says otherwise
+WILDCARDS = ("", "any", "auto", "*")
+_ENTRY_FIELDS = ("name", "id", "spec", "dependsOn")
+_ABOUT_STAGES = ("stages", "graph", "dependsOn", "condition")
+_GROUP_FIELDS = frozenset(GroupSpec.__struct_fields__) - {"name", "after", "objects", "optional", "min"}
+_JOB_FIELDS = frozenset(JobSpec.__struct_fields__) - {
+    "groups",
+    "name",
+    "object",
+    "draft",
+    "applied",
+    "success",
+    "after",
+}
+_ATTEMPT_FIELDS = ("max_attempts", "maxAttempts")
+# What FlowMesh's task types have in common, and `params` for whatever a program wants to be told.
+_FOR_PROGRAMS = (
+    "adapters", "agent", "api", "checkpoint", "data", "dataset", "embedding", "evaluation", "inference", "lora",
+    "model", "models", "output", "parallel", "params", "prompt", "serve", "shard", "training", "validation",
+)  # fmt: skip
+
+
+class ParsedWorkflow(Struct, frozen=True):
+    """A workflow as read."""
+
+    spec: WorkflowSpec
+    where: str
+
+
+def is_workflow_file(document: View) -> bool:
+    """Whether a document is a workflow: by its version, or by the fields of its spec."""
+    version = document.content.get("apiVersion")
+    if isinstance(version, str) and version.startswith(VERSIONS):
+        return True
+    spec = document.content.get("spec")
+    told = isinstance(spec, dict) and any(key in spec for key in ("taskType", "stages", "graph"))
+    return version is None and told
+
+
+def read_workflow(document: View) -> ParsedWorkflow:
+    """Read one workflow."""
+    for key in document.content:
+        if key not in ("apiVersion", "kind", "metadata", "spec"):
+            raise document.error(
+                key, "is unknown at the top of a workflow: give apiVersion, kind, metadata, spec"
+            )
+    document.skip("apiVersion", "kind")
+    metadata = document.view("metadata")
+    name = metadata.text("name")
+    if "owner" in metadata:
+        metadata.caution("owner", "is not read: a workflow belongs to the user who submits it")
+    if "annotations" in metadata and "schedule_hint" in metadata.view("annotations"):
+        metadata.view("annotations").caution(
+            "schedule_hint", "is not read: stages begin when their inputs are there"
+        )
+    metadata.skip("annotations", "labels", "owner")
+    spec = document.view("spec")
+    if not spec.content:
+        raise document.error("spec", "is missing or empty: give taskType or command, stages, or graph")
+    spec.skip(*spec.content)
+    stages = [_stage(*each) for each in _entries(spec)]
+    made = WorkflowSpec(stages, plain_name(name, metadata) if name else "")
+    _validate(made, document)
+    return ParsedWorkflow(made, document.where())
+
+
+Entry = tuple[
+    View, str, dict[str, Any], list[str], list[str]
+]  # where, name, merged spec, stages and jobs before it
+
+
+def _entries(spec: View) -> Iterator[Entry]:
+    """The stages, with the spec that each inherits and what it comes after."""
+    root = {
+        key: value for key, value in spec.content.items() if key not in _ABOUT_STAGES and value is not None
+    }
+    if "stages" in spec and "graph" in spec:
+        raise spec.error("stages", "and graph are both given: a workflow is a chain of stages or a graph")
+    if "stages" not in spec and "graph" not in spec:
+        _, jobs = _split(spec, "dependsOn", [])
+        if (condition := spec.content.get("condition")) is not None:
+            raise spec.error("condition", f"{shown(condition)} is given, and there is no other stage to ask")
+        yield spec, "task", root, [], jobs
+        return
+    for key in ("dependsOn", "condition"):
+        if key in spec:
+            raise spec.error(key, "belongs into a stage, not beside the stages")
+    is_chain = "stages" in spec
+    views = spec.views("stages") if is_chain else _nodes(spec)
+    names = [
+        _name(view, f"{'stage' if is_chain else 'node'}-{number}")
+        for number, view in enumerate(views, start=1)
+    ]
+    for number, (view, name) in enumerate(zip(views, names, strict=True)):
+        own = view.view("spec")
+        own.skip(*own.content)
+        after, jobs = _split(view, "dependsOn", names)
+        if "dependsOn" in own:
+            more, others = _split(own, "dependsOn", names)
+            after, jobs = after + more, jobs + others
+        if is_chain and number and not (after or jobs):
+            after = [names[number - 1]]
+        yield view, name, _merged(root, own.content), after, jobs
+
+
+def _nodes(spec: View) -> list[View]:
+    graph = spec.view("graph")
+    for key in graph.content:
+        if key != "nodes":
+            raise graph.error(key, "is unknown: a graph has nodes")
+    return graph.views("nodes")
+
+
+def _name(view: View, default: str) -> str:
+    for key in view.content:
+        if key not in _ENTRY_FIELDS:
+            near = difflib.get_close_matches(key[:80], _ENTRY_FIELDS, n=1)
+            meant = f", did you mean {near[0]!r}?" if near else ""
+            raise view.error(key, f"is unknown here{meant}; a stage has {', '.join(_ENTRY_FIELDS)}")
+    return view.text("name") or view.text("id") or default
+
+
+def _split(view: View, key: str, names: list[str]) -> tuple[list[str], list[str]]:
+    """Stages of this workflow that come first, and jobs elsewhere, which are given by their whole ids."""
+    value = view.get(key)
+    if value is None:
+        return [], []
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise view.error(key, f"{shown(value)} is not a list of names")
+    known = set(names)
+    jobs = [each for each in value if each not in known and is_job_id(each.partition(":")[0].lower())]
+    stages = [each for each in value if each not in jobs]
+    for each in stages:
+        if each not in known:
+            near = difflib.get_close_matches(each[:80], names, n=1)
+            meant = f", did you mean {near[0]!r}?" if near else ""
+            raise view.error(
+                key, f"there is no stage {shown(each)}{meant} (a job elsewhere is named by its whole id)"
+            )
+    return stages, [each.lower() for each in jobs]
+
+
+def _merged(root: dict[str, Any], own: dict[str, Any], depth: int = 0) -> dict[str, Any]:
+    """The root's fields with those of a stage over them."""
+    merged = dict(root)
+    for key, value in own.items():
+        if value is None:
+            continue
+        before = merged.get(key)
+        if isinstance(before, dict) and isinstance(value, dict) and depth < DEPTH_MAX:
+            merged[key] = _merged(before, value, depth + 1)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _stage(view: View, name: str, spec: dict[str, Any], after: list[str], jobs: list[str]) -> StageSpec:
+    """One stage. `spec` is merged already, so errors name its fields and the line of the stage."""
+    task_type = spec.get("taskType")
+    if task_type is not None and not (isinstance(task_type, str) and task_type.strip()):
+        raise _wrong(view, "spec.taskType", f"{shown(task_type)} is not a task type, such as inference")
+    has_command = "command" in spec or "shell" in spec
+    if task_type is None and not has_command:
+        raise _wrong(view, "spec.taskType", "is missing: give a task type, or a command")
+    plain = {key: value for key, value in spec.items() if key in _GROUP_FIELDS | _JOB_FIELDS}
+    told = {key: value for key, value in spec.items() if key not in _ABOUT_STAGES}
+    if task_type is None:
+        told = {key: value for key, value in told.items() if key not in plain}
+        for key in (*_ATTEMPT_FIELDS, "resources"):
+            told.pop(key, None)
+        for key in told:
+            _refuse_unknown(view, key)
+    job = _job_spec(view, plain, spec, jobs)
+    condition = spec.get("condition")
+    return StageSpec(
+        name,
+        job,
+        after,
+        None if condition is None else _condition(view, condition),
+        (task_type or "").strip(),
+        _plain(told),
+    )
+
+
+def _wrong(view: View, path: str, text: str) -> ManifestError:
+    """An error about a field of a stage's spec, which may have been inherited; the line is that of the stage."""
+    before = view.path.removesuffix("spec").rstrip(".")
+    where = f"{before}.{path}" if before else path
+    return ManifestError(
+        view.where(), ": ".join(filter(None, (view.source.title, where, text))), reason="InvalidField"
+    )
+
+
+def _refuse_unknown(view: View, key: str) -> None:
+    if key in _FOR_PROGRAMS:
+        return
+    known = sorted((*_GROUP_FIELDS, *_JOB_FIELDS, *_FOR_PROGRAMS, "resources", "condition", "taskType"))
+    near = difflib.get_close_matches(key[:80], known, n=1)
+    meant = f", did you mean {near[0]!r}?" if near else ""
+    raise _wrong(
+        view, f"spec.{key}", f"is unknown{meant} (what a program is to be told may stand under params)"
+    )
+
+
+def _job_spec(view: View, plain: dict[str, Any], spec: dict[str, Any], jobs: list[str]) -> JobSpec:
+    fields: dict[str, Any] = {key: value for key, value in plain.items() if key in _JOB_FIELDS}
+    group: dict[str, Any] = {key: value for key, value in plain.items() if key in _GROUP_FIELDS}
+    for key, value in _hardware(view, spec.get("resources")).items():
+        if key in group and group[key] != value:
+            raise _wrong(
+                view, f"spec.{key}", f"{shown(group[key])} contradicts resources.hardware, which says {value}"
+            )
+        group[key] = value
+    for key in ("env", "labels", "tags"):
+        if isinstance(group.get(key), dict):
+            group[key] = {k: str(v) if type(v) in (int, float) else v for k, v in group[key].items()}
+    fields["tags"] = group.pop("tags", {})
+    fields["groups"] = [group]
+    fields["after"] = jobs
+    fields["max_retries"] = _retries(view, spec)
+    try:
+        return msgspec.convert(_plain(fields), JobSpec)
+    except msgspec.ValidationError as error:
+        field, what = complaint(error, JobSpec, fields)
+        raise _wrong(view, f"spec.{field.removeprefix('groups[0].')}", what) from None
+
+
+def _retries(view: View, spec: dict[str, Any]) -> int:
+    """Runs after the first. FlowMesh counts runs in all; there a negative number means without end, and 0 means 1."""
+    given = [key for key in (*_ATTEMPT_FIELDS, "max_retries") if key in spec]
+    if len(given) > 1:
+        raise _wrong(view, f"spec.{given[0]}", f"and {given[1]} are both given: give one of them")
+    if not given:
+        return ATTEMPTS - 1
+    value = spec[given[0]]
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _wrong(view, f"spec.{given[0]}", f"{shown(value)} is not a whole number")
+    if value < 0:
+        return RETRIES_MAX
+    return value if given[0] == "max_retries" else max(value - 1, 0)
+
+
+def _hardware(view: View, resources: Any) -> dict[str, Any]:
+    """What `resources.hardware` asks for, in the words of job files."""
+    if resources is None:
+        return {}
+    hardware = _mapping(view, "spec.resources", resources, ("hardware", "estimatedLoad")).get("hardware")
+    if hardware is None:
+        return {}
+    found = _mapping(view, "spec.resources.hardware", hardware, ("cpu", "memory", "gpu"))
+    asked: dict[str, Any] = {}
+    if (cpu := found.get("cpu")) is not None:
+        asked["cores"] = _number(view, "spec.resources.hardware.cpu", cpu)
+    if (memory := found.get("memory")) is not None:
+        asked["memory"] = memory
+    if (gpu := found.get("gpu")) is not None:
+        asked |= _gpus(view, gpu)
+    return asked
+
+
+def _gpus(view: View, gpu: Any) -> dict[str, Any]:
+    path = "spec.resources.hardware.gpu"
+    if isinstance(gpu, int) and not isinstance(gpu, bool):
+        return {"gpus": gpu}
+    found = _mapping(view, path, gpu, ("type", "count", "memory"))
+    asked: dict[str, Any] = {"gpus": _number(view, f"{path}.count", found.get("count", 1))}
+    kind = found.get("type", "")
+    if not isinstance(kind, str):
+        raise _wrong(view, f"{path}.type", f"{shown(kind)} is not the name of a device, such as a100, or any")
+    if kind.strip().lower() not in WILDCARDS:
+        asked["gpu_type"] = device_kind(kind)
+    if found.get("memory") is not None:
+        asked["gpu_memory"] = found["memory"]
+    return asked
+
+
+def _mapping(view: View, path: str, value: Any, fields: tuple[str, ...]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise _wrong(view, path, f"{shown(value)} is not a mapping of fields: {', '.join(fields)}")
+    for key in value:
+        if key not in fields:
+            raise _wrong(view, f"{path}.{key}", f"is unknown: known are {', '.join(fields)}")
+    return value
+
+
+def _number(view: View, path: str, value: Any) -> int:
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 9:
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise _wrong(view, path, f"{shown(value)} is not a whole number")
+    return value
+
+
+def _condition(view: View, value: Any) -> ConditionSpec:
+    found = _mapping(view, "spec.condition", value, ("node", "field", "equals"))
+    for key in ("node", "field"):
+        if not isinstance(found.get(key), str):
+            raise _wrong(view, f"spec.condition.{key}", f"{shown(found.get(key))} is not text")
+    if "equals" not in found:
+        raise _wrong(view, "spec.condition.equals", "is missing: give the value that the field must have")
+    return ConditionSpec(found["node"], found["field"], condition_text(_plain(found["equals"])))
+
+
+def _plain(value: Any) -> Any:
+    """Mappings and lists without the lines of their file."""
+    if isinstance(value, Map | dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value
+
+
+def _validate(spec: WorkflowSpec, document: View) -> None:
+    """Check what the coordinator will check, so that an error names the file. Any task type is taken here."""
+    try:
+        to_workflow(
+            spec, id="0" * 26, now=0.0, user="", default_retries=0, command_of=lambda _type: ["/bin/true"]
+        )
+    except PhalanxError as error:
+        message = ": ".join(filter(None, (document.source.title, error.detail)))
+        raise ManifestError(document.where(), message, reason=error.reason, hint=error.hint) from None

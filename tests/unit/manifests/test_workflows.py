@@ -1,0 +1,236 @@
+"""Workflow files: their three shapes, what stages inherit, and every mistake told with its field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.api.schema.workflows import WorkflowSpec
+from phalanx.core.model.job import RETRIES_MAX
+from phalanx.manifests.caution import ManifestError
+from phalanx.manifests.read import read
+
+HEAD = "apiVersion: flowmesh/v1\nkind: Workflow\nmetadata: {name: ft}\n"
+
+
+def read_one(text: str) -> WorkflowSpec:
+    [found] = read([("flow.yaml", HEAD + text)]).workflows
+    return found.spec
+
+
+def told(text: str) -> str:
+    with pytest.raises(ManifestError) as caught:
+        read([("flow.yaml", HEAD + text)])
+    return caught.value.detail
+
+
+def edges(spec: WorkflowSpec) -> dict[str, list[str]]:
+    return {stage.name: stage.after for stage in spec.stages}
+
+
+def test_a_single_task():
+    spec = read_one("spec: {taskType: inference, data: {items: [hi]}}")
+    [stage] = spec.stages
+    assert (spec.name, stage.name, stage.task_type, stage.after) == ("ft", "task", "inference", [])
+    assert stage.spec == {"taskType": "inference", "data": {"items": ["hi"]}}
+
+
+def test_stages_are_a_chain_unless_they_say_otherwise():
+    """C25."""
+    spec = read_one("""
+spec:
+  taskType: echo
+  stages:
+    - {name: a}
+    - {}
+    - {id: c, dependsOn: [a]}
+    - {name: d, dependsOn: []}
+""")
+    assert edges(spec) == {"a": [], "stage-2": ["a"], "c": ["a"], "d": ["c"]}
+
+
+def test_a_graph_has_no_edges_but_those_written():
+    """C25."""
+    spec = read_one(
+        "spec: {taskType: echo, graph: {nodes: [{name: a}, {}, {name: c, dependsOn: [a, node-2]}]}}"
+    )
+    assert edges(spec) == {"a": [], "node-2": [], "c": ["a", "node-2"]}
+
+
+def test_stages_inherit_the_spec_at_the_top_merged_deeply():
+    spec = read_one("""
+spec:
+  taskType: sft
+  model: {source: {identifier: org/a, revision: main}, adapters: [x]}
+  stages:
+    - {name: a, spec: {model: {source: {identifier: org/b}, adapters: [y, z]}, taskType: ppo}}
+    - {name: b}
+""")
+    first, second = spec.stages
+    assert first.spec["model"] == {
+        "source": {"identifier": "org/b", "revision": "main"},
+        "adapters": ["y", "z"],
+    }
+    assert (first.task_type, second.task_type) == ("ppo", "sft")
+    assert second.spec["model"]["adapters"] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "expected"),
+    [
+        ("{cpu: 8}", {"cores": 8}),
+        ("{memory: 64Gi}", {"memory": "64Gi"}),
+        (
+            "{gpu: {type: A100, count: 2, memory: 40GB}}",
+            {"gpus": 2, "gpu_type": "a100", "gpu_memory": "40GB"},
+        ),
+        ("{gpu: {type: any}}", {"gpus": 1, "gpu_type": None}),
+        ("{gpu: {type: NVIDIA GeForce RTX 4090}}", {"gpus": 1, "gpu_type": "nvidia-geforce-rtx-4090"}),
+        ("{gpu: 4}", {"gpus": 4}),
+    ],
+)
+def test_hardware(hardware: str, expected: dict[str, Any]):
+    spec = read_one(f"spec: {{taskType: sft, resources: {{hardware: {hardware}, estimatedLoad: 3}}}}")
+    [group] = spec.stages[0].job.groups
+    found = {key: getattr(group, key) for key in expected}
+    if "gpu_type" in expected and expected["gpu_type"] and "rtx" in expected["gpu_type"]:
+        assert found["gpu_type"].endswith("rtx-4090")
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "retries"),
+    [
+        ("", 2),
+        ("max_attempts: 1,", 0),
+        ("maxAttempts: 5,", 4),
+        ("max_attempts: 0,", 0),
+        ("max_attempts: -1,", RETRIES_MAX),
+    ],
+)
+def test_attempts_are_counted_in_all(written: str, retries: int):
+    spec = read_one(f"spec: {{{written} taskType: sft}}")
+    assert spec.stages[0].job.max_retries == retries
+
+
+def test_a_stage_may_give_a_command_and_the_fields_of_a_job():
+    spec = read_one("""
+spec:
+  command: [python, train.py, --steps, "3"]
+  env: {SEED: 7}
+  cores: 2
+  time_limit: 1h
+  priority: 5
+  params: {lr: 0.1}
+""")
+    [stage] = spec.stages
+    assert stage.job.groups[0].command == ["python", "train.py", "--steps", "3"]
+    assert (stage.job.groups[0].env, stage.job.groups[0].cores) == ({"SEED": "7"}, 2)
+    assert (stage.job.time_limit, stage.job.priority) == ("1h", 5)
+    assert stage.spec == {"params": {"lr": 0.1}}
+
+
+def test_a_job_elsewhere_is_named_by_its_whole_id():
+    id = "01hzxw8q5v3k9m2n4p6r8s0t1v"
+    spec = read_one(
+        f"spec: {{taskType: echo, graph: {{nodes: [{{name: a, dependsOn: ['{id}', '{id[:-1]}0:any']}}]}}}}"
+    )
+    assert spec.stages[0].after == []
+    assert spec.stages[0].job.after == [id, f"{id[:-1]}0:any"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("spec: {}", "spec: is missing or empty"),
+        ("spec: {model: x}", "spec.taskType: is missing"),
+        ("spec: {taskType: ''}", "spec.taskType: '' is not a task type"),
+        ("spec: {taskType: 3}", "spec.taskType: 3 is not a task type"),
+        ("extra: 1\nspec: {taskType: a}", "extra: is unknown at the top of a workflow"),
+        ("spec: {taskType: a, stages: [{name: a}], graph: {nodes: []}}", "stages: and graph are both given"),
+        ("spec: {taskType: a, stages: [{name: a}, {name: a}]}", "'a' is already the name of stages[0]"),
+        ("spec: {taskType: a, stages: [{name: a, dependsOn: [a]}]}", "the stage names itself"),
+        ("spec: {taskType: a, stages: [{name: a, dependsOn: x}]}", "dependsOn: 'x' is not a list of names"),
+        ("spec: {taskType: a, stages: [{name: ab}, {name: c, dependsOn: [abb]}]}", "did you mean 'ab'?"),
+        ("spec: {taskType: a, stages: [{name: a, extra: 1}]}", "extra: is unknown here"),
+        ("spec: {taskType: a, stages: [{name: 'a b'}]}", "is not the name of a stage"),
+        ("spec: {taskType: a, stages: []}", "stages: there is none"),
+        ("spec: {taskType: a, graph: {edges: []}}", "edges: is unknown: a graph has nodes"),
+        (
+            "spec: {taskType: a, graph: {nodes: [{name: a, dependsOn: [b]}, {name: b, dependsOn: [a]}]}}",
+            "they wait for each other in a circle: a → b → a",
+        ),
+        ("spec: {taskType: a, resources: {hardware: {cpus: 3}}}", "spec.resources.hardware.cpus: is unknown"),
+        (
+            "spec: {taskType: a, resources: {hardware: {cpu: many}}}",
+            "spec.resources.hardware.cpu: 'many' is not",
+        ),
+        ("spec: {taskType: a, resources: {hardware: {memory: lots}}}", "memory"),
+        ("spec: {command: [x], core: 3}", "spec.core: is unknown, did you mean 'cores'?"),
+        ("spec: {command: x}", "spec.command"),
+        ("spec: {taskType: a, cores: 2, resources: {hardware: {cpu: 3}}}", "contradicts resources.hardware"),
+        ("spec: {taskType: a, max_attempts: 2, max_retries: 1}", "are both given"),
+        ("spec: {taskType: a, condition: {node: a, field: b, equals: c}}", "there is no other stage to ask"),
+        (
+            "spec: {taskType: a, stages: [{name: a}, {name: b, spec: {condition: {node: c, field: x, equals: 1}}}]}",
+            "condition.node: 'c' is not among the stages that this one depends on",
+        ),
+        (
+            "spec: {taskType: a, stages: [{name: a}, {name: b, spec: {condition: {node: a}}}]}",
+            "condition.field",
+        ),
+    ],
+)
+def test_mistakes_are_told_with_their_field(text: str, expected: str):
+    assert expected in told(text)
+
+
+@pytest.mark.parametrize(
+    ("reference", "expected"),
+    [
+        ("${}", "names no stage"),
+        ("${a}", "has no path: write ${a.result}"),
+        ("${x.result.y}", "there is no stage 'x' (stages: a, b)"),
+        ("${b.result}", "the stage refers to its own result"),
+        ("${a.__class__.__mro__}", ""),  # a key like any other: it is looked up in JSON, and is not there
+        ("$${a}", ""),
+        ("${HOME}", "has no path"),
+    ],
+)
+def test_references_are_read_when_the_file_is(reference: str, expected: str):
+    text = f"spec: {{taskType: a, stages: [{{name: a}}, {{name: b, spec: {{data: {{deep: ['{reference}']}}}}}}]}}"
+    if expected:
+        assert expected in (said := told(text))
+        assert "stages[1] (b)" in said
+    else:
+        assert read_one(text).name == "ft"
+
+
+def test_a_program_text_is_left_to_the_shell():
+    shell = (
+        "spec: {stages: [{name: a, spec: {taskType: x}}, {name: b, spec: {shell: 'echo ${HOME} ${x:-y}'}}]}"
+    )
+    assert read_one(shell).stages[1].job.groups[0].shell == "echo ${HOME} ${x:-y}"
+    assert "would be run as part of it" in told(shell.replace("${HOME}", "${a.result.x}"))
+
+
+def test_a_bomb_of_aliases_is_refused():
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
+    text = "spec:\n  taskType: echo\n  data:\n" + "\n".join(f"    {line}" for line in lines)
+    assert "alias" in told(text)
+
+
+def test_old_versions_and_files_without_one_are_workflows_too():
+    for head in ("apiVersion: mloc/v1\nkind: Anything\n", ""):
+        [found] = read([("flow.yaml", head + "spec: {taskType: echo}")]).workflows
+        assert found.spec.stages[0].task_type == "echo"
+
+
+def test_what_is_not_read_is_told():
+    made = read(
+        [("flow.yaml", "apiVersion: flowmesh/v1\nmetadata: {name: x, owner: bob}\nspec: {taskType: echo}")]
+    )
+    assert any("belongs to the user who submits it" in str(each) for each in made.warnings)
