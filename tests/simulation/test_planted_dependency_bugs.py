@@ -6,12 +6,13 @@ from collections.abc import Iterable
 
 import pytest
 
-from phalanx.coordinator.turn import Engine
+from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster import dependencies as rules
 from phalanx.core.cluster import invariants
 from phalanx.core.cluster.apply import dependencies
 from phalanx.core.cluster.apply import gangs as apply_gangs
 from phalanx.core.cluster.apply import jobs as apply_jobs
+from phalanx.core.cluster.inputs import Advance
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import When
@@ -44,7 +45,11 @@ def test_an_end_that_is_told_to_nobody_is_found(monkeypatch: Patch):
 
 
 def test_a_job_that_can_never_start_and_is_left_waiting_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(Engine, "_abandon", lambda self, now, turn: None)
+    def only_advance(self: Engine, now: float, turn: Turn) -> None:
+        while self.state.due:
+            self._propose(Advance(next(iter(self.state.due))), now, turn)
+
+    monkeypatch.setattr(Engine, "_follow", only_advance)
     must_find({"after"}, within=20)
 
 

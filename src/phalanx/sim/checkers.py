@@ -2,8 +2,8 @@
 
 The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
-preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `limits` time limits,
-`standstill` nodes that cannot work, `waits` the queue. The first violation ends the run.
+preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages, `limits`
+time limits, `standstill` nodes that cannot work, `waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from phalanx.sim.runner import SimulatedRunner
 from phalanx.sim.standstill import Standstill
 from phalanx.sim.violation import Violation
 from phalanx.sim.waits import PATIENCE_S, check_patience, check_waits
+from phalanx.sim.workflows import WorkflowChecker
 from phalanx.sim.world import World
 from phalanx.store.protocol import Batch, Loaded, Store
 
@@ -59,6 +60,7 @@ class Checkers:
         self.limits = TimeLimits(self.places, self.floor, world)
         self.restarts = Restarts(self.places, self.barrier, self.count)
         self.dependencies = Dependencies(self.chronicle, self.count)
+        self.workflows = WorkflowChecker(self.chronicle, self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
         self.on_promise: Callable[[RoomPromised], None] = ignore
@@ -89,6 +91,7 @@ class Checkers:
             self.promises.note(event, self._world.now)
             self.restarts.note(event)
             self.dependencies.note(event)
+            self.workflows.note(event)
             self.limits.note(event)
             self.standstill.note(event)
             self.places.note(event)
@@ -99,6 +102,7 @@ class Checkers:
             self.promises.end_of_batch(events[-1].at)
             self.restarts.end_of_batch()
             self.dependencies.end_of_batch()
+            self.workflows.end_of_batch()
 
     # What goes over the wire.
 
@@ -242,6 +246,7 @@ class Checkers:
         self.chronicle.finish(coordinator.state, lambda job: self._remembers(coordinator, job))
         self.barrier.finish()
         self.promises.finish()
+        self.workflows.finish()
 
 
 def check_state(state: ClusterState) -> None:
@@ -272,6 +277,9 @@ def why_not_healed(leader: SimulatedCoordinator, floor: Floor, nodes: int) -> st
                 return f"task {position} of {job.job.id} is still {word}{where}"
         if job.live:
             return f"{job.job.id} still holds {sorted(job.live)}"
+    for id, flow in state.workflows.items():
+        if not flow.is_over:
+            return f"{flow.unfinished} stages of workflow {id} have not ended"
     if floor.alive:
         return f"{_spell(next(iter(floor.alive)))} still runs"
     if len(state.nodes) < nodes:

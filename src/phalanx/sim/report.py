@@ -23,6 +23,12 @@ ACTIONS = (
     "job that starts after others",
     "job that could never start",
     "task that could never start",
+    "workflow",
+    "stage",
+    "stage that could never begin",
+    "stage skipped",
+    "workflow cancelled",
+    "workflow retried",
 )
 
 

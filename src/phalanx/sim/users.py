@@ -14,13 +14,16 @@ from phalanx.core.cluster.decision import Accepted, Answer, Replayed
 from phalanx.core.cluster.events import RoomPromised
 from phalanx.core.cluster.inputs import (
     Cancel,
+    CancelWorkflow,
     Drain,
     Evict,
     Input,
+    RetryWorkflow,
     SetPaused,
     SetQuota,
     SetTopology,
     Submit,
+    SubmitWorkflow,
     Undrain,
 )
 from phalanx.core.cluster.jobs import JobState
@@ -30,11 +33,13 @@ from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
 from phalanx.core.model.waiting import Quota
+from phalanx.core.model.workflow import Workflow, workflow_id
 from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.network import Network
 from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
 from phalanx.sim.workload_gang import QUEUES
+from phalanx.sim.workload_workflow import a_workflow
 from phalanx.sim.world import World
 
 ASK_AGAIN_S = (1.0, 4.0)
@@ -70,6 +75,8 @@ class Users:
         self._dice = world.dice("users")
         self._order = world.dice("dependencies")
         self._orders_jobs = self._order.random() < 0.5
+        self._flow_dice = world.dice("workflows")
+        self._flows: list[Workflow] = []
         self._known: list[Job] = []
         self._requests = 0
         self._asked_s = 0.0
@@ -87,6 +94,8 @@ class Users:
         for _ in range(2 * submissions // 3):
             effect = self._dice.choice(effects)
             self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
+        if self._flow_dice.random() < 0.5:
+            self._begin_workflows(until_s)
         for effect, chance in ((self._limit, 0.4), (self._rewire, 0.15), (self._meddle, 0.6)):
             if self._dice.random() < chance:
                 self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
@@ -134,6 +143,26 @@ class Users:
         if self._orders_jobs and not no_queue:
             jobs = self._with_jobs_before(jobs)
         Submission(self, request_id, jobs, no_queue).send()
+
+    def _begin_workflows(self, until_s: float) -> None:
+        """Some workflows, and users who cancel or retry some of them."""
+        dice = self._flow_dice
+        for _ in range(dice.randint(1, 3)):
+            self._world.after(1.0 + until_s * dice.random() ** 1.3, self._submit_workflow)
+        for _ in range(dice.randint(0, 4)):
+            self._world.after(5.0 + (until_s - 5.0) * dice.random(), self._touch_workflow)
+
+    def _submit_workflow(self) -> None:
+        self._requests += 1
+        self.unanswered += 1
+        WorkflowSubmission(self, f"r{self._requests}", a_workflow(self._flow_dice, self._world.now)).send()
+
+    def _touch_workflow(self) -> None:
+        if self._flows:
+            flow = self._flow_dice.choice(self._flows)
+            stage = self._flow_dice.choice((None, None, self._flow_dice.randrange(len(flow.stages))))
+            retry = RetryWorkflow(flow.id, stage)
+            self.ask([CancelWorkflow(flow.id) if self._flow_dice.random() < 0.3 else retry])
 
     def _with_jobs_before(self, jobs: list[Job]) -> list[Job]:
         """These jobs after up to three of the latest, mostly none; or an array again, each task after its own."""
@@ -211,6 +240,10 @@ class Users:
         self._checkers.chronicle.acknowledged(request_id, [job.id for job in jobs])
         self._known += jobs
 
+    def acknowledged_workflow(self, request_id: str, flow: Workflow) -> None:
+        self._checkers.workflows.acknowledged(request_id, flow.id)
+        self._flows.append(flow)
+
     # To a coordinator and back.
 
     def ask(self, inputs: list[Input], reply: Reply = _ignore_reply) -> None:
@@ -236,6 +269,11 @@ class Users:
 
     def try_again(self, effect: Callable[[], None]) -> None:
         self._world.after(self._dice.uniform(*ASK_AGAIN_S), effect)
+
+    def renewed_workflow(self, flow: Workflow) -> Workflow:
+        """The workflow for another try, with a new id."""
+        id = workflow_id(int(self._world.now * 1000), self._flow_dice.getrandbits(79))
+        return structs.replace(flow, id=id)
 
     def renewed(self, jobs: list[Job]) -> list[Job]:
         """The jobs of a submission for another try, with new ids."""
@@ -280,3 +318,35 @@ class Submission:
         if not self._is_over:
             self._users.unanswered -= 1
         self._is_over = True
+
+
+class WorkflowSubmission:
+    """One request for a workflow, repeated until it is answered; every try has an id of its own."""
+
+    def __init__(self, users: Users, request_id: str, flow: Workflow) -> None:
+        self._users = users
+        self._request_id = request_id
+        self._tries: dict[str, Workflow] = {}
+        self._flow = flow
+        self._is_over = False
+
+    def send(self) -> None:
+        if self._is_over:
+            return
+        flow = self._flow if not self._tries else self._users.renewed_workflow(self._flow)
+        self._tries[flow.id] = flow
+        self._users.ask(
+            [SubmitWorkflow(flow, self._request_id)], lambda answers: self._answered(flow, answers)
+        )
+        self._users.try_again(self.send)
+
+    def _answered(self, flow: Workflow, answers: list[Answer | None]) -> None:
+        if not answers:
+            return  # the coordinator could not write: ask again soon
+        if not self._is_over:
+            self._users.unanswered -= 1
+        self._is_over = True
+        if isinstance(answers[0], Replayed):
+            self._users.acknowledged_workflow(self._request_id, self._tries[answers[0].jobs[0]])
+        elif isinstance(answers[0], Accepted):
+            self._users.acknowledged_workflow(self._request_id, flow)
