@@ -7,6 +7,8 @@ workflow's id are kept free for that.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from msgspec import Struct
 
 from phalanx.core.model.job import Job, JobId, ulid
@@ -19,6 +21,7 @@ RETRIES_OF_STAGE_MAX = 1000
 _STAGE_BITS, _FREE_BITS = 14, 24
 _KEPT_SIGNS = 21  # of 26; the other five hold 25 bits
 _SIGNS = "0123456789abcdefghjkmnpqrstvwxyz"
+_PAIRS = [first + second for first in _SIGNS for second in _SIGNS]
 
 
 class StageCondition(Struct, frozen=True, omit_defaults=True):
@@ -62,8 +65,14 @@ def workflow_id(at_ms: int, chance: int) -> JobId:
 
 def stage_job_id(workflow: JobId, stage: int, retries: int) -> JobId:
     """The id of the job that a stage becomes when it has been retried so often."""
+    number = (_first_of(workflow[_KEPT_SIGNS:]) + (retries << _STAGE_BITS | stage)) + 1
+    return workflow[:_KEPT_SIGNS] + _SIGNS[number >> 20] + _PAIRS[number >> 10 & 1023] + _PAIRS[number & 1023]
+
+
+@lru_cache(1024)
+def _first_of(end: str) -> int:
+    """What the last signs of a workflow's id stand for."""
     number = 0
-    for sign in workflow[_KEPT_SIGNS:]:
+    for sign in end:
         number = number << 5 | _SIGNS.index(sign)
-    number += (retries << _STAGE_BITS | stage) + 1
-    return workflow[:_KEPT_SIGNS] + "".join(_SIGNS[number >> shift & 31] for shift in range(20, -1, -5))
+    return number
