@@ -30,6 +30,7 @@ from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import Links, RunnerChannel
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.loop import Retention
+from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.density import Density
 from phalanx.coordinator.metrics.files import MetricsFiles
 from phalanx.coordinator.metrics.recorder import Recorder
@@ -228,7 +229,7 @@ async def _serve(settings: Settings) -> int:
             candidate=candidate_of(section),
             recorder=recorder_of(section),
         )
-        files = metrics_files(section, coordinator)
+        files = metrics_files(section, coordinator.commands.board, clock)
         coordinator.closed()
         server, coordinator.addresses = await serve(
             section.bind,
@@ -266,12 +267,12 @@ def recorder_of(section: Section) -> Recorder:
     return Recorder(density, TaskEvents() if section.metrics_dir or density else None)
 
 
-def metrics_files(section: Section, coordinator: Coordinator) -> MetricsFiles | None:
+def metrics_files(section: Section, board: MetricsBoard, clock: Clock) -> MetricsFiles | None:
     """The files of metrics, if any are wanted."""
     if section.metrics_dir is None and not section.metrics_density:
         return None
     folder = section.metrics_dir or Path(section.state_dir) / "metrics"
-    return MetricsFiles(folder, coordinator.commands.board, coordinator.clock)
+    return MetricsFiles(folder, board, clock)
 
 
 async def _end(writing: asyncio.Future[None] | None) -> None:

@@ -32,7 +32,7 @@ from phalanx.core.cluster.event_kinds import NodeEvent
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job, JobId
-from phalanx.core.model.orders import UNCHARGED, Disposition, Exit, Status
+from phalanx.core.model.orders import UNCHARGED, AttemptKey, Disposition, Exit, Status
 from phalanx.store.protocol import Loaded
 
 COMPLETED_MAX = 1000  # tasks that are named in the JSON, the newest
@@ -75,6 +75,7 @@ class Recorder:
         self._barriers: dict[JobId, float] = {}  # when the first member of a formation was placed
         self._causes: dict[JobId, str] = {}  # of jobs that ended in this turn: the one before them
         self._jobs: dict[JobId, JobState] = {}
+        self._running: set[AttemptKey] = set()  # attempts whose start was counted, and that have not ended
         self._handlers: dict[type, Callable[[Any], None]] = {
             e.JobSubmitted: self._submitted,
             e.JobAmended: self._amended,
@@ -133,6 +134,9 @@ class Recorder:
                 events, effects = replay(past, batch)
                 self.observe(Turn(events, effects, [], [], batch.revision), past)
         self._last, self.state = state.revision, state
+        self._running = {
+            key for node in state.nodes.values() for key, each in node.attempts.items() if each.started_at
+        }
         self.accounts.open(state, now)
 
     # Jobs and tasks.
@@ -175,17 +179,27 @@ class Recorder:
             self.timings[category_of(job.job)].queue.add(waited_s, int(number == 1))
 
     def _started(self, event: e.AttemptStarted) -> None:
+        self._running.add(event.key)
+        self._count_started(event.key, event.at)
+
+    def _count_started(self, key: AttemptKey, at: float) -> None:
         self.started += 1
-        if self.task_events is not None and (job := self._jobs.get(event.key[0])) is not None:
-            attempt = job.live.get(event.key[1])
-            node = "" if attempt is None else attempt.node
-            self.task_events.note(
-                event.at, "TASK_STARTED", job.job, event.key[1], attempt=event.key[2], worker_id=node
-            )
+        id, position, number = key
+        if self.task_events is not None and (job := self._jobs.get(id)) is not None:
+            node = self._node_of(job, position, number)
+            self.task_events.note(at, "TASK_STARTED", job.job, position, attempt=number, worker_id=node)
+
+    def _node_of(self, job: JobState, position: int, number: int) -> str:
+        at, names = job.node_number(position, number), self.state.known_names if self.state else []
+        return names[at] if at is not None and at < len(names) else ""
 
     def _ended(self, event: e.AttemptEnded) -> None:
         id, position, number = event.key
         job, exit = self._jobs.get(id), event.exit
+        if event.key in self._running:
+            self._running.remove(event.key)
+        elif exit.started_at is not None:  # it was over before its start could be told
+            self._count_started(event.key, exit.started_at)
         if event.status == Status.PENDING:
             reason = reason_of(exit)
             self._count_requeued(reason, 1)

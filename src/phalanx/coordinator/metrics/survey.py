@@ -59,9 +59,17 @@ class Survey(Struct):
     allocations: int = 0
 
 
+def empty_survey() -> Survey:
+    """Nothing is there. The default queue is shown all the same, so that its series do not come and go."""
+    found = Survey()
+    found.jobs.update({(status.word, DEFAULT): 0 for status in Status})
+    found.unplaced.update({(DEFAULT, *cause): 0 for cause in {*WAITS.values(), QUOTA, CAPACITY}})
+    return found
+
+
 async def survey(state: ClusterState, slices: TimeSlices, now: float) -> Survey:
     """Look at everything once."""
-    found = Survey()
+    found = empty_survey()
     piece = await slices.turn()
     for node in list(state.nodes.values()):
         if piece.is_over:
