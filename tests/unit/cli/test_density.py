@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_png_and_svg(file: Path, tmp_path: Path):
     plot(file, tmp_path / "out.png")
     assert (tmp_path / "out.png").read_bytes().startswith(b"\x89PNG")
     plot(file, tmp_path / "out.svg")
-    root = ElementTree.parse(tmp_path / "out.svg").getroot()
+    root = ET.parse(tmp_path / "out.svg").getroot()
     assert root.tag.endswith("svg")
     bars = [each for each in root.iter() if each.get("id", "").startswith("patch_")]
     assert len(bars) >= 5
@@ -110,11 +110,11 @@ def test_a_wrong_value_is_named(file: Path, field: str, value: object, said: str
 
 
 def test_a_missing_file_an_empty_one_and_another_format(file: Path, tmp_path: Path):
-    with pytest.raises(BadRequest, match="cannot read .*nothing.json: No such file"):
+    with pytest.raises(BadRequest, match=r"cannot read .*nothing\.json: No such file"):
         plot(tmp_path / "nothing.json")
     with pytest.raises(BadRequest, match=r"expected a file that ends in \.png or \.svg"):
         plot(file, tmp_path / "out.pdf")
-    with pytest.raises(BadRequest, match="cannot write .*: No such file"):
+    with pytest.raises(BadRequest, match=r"cannot write .*: No such file"):
         plot(file, tmp_path / "none" / "out.png")
     file.write_text(json.dumps(Density().document(1.0)))
     with pytest.raises(BadRequest, match="has no samples yet"):

@@ -15,7 +15,7 @@ from phalanx.coordinator.metrics.survey import Survey
 from phalanx.coordinator.metrics.tallies import Histogram
 from phalanx.core.model.orders import UNCHARGED, Status
 
-REQUEUE_REASONS = sorted({WORKER_FAILED, RESTARTED, *(why.word for why in UNCHARGED)})  # all there can be
+REQUEUE_REASONS = sorted({WORKER_FAILED, RESTARTED, *(why.word for why in UNCHARGED)})  # shown from the start
 NODE_STATES = ("Online", "Drained", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping")
 ENDS = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 Samples = Iterable[tuple[tuple[str, ...], float]]
@@ -55,8 +55,8 @@ def _counter(name: str, text: str, value: Callable[[Recorder], float]) -> Family
 
 
 def _requeued(now: Moment) -> Samples:
-    counted = now.recorder.requeued
-    return [((reason,), counted.get(reason, 0)) for reason in REQUEUE_REASONS]
+    counted = dict.fromkeys(REQUEUE_REASONS, 0) | now.recorder.requeued
+    return [((reason,), count) for reason, count in counted.items()]
 
 
 def _joules(now: Moment) -> Samples:

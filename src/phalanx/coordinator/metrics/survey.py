@@ -24,6 +24,7 @@ from phalanx.core.model.waiting import DEFAULT
 
 QUEUES_MAX = 100
 NODES_MAX = 10_000
+JOBS_PER_GLANCE = 32  # between two looks at the clock
 OTHER = "other"
 # Of a job that holds no place: in which of four ways it waits, and for what.
 WAITS: dict[Gate, tuple[str, str]] = {
@@ -34,6 +35,7 @@ WAITS: dict[Gate, tuple[str, str]] = {
     Gate.PROMISE: ("in_progress", "victims_leaving"),
     Gate.RESTART: ("in_progress", "restart"),
 }
+WORDS = {status: status.word for status in Status}
 QUOTA, CAPACITY = ("policy_wait", "quota"), ("capacity_wait", "no_room")
 
 
@@ -78,8 +80,8 @@ async def survey(state: ClusterState, slices: TimeSlices, now: float) -> Survey:
             _add_node(found, state, node, now)
     queues = queue_labels(state)
     limits: dict[tuple[str, Request], bool] = {}
-    for job in list(state.jobs.values()):
-        if piece.is_over:
+    for number, job in enumerate(list(state.jobs.values())):
+        if not number % JOBS_PER_GLANCE and piece.is_over:
             piece = await slices.turn()
         _add_job(found, state, job, queues, limits)
     return found
@@ -98,11 +100,14 @@ def _add_job(
     limits: dict[tuple[str, Request], bool],
 ) -> None:
     queue = job.job.queue if job.job.queue in queues else OTHER
-    found.jobs[job.overall_status.word, queue] += 1
-    if job.is_over or not job.counts[Status.PENDING]:
+    found.jobs[WORDS[job.overall_status], queue] += 1
+    pending = job.counts[Status.PENDING]
+    if not pending:
         return
     gates = job.closed_gates()
-    if not gates:
+    if not gates and len(job.status) == 1:
+        found.ready += not job.delayed
+    elif not gates:
         found.ready += sum(group.pending_count for group in job.groups if group.may_begin)
     if not job.live:
         cause = WAITS[gates[0]] if gates else _waits_for(state, job, limits)
