@@ -11,11 +11,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from docs.site import files, lifecycles, python_reference, settings_reference
+from docs.site import files, lifecycles, metrics_reference, python_reference, settings_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKERS: dict[str, Callable[[], str]] = {
     "files": files.text,
+    "metrics": metrics_reference.text,
     "settings": settings_reference.text,
     "aliases": settings_reference.aliases,
     "python-clients": python_reference.clients_text,
@@ -25,6 +26,7 @@ MAKERS: dict[str, Callable[[], str]] = {
 PAGES = (
     "ARCHITECTURE.md",
     "docs/concepts/lifecycles.md",
+    "docs/operations/metrics.md",
     "docs/reference/settings.md",
     "docs/reference/python.md",
     "docs/reference/python-types.md",

@@ -37,7 +37,7 @@ def text() -> str:
 
 
 def aliases() -> str:
-    """The variables of Krishiv that are read as well."""
+    """The variables of Krishiv and FlowMesh that are read as well."""
     lines = ["| variable | sets |", "|---|---|"]
     lines += [f"| `{name}` | {', '.join(f'`{key}`' for key in keys)} |" for name, keys in ALIASES.items()]
     return "\n".join(lines) + "\n"

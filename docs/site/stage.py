@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LINK = re.compile(r"(?P<image>!?)\[(?P<text>(?:[^\[\]]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
 CODE = re.compile(r"(^(?:```|~~~).*?^(?:```|~~~)|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 ELSEWHERE = re.compile(r"[a-z][a-z0-9+.-]*:", re.IGNORECASE)
-ASSETS = (".json", ".yaml", ".svg", ".proto", ".service")
+ASSETS = (".json", ".yaml", ".svg", ".png", ".proto", ".service")
 DECISIONS = "docs/decisions"
 
 

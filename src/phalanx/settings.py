@@ -35,6 +35,8 @@ LOOPBACK = r"(?:localhost|::1|127(?:\.[0-9]{1,3}){3})"
 Port = Annotated[int, Meta(ge=1, le=65535), "a port from 1 to 65535"]
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000), "a whole number from 0 to 1000000000"]
 Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX), "a duration such as 30, 30s or 1m30s"]
+BucketSeconds = Annotated[float, Meta(ge=1, le=86_400), "a duration from 1s to 1d"]
+Cost = Annotated[float, Meta(ge=0, le=1_000_000), "a number from 0 to 1000000"]
 Share = Annotated[float, Meta(gt=0, le=1), "a fraction, such as 0.55"]
 Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB"]
 Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "one line of text"]
@@ -130,6 +132,17 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     )
     keep_events: Annotated[Count, "number of events kept for stories"] = 1_000_000
     keep_jobs: Annotated[Count, "number of ended jobs kept"] = 1_000_000
+    metrics_dir: Annotated[
+        Path | None, "a path", "folder for metrics.json, events.log and final_report.json; none if not set"
+    ] = None
+    metrics_density: Annotated[
+        bool,
+        "true or false",
+        "write task_worker_density.json; to <state_dir>/metrics if metrics_dir is not set",
+    ] = False
+    metrics_density_bucket_s: Annotated[
+        BucketSeconds, "length of an interval in which submissions are counted for the density file"
+    ] = 60.0
 
     def __post_init__(self) -> None:
         if self.lost_after_s < 2 * self.heartbeat_s:  # One late report would lose a node.
@@ -171,6 +184,11 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
         Host | None, "a host name or IP address", "address at which other nodes reach this one"
     ] = None
     labels: Annotated[Text | None, "one line of text", "labels of the node, such as rack=r1;zone=a"] = None
+    cost_per_hour: Annotated[
+        Cost | None,
+        "a number from 0 to 1000000",
+        "what an hour of this node costs; 1.0 is assumed if not set",
+    ] = None
     log_max_bytes: Annotated[Size, "maximum size of one stream of one attempt"] = 64 << 20
     cgroups: Annotated[
         CgroupsFor,
@@ -282,7 +300,7 @@ SECRETS = {
     "runner.token",
 }
 LISTS = {"coordinator.hosts", "runner.join", "client.address"}
-# Krishiv's names. One that both sides read stands for a key of each.
+# Krishiv's names, then FlowMesh's. One that both sides read stands for a key of each.
 ALIASES: dict[str, tuple[str, ...]] = {
     "KRISHIV_COORDINATOR": ("client.address",),
     "KRISHIV_COORDINATOR_BEARER_TOKEN": ("client.token", "coordinator.token"),
@@ -293,6 +311,11 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "KRISHIV_MAX_TASK_RETRIES": ("coordinator.max_task_retries",),
     "KRISHIV_HEARTBEAT_TIMEOUT_SECS": ("coordinator.lost_after_s",),
     "KRISHIV_LEADER_LEASE_SECS": ("coordinator.lease_s",),
+    "HOST_METRICS_DIR": ("coordinator.metrics_dir",),
+    "ORCHESTRATOR_METRICS_DIR": ("coordinator.metrics_dir",),
+    "HOST_METRICS_ENABLE_DENSITY_PLOT": ("coordinator.metrics_density",),
+    "HOST_METRICS_DENSITY_BUCKET_SEC": ("coordinator.metrics_density_bucket_s",),
+    "WORKER_COST_PER_HOUR": ("runner.cost_per_hour",),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.turn import Engine, Turn, restore
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Send, brief, roll
 from phalanx.core.cluster.dispatch import apply
@@ -116,6 +117,7 @@ class SimulatedCluster:
         self.machines: dict[str, Machine] = {}
         self.told: list[Tell] = []  # reports that were delivered, to be sent again
         self.turns: list[Turn] = []
+        self.recorder = Recorder()
         self.formations: dict[tuple[str, int], set[AttemptKey]] = {}  # as they were decided
         self.released: set[tuple[str, int]] = set()
         self.early: list[AttemptKey] = []  # members that ran before their formation was released
@@ -149,6 +151,7 @@ class SimulatedCluster:
         """A turn that is durable and whose effects are not sent yet."""
         turn = self.engine.turn(list(inputs), self.now)
         self.turns.append(turn)
+        self.recorder.observe(turn, self.state)
         if (batch := turn.batch()) is not None:
             self.log.append(batch)
         for event in turn.events:

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from phalanx.coordinator.turn import restore
+from phalanx.coordinator.metrics.recorder import Recorder
+from phalanx.coordinator.turn import Turn, replay, restore
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused, Send
 from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import (
@@ -47,6 +48,7 @@ from tests.property.simulated_cluster import Machine, SimulatedCluster, loaded
 from tests.property.strategies import HOSTS
 from tests.support.builders import a_capacity, a_gang, a_group, a_job
 
+FINALS = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 RULES = Timers(
     ended_jobs_max=2,
     loss_limit=3,
@@ -99,6 +101,7 @@ class ClusterLife(RuleBasedStateMachine):
         self.newest: dict[tuple[str, int], int] = {}
         self.ended: set[AttemptKey] = set()
         self.braked = False
+        self.past: dict[str, list[int]] = {}  # tasks by status of jobs that left memory
         self.leases: dict[str, int] = {}  # the highest lease generation of each node so far
 
     @initialize(
@@ -280,6 +283,16 @@ class ClusterLife(RuleBasedStateMachine):
                     assert (id, position) not in self.finals
 
     @invariant()
+    def the_metrics_count_every_task_and_every_end_once(self) -> None:
+        recorder, state = self.world.recorder, self.world.state
+        for id in self.world.history.keys() - state.jobs.keys() - self.past.keys():
+            self.past[id] = decode_job(self.world.history[id]).counts
+        gone = [counts for id, counts in self.past.items() if id not in state.jobs]
+        ends = [state.counts[status] + sum(counts[status] for counts in gone) for status in FINALS]
+        assert [recorder.ended[status] for status in FINALS] == ends
+        assert recorder.submitted == sum(state.counts) + sum(map(sum, gone))
+
+    @invariant()
     def the_first_in_the_queue_never_waits_beside_free_room(self) -> None:
         """Others may, for what is reserved for the first. A gang needs more than free room on one node."""
         table = self.world.state.table
@@ -317,9 +330,24 @@ class ClusterLife(RuleBasedStateMachine):
         assert comparable(restore(loaded(world.log), RULES), world.now) == now_known
         for image in world.images:
             assert comparable(restore(loaded(world.log, image), RULES), world.now) == now_known
+        self._a_standby_counts_the_same()
         self._one_record_is_damaged()
         self._history_is_true()
         self._everything_heals()
+
+    def _a_standby_counts_the_same(self) -> None:
+        """One that follows the log from its beginning."""
+        follower, state = Recorder(), ClusterState(RULES)
+        for batch in self.world.log:
+            events, effects = replay(state, batch)
+            follower.observe(Turn(events, effects, [], [], batch.revision), state)
+        mine = self.world.recorder
+        assert (follower.submitted, follower.started, follower.ended, follower.requeued) == (
+            mine.submitted,
+            mine.started,
+            mine.ended,
+            mine.requeued,
+        )
 
     def _one_record_is_damaged(self) -> None:
         """Whichever record is missing, nothing is decided over the hole; what is before it is consistent."""

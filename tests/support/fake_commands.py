@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from collections.abc import AsyncIterator
 
 from phalanx.api.schema.apply import (
@@ -49,6 +50,12 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.jobspec import to_job
+from phalanx.api.schema.metrics import (
+    MetricsCounters,
+    MetricsReport,
+    WorkersMetrics,
+    WorkerTotals,
+)
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.server.auth import Identity
 from phalanx.core.explain.change import ADMIN, Asker
@@ -85,6 +92,7 @@ class FakeCommands(FakeWorkflows):
         self.granted: dict[str, TokenView] = {}
         self.standby: NotActive | None = None  # what a standby answers to requests
         self.behind = 0.0
+        self.counted: Counter[tuple[str, int]] = Counter()  # requests, by noun and status
         self._ids = itertools.count(1)
 
     async def submit(self, request: SubmitRequest, user: str, priority_max: int = 0) -> SubmitReply:
@@ -335,6 +343,17 @@ class FakeCommands(FakeWorkflows):
                 await self._until_written_or_ended(job.id, position)
         finally:
             self._stream_ends()
+
+    async def metrics(self) -> bytes:
+        return b"# TYPE phalanx_build_info gauge\nphalanx_build_info 1.0\n"
+
+    async def metrics_report(self) -> MetricsReport:
+        totals = WorkerTotals(0.0, 0.0, 0.0, 0.0, 0.0, 0, 0)
+        counters = MetricsCounters(0, 0, 0, 0, 0, 0, 0, 0, {})
+        return MetricsReport("", "fake", 1, counters, {}, WorkersMetrics(totals, {}), 0, [], [], 0, {})
+
+    def count_request(self, route: str, status: int) -> None:
+        self.counted[route, status] += 1
 
     async def ready(self) -> None:
         if self.failure is not None:

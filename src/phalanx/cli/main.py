@@ -147,6 +147,9 @@ COMMANDS: Entries = {
         "Manage certificates: the cluster's own CA and what it issues.",
         {"init": "ca:init", "issue": "ca:issue", "show": "ca:show"},
     ),
+    "density": CommandGroup(
+        "Plot how many tasks were submitted and how many nodes were active.", {"plot": "density:plot"}
+    ),
     "completion": "completion:completion",
     "version": "version:version",
 }

@@ -136,6 +136,7 @@ def node_lines(node: NodeView) -> Iterable[str]:
             ),
             ("GPUs", _devices(node) if node.devices else None),
             ("Labels", _labels(node)),
+            ("Cost", None if node.cost_per_hour is None else f"{node.cost_per_hour:g} an hour"),
             ("Tasks", f"{node.task_count}: {' '.join(node.tasks)}" if node.task_count else 0),
             ("Seen", moment(node.last_seen_at)),
             ("Incarnation", node.incarnation),

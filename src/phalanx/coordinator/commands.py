@@ -20,6 +20,8 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.declarations import Declarations, is_same
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.logs import LogLinks
+from phalanx.coordinator.metrics.board import MetricsBoard
+from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, reused, submit_refusal
 from phalanx.coordinator.requests import Requests
@@ -60,6 +62,7 @@ class CoordinatorCommands:
         clock: Clock,
         retries: int,
         executors: Mapping[str, list[str]] | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self._loop = loop
         self._store = store
@@ -86,6 +89,9 @@ class CoordinatorCommands:
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
+        self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices)
+        self.metrics, self.metrics_report = board.metrics, board.metrics_report
+        self.count_request = board.count_request
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
         """Why; without the advice to read logs that the task's runner does not serve."""

@@ -139,6 +139,7 @@ class Loop:
         self, store: Store, engine: Engine, term: Term, clock: Clock, hearers: Hearers, images: Images
     ) -> None:
         self.engine = engine
+        engine.timer = clock.monotonic
         self.term = term
         self.mailbox = Mailbox()
         self.trouble: StoreError | None = None  # why nothing can be written just now
@@ -236,7 +237,9 @@ class Loop:
             log.error("refused, for the log cannot hold it", input=wrong)
         batch = turn.batch()
         if batch is not None:
+            appending_at = self._clock.monotonic()
             await self._store.append(self.term.epoch, batch, turn.history)
+            turn.append_s = self._clock.monotonic() - appending_at
             self._confirmed_at = sent_at
         elif sent_at - max(self._confirmed_at, self.term.sent_at) >= self._confirm_every_s:
             await self._store.confirm(self.term.epoch)
@@ -294,6 +297,7 @@ class Loop:
             with collector_still():
                 state = read_back(self.state, loaded, self._clock.now())
             self.engine = Engine(state, self.engine.policy)
+            self.engine.timer = self._clock.monotonic
             self._is_stale = False
             self._kept = state.revision
             self._hearers.reread(loaded, state)

@@ -31,6 +31,11 @@ from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import Links, RunnerChannel
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.loop import Retention
+from phalanx.coordinator.metrics.board import MetricsBoard
+from phalanx.coordinator.metrics.density import Density
+from phalanx.coordinator.metrics.files import MetricsFiles
+from phalanx.coordinator.metrics.recorder import Recorder
+from phalanx.coordinator.metrics.task_events import TaskEvents
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
@@ -80,8 +85,11 @@ class Coordinator:
         clock: Clock | None = None,
         candidate: Candidate = ALONE,
         executors: Mapping[str, list[str]] = BUILT_IN,
+        recorder: Recorder | None = None,
     ) -> None:
         clock = clock or SteadyClock()
+        self.clock = clock
+        self.recorder = recorder or Recorder()
         self.keys = keys
         self.store = store
         self.leadership = Leadership(store, candidate, config, clock, self, keys)
@@ -92,7 +100,14 @@ class Coordinator:
         self.addresses = RunnerConnections()
         self.streams: set[RunnerChannel] = set()  # the same, over gRPC
         self.commands = CoordinatorCommands(
-            self.leadership, AskedStore(store), self.feed, self.log_links, clock, retries, executors
+            self.leadership,
+            AskedStore(store),
+            self.feed,
+            self.log_links,
+            clock,
+            retries,
+            executors,
+            self.recorder,
         )
 
     def _is_online(self, node: str) -> bool:
@@ -119,6 +134,7 @@ class Coordinator:
         """The turn is durable: send and publish it."""
         self.links.dispatch(turn.effects)
         self.feed.publish(turn)
+        self.recorder.observe(turn, self.leadership.state)
         for effect in turn.effects:
             if type(effect) is Settle and effect.position is None:
                 self.links.forget(effect.job)
@@ -128,10 +144,12 @@ class Coordinator:
 
     def followed(self, batch: Batch, turn: Turn) -> None:
         self.feed.publish(turn)
+        self.recorder.observe(turn, self.leadership.state)
 
     def reread(self, loaded: Loaded, state: ClusterState) -> None:
         self.keys.check()
         self.feed.resume(loaded, state)
+        self.recorder.resume(loaded, state, self.clock.now())
 
     async def keep_keys(self) -> None:
         """Read token files again, and end what has lost its right, as long as the process lives."""
@@ -219,7 +237,9 @@ async def _serve(settings: Settings) -> int:
             clock,
             candidate=candidate_of(section),
             executors=read_executors(section.executors_file),
+            recorder=recorder_of(section),
         )
+        files = metrics_files(section, coordinator.commands.board, clock)
         coordinator.closed()
         server, coordinator.addresses = await serve(
             section.bind,
@@ -236,17 +256,40 @@ async def _serve(settings: Settings) -> int:
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
         renewing = asyncio.gather(tls_files.keep(), keep_short())
+        writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:
             return await _until_stopped(coordinator, rest)
         finally:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
+            await _end(writing)
             server.close()
             if rpc is not None:
                 await rpc.close()
     finally:
         await store.close()
+
+
+def recorder_of(section: Section) -> Recorder:
+    """What is counted: always, with the series and the lines of files only where there are files."""
+    density = Density(section.metrics_density_bucket_s) if section.metrics_density else None
+    return Recorder(density, TaskEvents() if section.metrics_dir or density else None)
+
+
+def metrics_files(section: Section, board: MetricsBoard, clock: Clock) -> MetricsFiles | None:
+    """The files of metrics, if any are wanted."""
+    if section.metrics_dir is None and not section.metrics_density:
+        return None
+    folder = section.metrics_dir or Path(section.state_dir) / "metrics"
+    return MetricsFiles(folder, board, clock)
+
+
+async def _end(writing: asyncio.Future[None] | None) -> None:
+    """Cancel what writes the files of metrics, and wait for its last words."""
+    if writing is not None:
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
 
 
 async def _rpc(

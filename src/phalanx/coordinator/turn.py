@@ -7,7 +7,7 @@ applied one after another in memory; the shell holds every effect and answer unt
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from msgspec import Struct, structs
@@ -74,6 +74,8 @@ class Turn(Struct):
     more: bool = False
     failures: list[PlanFailed] = []
     unwritable: list[str] = []  # inputs that were refused because the log cannot hold what would follow
+    plans_s: list[float] = []  # how long each plan took
+    append_s: float | None = None  # how long the store took to keep it; None: nothing was to be kept
 
     def batch(self) -> Batch | None:
         """The durable events as one record for the store, or None if there are none."""
@@ -94,6 +96,7 @@ class Engine:
         self.turned_at = 0.0  # the time that the state has seen pass
         self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
         self._look_again_at = 0.0  # when a unit that found no victims may look again
+        self.timer: Callable[[], float] = _untimed  # seconds, to measure plans with
 
     def turn(self, inputs: list[Input], now: float) -> Turn:
         """Decide and apply all inputs, then place what can be placed."""
@@ -231,7 +234,7 @@ class Engine:
 
     def _plan(self, now: float, turn: Turn) -> Plan:
         """A job that makes a plan fail waits for a while, and its `why` says so; the others are placed without it."""
-        proposal = None
+        proposal, began_at = None, self.timer()
         for _ in range(FAILURES_MAX):
             try:
                 proposal = plan(self.state.snapshot(now, self.memory), self.policy)
@@ -240,6 +243,7 @@ class Engine:
             except PlanFailed as failed:
                 self.memory.failed[failed.waiting_class.number] = now + FAILED_FOR_S, str(failed)
                 turn.failures.append(failed)
+        turn.plans_s.append(self.timer() - began_at)
         if turn.failures and (broken := check(self.state)):
             raise AssertionError(f"a plan that failed has left its traces: {broken[0]}") from turn.failures[0]
         return proposal or Plan([], more=True)
@@ -250,6 +254,11 @@ class Engine:
         if isinstance(turn.answers.pop(), Refused):
             self.memory.refusals += 1
             turn.more = True
+
+
+def _untimed() -> float:
+    """For those who do not want to know how long a plan takes."""
+    return 0.0
 
 
 def _unwritable(events: list[Event]) -> str:

@@ -50,6 +50,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         failures=node.failures,
         rests_until=node.rests_until,
         note=_note(state, node),
+        cost_per_hour=ledger.capacity.cost_per_hour,
     )
 
 

@@ -56,10 +56,12 @@ def run(settings: Settings, drain: bool = False) -> int:
         return 1
 
 
-def capacity_of(name: str, pretend: str | None, labels: str | None = None) -> Capacity:
-    """What the node has, real or simulated, with its labels."""
+def capacity_of(
+    name: str, pretend: str | None, labels: str | None = None, cost_per_hour: float | None = None
+) -> Capacity:
+    """What the node has, real or simulated, with its labels and its price."""
     has = parse_pretend(pretend, name) if pretend else discover()
-    return structs.replace(has, labels=has.labels | parse_labels(labels or ""))
+    return structs.replace(has, labels=has.labels | parse_labels(labels or ""), cost_per_hour=cost_per_hour)
 
 
 def check_addresses(join: tuple[str, ...], tls_files: TlsFiles) -> None:
@@ -106,7 +108,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
             secrets.token_hex(8),
             origin,
             credential.shown,
-            capacity_of(section.name, section.pretend, section.labels),
+            capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour),
             section.address or "",
             credential.keep,
         ),

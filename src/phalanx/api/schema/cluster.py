@@ -81,6 +81,7 @@ class NodeView(Struct):
     failures: int = 0  # reported there in a row
     rests_until: float | None = None  # after failures it gets no new work before this
     note: str = ""  # what is unusual about it
+    cost_per_hour: float | None = None  # as its runner says; None: not said
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):

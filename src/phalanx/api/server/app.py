@@ -53,6 +53,9 @@ Row = dict[str, Route]  # by method
 _TABLE: dict[str, Row] = {}  # paths have one shape, `/v1/NOUN/ID/VERB`, so finding a row is one look in here
 for _route in ROUTES:
     _TABLE.setdefault(_route.path, {})[_route.method] = _route
+# What requests are counted by: `jobs` for /v1/jobs/{id}/cancel, `livez` for /livez. A refused one has no route.
+_NOUNS = {path: path.removeprefix("/v1").split("/")[1] for path in _TABLE}
+NO_ROUTE = "none"
 
 
 def build_app(
@@ -80,6 +83,7 @@ def build_app(
         except PhalanxError as error:
             if http_request is not None:
                 _note(service, http_request, None, error.status, error)
+            commands.count_request(NO_ROUTE, error.status)
             await problem_reply(error, scope["path"]).send(send)
             return
         work = _serve(service, route, http_request, send)
@@ -150,6 +154,9 @@ async def _serve(service: Service, route: Route, http_request: HttpRequest, send
         reply = await _answer(service, route, http_request)
     except ClientDisconnected:
         return
+    service.commands.count_request(
+        _NOUNS[route.path], reply.status if isinstance(reply, Response) else route.status
+    )
     try:
         await reply.send(send)
     except PhalanxError as error:  # on the way, where the format has no words for it: the connection is cut

@@ -38,6 +38,7 @@ from phalanx.api.schema.jobs import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema.metrics import MetricsReport
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.workflows import (
     RetryReply,
@@ -222,6 +223,16 @@ class Commands(Protocol):
     async def revoke_token(self, id: str, by: Identity) -> TokenView: ...
 
     async def rotate_token(self, id: str, overlap_s: float, by: Identity) -> NewToken: ...
+
+    async def metrics(self) -> bytes:
+        """In the Prometheus text format."""
+        ...
+
+    async def metrics_report(self) -> MetricsReport: ...
+
+    def count_request(self, route: str, status: int) -> None:
+        """A request was answered so; `route` is the noun of a path in the route table, or `none`."""
+        ...
 
     async def ready(self) -> None:
         """Exercise the real path (mailbox and store); raise Unavailable if it does not answer. A standby follows."""

@@ -223,6 +223,10 @@ def json_reply(value: Any, status: int = 200) -> Response:
     return Response(status, _JSON, _encode(value))
 
 
+def text_reply(body: bytes, media: str) -> Response:
+    return Response(200, (*_PLAIN, (b"content-type", media.encode())), body)
+
+
 def encoded_reply(body: bytes) -> Response:
     """JSON that is spelled already."""
     return Response(200, _JSON, body)

@@ -13,7 +13,17 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import Job, JobId, NodeName
-from phalanx.core.model.orders import AttemptKey, Brief, Disposition, Go, Order, Roll, Start, gang_port
+from phalanx.core.model.orders import (
+    AttemptKey,
+    Brief,
+    Disposition,
+    Go,
+    Order,
+    Roll,
+    Start,
+    Status,
+    gang_port,
+)
 from phalanx.core.model.reason import Reason, Tier
 
 
@@ -25,13 +35,25 @@ class Send(Struct, frozen=True, gc=False):
 
 
 class Settle(Struct, frozen=True):
-    """A task has ended for good (`position`), or the whole job has (None) and so every task of it."""
+    """A task has ended for good (`position`), or the whole job has (None) and so every task of it.
+
+    So that ends can be counted, each task is told of once: alone with its status, or among the `rest`.
+    """
 
     job: JobId
     position: int | None
+    status: Status | None = None  # of the one task
+    rest: tuple[int, int, int] = (0, 0, 0)  # tasks that ended with their job: Completed, Failed, Cancelled
 
 
-Effect = Send | Settle
+class WaitAgain(Struct, frozen=True):
+    """So many tasks of a job had done their part, and wait again because the job starts anew."""
+
+    job: JobId
+    count: int
+
+
+Effect = Send | Settle | WaitAgain
 
 
 class Accepted(Struct, frozen=True):

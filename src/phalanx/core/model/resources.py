@@ -91,6 +91,7 @@ def _number(text: str, position: int, expected: str) -> tuple[int, int]:
 
 
 CAPACITY_CORES_MAX = 1 << 40
+COST_MAX = 1_000_000  # per hour
 
 
 # As written: whole, or with at most three decimals. `amounts.py` counts them in thousandths.
@@ -135,9 +136,12 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     numa: tuple[NumaNode, ...] = ()
     devices: tuple[Device, ...] = ()
     labels: dict[str, str] = {}
+    cost_per_hour: float | None = None  # what an hour of it costs, as its operator says
 
     def __post_init__(self) -> None:
         """A runner says what its node has, so a number that cannot be is refused where it is read."""
+        if self.cost_per_hour is not None and not 0 <= self.cost_per_hour <= COST_MAX:
+            raise ValueError(f"cost_per_hour: {self.cost_per_hour} is out of range, expected 0 to {COST_MAX}")
         if not 0 <= self.cores <= CAPACITY_CORES_MAX:
             raise ValueError(f"cores: {self.cores} is out of range, a node has 0 to {CAPACITY_CORES_MAX}")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.api.server.route import Route
-from phalanx.api.server.routes import apply, cluster, jobs, nodes, tasks, tokens, workflows
+from phalanx.api.server.routes import apply, cluster, jobs, metrics, nodes, tasks, tokens, workflows
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
@@ -12,5 +12,6 @@ ROUTES: tuple[Route, ...] = (
     *nodes.ROUTES,
     *apply.ROUTES,
     *cluster.ROUTES,
+    *metrics.ROUTES,
     *tokens.ROUTES,
 )

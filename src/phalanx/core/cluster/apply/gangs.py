@@ -15,7 +15,7 @@ from phalanx.core.cluster.apply.grants import (
     tell_to_leave,
 )
 from phalanx.core.cluster.apply.workflows import note_over
-from phalanx.core.cluster.decision import Effect, Settle, go_orders
+from phalanx.core.cluster.decision import Effect, Settle, WaitAgain, go_orders
 from phalanx.core.cluster.jobs import Condition, JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Formation, Promise
@@ -155,7 +155,10 @@ def restarted(state: ClusterState, event: e.JobRestarted) -> list[Effect]:
         for position, attempt in job.live.items()
         if position in scope
     ]
-    for position in [each for each in sorted(job.done) if each in scope]:
+    again = [each for each in sorted(job.done) if each in scope]
+    if again:
+        orders.append(WaitAgain(job.job.id, len(again)))
+    for position in again:
         job.done.discard(position)
         job.move(position, Status.PENDING)
         job.wait_again(position)
@@ -184,12 +187,12 @@ def settled(state: ClusterState, event: e.JobSettled) -> list[Effect]:
     if job.awaits:  # it never started
         why, job.details[0] = Why.DEPENDENCY, (event.text, "")
     own = None if event.culprit is None else Why(job.why[event.culprit])
-    orders = end_rest(state, job, others, why, event.at)
+    orders, rest = end_rest(state, job, others, why, event.at)
     if event.culprit is not None and own is not None and event.status == Status.FAILED:
         job.why[event.culprit] = own  # its end is its own, not the job's
         job.first_code = job.exit_code(event.culprit) if job.first_code is None else job.first_code
     job.outcome = event.status
-    return orders + over(state, job, event.at)
+    return orders + over(state, job, event.at, rest)
 
 
 # What becomes of the tasks that have not ended when their job does, and why.
@@ -200,17 +203,26 @@ _REST = {
 }
 
 
-def end_rest(state: ClusterState, job: JobState, status: Status, why: Why, at: float) -> list[Effect]:
+Rest = tuple[int, int, int]  # how many tasks ended so: Completed, Failed, Cancelled
+
+
+def end_rest(
+    state: ClusterState, job: JobState, status: Status, why: Why, at: float
+) -> tuple[list[Effect], Rest]:
     """Whatever of a job has not ended gets one same end; what is on a node is told to stop."""
+    ended = job.counts[Status.COMPLETED :]
     orders: list[Effect] = [tell_to_leave(state, job, each, why, at) for each in job.live.values()]
     drop_promise(state, job)
     end_forming(state, job)
     job.settle_unfinished(status, why)
     leave_queue(state, job)
-    return orders
+    completed, failed, cancelled = (
+        now - before for now, before in zip(job.counts[Status.COMPLETED :], ended, strict=True)
+    )
+    return orders, (completed, failed, cancelled)
 
 
-def over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
+def over(state: ClusterState, job: JobState, at: float, rest: Rest = (0, 0, 0)) -> list[Effect]:
     """Every task of a job has ended. Ends are told late and not in their order: it ended when the last of them did."""
     last = max(job.times[1::2]) if job.times else at
     job.ended_at = max(at, last)
@@ -219,4 +231,4 @@ def over(state: ClusterState, job: JobState, at: float) -> list[Effect]:
     tell_dependents(state, job)
     if job.job.workflow is not None:
         note_over(state, job)
-    return [Settle(job.job.id, None)]
+    return [Settle(job.job.id, None, rest=rest)]

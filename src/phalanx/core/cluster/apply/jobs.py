@@ -174,8 +174,8 @@ def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
 def cancelled(state: ClusterState, event: e.TasksCancelled) -> list[Effect]:
     job = state.job(event.job)
     if event.positions is None:
-        orders = end_rest(state, job, Status.CANCELLED, Why.CANCELLED, event.at)
-        return orders + over(state, job, event.at)
+        orders, rest = end_rest(state, job, Status.CANCELLED, Why.CANCELLED, event.at)
+        return orders + over(state, job, event.at, rest)
     orders = []
     drop_promise(state, job)
     for position in event.positions:
@@ -261,7 +261,7 @@ def _finish(state: ClusterState, job: JobState, position: int, status: Status, a
     job.move(position, status)
     if status == Status.FAILED and job.first_code is None:
         job.first_code = job.exit_code(position)
-    effects: list[Effect] = [Settle(job.job.id, position)]
+    effects: list[Effect] = [Settle(job.job.id, position, status)]
     tell_of_task(state, job, position)
     return effects + (over(state, job, at) if job.is_over else [])
 
