@@ -14,6 +14,7 @@ TITLES = {
     "": "General",
     "coordinator": "Coordinator",
     "scheduler": "Scheduler",
+    "elastic": "Elastic nodes",
     "runner": "Runner",
     "client": "Client",
 }
@@ -37,7 +38,7 @@ def text() -> str:
 
 
 def aliases() -> str:
-    """The variables of Krishiv that are read as well."""
+    """The variables of Krishiv and FlowMesh that are read as well."""
     lines = ["| variable | sets |", "|---|---|"]
     lines += [f"| `{name}` | {', '.join(f'`{key}`' for key in keys)} |" for name, keys in ALIASES.items()]
     return "\n".join(lines) + "\n"

@@ -63,10 +63,10 @@ def anywhere(store: type[MemoryStore | SqliteStore]) -> Any:
 def test_a_forgotten_release_is_found(monkeypatch: Patch):
     end_attempt = grants.end_attempt
 
-    def forgetful(state: ClusterState, job: Any, attempt: Any) -> None:
+    def forgetful(state: ClusterState, job: Any, attempt: Any, at: float) -> None:
         node = state.nodes[attempt.node]
         lanes = len(node.lanes)
-        end_attempt(state, job, attempt)
+        end_attempt(state, job, attempt, at)
         if len(node.lanes) < lanes and attempt.grant.devices:  # only devices, and the cores beside them
             state.table.take(node.row, attempt.grant)
 

@@ -256,9 +256,9 @@ def test_a_lost_member_that_nobody_answers_for_is_found(monkeypatch: Patch):
 def test_room_that_appears_and_nobody_looks_is_found(monkeypatch: Patch):
     end_attempt = grants.end_attempt
 
-    def unnoticed(state: ClusterState, job: JobState, attempt: Attempt) -> None:
+    def unnoticed(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> None:
         gain = state.gain
-        end_attempt(state, job, attempt)
+        end_attempt(state, job, attempt, at)
         state.gain = gain
 
     monkeypatch.setattr(apply_jobs, "end_attempt", unnoticed)

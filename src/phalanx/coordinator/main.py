@@ -30,6 +30,7 @@ from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import Links, RunnerChannel
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.loop import Retention
+from phalanx.coordinator.notices import Notices
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
@@ -37,12 +38,13 @@ from phalanx.core.cluster.decision import Settle
 from phalanx.core.cluster.events import BrakeReleased, BrakeSet, NodeLost, NodeRested
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.explain.story import sentence
+from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.plan import Policy
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.settings import CoordinatorSettings as Section
-from phalanx.settings import Settings
+from phalanx.settings import Elastic, Settings
 from phalanx.store.address import read_address
 from phalanx.store.open import open_store
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, StoreFull
@@ -89,6 +91,7 @@ class Coordinator:
         keys.follow(lambda: self.leadership.state)
         self.addresses = RunnerConnections()
         self.streams: set[RunnerChannel] = set()  # the same, over gRPC
+        self.notices: Notices | None = None  # for whoever starts and stops machines
         self.commands = CoordinatorCommands(
             self.leadership, AskedStore(store), self.feed, self.log_links, clock, retries
         )
@@ -123,6 +126,8 @@ class Coordinator:
         for event in turn.events:
             if type(event) in ALARMS:
                 log.warning(sentence(event))
+        if self.notices is not None:
+            self.notices.note(turn, self.leadership.state)
 
     def followed(self, batch: Batch, turn: Turn) -> None:
         self.feed.publish(turn)
@@ -162,11 +167,26 @@ def rules_of(settings: Settings) -> Timers:
         self_fence_s=section.lost_after_s * 2 / 3,
         loss_limit=section.loss_limit,
         aging_s=float(section.aging_s),
+        elastic=elastic_of(settings.elastic),
         stuck_after_s=3 * section.lost_after_s,
         breaker_failures=section.breaker_failures,
         breaker_pause_s=section.breaker_pause_s,
         brake_share=section.brake_share,
         pending_max=section.pending_limit,
+    )
+
+
+def elastic_of(section: Elastic) -> ElasticRules:
+    """When elastic nodes are disabled and enabled."""
+    return ElasticRules(
+        mode=section.mode,
+        notifies=section.webhook is not None or bool(section.command),
+        idle_s=section.idle_s,
+        queue_max=section.queue_max,
+        queue_threshold=section.queue_threshold,
+        active_min=section.active_min,
+        poll_s=section.poll_s,
+        cooldown_s=section.left_alone_s,
     )
 
 
@@ -232,7 +252,8 @@ async def _serve(settings: Settings) -> int:
         rpc = (
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
-        renewing = asyncio.gather(tls_files.keep(), keep_short())
+        coordinator.notices = Notices(settings.elastic)
+        renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.notices.deliver())
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:
             return await _until_stopped(coordinator, rest)

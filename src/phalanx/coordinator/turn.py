@@ -34,6 +34,7 @@ from phalanx.core.cluster.inputs import (
     Propose,
     ProposeGang,
     Redeem,
+    Rescale,
     Submit,
     Tick,
 )
@@ -51,7 +52,7 @@ FAILURES_MAX = 8  # of plans in one turn
 ABANDONED_MAX = 1000  # jobs that end in one turn because one before them did
 FAILED_FOR_S = 10.0  # then jobs that made a plan fail are tried again
 # What nobody outside has put a number into: its events are not encoded twice.
-_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Abandon, Tick, Heartbeat, Disconnect})
+_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Abandon, Rescale, Tick, Heartbeat, Disconnect})
 UNUSED = 1 / 20  # of a lease
 RENEW_AFTER = 1 / 3
 RETRY_AFTER = 1 / 12  # after a renewal that failed
@@ -88,6 +89,9 @@ class Engine:
         self.turned_at = 0.0  # the time that the state has seen pass
         self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
         self._look_again_at = 0.0  # when a unit that found no victims may look again
+        self._rescaled_at: float | None = (
+            None  # the pool was last looked at; the first look is one interval later
+        )
 
     def turn(self, inputs: list[Input], now: float) -> Turn:
         """Decide and apply all inputs, then place what can be placed."""
@@ -104,6 +108,7 @@ class Engine:
                 self._decide(given, now, turn)
         self._abandon(now, turn)
         self._place(now, turn)
+        self._rescale(now, turn)
         turn.revision = self.state.revision
         return turn
 
@@ -199,6 +204,17 @@ class Engine:
             ):
                 self._planned = self._moment
                 self._look_again_at = self.memory.next_look(state.waiting, now)
+
+    def _rescale(self, now: float, turn: Turn) -> None:
+        """From time to time, see which elastic nodes are to be disabled or enabled; only once all has been planned."""
+        rules = self.state.rules.elastic
+        if self._rescaled_at is None:
+            self._rescaled_at = now
+        if not rules.is_polled or turn.more or now - self._rescaled_at < rules.poll_s:
+            return
+        self._rescaled_at, before = now, len(turn.events)
+        self._propose(Rescale(), now, turn)
+        turn.more = turn.more or len(turn.events) > before
 
     @property
     def _moment(self) -> tuple[int, int]:

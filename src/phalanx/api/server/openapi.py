@@ -14,6 +14,7 @@ from phalanx.api.schema import sse
 from phalanx.api.schema.apply import ApplyRequest, PlanRequest
 from phalanx.api.schema.cluster import (
     DrainRequest,
+    ElasticRequest,
     LoseRequest,
     QuotaSpec,
     RotateRequest,
@@ -32,6 +33,7 @@ _PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node", "queues": "queue", 
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
     DrainRequest: {"reason": "a fan is broken"},
+    ElasticRequest: {"enabled": False, "reason": "saves power at night"},
     LoseRequest: {"reason": "the rack has no power"},
     ApplyRequest: {
         "specs": [
