@@ -201,8 +201,8 @@ class Elastic(Struct, frozen=True, kw_only=True):
 
     mode: Annotated[
         ElasticMode,
-        "off, manual or auto (also true for auto, false for off)",
-        "who disables and enables nodes: people (manual), also the coordinator by the rules below (auto), or neither (off)",
+        "manual, auto (or true) or off (or false)",
+        "who disables and enables nodes: people, people and the coordinator by the rules below, or none of them",
     ] = "manual"
     idle_s: Annotated[
         Annotated[float, Meta(ge=0, le=SECONDS_MAX)],

@@ -216,7 +216,7 @@ def notice_of(event: NodeDisabled | NodeEnabled | NodeNeeded, id: str, state: Cl
         return Notice(
             id=id, event=word, at=event.at, reason=event.reason, automatic=event.automatic, node=node
         )
-    job = state.jobs.get(event.job)
+    job = state.jobs.get(event.first_job)
     return Notice(
         id=id,
         event="needed",
@@ -224,7 +224,7 @@ def notice_of(event: NodeDisabled | NodeEnabled | NodeNeeded, id: str, state: Cl
         reason=event.reason,
         node=node,
         tasks=event.tasks,
-        job=event.job,
+        job=event.first_job,
         request=None if job is None else job.job.groups[0].request,
     )
 

@@ -23,6 +23,8 @@ ACTIONS = (
     "job that starts after others",
     "job that could never start",
     "task that could never start",
+    "node disabled",
+    "node enabled",
 )
 
 

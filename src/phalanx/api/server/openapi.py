@@ -29,7 +29,14 @@ from phalanx.api.server.routes.table import ROUTES
 
 VERSION = "1"
 _REF = "#/components/schemas/{name}"
-_PLURALS = {"jobs": "job", "tasks": "task", "nodes": "node", "queues": "queue", "tokens": "token"}
+_PLURALS = {
+    "jobs": "job",
+    "tasks": "task",
+    "nodes": "node",
+    "workers": "node",
+    "queues": "queue",
+    "tokens": "token",
+}
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
     DrainRequest: {"reason": "a fan is broken"},

@@ -259,7 +259,7 @@ class NodeNeeded(ClusterEvent, frozen=True):
     """Work waits that no node can take which is there and enabled."""
 
     node: NodeName  # a disabled one that could, or nothing
-    job: JobId  # the first that waits; it is not in that job's story, for it is about all of them
+    first_job: JobId  # that waits; not told in its story, for it is about all of them
     tasks: int  # that wait, counted as far as it matters
     reason: str
 

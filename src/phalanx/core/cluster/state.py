@@ -108,15 +108,16 @@ class NodeState(Struct, eq=False):
     @property
     def could_work(self) -> bool:
         """Whether it would take work if it need not rest."""
-        return self.disabled_reason is None and self._is_fit
+        return self.disabled_reason is None and self.is_fit
 
     @property
     def is_only_disabled(self) -> bool:
         """Whether it would take work as soon as it is enabled."""
-        return self.disabled_reason is not None and self._is_fit and not self.is_kept_away
+        return self.disabled_reason is not None and self.is_fit and not self.is_kept_away
 
     @property
-    def _is_fit(self) -> bool:
+    def is_fit(self) -> bool:
+        """Whether it would take work if it were enabled and need not rest."""
         is_there = self.connected and not self.lost and not self.leaving
         return is_there and self.drain_reason is None and not self.leftovers and not self.trouble
 

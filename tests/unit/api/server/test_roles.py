@@ -62,7 +62,12 @@ async def a_stage() -> Stage:
 
 async def http_request(stage: Stage, route: Route, token: str, job: str) -> RawResponse:
     noun = route.path.split("/")[2] if route.path.startswith("/v1/") else ""
-    id = {"nodes": "n1", "queues": "n1", "tokens": f"{1 if job == stage.own else 2:016x}"}.get(noun, job)
+    id = {
+        "nodes": "n1",
+        "workers": "n1",
+        "queues": "n1",
+        "tokens": f"{1 if job == stage.own else 2:016x}",
+    }.get(noun, job)
     body = b"" if route.body is Nothing else msgspec.json.encode(EXAMPLES[route.body])
     headers = JSON | {"authorization": f"Bearer {token}" if token else ""}
     query = b"timeout_s=0" if route.path.endswith("/wait") else b""

@@ -424,7 +424,7 @@ def test_a_need_is_told_once_per_cooldown_and_names_a_node_that_could_help():
     pool.submit(job)
     needs = [event for event in pool.wait(180) if isinstance(event, e.NodeNeeded)]
     assert [need.at for need in needs] == [130.0, 190.0, 250.0]
-    assert {(need.node, need.job, need.tasks) for need in needs} == {("n1", job.id, 1)}
+    assert {(need.node, need.first_job, need.tasks) for need in needs} == {("n1", job.id, 1)}
 
 
 def test_a_machine_that_is_switched_on_for_a_need_is_enabled_once_it_is_there():

@@ -122,7 +122,7 @@ def _disabled(state: ClusterState, queue: ReadyQueue, now: float) -> list[e.Node
             break
         if node.takes_work and _idle_s(state, node, now) >= rules.idle_s and _has_cooled(rules, node, now):
             idle_s = _idle_s(state, node, now)
-            text = f"automatically after {idle_s:.0f} s idle; it is enabled again when {_when(rules)}"
+            text = f"automatically after {idle_s:.0f} s idle, until {_when(rules)}"
             found.append(e.NodeDisabled(at=now, cause="idle", node=node.name, reason=text, automatic=True))
     return found
 
@@ -160,7 +160,7 @@ def _needed(state: ClusterState, queue: ReadyQueue, now: float) -> list[e.Event]
         why = f"{_tasks(tasks)} for a place that no node of the cluster has, even when empty"
     job = queue.waiting[0][0].job.id
     name = "" if node is None else node.name
-    return [e.NodeNeeded(at=now, cause="queue", node=name, job=job, tasks=tasks, reason=why)]
+    return [e.NodeNeeded(at=now, cause="queue", node=name, first_job=job, tasks=tasks, reason=why)]
 
 
 def _most_useful(state: ClusterState, queue: ReadyQueue, nodes: list[NodeState]) -> NodeState | None:
