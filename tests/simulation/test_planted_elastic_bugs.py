@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.core.cluster import events as e
 from phalanx.core.cluster.apply import grants
 from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.apply import nodes as apply_nodes
@@ -33,13 +34,13 @@ def test_a_cooldown_that_is_not_kept_is_found(monkeypatch: Patch):
 def test_a_toggle_by_hand_that_does_not_count_for_the_cooldown_is_found(monkeypatch: Patch):
     disabled = apply_nodes.disabled
 
-    def unstamped(state: ClusterState, event: apply_nodes.e.NodeDisabled) -> None:
+    def unstamped(state: ClusterState, event: e.NodeDisabled) -> None:
         former = state.nodes[event.node].toggled_at
         disabled(state, event)
         if not event.automatic:
             state.nodes[event.node].toggled_at = former
 
-    monkeypatch.setitem(CHANGES, apply_nodes.e.NodeDisabled, unstamped)
+    monkeypatch.setitem(CHANGES, e.NodeDisabled, unstamped)
     must_find({"elastic"}, within=60)
 
 
@@ -69,11 +70,11 @@ def test_a_busy_node_that_is_disabled_is_found(monkeypatch: Patch):
 def test_two_nodes_enabled_in_one_poll_are_found(monkeypatch: Patch):
     enabled = scaling._enabled
 
-    def all_at_once(state: ClusterState, queue: ReadyQueue, now: float) -> list[scaling.e.Event]:
+    def all_at_once(state: ClusterState, queue: ReadyQueue, now: float) -> list[e.Event]:
         found = enabled(state, queue, now)
         others = (node for node in state.nodes.values() if node.is_only_disabled)
         again = [
-            scaling.e.NodeEnabled(at=now, node=node.name, reason="too", automatic=True)
+            e.NodeEnabled(at=now, node=node.name, reason="too", automatic=True)
             for node in others
             if found and node.name != found[0].on_node and scaling._has_cooled(state.rules.elastic, node, now)
         ]
