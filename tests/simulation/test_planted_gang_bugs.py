@@ -80,7 +80,7 @@ def test_a_dead_member_that_counts_as_ready_is_found(monkeypatch: Patch):
     """The formation continues without a member whose node was lost, as if it were there."""
     monkeypatch.setattr(Endings, "_recall", lambda self, job, text: None)
     monkeypatch.setattr(GangState, "is_whole", True)
-    must_find({"gang-whole"}, within=40, faults=AT_THE_BARRIER)
+    must_find({"gang-whole"}, within=40, faults=AT_THE_BARRIER, begin=20)
 
 
 # Off by one.

@@ -35,7 +35,15 @@ from phalanx.coordinator.server import RestServer, RunnerConnections, rest_serve
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.decision import Settle
-from phalanx.core.cluster.events import BrakeReleased, BrakeSet, NodeLost, NodeRested
+from phalanx.core.cluster.events import (
+    BrakeReleased,
+    BrakeSet,
+    NodeDisabled,
+    NodeEnabled,
+    NodeLost,
+    NodeNeeded,
+    NodeRested,
+)
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.elastic import ElasticRules
@@ -59,6 +67,7 @@ log = logger("coordinator")
 ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
 ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the log
+ELASTIC = (NodeDisabled, NodeEnabled, NodeNeeded)  # what it should find there, too
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what to beware of
 COLLECT_AFTER = (2_000, 5, 5)  # a full collection looks at some 50,000 objects, which takes 15 ms
 MEMORY_LOOK_S = 1.0
@@ -126,6 +135,8 @@ class Coordinator:
         for event in turn.events:
             if type(event) in ALARMS:
                 log.warning(sentence(event))
+            elif type(event) in ELASTIC:
+                log.info(sentence(event))
         if self.notices is not None:
             self.notices.note(turn, self.leadership.state)
 

@@ -96,8 +96,6 @@ class ElasticNodes:
             node.idle_since = event.at
 
     def _disabled(self, event: e.NodeDisabled, node: WatchedNode) -> None:
-        if node.is_disabled:
-            raise Violation("elastic", f"{event.node} was disabled twice")
         node.is_disabled = True
         if event.automatic:
             self._count("node disabled")
@@ -113,8 +111,6 @@ class ElasticNodes:
         node.toggled_at = event.at
 
     def _enable(self, event: e.NodeEnabled, node: WatchedNode) -> None:
-        if not node.is_disabled:
-            raise Violation("elastic", f"{event.node} was enabled and was not disabled")
         node.is_disabled = False
         if event.automatic:
             self._count("node enabled")

@@ -11,8 +11,9 @@ from phalanx.coordinator.turn import restore
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.jobs import why_closed, why_not_now
 from phalanx.core.cluster.decision import Accepted, Refused
+from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import Disconnect, Drain, Hello, SetElastic, SetQuota, Tick, Undrain
+from phalanx.core.cluster.inputs import Disconnect, Drain, Hello, SetElastic, SetQuota, Submit, Tick, Undrain
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job
@@ -484,3 +485,57 @@ def test_a_new_term_looks_at_the_pool_one_interval_later_and_then_goes_on():
         pool.add_node(name)
     assert names(pool.wait(29), e.NodeDisabled) == []
     assert names(pool.wait(2), e.NodeDisabled) == ["n1", "n2"]
+
+
+def test_many_kinds_of_tasks_are_all_counted():
+    """Only the first kinds ask every node, so that a turn stays short; the others count all the same."""
+    pool = Pool(structs.replace(AUTO, queue_threshold=300, idle_s=0.0)).nodes("n1")
+    pool.toggle("n1", False)
+    pool.give(*(Submit(a_job(memory_bytes=1000 + number)) for number in range(299)))
+    pool.wait(90)
+    assert pool.disabled == ["n1"]
+    pool.submit(a_job(memory_bytes=2000))
+    assert names(pool.wait(30), e.NodeEnabled) == ["n1"]
+
+
+def test_no_node_is_enabled_for_a_task_that_waits_for_its_quota():
+    pool = Pool(structs.replace(AUTO, idle_s=0.0)).nodes("busy", cores=1).nodes("gpu", gpus=1)
+    pool.toggle("gpu", False)
+    pool.give(SetQuota("lab", Quota(gpus=0)))
+    pool.submit(a_job(gpus=1, queue="lab"), allow_infeasible=True)
+    pool.waiting_for("busy", cores=1)
+    assert pool.wait(300) == []
+
+
+def test_a_task_that_is_placed_in_the_turn_of_the_poll_did_not_wait():
+    pool = Pool(structs.replace(AUTO, idle_s=0.0)).nodes("n1", "n2")
+    pool.toggle("n1", False)
+    pool.wait(89)
+    pool.now += 1.0
+    job = a_job()
+    pool.give(Submit(job), Tick())
+    assert pool.node_of(job) == "n2"
+    assert pool.disabled == ["n1"]
+
+
+def test_a_failover_does_not_enable_a_node_before_the_others_are_back():
+    pool = Pool(structs.replace(AUTO, idle_s=0.0)).nodes("n1", "n2")
+    pool.toggle("n1", False)
+    pool.wait(90)
+    pool.engine = type(pool.engine)(decode_state(encode_state(pool.state), pool.state.rules))
+    job = a_job()
+    pool.give(Hello("n1", "a", "origin-n1", a_capacity(), []), Submit(job), Tick())
+    assert pool.wait(3) == []
+    pool.add_node("n2")
+    assert pool.node_of(job) == "n2"
+    assert pool.wait(60) == []
+
+
+def test_a_clock_that_was_ahead_does_not_make_cooldowns_longer():
+    pool = Pool().nodes("n1")
+    pool.now = 10_000.0
+    pool.add_node("n2")
+    pool.toggle("n2", False)
+    apply(pool.state, e.TermOpened(at=500.0, epoch=2))
+    n1, n2 = pool.state.nodes["n1"], pool.state.nodes["n2"]
+    assert (n1.idle_since, n2.idle_since, n2.toggled_at) == (100.0, 500.0, 500.0)

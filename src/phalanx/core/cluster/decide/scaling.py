@@ -11,6 +11,7 @@ or kept would help it. Only the `needed` notice counts it as well.
 
 from __future__ import annotations
 
+import numpy as np
 from msgspec import Struct
 
 from phalanx.core.cluster import events as e
@@ -21,21 +22,19 @@ from phalanx.core.model.amounts import plural
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Request
+from phalanx.core.model.tree import Mask
 from phalanx.core.model.waiting import Ask, Unit, WaitingClass
 
-CLASSES_ASKED = 256  # of the waiting classes, so many are looked at when a node is chosen for them
+CLASSES_ASKED = 256  # so many waiting classes ask every node, the first in the queue: a turn stays short
 
 
 def set_elastic(state: ClusterState, given: i.SetElastic, now: float) -> Decision:
     """A person disables or enables a node."""
     node, mode = state.nodes.get(given.node), state.rules.elastic.mode
     is_disabled = node is not None and node.disabled_reason is not None
-    if mode == "off" and not (
-        is_disabled and given.enabled
-    ):  # what was disabled before must not stay so for ever
-        text = (
-            "elastic nodes are off in this cluster (elastic.mode = off); `phalanx node drain` keeps work away"
-        )
+    is_stuck = is_disabled and given.enabled  # what was disabled before must not stay so for ever
+    if mode == "off" and not is_stuck:
+        text = "elastic nodes are off (elastic.mode = off); `phalanx node drain` keeps work away from a node"
         return refuse_because("ElasticOff", text, "bad")
     if node is None:
         return refuse_because("NotFound", f"no node {given.node!r}", "not_found")
@@ -58,33 +57,56 @@ def rescale(state: ClusterState, _: i.Rescale, now: float) -> Decision:
     return Decision([*events, *(enabled or _needed(state, queue, now))], [], Accepted())
 
 
-class ReadyQueue(Struct, frozen=True):
-    """What waits for a place. Counted only as far as it matters."""
+class WaitingFirst(Struct, frozen=True):
+    """The first unit of a waiting class, and which rows of the table could hold a task of it if they were empty."""
 
-    tasks: int  # those that some node could hold
-    never: int  # those that none could
-    waiting: tuple[
-        tuple[Unit, tuple[Request, ...]], ...
-    ]  # the first of each class and what it asks for, in order
+    unit: Unit
+    rows: Mask
+
+
+class ReadyQueue(Struct, frozen=True):
+    """What waits for a place, counted as far as it matters."""
+
+    tasks: int  # that some node could hold
+    never: int  # that none could
+    firsts: tuple[WaitingFirst, ...]  # in the order of the queue
 
     @classmethod
     def of(cls, state: ClusterState) -> ReadyQueue:
         rules = state.rules.elastic
         most = max(rules.queue_max + 1, rules.enables_at)
         tasks = never = 0
-        waiting: list[tuple[Unit, tuple[Request, ...]]] = []
+        firsts: list[WaitingFirst] = []
         for kind in sorted(state.waiting.classes.values(), key=lambda each: each.ranks[0]):
-            first = kind.units[kind.ranks[0]]
-            requests, admitted = _admitted(state, first, most)
+            unit = kind.units[kind.ranks[0]]
+            requests, admitted = _admitted(state, unit, most)
             if not admitted:
                 continue
-            if len(waiting) < CLASSES_ASKED:
-                waiting.append((first, requests))
-            could = all(state.table.could_ever(request) for request in requests)
-            if (tasks if could else never) < most:
-                count = min(admitted, _count(kind, most))
-                tasks, never = tasks + (count if could else 0), never + (0 if could else count)
-        return cls(tasks, never, tuple(waiting))
+            count = min(admitted, _count(kind, most))
+            if len(firsts) == CLASSES_ASKED:  # of so many the rest are only counted
+                tasks += count
+                if tasks >= most:
+                    break
+                continue
+            masks = [_rows(state, request) for request in requests]
+            firsts.append(WaitingFirst(unit, np.logical_or.reduce(masks)))
+            if all(mask.any() for mask in masks):
+                tasks += count
+            else:
+                never += count
+        return cls(min(tasks, most), min(never, most), tuple(firsts))
+
+
+def _rows(state: ClusterState, request: Request) -> Mask:
+    """Which nodes could hold a task with this request if they were empty and at work."""
+    table, target = state.table, request.target
+    if target is None:
+        return table.columns.slots(request, every=True) > 0
+    mask = np.zeros(len(table), dtype=np.bool_)
+    row = table.rows.get(target.host)
+    if row is not None:
+        mask[row] = table.ledgers[row].never(request) is None
+    return mask
 
 
 def _admitted(state: ClusterState, unit: Unit, most: int) -> tuple[tuple[Request, ...], int]:
@@ -133,7 +155,7 @@ def _enabled(state: ClusterState, queue: ReadyQueue, now: float) -> list[e.Event
     if queue.tasks < rules.enables_at:
         return []
     nodes = [each for each in state.nodes.values() if each.is_only_disabled and _has_cooled(rules, each, now)]
-    if (node := _most_useful(state, queue, nodes)) is None:
+    if (node := _most_useful(queue, nodes)) is None:
         return []
     text = f"automatically, since {_tasks(queue.tasks)} for a place"
     return [e.NodeEnabled(at=now, cause="queue", node=node.name, reason=text, automatic=True)]
@@ -145,39 +167,34 @@ def _needed(state: ClusterState, queue: ReadyQueue, now: float) -> list[e.Event]
     is_new = state.needed_at is None or now - state.needed_at >= rules.cooldown_s
     if not rules.notifies or tasks < rules.enables_at or not is_new:
         return []
-    disabled = [each for each in state.nodes.values() if each.disabled_reason is not None]
-    if rules.is_automatic and _most_useful(
-        state, queue, [each for each in disabled if each.is_only_disabled]
-    ):
+    disabled = [
+        each
+        for each in state.nodes.values()
+        if each.disabled_reason is not None and each.drain_reason is None
+    ]
+    if rules.is_automatic and _most_useful(queue, [each for each in disabled if each.is_only_disabled]):
         return []  # it is enabled as soon as it has cooled down
-    node = _most_useful(state, queue, disabled)
+    node = _most_useful(queue, disabled)
     if node is not None:
-        state_of = "disabled" if node.is_only_disabled else "disabled and away"
-        why = f"{_tasks(tasks)} for a place; {node.name} could hold one and is {state_of}"
+        is_away = node.lost or node.leaving or not node.connected
+        what = "disabled, and its runner is not connected" if is_away else "disabled"
+        why = f"{_tasks(tasks)} for a place; {node.name} could hold one and is {what}"
     elif queue.tasks:
         why = f"{_tasks(tasks)} for a place, and no disabled node could hold one"
     else:
         why = f"{_tasks(tasks)} for a place that no node of the cluster has, even when empty"
-    job = queue.waiting[0][0].job.id
+    job = queue.firsts[0].unit.job.id
     name = "" if node is None else node.name
     return [e.NodeNeeded(at=now, cause="queue", node=name, first_job=job, tasks=tasks, reason=why)]
 
 
-def _most_useful(state: ClusterState, queue: ReadyQueue, nodes: list[NodeState]) -> NodeState | None:
+def _most_useful(queue: ReadyQueue, nodes: list[NodeState]) -> NodeState | None:
     """Of these nodes, the largest of those that could hold the first unit in the queue that any of them could."""
-    left = list(nodes)
-    for _, requests in queue.waiting if left else ():
-        able = [node for node in left if any(_could_hold(state, node, request) for request in requests)]
+    for first in queue.firsts if nodes else ():
+        able = [node for node in nodes if first.rows[node.row]]
         if able:
             return min(able, key=_smallness)
     return None
-
-
-def _could_hold(state: ClusterState, node: NodeState, request: Request) -> bool:
-    """Whether a node could hold this if it were empty and at work."""
-    if request.target is not None and request.target.host != node.name:
-        return False
-    return state.table.ledgers[node.row].never(request) is None
 
 
 def _smallness(node: NodeState) -> tuple[float, ...]:
