@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from phalanx.core.cluster.events import Event, NodeDisabled, NodeEnabled, NodeNe
 from phalanx.core.cluster.state import ClusterState
 from phalanx.settings import Elastic
 from tests.support.builders import a_cluster, a_job
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 DISABLED = NodeDisabled(at=5.0, node="n1", reason="by ann", automatic=False)
@@ -93,18 +94,12 @@ def a_program(folder: Path, body: str) -> tuple[str, ...]:
     return sys.executable, str(file)
 
 
-async def reached(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(15):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def test_the_webhook_gets_a_document_about_the_node():
     async with a_receiver() as receiver:
         told = Notices(Elastic(webhook=receiver.url))
         async with delivering(told):
             told.note(turn(DISABLED), a_state())
-            await reached(lambda: bool(receiver.documents))
+            await until(lambda: bool(receiver.documents))
     (said,) = receiver.documents
     assert (said["event"], said["reason"], said["automatic"], said["at"]) == (
         "disabled",
@@ -126,7 +121,7 @@ async def test_the_webhook_gets_its_token(tmp_path: Path):
         told = Notices(Elastic(webhook=receiver.url, webhook_token_file=file))
         async with delivering(told):
             told.note(turn(DISABLED), a_state())
-            await reached(lambda: bool(receiver.documents))
+            await until(lambda: bool(receiver.documents))
     assert "authorization: bearer s3cret" in receiver.heads[0].lower()
 
 
@@ -137,7 +132,7 @@ async def test_a_failure_is_tried_again_with_the_same_id_and_then_given_up():
             told.note(turn(DISABLED), a_state())
             told.note(turn(NodeEnabled(at=6.0, node="n1", reason="by ann")), a_state())
             told.note(turn(NodeNeeded(at=7.0, node="", first_job="j", tasks=2, reason="why")), a_state())
-            await reached(lambda: len(receiver.documents) == 7)
+            await until(lambda: len(receiver.documents) == 7)
     assert [said["event"] for said in receiver.documents] == ["disabled"] * 3 + ["enabled"] * 3 + ["needed"]
     assert len({said["id"] for said in receiver.documents[:3]}) == 1
     assert receiver.documents[6]["node"] is None
@@ -148,7 +143,7 @@ async def test_what_the_receiver_refuses_for_good_is_not_tried_again():
         told = Notices(Elastic(webhook=receiver.url), pause_s=0.01)
         async with delivering(told):
             told.note(turn(DISABLED, NodeEnabled(at=6.0, node="n1", reason="by ann")), a_state())
-            await reached(lambda: len(receiver.documents) == 2)
+            await until(lambda: len(receiver.documents) == 2)
     assert [said["event"] for said in receiver.documents] == ["disabled", "enabled"]
 
 
@@ -157,7 +152,7 @@ async def test_a_receiver_that_never_answers_has_a_time_limit():
         told = Notices(Elastic(webhook=receiver.url, notify_timeout_s=0.1), pause_s=0.01)
         async with delivering(told):
             told.note(turn(DISABLED, NodeEnabled(at=6.0, node="n1", reason="by ann")), a_state())
-            await reached(lambda: len(receiver.documents) == 4)
+            await until(lambda: len(receiver.documents) == 4)
     assert [said["event"] for said in receiver.documents] == ["disabled"] * 3 + ["enabled"]
 
 
@@ -168,7 +163,7 @@ async def test_more_than_may_wait_are_dropped_oldest_first(monkeypatch: pytest.M
         for second in (1.0, 2.0, 3.0):  # nobody delivers yet, and no call waits
             told.note(turn(NodeDisabled(at=second, node="n1", reason="by ann")), a_state())
         async with delivering(told):
-            await reached(lambda: len(receiver.documents) == 2)
+            await until(lambda: len(receiver.documents) == 2)
     assert [said["at"] for said in receiver.documents] == [2.0, 3.0]
 
 
@@ -179,8 +174,8 @@ async def test_a_program_gets_the_document_and_no_shell(tmp_path: Path):
     state = a_state()
     async with delivering(told):
         told.note(turn(DISABLED), state)
-        await reached((tmp_path / "out").exists)
-        await reached(lambda: bool((tmp_path / "out").read_text()))
+        await until((tmp_path / "out").exists)
+        await until(lambda: bool((tmp_path / "out").read_text()))
     said, arguments, environment = json.decode((tmp_path / "out").read_bytes())
     assert (said["event"], said["node"]["name"], said["id"]) == ("disabled", "n1", "1-7-0")
     assert arguments == ["$(touch pwned); `id`", "a b"]
@@ -192,12 +187,12 @@ async def test_a_program_gets_the_document_and_no_shell(tmp_path: Path):
     )
 
 
-async def test_a_program_that_fails_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+async def test_a_program_that_fails_is_tried_again(tmp_path: Path):
     body = "out.open('a').write('x')\nsys.exit('no power' if len(out.read_text()) < 3 else 0)"
     told = Notices(Elastic(command=a_program(tmp_path, body)), pause_s=0.01)
     async with delivering(told):
         told.note(turn(DISABLED), a_state())
-        await reached(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text() == "xxx")
+        await until(lambda: (tmp_path / "out").exists() and (tmp_path / "out").read_text() == "xxx")
 
 
 async def test_a_program_that_hangs_is_killed_with_what_it_started(tmp_path: Path):
@@ -208,19 +203,17 @@ async def test_a_program_that_hangs_is_killed_with_what_it_started(tmp_path: Pat
     told = Notices(Elastic(command=a_program(tmp_path, body), notify_timeout_s=2.0), pause_s=0.01)
     async with delivering(told):
         told.note(turn(DISABLED), a_state())
-        await reached(
-            lambda: (tmp_path / "out").exists() and len((tmp_path / "out").read_text().split()) >= 2
-        )
+        await until(lambda: (tmp_path / "out").exists() and len((tmp_path / "out").read_text().split()) >= 2)
         first = [int(pid) for pid in (tmp_path / "out").read_text().split()[:2]]
-        await reached(lambda: not any(_runs(pid) for pid in first))
+        await until(lambda: not any(_runs(pid) for pid in first))
 
 
-async def test_a_program_that_cannot_be_started_delays_nothing_else(tmp_path: Path):
+async def test_a_program_that_cannot_be_started_delays_nothing_else():
     async with a_receiver() as receiver:
         told = Notices(Elastic(webhook=receiver.url, command=("/nonexistent/program",)), pause_s=0.01)
         async with delivering(told):
             told.note(turn(DISABLED, NodeEnabled(at=6.0, node="n1", reason="by ann")), a_state())
-            await reached(lambda: len(receiver.documents) == 2)
+            await until(lambda: len(receiver.documents) == 2)
 
 
 async def test_without_a_receiver_nothing_is_kept():
