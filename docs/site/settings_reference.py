@@ -14,6 +14,7 @@ TITLES = {
     "": "General",
     "coordinator": "Coordinator",
     "scheduler": "Scheduler",
+    "elastic": "Elastic nodes",
     "runner": "Runner",
     "client": "Client",
 }

@@ -210,6 +210,8 @@ def _shown(value: object) -> str:
 
 def _spelled(name: str, value: object, base: Path) -> object:
     """The value with units, shorthands and relative paths resolved."""
+    if name == "elastic.mode":  # as FlowMesh has it, true or false
+        return {"true": "auto", "false": "off"}.get(str(value).lower(), value)
     if not isinstance(value, str | Path):
         return value
     text = str(value)
@@ -225,10 +227,19 @@ def _spelled(name: str, value: object, base: Path) -> object:
         each = re.split(r"[,\n]", text) if name == "coordinator.tokens" else [text]
         if not all(TOKEN.fullmatch(token.strip()) for token in each if len(each) == 1 or token.strip()):
             raise ValueError("not a token")
+    if name == "elastic.command":
+        return _words(text)
     if name not in LISTS:
         return text
     parts = [part.strip() for part in text.split(",")]
     return [_url(part) for part in parts] if name == "client.address" else parts
+
+
+def _words(text: str) -> list[str]:
+    """A command line as a list, quoted as in a shell; none is started."""
+    from shlex import split  # Only a coordinator with such a program needs it.
+
+    return split(text)
 
 
 def _url(text: str) -> str:

@@ -54,11 +54,14 @@ StoreUrl = Annotated[
     Meta(pattern=r"^(sqlite:[^\x00-\x1f\x7f?#]*|memory:|(etcds?|rediss?)://[^\x00-\x20\x7f@?#]+)\Z"),
     "sqlite:PATH, etcd://h1:2379,h2:2379/prefix, redis://host:6379/prefix (etcds, rediss: with TLS) or memory:",
 ]
+WebhookUrl = Annotated[str, Meta(pattern=rf"^{_URL}(?:/[!-~]*)?\Z", max_length=2000)]
+Argument = Annotated[str, Meta(pattern=r"^[^\x00]+\Z", max_length=4096)]
 Folder = Annotated[Path, "a path"]
 Score = Literal[
     "pack", "most-free-cores"
 ]  # those of core/model/score.py, which the CLI has no time to import
 CgroupsFor = Literal["every-task", "memory"]
+ElasticMode = Literal["off", "manual", "auto"]  # those of core/model/elastic.py
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
 
@@ -214,6 +217,63 @@ class Scheduler(Struct, frozen=True, kw_only=True):
     ] = "pack"
 
 
+class Elastic(Struct, frozen=True, kw_only=True):
+    """When `phalanx coordinator` disables and enables elastic nodes."""
+
+    mode: Annotated[
+        ElasticMode,
+        "manual, auto (or true) or off (or false)",
+        "who disables and enables nodes: people, people and the coordinator by the rules below, or none of them",
+    ] = "manual"
+    idle_s: Annotated[
+        Annotated[float, Meta(ge=0, le=SECONDS_MAX)],
+        "a duration such as 60, 60s or 1m, or 0",
+        "how long a node runs nothing before it is disabled automatically; 0 = never",
+    ] = 60.0
+    queue_max: Annotated[Count, "number of waiting tasks up to which nodes are disabled automatically"] = 0
+    queue_threshold: Annotated[
+        Count, "number of waiting tasks from which a node is enabled automatically; 0 means 1"
+    ] = 0
+    active_min: Annotated[Count, "number of nodes that stay enabled; at least one does, also with 0"] = 1
+    poll_s: Annotated[
+        Annotated[float, Meta(ge=5, le=SECONDS_MAX)],
+        "a duration of at least 5 s",
+        "how often the coordinator looks whether to disable or enable nodes",
+    ] = 30.0
+    cooldown_s: Annotated[
+        Annotated[float, Meta(ge=30, le=SECONDS_MAX)] | None,
+        "a duration of at least 30 s",
+        "how long a node that was disabled or enabled is left alone; if not set 60 s, or twice poll_s if that is more",
+    ] = None
+    webhook: Annotated[
+        WebhookUrl | None,
+        "https://host/path",
+        "URL that gets a JSON document when a node is disabled, enabled or needed",
+    ] = None
+    webhook_token_file: Annotated[Path | None, "a path", "file with a bearer token for the webhook"] = None
+    command: Annotated[
+        Annotated[tuple[Argument, ...], Meta(max_length=100)],
+        'a list such as ["/usr/local/bin/wake", "--fast"]',
+        "program that gets the same document on its standard input; no shell is involved",
+    ] = ()
+    notify_timeout_s: Annotated[Seconds, "how long the webhook or the program may take, each time"] = 10.0
+
+    def __post_init__(self) -> None:
+        if self.webhook_token_file is not None and self.webhook is None:
+            raise ConfigError("elastic.webhook_token_file is set, but elastic.webhook is not")
+        host = re.match(r"http://(\[[^]]*\]|[^:/]*)", self.webhook or "")
+        if self.webhook_token_file is not None and host and not is_loopback(host[1].strip("[]")):
+            raise ConfigError(
+                f"elastic.webhook = {self.webhook!r}: expected https because a token is sent there",
+                hint="give an https address, or leave elastic.webhook_token_file out",
+            )
+
+    @property
+    def left_alone_s(self) -> float:
+        """The cooldown, given or not."""
+        return max(60.0, 2 * self.poll_s) if self.cooldown_s is None else self.cooldown_s
+
+
 class ClientSettings(Struct, frozen=True, kw_only=True):
     """What every other command needs to reach a cluster."""
 
@@ -261,6 +321,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     output: Annotated[Output, "table, json, yaml, wide or name", "output format"] = "table"
     coordinator: CoordinatorSettings
     scheduler: Scheduler
+    elastic: Elastic
     runner: RunnerSettings
     client: ClientSettings
     given: dict[str, tuple[Given, ...]] = {}
@@ -287,6 +348,7 @@ def _keys(prefix: str, section: type) -> Iterator[tuple[str, Key]]:
 SECTIONS = {
     "coordinator": CoordinatorSettings,
     "scheduler": Scheduler,
+    "elastic": Elastic,
     "runner": RunnerSettings,
     "client": ClientSettings,
 }
@@ -300,7 +362,7 @@ SECRETS = {
     "runner.token",
 }
 LISTS = {"coordinator.hosts", "runner.join", "client.address"}
-# Krishiv's names, then FlowMesh's. One that both sides read stands for a key of each.
+# Names of Krishiv and of FlowMesh. One that both sides read stands for a key of each.
 ALIASES: dict[str, tuple[str, ...]] = {
     "KRISHIV_COORDINATOR": ("client.address",),
     "KRISHIV_COORDINATOR_BEARER_TOKEN": ("client.token", "coordinator.token"),
@@ -316,6 +378,13 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "HOST_METRICS_ENABLE_DENSITY_PLOT": ("coordinator.metrics_density",),
     "HOST_METRICS_DENSITY_BUCKET_SEC": ("coordinator.metrics_density_bucket_s",),
     "WORKER_COST_PER_HOUR": ("runner.cost_per_hour",),
+    "ENABLE_ELASTIC_SCALING": ("elastic.mode",),
+    "ELASTIC_AUTO_DISABLE_IDLE_SEC": ("elastic.idle_s",),
+    "ELASTIC_AUTO_DISABLE_QUEUE_MAX": ("elastic.queue_max",),
+    "ELASTIC_AUTO_ENABLE_QUEUE_THRESHOLD": ("elastic.queue_threshold",),
+    "ELASTIC_AUTO_MIN_ACTIVE_WORKERS": ("elastic.active_min",),
+    "ELASTIC_AUTO_POLL_INTERVAL_SEC": ("elastic.poll_s",),
+    "ELASTIC_AUTO_TOGGLE_COOLDOWN_SEC": ("elastic.cooldown_s",),
 }
 
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from phalanx.cli.main import main
-from phalanx.coordinator.turn import Term
+from phalanx.coordinator.term import Term
 from phalanx.store.protocol import StoreError
 from phalanx.store.sqlite.store import SqliteStore
 

@@ -32,6 +32,7 @@ from phalanx.core.cluster.inputs import (
     Drain,
     Evict,
     RemoveNode,
+    SetElastic,
     SetPaused,
     Submit,
     Tell,
@@ -145,6 +146,10 @@ class ClusterLife(RuleBasedStateMachine):
     @rule(name=st.sampled_from(HOSTS), drained=st.booleans())
     def drain(self, name: str, drained: bool) -> None:
         self.world.turn(Drain(name, "test") if drained else Undrain(name))
+
+    @rule(name=st.sampled_from(HOSTS), enabled=st.booleans())
+    def toggle(self, name: str, enabled: bool) -> None:
+        self.world.turn(SetElastic(name, enabled, "test", "ann"))
 
     @rule(name=st.sampled_from(HOSTS), gone=st.booleans())
     def an_operator_says_that_a_node_is_gone(self, name: str, gone: bool) -> None:
@@ -435,12 +440,13 @@ class ClusterLife(RuleBasedStateMachine):
 
 
 def heal(world: SimulatedCluster, machine: Machine) -> None:
-    """Undo every fault: the machine is connected, drained no more, and its processes succeed."""
+    """Undo every fault: the machine is connected, neither drained nor disabled, and its processes succeed."""
     if not machine.connected or machine.name not in world.state.nodes:
         machine.thaw(world.now)
         world.hello(machine)
     if world.state.nodes[machine.name].drain_reason is not None:
         world.turn(Undrain(machine.name))
+    world.turn(SetElastic(machine.name, enabled=True))
     while machine.keeper.running:
         machine.keeper.end(next(iter(machine.keeper.running)), world.now, 0)
     world.report(machine)

@@ -19,7 +19,7 @@ from phalanx.api.schema.jobs import Fix, WhyReply
 from phalanx.coordinator.turn import Engine, Turn
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decide.jobs import why_closed
-from phalanx.core.cluster.inputs import Cancel, Input, Submit, Tell, Undrain
+from phalanx.core.cluster.inputs import Cancel, Input, SetElastic, Submit, Tell, Undrain
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain import explain as explain_module
 from phalanx.core.explain.rehearsal import rehearse
@@ -108,6 +108,7 @@ def tried(
         return copy.state.jobs[AGAIN].overall_status != Status.PENDING
     if fix.command:
         inputs = list(carried_out(copy, fix.command, now))
+        seen["enabled"] += any(type(each) is SetElastic for each in inputs)
         if not inputs:
             return None
         seen[fix.command.split()[1]] += 1
@@ -123,6 +124,8 @@ def carried_out(engine: Engine, command: str, now: float) -> Iterator[Input]:
         words = line.split()
         if words[1:3] == ["node", "resume"]:
             yield Undrain(words[3])
+        elif words[1:3] == ["node", "elastic"]:
+            yield SetElastic(words[3], enabled=words[4] == "on")
         elif words[1:3] == ["queue", "set"]:
             yield quota_set(line)
         elif words[1] == "cancel":
@@ -183,6 +186,7 @@ def test_why_and_plan_find_the_same_and_what_they_print_works() -> None:
     assert not failure, failure
     assert seen["changed"] >= 5, seen
     assert seen["cancel"] >= 5, seen
+    assert seen["enabled"] >= 1, seen
     assert {"WaitingCapacity", "GangIncomplete"} <= seen.keys(), seen
 
 

@@ -80,7 +80,7 @@ def test_a_dead_member_that_counts_as_ready_is_found(monkeypatch: Patch):
     """The formation continues without a member whose node was lost, as if it were there."""
     monkeypatch.setattr(Endings, "_recall", lambda self, job, text: None)
     monkeypatch.setattr(GangState, "is_whole", True)
-    must_find({"gang-whole"}, within=40, faults=AT_THE_BARRIER)
+    must_find({"gang-whole"}, within=40, faults=AT_THE_BARRIER, begin=20)
 
 
 # Off by one.
@@ -256,9 +256,9 @@ def test_a_lost_member_that_nobody_answers_for_is_found(monkeypatch: Patch):
 def test_room_that_appears_and_nobody_looks_is_found(monkeypatch: Patch):
     end_attempt = grants.end_attempt
 
-    def unnoticed(state: ClusterState, job: JobState, attempt: Attempt) -> None:
+    def unnoticed(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> None:
         gain = state.gain
-        end_attempt(state, job, attempt)
+        end_attempt(state, job, attempt, at)
         state.gain = gain
 
     monkeypatch.setattr(apply_jobs, "end_attempt", unnoticed)

@@ -16,7 +16,8 @@ from phalanx.coordinator import leadership, loop, replica
 from phalanx.coordinator import turn as coordinator_turn
 from phalanx.coordinator.leadership import Leadership
 from phalanx.coordinator.loop import Loop
-from phalanx.coordinator.turn import Engine, Term, Turn
+from phalanx.coordinator.term import Term
+from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.state import ClusterState
 from phalanx.sim.trial import etcd_seeds
 from phalanx.store.etcd.fence import Fence

@@ -308,6 +308,11 @@ class FakeClient:
         self._note("drain", name, reason, *(["evict"] if evict else []))
         return a_node(name, drained=True, drain_reason=reason)
 
+    def set_elastic(self, name: str, *, enabled: bool, reason: str = "") -> NodeView:
+        self._note("set_elastic", name, enabled, reason)
+        by = f"by ada: {reason}" if reason else "by ada"
+        return a_node(name, elastic_disabled=not enabled, disabled_reason="" if enabled else by, task_count=2)
+
     def lose(self, name: str, reason: str) -> NodeView:
         self._note("lose", name, reason)
         return a_node(name)

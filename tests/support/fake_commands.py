@@ -290,6 +290,13 @@ class FakeCommands(FakeWorkflows):
         self.drained[name] = ""
         return _node_view(name, "")
 
+    async def set_elastic(self, name: str, enabled: bool, reason: str, user: str) -> NodeView:
+        self._reason(name)
+        view = _node_view(name, "")
+        view.elastic_disabled = not enabled
+        view.disabled_reason = "" if enabled else f"by {user}: {reason}"
+        return view
+
     async def lose(self, name: str, reason: str, user: str) -> NodeView:
         return _node_view(name, self._reason(name))
 

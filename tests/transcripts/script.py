@@ -3,7 +3,8 @@
 add-node n1 cores=8 gpus=2 numa=2 memory=16GiB    submit train cores=4 gpus=1 target=n1::0 array=1-10%3
 started train#1    end train#1 code=3             cancel train    pause train    resume train
 pass 10s           beat n1                        silence n1 35s  back n1        drain n1 broken fan
-hush n1 n2         lose n1 it burnt               remove n1
+hush n1 n2         lose n1 it burnt               remove n1       elastic n1 off a reason
+scaling auto idle_s=60 queue_threshold=2
 trouble n1 no keeper    leave n1 600
 why train          tasks train                    nodes           story train
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from msgspec import structs
 
@@ -23,6 +25,7 @@ from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
 from phalanx.core.explain.change import Asker
 from phalanx.core.model.amounts import describe_bytes, parse_bytes, parse_seconds
+from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.orders import (
     AttemptKey,
     Disposition,
@@ -96,6 +99,17 @@ class Script:
 
     def do_undrain(self, node: str) -> None:
         finish(self.cluster.commands.undrain(node))
+
+    def do_elastic(self, node: str, word: str, *reason: str) -> None:
+        finish(self.cluster.commands.set_elastic(node, word == "on", " ".join(reason), "ann"))
+
+    def do_scaling(self, mode: str, *words: str) -> None:
+        """From now on elastic nodes follow these rules, such as auto idle_s=60 queue_threshold=2."""
+        given: dict[str, Any] = {
+            name: float(value) for name, _, value in (each.partition("=") for each in words)
+        }
+        rules = ElasticRules(mode, **given)  # type: ignore[arg-type]
+        self.cluster.state.rules = self.cluster.rules = structs.replace(self.cluster.rules, elastic=rules)
 
     def do_lose(self, node: str, *reason: str) -> None:
         finish(self.cluster.commands.lose(node, " ".join(reason), "ann"))

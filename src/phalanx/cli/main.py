@@ -74,12 +74,13 @@ COMMANDS: Entries = {
     "job": CommandGroup("Manage jobs.", _JOB_VERBS),
     "task": CommandGroup("Manage tasks: the same commands, for one task of a job.", _JOB_VERBS),
     "node": CommandGroup(
-        "Manage nodes: show, drain, resume, remove.",
+        "Manage nodes: show, drain, resume, disable, remove.",
         {
             "list": "node:nodes",
             "show": "node:show",
             "drain": "node:drain",
             "resume": "node:resume",
+            "elastic": "node:elastic",
             "lose": "node:lose",
             "remove": "node:remove",
         },

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 from typing import Annotated
 
 import typer
@@ -13,6 +14,14 @@ from phalanx.cli.completion import node_names
 from phalanx.cli.output import OutputOption, Table, clean, emit, fields, moment, size, time_of_day
 from phalanx.cli.session import session
 from phalanx.core.model.amounts import plural
+
+
+class Toggle(Enum):
+    """What `node elastic` does to a node."""
+
+    ON = "on"
+    OFF = "off"
+
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=node_names)]
 
@@ -66,6 +75,25 @@ def resume(ctx: typer.Context, name: NameArgument, output: OutputOption = None) 
     emit(node, here.output(output), [node.name], lambda _wide: [_resumed(node)])
 
 
+def elastic(
+    ctx: typer.Context,
+    name: NameArgument,
+    enabled: Annotated[
+        Toggle, typer.Argument(metavar="on|off", help="on enables the node, off disables it.")
+    ],
+    reason: Annotated[str, typer.Option(help="Reason, shown to other users.")] = "",
+    output: OutputOption = None,
+) -> None:
+    """Enable or disable an elastic node.
+
+    A disabled node takes no work of any kind; running tasks continue. With automatic scaling it is enabled when tasks
+    wait for it. Use `phalanx node drain` to keep work away whatever waits.
+    """
+    here = session(ctx)
+    node = here.client().set_elastic(name, enabled=enabled is Toggle.ON, reason=reason)
+    emit(node, here.output(output), [node.name], lambda _wide: [_toggled(node)])
+
+
 def lose(
     ctx: typer.Context,
     name: NameArgument,
@@ -92,6 +120,16 @@ def _resumed(node: NodeView) -> str:
     if node.status == "Online":
         return f"{node.name} is schedulable again"
     return f"{node.name} was resumed, but is {node.status}{f': {node.note}' if node.note else ''}"
+
+
+def _toggled(node: NodeView) -> str:
+    if node.elastic_disabled:
+        running = f"; {plural(node.task_count, 'task')} there still running" if node.task_count else ""
+        return f"{node.name} is disabled {node.disabled_reason}{running}"
+    if node.status == "Online" and not node.drained:
+        return f"{node.name} is enabled"
+    why = f"drained: {node.drain_reason}" if node.drained else f"{node.status}"
+    return f"{node.name} is enabled, but {why}"
 
 
 def _note(node: NodeView) -> str:

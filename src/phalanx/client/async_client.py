@@ -244,6 +244,10 @@ class AsyncClient:
     async def undrain(self, name: str) -> NodeView:
         return await self._ask(calls.undrain(name))
 
+    async def set_elastic(self, name: str, *, enabled: bool, reason: str = "") -> NodeView:
+        """Disable an elastic node, so that it takes no work of any kind while what runs there goes on, or enable it."""
+        return await self._ask(calls.set_elastic(name, enabled=enabled, reason=reason))
+
     async def lose(self, name: str, reason: str) -> NodeView:
         return await self._ask(calls.lose(name, reason))
 

@@ -22,6 +22,7 @@ from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
     DrainRequest,
+    ElasticRequest,
     LoseRequest,
     NewToken,
     NodeView,
@@ -274,6 +275,11 @@ def drain(name: str, reason: str, *, evict: bool = False) -> Call[NodeView]:
 
 def undrain(name: str) -> Call[NodeView]:
     return Call(method="POST", path=path_of("nodes", name, "resume"), answer=NodeView)
+
+
+def set_elastic(name: str, *, enabled: bool, reason: str = "") -> Call[NodeView]:
+    body = msgspec.json.encode(ElasticRequest(enabled, reason))
+    return Call(method="POST", path=path_of("nodes", name, "elastic"), answer=NodeView, body=body)
 
 
 def lose(name: str, reason: str) -> Call[NodeView]:

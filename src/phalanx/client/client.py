@@ -226,6 +226,10 @@ class Client(WorkflowCalls):
         """Place tasks on a drained node again; this also ends a temporary exclusion."""
         return self._ask(calls.undrain(name))
 
+    def set_elastic(self, name: str, *, enabled: bool, reason: str = "") -> NodeView:
+        """Disable an elastic node, so that it takes no work of any kind while what runs there goes on, or enable it."""
+        return self._ask(calls.set_elastic(name, enabled=enabled, reason=reason))
+
     def lose(self, name: str, reason: str) -> NodeView:
         """Declare an unreachable node lost, so that its tasks are placed elsewhere."""
         return self._ask(calls.lose(name, reason))

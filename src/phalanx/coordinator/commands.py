@@ -37,6 +37,7 @@ from phalanx.core.cluster.inputs import (
     Evict,
     Input,
     RemoveNode,
+    SetElastic,
     SetPaused,
     Submit,
     Undrain,
@@ -191,6 +192,10 @@ class CoordinatorCommands:
 
     async def undrain(self, name: str) -> NodeView:
         accepted(await self._loop.ask([Undrain(name)]), name)
+        return node_view(self._loop.state, self._loop.state.nodes[name])
+
+    async def set_elastic(self, name: str, enabled: bool, reason: str, user: str) -> NodeView:
+        accepted(await self._loop.ask([SetElastic(name, enabled, reason, user)]), name)
         return node_view(self._loop.state, self._loop.state.nodes[name])
 
     async def lose(self, name: str, reason: str, user: str) -> NodeView:

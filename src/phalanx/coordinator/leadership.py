@@ -25,7 +25,8 @@ from phalanx.coordinator.listener import ClusterCheck, Listener
 from phalanx.coordinator.loop import NOT_TAKEN, Images, Loop, Retention, unavailable
 from phalanx.coordinator.outage import Outage, in_words, standing_by, why_over
 from phalanx.coordinator.replica import Replica
-from phalanx.coordinator.turn import Engine, Term, Turn
+from phalanx.coordinator.term import Term
+from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import TermOpened, encode

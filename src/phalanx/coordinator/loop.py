@@ -23,15 +23,8 @@ from msgspec import Struct
 
 from phalanx.clock import Clock
 from phalanx.coordinator.link import Envelope, Reply
-from phalanx.coordinator.turn import (
-    Engine,
-    Term,
-    Turn,
-    collector_still,
-    confirm_every_s,
-    leases_only,
-    read_back,
-)
+from phalanx.coordinator.term import Term, confirm_every_s
+from phalanx.coordinator.turn import Engine, Turn, collector_still, leases_only, read_back
 from phalanx.core.cluster.decision import Answer, Refused
 from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import LogSettled, encode

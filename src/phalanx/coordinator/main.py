@@ -8,13 +8,10 @@ collector of garbage is kept short meanwhile.
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
 import signal
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -27,6 +24,7 @@ from phalanx.coordinator.damage import AskedStore
 from phalanx.coordinator.descriptors import Shares, raise_limit, shares
 from phalanx.coordinator.executors import BUILT_IN, read_executors
 from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import Links, RunnerChannel
 from phalanx.coordinator.logs import LogLinks
@@ -36,19 +34,29 @@ from phalanx.coordinator.metrics.density import Density
 from phalanx.coordinator.metrics.files import MetricsFiles
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.metrics.task_events import TaskEvents
+from phalanx.coordinator.notices import Notices
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.decision import Settle
-from phalanx.core.cluster.events import BrakeReleased, BrakeSet, NodeLost, NodeRested
+from phalanx.core.cluster.events import (
+    BrakeReleased,
+    BrakeSet,
+    NodeDisabled,
+    NodeEnabled,
+    NodeLost,
+    NodeNeeded,
+    NodeRested,
+)
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.explain.story import sentence
+from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.plan import Policy
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.settings import CoordinatorSettings as Section
-from phalanx.settings import Settings
+from phalanx.settings import Elastic, Settings
 from phalanx.store.address import read_address
 from phalanx.store.open import open_store
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, StoreFull
@@ -63,14 +71,8 @@ log = logger("coordinator")
 ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
 ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the log
+ELASTIC = (NodeDisabled, NodeEnabled, NodeNeeded)  # what it should find there, too
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what to beware of
-COLLECT_AFTER = (2_000, 5, 5)  # a full collection looks at some 50,000 objects, which takes 15 ms
-MEMORY_LOOK_S = 1.0
-MEMORY_GROWTH = 2
-MEMORY_SMALL = 64 << 20  # bytes
-BUSY = 0.5  # of a core: then what takes long waits,
-OVERDUE = 2  # until there is so many times as much memory as had been enough
-PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class Coordinator:
@@ -99,6 +101,7 @@ class Coordinator:
         keys.follow(lambda: self.leadership.state)
         self.addresses = RunnerConnections()
         self.streams: set[RunnerChannel] = set()  # the same, over gRPC
+        self.notices: Notices | None = None  # for whoever starts and stops machines
         self.commands = CoordinatorCommands(
             self.leadership,
             AskedStore(store),
@@ -141,6 +144,10 @@ class Coordinator:
         for event in turn.events:
             if type(event) in ALARMS:
                 log.warning(sentence(event))
+            elif type(event) in ELASTIC:
+                log.info(sentence(event))
+        if self.notices is not None:
+            self.notices.note(turn, self.leadership.state)
 
     def followed(self, batch: Batch, turn: Turn) -> None:
         self.feed.publish(turn)
@@ -182,11 +189,26 @@ def rules_of(settings: Settings) -> Timers:
         self_fence_s=section.lost_after_s * 2 / 3,
         loss_limit=section.loss_limit,
         aging_s=float(section.aging_s),
+        elastic=elastic_of(settings.elastic),
         stuck_after_s=3 * section.lost_after_s,
         breaker_failures=section.breaker_failures,
         breaker_pause_s=section.breaker_pause_s,
         brake_share=section.brake_share,
         pending_max=section.pending_limit,
+    )
+
+
+def elastic_of(section: Elastic) -> ElasticRules:
+    """When elastic nodes are disabled and enabled."""
+    return ElasticRules(
+        mode=section.mode,
+        notifies=section.webhook is not None or bool(section.command),
+        idle_s=section.idle_s,
+        queue_max=section.queue_max,
+        queue_threshold=section.queue_threshold,
+        active_min=section.active_min,
+        poll_s=section.poll_s,
+        cooldown_s=section.left_alone_s,
     )
 
 
@@ -255,7 +277,8 @@ async def _serve(settings: Settings) -> int:
         rpc = (
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
-        renewing = asyncio.gather(tls_files.keep(), keep_short())
+        coordinator.notices = Notices(settings.elastic)
+        renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.notices.deliver())
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:
@@ -333,53 +356,3 @@ async def _until_stopped(coordinator: Coordinator, rest: RestServer) -> int:
         if isinstance(end, Exception):
             raise end
     return 0
-
-
-async def keep_short() -> None:
-    """Keep collections short while the state grows: what survived a full one is not looked through again.
-
-    The state has no cycles, and a full collection looks at all of it: half a second with some hundred thousand jobs, in
-    which nobody is answered. So survivors are set aside (frozen). Garbage among them is found when the memory has
-    doubled, in a quiet moment.
-    """
-    gc.set_threshold(*COLLECT_AFTER)
-    survivors = _Survivors()
-    gc.callbacks.append(survivors.collected)
-    try:
-        while True:
-            used = time.process_time()
-            await asyncio.sleep(MEMORY_LOOK_S)
-            is_busy = time.process_time() - used > BUSY * MEMORY_LOOK_S
-            if survivors.growth > (OVERDUE if is_busy else 1):
-                survivors.look_through()
-    finally:
-        gc.callbacks.remove(survivors.collected)
-
-
-class _Survivors:
-    """What was set aside. To count it takes as long as to look through it, so its growth is that of the memory."""
-
-    def __init__(self) -> None:
-        self.look_through()
-
-    @property
-    def growth(self) -> float:
-        """1.0 when there is so much that it should be looked through."""
-        return _resident() / (MEMORY_GROWTH * self._known + MEMORY_SMALL)
-
-    def collected(self, phase: str, info: dict[str, Any]) -> None:
-        """Called by the collector, in whichever thread it runs."""
-        if phase == "stop" and info["generation"] == 2:
-            gc.freeze()
-
-    def look_through(self) -> None:
-        gc.unfreeze()
-        gc.collect()
-        gc.freeze()
-        gc.collect()  # of the few that are left; the collector waits longer after it has seen many
-        self._known = _resident()
-
-
-def _resident() -> int:
-    """Bytes of this process that are in memory."""
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * PAGE

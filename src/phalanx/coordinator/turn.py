@@ -35,6 +35,7 @@ from phalanx.core.cluster.inputs import (
     Propose,
     ProposeGang,
     Redeem,
+    Rescale,
     Submit,
     SubmitWorkflow,
     Tick,
@@ -57,10 +58,7 @@ FAILURES_MAX = 8  # of plans in one turn
 FOLLOWED_MAX = 1000  # jobs that end, and workflows that go on, in one turn because of what ended before them
 FAILED_FOR_S = 10.0  # then jobs that made a plan fail are tried again
 # What nobody outside has put a number into: its events are not encoded twice.
-_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Abandon, Advance, Tick, Heartbeat, Disconnect})
-UNUSED = 1 / 20  # of a lease
-RENEW_AFTER = 1 / 3
-RETRY_AFTER = 1 / 12  # after a renewal that failed
+_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Abandon, Advance, Rescale, Tick, Heartbeat, Disconnect})
 
 
 class Turn(Struct):
@@ -97,6 +95,9 @@ class Engine:
         self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
         self._look_again_at = 0.0  # when a unit that found no victims may look again
         self.timer: Callable[[], float] = _untimed  # seconds, to measure plans with
+        self._rescaled_at: float | None = (
+            None  # the pool was last looked at; the first look is one interval later
+        )
 
     def turn(self, inputs: list[Input], now: float) -> Turn:
         """Decide and apply all inputs, then place what can be placed."""
@@ -115,6 +116,7 @@ class Engine:
                 self._decide(given, now, turn)
         self._follow(now, turn)
         self._place(now, turn)
+        self._rescale(now, turn)
         turn.revision = self.state.revision
         return turn
 
@@ -226,6 +228,17 @@ class Engine:
             ):
                 self._planned = self._moment
                 self._look_again_at = self.memory.next_look(state.waiting, now)
+
+    def _rescale(self, now: float, turn: Turn) -> None:
+        """From time to time, see which elastic nodes are to be disabled or enabled; only once all has been planned."""
+        rules = self.state.rules.elastic
+        if self._rescaled_at is None:
+            self._rescaled_at = now
+        if not rules.is_polled or turn.more or now - self._rescaled_at < rules.poll_s:
+            return
+        self._rescaled_at, before = now, len(turn.events)
+        self._propose(Rescale(), now, turn)
+        turn.more = turn.more or len(turn.events) > before
 
     @property
     def _moment(self) -> tuple[int, int]:
@@ -348,50 +361,3 @@ def leases_only(state: ClusterState, inputs: list[Input], now: float) -> list[An
         return []
     apply(state, NodeHeard(at=now, node=node.name))
     return [Accepted()]
-
-
-def confirm_every_s(rules: Timers) -> float:
-    """How often a coordinator that writes nothing has to ask the store whether it has been replaced.
-
-    A successor gives every node a whole lease (T_lost) from its own beginning. What we let runners keep after
-    that must be over by then, so an epoch may be believed only for a part of T_lost − T_self.
-    """
-    return (rules.lost_after_s - rules.self_fence_s) / 5
-
-
-class Term:
-    """One term by its own clock: until when it surely leads. Instants are monotonic and count suspension.
-
-    A lease counts from when its renewal was sent. The store counts from when the renewal arrived, which is later, so a
-    term ends here before another one may begin. The last twentieth is not used at all, because no two clocks run at the
-    same speed. The epoch, not this, keeps a late writer from doing harm; this keeps a paused coordinator from
-    answering.
-    """
-
-    def __init__(self, epoch: int, lease_s: float, sent_at: float) -> None:
-        self.epoch = epoch
-        self.lease_s = lease_s
-        self.sent_at = sent_at  # of the newest election or renewal that was answered
-        self.tried_at = sent_at  # of the newest one that was sent
-
-    @property
-    def until(self) -> float:
-        return self.sent_at + self.lease_s * (1 - UNUSED)
-
-    def holds(self, now: float) -> bool:
-        """Whether no other coordinator can have been elected yet."""
-        return now < self.until
-
-    def tries(self, now: float) -> None:
-        """A renewal is sent."""
-        self.tried_at = now
-
-    def renewed(self, sent_at: float) -> None:
-        """The renewal sent at `sent_at` was answered. Answers may come in any order."""
-        self.sent_at = max(self.sent_at, sent_at)
-
-    def renew_at(self) -> float:
-        """When the next renewal is due: after a third of the lease, sooner if the last try failed."""
-        if self.tried_at > self.sent_at:
-            return self.tried_at + self.lease_s * RETRY_AFTER
-        return self.sent_at + self.lease_s * RENEW_AFTER

@@ -51,6 +51,11 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         rests_until=node.rests_until,
         note=_note(state, node),
         cost_per_hour=ledger.capacity.cost_per_hour,
+        elastic_disabled=node.disabled_reason is not None,
+        disabled_reason=node.disabled_reason or "",
+        disabled_automatically=node.disabled_automatically,
+        toggled_at=node.toggled_at,
+        idle_since=node.idle_since,
     )
 
 
@@ -68,6 +73,8 @@ def _note(state: ClusterState, node: NodeState) -> str:
     """What is unusual about a node."""
     if state.brake is not None and holds_for(state, node):
         return "silent; not believed to be lost, for most nodes are silent"
+    if node.disabled_reason is not None:
+        return f"disabled {node.disabled_reason}"
     if not node.lost and (trouble := trouble_of(node)):
         return trouble
     if node.rests_until is None or not node.could_work:

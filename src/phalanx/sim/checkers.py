@@ -3,7 +3,8 @@
 The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages, `limits`
-time limits, `standstill` nodes that cannot work, `waits` the queue. The first violation ends the run.
+time limits, `standstill` nodes that cannot work, `elastic` nodes that are disabled, `waits` the queue. The first
+violation ends the run.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from phalanx.sim.chronicle import Chronicle
 from phalanx.sim.coordinator import SimulatedCoordinator
 from phalanx.sim.dependencies import Dependencies
 from phalanx.sim.disk import drive
+from phalanx.sim.elastic import ElasticNodes
 from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
 from phalanx.sim.limits import TimeLimits
@@ -61,6 +63,7 @@ class Checkers:
         self.restarts = Restarts(self.places, self.barrier, self.count)
         self.dependencies = Dependencies(self.chronicle, self.count)
         self.workflows = WorkflowChecker(self.chronicle, self.count)
+        self.elastic = ElasticNodes(self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
         self.on_promise: Callable[[RoomPromised], None] = ignore
@@ -94,6 +97,7 @@ class Checkers:
             self.workflows.note(event)
             self.limits.note(event)
             self.standstill.note(event)
+            self.elastic.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
                 self.on_promise(event)
@@ -103,6 +107,7 @@ class Checkers:
             self.restarts.end_of_batch()
             self.dependencies.end_of_batch()
             self.workflows.end_of_batch()
+            self.elastic.end_of_batch()
 
     # What goes over the wire.
 
@@ -285,7 +290,10 @@ def why_not_healed(leader: SimulatedCoordinator, floor: Floor, nodes: int) -> st
     if len(state.nodes) < nodes:
         return f"only {len(state.nodes)} of {nodes} nodes are known"
     for node in state.nodes.values():
-        if not node.could_work:  # a node that is only excluded for a while has healed
+        by_hand = node.disabled_reason is not None and not node.disabled_automatically
+        if (
+            not node.is_fit or by_hand
+        ):  # a node that is only excluded for a while, or is not needed, has healed
             return f"{node.name} takes no work (lost: {node.lost}, connected: {node.connected}, {node.drain_reason})"
         if not state.table.ledgers[node.row].is_empty:
             return f"{node.name} is not wholly free"

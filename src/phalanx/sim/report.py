@@ -29,6 +29,8 @@ ACTIONS = (
     "stage skipped",
     "workflow cancelled",
     "workflow retried",
+    "node disabled",
+    "node enabled",
 )
 
 

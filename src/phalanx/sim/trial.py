@@ -33,7 +33,7 @@ from phalanx.sim.users import Users
 from phalanx.sim.vault import Vault
 from phalanx.sim.violation import Violation
 from phalanx.sim.watched import Trap, Watched
-from phalanx.sim.workload import a_capacity
+from phalanx.sim.workload import a_capacity, some_elastic_rules
 from phalanx.sim.world import BEGINNING_S, LocalClock, World
 from phalanx.store.protocol import StoreError
 
@@ -141,7 +141,9 @@ class Trial:
             breaker_pause_s=dice.choice((0.5, 1.5)),
             brake_nodes_min=dice.choice((2, 5)),
             stuck_after_s=STUCK_AFTER_S,
+            elastic=some_elastic_rules(world.dice("elastic rules")),
         )
+        self.checkers.elastic.rules = self._rules.elastic
         self._policy = Policy(
             score=world.dice("score").choice(SCORES),
             prefetch_s=dice.choice((0.1, 1.0, 4.0)),

@@ -1,4 +1,4 @@
-"""Users: they submit, cancel, evict, pause, drain and declare, over a network that loses requests and replies.
+"""Users: they submit, cancel, evict, pause, drain, disable and declare, over a network that loses requests and replies.
 
 A user who gets no reply asks again, a submission with the same request id. The checkers get a reply when it reaches
 the user.
@@ -19,6 +19,7 @@ from phalanx.core.cluster.inputs import (
     Evict,
     Input,
     RetryWorkflow,
+    SetElastic,
     SetPaused,
     SetQuota,
     SetTopology,
@@ -77,6 +78,7 @@ class Users:
         self._orders_jobs = self._order.random() < 0.5
         self._flow_dice = world.dice("workflows")
         self._flows: list[Workflow] = []
+        self._toggles = world.dice("elastic")
         self._known: list[Job] = []
         self._requests = 0
         self._asked_s = 0.0
@@ -100,14 +102,20 @@ class Users:
             if self._dice.random() < chance:
                 self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
 
+        for _ in range(self._toggles.choice((0, 0, 0, 2, 5))):
+            self._world.after(5.0 + (until_s - 5.0) * self._toggles.random(), self._toggle)
+
     def settle_down(self) -> None:
-        """Undo what would keep the cluster busy: undrain, resume, and cancel what never ends."""
+        """Undo what would keep the cluster busy: undrain, enable, resume, and cancel what never ends."""
         leader = self._coordinators.leader()
         if leader is not None:
             state = leader.state
             for node in state.nodes.values():
                 if node.drain_reason is not None:
                     self.ask([Undrain(node.name)])
+                by_hand = node.disabled_reason is not None and not node.disabled_automatically
+                if by_hand or (node.disabled_reason is not None and len(state.waiting)):
+                    self.ask([SetElastic(node.name, True)])
             if state.table.topology != DEFAULT:
                 self.ask([SetTopology(DEFAULT)])
             for queue in state.queues.quotas:
@@ -166,7 +174,8 @@ class Users:
 
     def _with_jobs_before(self, jobs: list[Job]) -> list[Job]:
         """These jobs after up to three of the latest, mostly none; or an array again, each task after its own."""
-        dice, known = self._order, self._known[-8:]
+        # A submission that was answered twice is known twice, and no job may be named twice.
+        dice, known = self._order, list({job.id: job for job in self._known[-8:]}.values())
         whens: tuple[When, ...] = ("ok", "ok", "any", "failed", "started")
         arrays = [job for job in known if job.array is not None]
         if arrays and dice.random() < 0.3:
@@ -196,6 +205,15 @@ class Users:
         node = self._dice.choice(sorted(self._nodes))
         self.ask([Drain(node, "maintenance")])
         self._world.after(self._dice.uniform(2.0, 20.0), self.ask, [Undrain(node)])
+
+    def _toggle(self) -> None:
+        """Disable a node for a while, or enable one that may be disabled."""
+        node = self._toggles.choice(sorted(self._nodes))
+        if self._toggles.random() < 0.3:
+            self.ask([SetElastic(node, True, "busy", "ann")])
+            return
+        self.ask([SetElastic(node, False, "idle", "ann")])
+        self._world.after(self._toggles.uniform(2.0, 30.0), self.ask, [SetElastic(node, True)])
 
     def _evict(self) -> None:
         """Evict a whole job, or one task of it, as a spot market or an operator would."""

@@ -11,6 +11,7 @@ from random import Random
 from msgspec import structs
 
 from phalanx.core.model.array import Array
+from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Command, Group, Job, Restart, ulid
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request, Target
 from phalanx.sim.workload_gang import ENDLESS, GIB, GRACES_S, MIN_RUNS_S, PRIORITIES, QUEUES, a_gang
@@ -31,6 +32,20 @@ def a_capacity(dice: Random) -> Capacity:
     kind = dice.choice(("h100", "a40"))
     devices = tuple(Device(index, kind, 40 * GIB, 2 * index // count) for index in range(count))
     return Capacity(2 * half, 16 * GIB, (NumaNode(0, half), NumaNode(1, half)), devices, _labels(dice))
+
+
+def some_elastic_rules(dice: Random) -> ElasticRules:
+    """Automatic scaling in some runs, quick enough to happen often."""
+    return ElasticRules(
+        mode=dice.choice(("auto", "auto", "manual", "manual", "manual")),
+        notifies=dice.random() < 0.5,
+        idle_s=dice.choice((1.0, 5.0, 15.0)),
+        queue_max=dice.choice((0, 0, 2)),
+        queue_threshold=dice.choice((0, 1, 3)),
+        active_min=dice.choice((0, 1, 2)),
+        poll_s=dice.choice((0.5, 2.0, 5.0)),
+        cooldown_s=dice.choice((2.0, 10.0)),
+    )
 
 
 def some_jobs(dice: Random, nodes: dict[str, Capacity], now: float) -> list[Job]:

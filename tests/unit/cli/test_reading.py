@@ -100,6 +100,14 @@ def test_a_drain_needs_a_reason(cli: Cli, cluster: FakeClient):
     assert cluster.asked == [("drain", "n1", "new fan"), ("undrain", "n1")]
 
 
+def test_a_node_is_disabled_and_enabled(cli: Cli, cluster: FakeClient):
+    off = cli("node", "elastic", "n1", "off", "--reason", "saves power")
+    assert off.out == "n1 is disabled by ada: saves power; 2 tasks there still running\n"
+    assert cli("node", "elastic", "n1", "on").out == "n1 is enabled\n"
+    assert cli("node", "elastic", "n1", "maybe").code == 2
+    assert cluster.asked == [("set_elastic", "n1", False, "saves power"), ("set_elastic", "n1", True, "")]
+
+
 @pytest.mark.parametrize("word", ["cluster", "status"])
 def test_the_cluster_in_a_few_lines(cli: Cli, cluster: FakeClient, word: str):
     out = cli(word).out

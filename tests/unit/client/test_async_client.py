@@ -66,6 +66,7 @@ async def test_every_call_arrives_and_comes_back(way):
         assert len(await client.nodes()) == 2
         assert (await client.drain("n1", "dust")).drained
         assert not (await client.undrain("n1")).drained
+        assert (await client.set_elastic("n1", enabled=False)).elastic_disabled
         assert (await client.node("n1")).name == "n1"
         assert (await client.cluster()).jobs == 1
         assert (await client.evict(id)).evicted == 1

@@ -63,6 +63,8 @@ def test_every_call_arrives_and_comes_back(way):
         assert [node.name for node in client.nodes()] == ["n1", "n2"]
         assert client.drain("n1", "dust").drain_reason == "dust"
         assert not client.undrain("n1").drained
+        assert client.set_elastic("n1", enabled=False, reason="dust").disabled_reason == "by ada: dust"
+        assert not client.set_elastic("n1", enabled=True).elastic_disabled
         assert client.node("n1").name == "n1"
         assert client.cluster().jobs == 2
         assert client.evict(id).evicted == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.coordinator.turn import Term
+from phalanx.coordinator.term import Term
 
 
 def test_a_term_holds_for_a_little_less_than_its_lease_from_when_it_was_asked_for():

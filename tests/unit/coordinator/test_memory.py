@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from phalanx.coordinator import main
+from phalanx.coordinator import garbage
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -19,11 +19,11 @@ def anyio_backend() -> str:
 
 
 async def test_survivors_of_a_full_collection_are_not_looked_through_again(monkeypatch):
-    monkeypatch.setattr(main, "MEMORY_LOOK_S", 0.001)
+    monkeypatch.setattr(garbage, "MEMORY_LOOK_S", 0.001)
     was = gc.get_threshold()
-    keeping = asyncio.ensure_future(main.keep_short())
+    keeping = asyncio.ensure_future(garbage.keep_short())
     try:
-        await until(lambda: gc.get_threshold()[0] == main.COLLECT_AFTER[0])
+        await until(lambda: gc.get_threshold()[0] == garbage.COLLECT_AFTER[0])
         before = gc.get_freeze_count()
         state = [[number] for number in range(20_000)]
         gc.collect()
@@ -43,9 +43,9 @@ async def test_a_collection_looks_at_few_objects_however_many_there_are():
             most[0] = max(most[0], len(gc.get_objects(generation=2)))
 
     was = gc.get_threshold()
-    keeping = asyncio.ensure_future(main.keep_short())
+    keeping = asyncio.ensure_future(garbage.keep_short())
     try:
-        await until(lambda: gc.get_threshold()[0] == main.COLLECT_AFTER[0])
+        await until(lambda: gc.get_threshold()[0] == garbage.COLLECT_AFTER[0])
         gc.callbacks.append(look)
         state = [[number] for number in range(1_000_000)]
         assert state
@@ -58,24 +58,24 @@ async def test_a_collection_looks_at_few_objects_however_many_there_are():
 
 
 async def test_what_takes_long_waits_for_a_quiet_moment_but_not_for_ever(monkeypatch):
-    survivors = main._Survivors()
+    survivors = garbage._Survivors()
     gc.unfreeze()
     assert 0 < survivors.growth < 1
     known = survivors._known
-    monkeypatch.setattr(main, "_resident", lambda: 3 * known + 2 * main.MEMORY_SMALL)
-    assert 1 < survivors.growth < main.OVERDUE
-    monkeypatch.setattr(main, "_resident", lambda: 5 * (known + main.MEMORY_SMALL))
-    assert survivors.growth > main.OVERDUE
+    monkeypatch.setattr(garbage, "_resident", lambda: 3 * known + 2 * garbage.MEMORY_SMALL)
+    assert 1 < survivors.growth < garbage.OVERDUE
+    monkeypatch.setattr(garbage, "_resident", lambda: 5 * (known + garbage.MEMORY_SMALL))
+    assert survivors.growth > garbage.OVERDUE
 
 
 async def test_when_they_have_grown_all_are_looked_at(monkeypatch):
-    monkeypatch.setattr(main, "MEMORY_LOOK_S", 0.001)
-    monkeypatch.setattr(main, "OVERDUE", 0.0)  # no growth is enough
-    monkeypatch.setattr(main, "BUSY", 0.0)
+    monkeypatch.setattr(garbage, "MEMORY_LOOK_S", 0.001)
+    monkeypatch.setattr(garbage, "OVERDUE", 0.0)  # no growth is enough
+    monkeypatch.setattr(garbage, "BUSY", 0.0)
     was = gc.get_threshold()
-    keeping = asyncio.ensure_future(main.keep_short())
+    keeping = asyncio.ensure_future(garbage.keep_short())
     try:
-        await until(lambda: gc.get_threshold()[0] == main.COLLECT_AFTER[0])
+        await until(lambda: gc.get_threshold()[0] == garbage.COLLECT_AFTER[0])
         ring: list[object] = []
         ring.append(ring)
         gc.collect()

@@ -82,11 +82,29 @@ class NodeView(Struct):
     rests_until: float | None = None  # after failures it gets no new work before this
     note: str = ""  # what is unusual about it
     cost_per_hour: float | None = None  # as its runner says; None: not said
+    elastic_disabled: bool = False  # it takes no work of any kind until it is enabled
+    disabled_reason: str = ""  # by whom, or after how long without work
+    disabled_automatically: bool = False
+    toggled_at: float | None = None  # when it was last disabled or enabled
+    idle_since: float | None = None  # since when nothing has been held there; None while something is
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):
     reason: str
     evict: bool = False  # what runs there is asked to leave, gangs as a whole
+
+
+class ElasticRequest(Struct, forbid_unknown_fields=True):
+    enabled: bool  # False: the node takes no work of any kind; what runs there goes on
+    reason: str = ""
+
+
+class ElasticReply(Struct):
+    """Whether an elastic node is enabled, in the words of the workers' interface."""
+
+    worker_id: str
+    enabled: bool
+    elastic_disabled: bool
 
 
 class LoseRequest(Struct, forbid_unknown_fields=True):

@@ -50,6 +50,7 @@ _ID = re.compile(r"[0-9a-z][0-9a-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a st
 _NAMED = ("jobs", "tasks", "names")  # what may also be named as Kubernetes does, namespace%2Fname
 
 Row = dict[str, Route]  # by method
+_FLOWMESH = "/workers/"  # its own paths, which ours have behind /v1
 _TABLE: dict[str, Row] = {}  # paths have one shape, `/v1/NOUN/ID/VERB`, so finding a row is one look in here
 for _route in ROUTES:
     _TABLE.setdefault(_route.path, {})[_route.method] = _route
@@ -133,6 +134,8 @@ def _find_row(path: str) -> tuple[Row | None, str]:
     row = _TABLE.get(path)
     if row is not None:
         return row, ""
+    if path.startswith(_FLOWMESH):
+        path = "/v1" + path
     parts = path.split("/", 4)  # "", v1, noun, id, verb
     if len(parts) < 4:
         return None, ""

@@ -144,6 +144,10 @@ class Commands(Protocol):
 
     async def undrain(self, name: str) -> NodeView: ...
 
+    async def set_elastic(self, name: str, enabled: bool, reason: str, user: str) -> NodeView:
+        """Disable an elastic node, or enable it."""
+        ...
+
     async def lose(self, name: str, reason: str, user: str) -> NodeView:
         """Declare a silent node lost."""
         ...

@@ -14,6 +14,7 @@ from phalanx.api.schema import sse
 from phalanx.api.schema.apply import ApplyRequest, PlanRequest
 from phalanx.api.schema.cluster import (
     DrainRequest,
+    ElasticRequest,
     LoseRequest,
     QuotaSpec,
     RotateRequest,
@@ -33,6 +34,7 @@ _PLURALS = {
     "jobs": "job",
     "tasks": "task",
     "nodes": "node",
+    "workers": "node",
     "queues": "queue",
     "tokens": "token",
     "workflows": "workflow",
@@ -40,6 +42,7 @@ _PLURALS = {
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
     DrainRequest: {"reason": "a fan is broken"},
+    ElasticRequest: {"enabled": False, "reason": "saves power at night"},
     LoseRequest: {"reason": "the rack has no power"},
     ApplyRequest: {
         "specs": [

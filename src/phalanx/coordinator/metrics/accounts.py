@@ -1,8 +1,8 @@
 """What nodes cost: the time that each counted, by its price and by a guess of its power.
 
-A node counts while it is not lost (`is_counted`). Nothing is measured here: the cost is the price that the node's
-operator has set (1.0 an hour if none) times that time, and the energy is the nominal power of its cores and devices
-times that time, as if all of them were busy.
+A node counts while it is neither lost nor disabled (`is_counted`). Nothing is measured here: the cost is the price
+that the node's operator has set (1.0 an hour if none) times that time, and the energy is the nominal power of its
+cores and devices times that time, as if all of them were busy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WATTS_OF_DEVICES = {
 
 def is_counted(node: NodeState) -> bool:
     """Whether the time that passes now counts in a node's cost and energy."""
-    return not node.lost
+    return not node.lost and node.disabled_reason is None
 
 
 def is_disabled(node: NodeState) -> bool:

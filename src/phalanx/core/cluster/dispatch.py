@@ -21,7 +21,7 @@ from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.apply import nodes as apply_nodes
 from phalanx.core.cluster.apply import workflows as apply_workflows
 from phalanx.core.cluster.apply.grants import queue_up
-from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, reports, workflows
+from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, reports, scaling, workflows
 from phalanx.core.cluster.decision import Decision, Effect
 from phalanx.core.cluster.state import ClusterState, Unfit
 
@@ -77,6 +77,8 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.Disconnect: nodes.disconnect,
     i.Drain: declared.drain,
     i.Undrain: declared.undrain,
+    i.SetElastic: scaling.set_elastic,
+    i.Rescale: scaling.rescale,
     i.DeclareLost: declared.declare_lost,
     i.RemoveNode: declared.remove_node,
     i.SetTopology: declared.set_topology,
@@ -121,6 +123,9 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.NodeLeaving: apply_nodes.leaving,
     e.NodeDrained: apply_nodes.drained,
     e.NodeResumed: apply_nodes.resumed,
+    e.NodeDisabled: apply_nodes.disabled,
+    e.NodeEnabled: apply_nodes.enabled,
+    e.NodeNeeded: apply_nodes.needed,
     e.NodeRested: apply_nodes.rested,
     e.NodeRecovered: apply_nodes.recovered,
     e.NodeRemoved: apply_nodes.removed,

@@ -252,6 +252,29 @@ class NodeResumed(NodeEvent, frozen=True):
     pass
 
 
+class NodeDisabled(NodeEvent, frozen=True):
+    """An elastic node takes no work of any kind from now on; what runs there goes on."""
+
+    reason: str  # by whom, or after how long without work
+    automatic: bool = False
+
+
+class NodeEnabled(NodeEvent, frozen=True):
+    """An elastic node takes work again."""
+
+    reason: str
+    automatic: bool = False
+
+
+class NodeNeeded(ClusterEvent, frozen=True):
+    """Work waits that no node can take which is there and enabled."""
+
+    node: NodeName  # a disabled one that could, or nothing
+    first_job: JobId  # that waits; not told in its story, for it is about all of them
+    tasks: int  # that wait, counted as far as it matters
+    reason: str
+
+
 class CredentialCreated(ClusterEvent, frozen=True):
     credential: Credential
 
@@ -359,7 +382,7 @@ Event = (
     | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained | NodeResumed | NodeRested | NodeRecovered
     | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | WorkflowSubmitted | StagesEnded
-    | WorkflowCancelled | WorkflowRetried | WorkflowForgotten
+    | WorkflowCancelled | WorkflowRetried | WorkflowForgotten | NodeDisabled | NodeEnabled | NodeNeeded
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded)

@@ -102,6 +102,10 @@ class NodeImage(Struct, array_like=True):
     failed_users: tuple[str, ...] = ()
     failed_jobs: tuple[JobId, ...] = ()
     rest_text: str = ""
+    disabled_reason: str | None = None
+    disabled_automatically: bool = False
+    toggled_at: float | None = None
+    idle_since: float | None = None
 
 
 class ClusterImage(Struct, array_like=True):

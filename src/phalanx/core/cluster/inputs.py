@@ -181,6 +181,19 @@ class Undrain(Input, frozen=True):
     node: NodeName
 
 
+class SetElastic(Input, frozen=True):
+    """An elastic node takes no work from now on, or takes work again."""
+
+    node: NodeName
+    enabled: bool
+    reason: str = ""
+    user: str = ""
+
+
+class Rescale(Input, frozen=True):
+    """It is time to see whether elastic nodes are to be disabled or enabled."""
+
+
 class DeclareLost(Input, frozen=True):
     """An operator says that a silent node is really gone, whatever the brake says."""
 

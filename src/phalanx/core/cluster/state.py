@@ -18,6 +18,7 @@ from phalanx.core.cluster.request_ids import RequestIds
 from phalanx.core.cluster.units import Attempt, Promise
 from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.credential import Keyring
+from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import PlanMemory, Snapshot
@@ -61,6 +62,7 @@ class Timers(Struct, frozen=True):
     brake_share: float = 0.55  # if more than this share of the nodes is silent at once, nobody is lost
     brake_nodes_min: int = 5  # of fewer nodes, most may well be gone
     forget_after_s: float = 86_400.0  # a node that is lost for so long is removed
+    elastic: ElasticRules = ElasticRules()
 
 
 class Brake(Struct, frozen=True):
@@ -93,6 +95,10 @@ class NodeState(Struct, eq=False):
     is_kept_away: bool = False  # it rests, and others take work instead (see `_reopen` in apply/nodes.py)
     counted: tuple[bool, bool] = False, False  # among those that could take work, and those of them that rest
     drain_reason: str | None = None
+    disabled_reason: str | None = None  # of an elastic node: by whom, or how long it was idle
+    disabled_automatically: bool = False
+    toggled_at: float | None = None  # when it was last disabled or enabled
+    idle_since: float | None = None  # None: attempts stand there
     trouble: str = ""  # what keeps its runner from starting tasks, in its own words
     leaving: bool = False  # its runner stops, or has stopped, in an orderly way; until it is back
     kept_s: float = 0.0  # how much longer its lease is while nothing is heard of it
@@ -105,6 +111,16 @@ class NodeState(Struct, eq=False):
     @property
     def could_work(self) -> bool:
         """Whether it would take work if it need not rest."""
+        return self.disabled_reason is None and self.is_fit
+
+    @property
+    def is_only_disabled(self) -> bool:
+        """Whether it would take work as soon as it is enabled."""
+        return self.disabled_reason is not None and self.is_fit and not self.is_kept_away
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether it would take work if it were enabled and need not rest."""
         is_there = self.connected and not self.lost and not self.leaving
         return is_there and self.drain_reason is None and not self.leftovers and not self.trouble
 
@@ -158,6 +174,7 @@ class ClusterState(Struct, eq=False):
     could_rest: int = 0  # how many of those rest
     nobody_else: bool = True  # all of them do, so none is kept away
     brake: Brake | None = None
+    needed_at: float | None = None  # when it was last said that a node is needed; not kept in images
     table: NodeTable = field(default_factory=NodeTable)
     waiting: Waiting = field(default_factory=Waiting)
     tenants: Tenants = field(default_factory=Tenants)

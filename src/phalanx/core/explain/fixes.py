@@ -100,9 +100,11 @@ def _to_fit(case: Case) -> Change | None:
 
 
 def _to_start(case: Case) -> Change | None:
-    """For an operator a node that is excluded for failures; less of what it asks for, a drained node, another's end."""
-    resting = [name for name, node in case.state.nodes.items() if node.is_kept_away]
-    first = _taken_back(case, resting) if case.asker.operates else None
+    """For an operator a node that is disabled, or excluded for failures; less of what it asks for, a drained node,
+    another's end."""
+    nodes = case.state.nodes.items()
+    soon = [name for name, node in nodes if node.is_kept_away or node.disabled_reason is not None]
+    first = _taken_back(case, soon) if case.asker.operates else None
     return first or _other_request(case) or _taken_back(case) or end_of_another(case)
 
 
@@ -188,6 +190,7 @@ FIXES: dict[str, Callable[[Case], Change | None]] = {
     "ReservedForOther": _shorter,
     "NoNodes": _first_node,
     "Maintenance": _resume,
+    "NodeDisabled": _resume,
     "NodeResting": _wait_for_rest,
     "NodeUnhealthy": _see_runner,
     "NodeOffline": _bring_back,
@@ -231,7 +234,7 @@ def _asking(job: Job, number: int, request: Request) -> Job:
 
 
 def _taken_back(case: Case, among: Collection[str] | None = None) -> Change | None:
-    """A drained or excluded node with which it would start, or all of them."""
+    """A drained, disabled or excluded node with which it would start, or all of them."""
     nodes = case.state.nodes
     held = [name for name in (nodes if among is None else among) if _is_for_resume(nodes[name])]
     tries = [[name] for name in held[:TRIES]] + ([held] if len(held) > 1 else [])
@@ -239,20 +242,37 @@ def _taken_back(case: Case, among: Collection[str] | None = None) -> Change | No
     if names is None:
         return None
     which = ", ".join(names[:NAMES_SHOWN]) + (" and others" if len(names) > NAMES_SHOWN else "")
-    first = nodes[names[0]]
-    why = f"excluded: {first.rest_text or 'tasks failed there'}"
-    if first.drain_reason is not None:
-        why = f"drained: {first.drain_reason}"
-    text = f"it would start now if {which} were resumed ({why})"
+    done = "enabled" if all(_needs_only_enabling(nodes[name]) for name in names) else "resumed"
+    text = f"it would start now if {which} were {done} ({_why_held(nodes[names[0]])})"
     may_say = case.asker.operates and len(names) <= NAMES_SHOWN
-    return Change(text, {}, " && ".join(f"phalanx node resume {name}" for name in names) if may_say else "")
+    commands = [command for name in names for command in _to_take_back(nodes[name])]
+    return Change(text, {}, " && ".join(commands) if may_say else "")
+
+
+def _why_held(node: NodeState) -> str:
+    if node.drain_reason is not None:
+        return f"drained: {node.drain_reason}"
+    if node.disabled_reason is not None:
+        return f"disabled {node.disabled_reason}"
+    return f"excluded: {node.rest_text or 'tasks failed there'}"
+
+
+def _needs_only_enabling(node: NodeState) -> bool:
+    return node.disabled_reason is not None and node.drain_reason is None and not node.is_kept_away
+
+
+def _to_take_back(node: NodeState) -> list[str]:
+    """The commands after which a node takes work: `node resume` ends a drain and a rest, but enables no node."""
+    resume = [] if _needs_only_enabling(node) else [f"phalanx node resume {node.name}"]
+    return resume + ([] if node.disabled_reason is None else [f"phalanx node elastic {node.name} on"])
 
 
 def _is_for_resume(node: NodeState) -> bool:
-    """Whether nothing but a drain or a rest keeps a node from taking work: `node resume` ends both."""
+    """Whether nothing but a drain, a rest or being disabled keeps a node from taking work."""
     is_there = node.connected and not node.lost and not node.leaving
     is_well = not node.leftovers and not node.trouble
-    return (node.drain_reason is not None or node.is_kept_away) and is_there and is_well
+    is_held = node.drain_reason is not None or node.disabled_reason is not None or node.is_kept_away
+    return is_held and is_there and is_well
 
 
 def _with_open(case: Case, names: list[str]) -> bool:

@@ -36,6 +36,7 @@ def sentence(event: e.Event) -> str:
         or _health_sentence(event)
         or _brake_sentence(event)
         or _workflow_sentence(event)
+        or _elastic_sentence(event)
         or _credential_sentence(event)
     )
 
@@ -151,6 +152,17 @@ def _node_sentence(event: e.Event) -> str:
             return f"{event.node} is drained: {event.reason}"
         case e.NodeResumed():
             return f"{event.node} is schedulable again"
+    return ""
+
+
+def _elastic_sentence(event: e.Event) -> str:
+    match event:
+        case e.NodeDisabled():
+            return f"{event.node} is disabled {event.reason}"
+        case e.NodeEnabled():
+            return f"{event.node} is enabled {event.reason}"
+        case e.NodeNeeded():
+            return f"a node is needed: {event.reason}"
     return ""
 
 

@@ -77,6 +77,10 @@ losses_braked = _reason("LossesBraked", _HELD, "host silent nodes",
     " tasks stay allocated")
 drained = _reason("Maintenance", _HELD, "host reason",
     "{host} is drained: {reason}")
+disabled = _reason("NodeDisabled", _HELD, "host _reason automatic",
+    "{host} is disabled {_reason}; `phalanx node elastic {host} on` enables it")
+disabled_away = _reason("NodeDisabled", _HELD, "host _reason automatic",
+    "{host} is disabled {_reason}, and its runner is not connected")
 numa_not_found = _reason("NumaNotFound", _NEVER, "_host asked valid",
     "Invalid NUMA ID {asked} on {_host} (Valid: {valid})")
 gpu_index_invalid = _reason("GpuIndexInvalid", _NEVER, "_host bad valid",

@@ -70,7 +70,7 @@ async def http_request(stage: Stage, route: Route, token: str, job: str) -> RawR
     noun = route.path.split("/")[2] if route.path.startswith("/v1/") else ""
     flow = stage.flows.get(job, job)
     key = f"{1 if job == stage.own else 2:016x}"
-    id = {"nodes": "n1", "queues": "n1", "workflows": flow, "tokens": key}.get(noun, job)
+    id = {"nodes": "n1", "workers": "n1", "queues": "n1", "workflows": flow, "tokens": key}.get(noun, job)
     body = b"" if route.body is Nothing else msgspec.json.encode(EXAMPLES[route.body])
     headers = JSON | {"authorization": f"Bearer {token}" if token else ""}
     query = b"timeout_s=0" if route.path.endswith("/wait") else b""

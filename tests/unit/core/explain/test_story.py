@@ -195,6 +195,12 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (e.NodeDrained(at=1.0, node="n1", reason="new fans"), "n1 is drained: new fans"),
     (e.NodeResumed(at=1.0, node="n1"), "n1 is schedulable again"),
+    (e.NodeDisabled(at=1.0, node="n1", reason="by ann: loud"), "n1 is disabled by ann: loud"),
+    (e.NodeEnabled(at=1.0, node="n1", reason="by ann"), "n1 is enabled by ann"),
+    (
+        e.NodeNeeded(at=1.0, node="", first_job="j1", tasks=2, reason="2 tasks wait for a place"),
+        "a node is needed: 2 tasks wait for a place",
+    ),
     (e.NodeLost(at=1.0, node="n1", text="it burnt"), "n1 is lost: it burnt"),
     (
         e.NodeRested(at=1.0, node="n1", failures=5, until=61.0),

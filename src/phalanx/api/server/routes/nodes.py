@@ -1,8 +1,15 @@
-"""The routes of nodes: list, show, drain, resume, lose, remove, story."""
+"""The routes of nodes: list, show, drain, resume, disable and enable, lose, remove, story."""
 
 from __future__ import annotations
 
-from phalanx.api.schema.cluster import DrainRequest, LoseRequest, NodeView, RemovedNode
+from phalanx.api.schema.cluster import (
+    DrainRequest,
+    ElasticReply,
+    ElasticRequest,
+    LoseRequest,
+    NodeView,
+    RemovedNode,
+)
 from phalanx.api.schema.documents import StoryQuery
 from phalanx.api.schema.jobs import Page, StoryLine
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
@@ -30,6 +37,21 @@ async def drain(service: Service, http_request: HttpRequest) -> Response:
 
 async def resume(service: Service, http_request: HttpRequest) -> Response:
     return json_reply(await service.commands.undrain(http_request.id))
+
+
+async def elastic(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await _set_elastic(service, http_request))
+
+
+async def worker_elastic(service: Service, http_request: HttpRequest) -> Response:
+    view = await _set_elastic(service, http_request)
+    return json_reply(ElasticReply(view.name, not view.elastic_disabled, view.elastic_disabled))
+
+
+async def _set_elastic(service: Service, http_request: HttpRequest) -> NodeView:
+    request: ElasticRequest = http_request.document
+    reason = _said(request.reason) if request.reason else ""
+    return await service.commands.set_elastic(http_request.id, request.enabled, reason, http_request.user)
 
 
 async def lose(service: Service, http_request: HttpRequest) -> Response:
@@ -81,6 +103,24 @@ ROUTES = (
         handler=resume,
         summary="Make a drained or temporarily excluded node schedulable again.",
         answer=NodeView,
+    ),
+    Route(
+        method="POST",
+        path="/v1/nodes/{id}/elastic",
+        permission="operate",
+        handler=elastic,
+        summary="Disable an elastic node, so that it takes no work of any kind, or enable it.",
+        answer=NodeView,
+        body=ElasticRequest,
+    ),
+    Route(
+        method="POST",
+        path="/v1/workers/{id}/elastic",
+        permission="operate",
+        handler=worker_elastic,
+        summary="Disable or enable an elastic node, as in FlowMesh; the path without /v1 is served too.",
+        answer=ElasticReply,
+        body=ElasticRequest,
     ),
     Route(
         method="POST",

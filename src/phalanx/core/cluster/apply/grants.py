@@ -25,7 +25,7 @@ def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -
     state.queues.take(job.job.queue, attempt.grant)
     lane = Lane(attempt.lane, attempt.node, attempt.grant)
     node.lanes[attempt.lane] = job.groups[attempt.group].lanes[attempt.node, attempt.lane] = lane
-    node.next_lane = attempt.lane + 1
+    node.next_lane, node.idle_since = attempt.lane + 1, None
     state.tenants.add(tenant(job, attempt, at))
     if job.gang is not None:
         state.tenants.needed[job.job.id] = tuple(group.needed for group in job.job.groups)
@@ -75,7 +75,7 @@ def tell_to_leave(state: ClusterState, job: JobState, attempt: Attempt, why: Why
     return Send(attempt.node, Stop(attempt.key, attempt.ending, grace_s))
 
 
-def end_attempt(state: ClusterState, job: JobState, attempt: Attempt) -> None:
+def end_attempt(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> None:
     """The attempt is over; its lane's grant too, if it was the last in it."""
     node = state.nodes[attempt.node]
     lane = node.lanes[attempt.lane]
@@ -91,6 +91,8 @@ def end_attempt(state: ClusterState, job: JobState, attempt: Attempt) -> None:
         if job.gang is not None and job.job.id not in state.tenants.of_job:
             state.tenants.needed.pop(job.job.id, None)
         state.gain += 1
+        if not node.lanes:
+            node.idle_since = at
     if job.forming is not None:
         job.forming.positions.discard(attempt.key[1])
         job.forming.ready.discard(attempt.key[1])

@@ -91,7 +91,7 @@ def _make_way(state: ClusterState, job: JobState, event: e.TaskPlaced) -> None:
     """
     _, position, number = event.key
     if (older := job.live.get(position)) is not None:
-        end_attempt(state, job, older)
+        end_attempt(state, job, older, event.at)
         job.move(position, Status.PENDING)
         _wait_again(state, job, position, event.at, event.at)
     job.attempts[position] = number
@@ -125,7 +125,7 @@ def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:
         # What was given back because its lane is slow must not be queued there again.
         state.nodes[attempt.node].lanes[attempt.lane].is_slow = True
     count_fault(state, state.nodes[attempt.node], event)
-    end_attempt(state, job, attempt)
+    end_attempt(state, job, attempt, event.at)
     if event.charged:
         job.charged[position] = job.charged.get(position, 0) + 1
     if event.loss:
@@ -219,7 +219,7 @@ def forgotten(state: ClusterState, event: e.JobForgotten) -> None:
     job = state.job(event.job)
     for attempt in list(job.live.values()):
         # Only after a damaged record: a job leaves when nothing of it lives.
-        end_attempt(state, job, attempt)
+        end_attempt(state, job, attempt, event.at)
     drop_promise(state, job)
     end_forming(state, job)
     leave_queue(state, job)

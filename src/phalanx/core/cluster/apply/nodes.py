@@ -1,4 +1,4 @@
-"""What events do to nodes: joining, falling silent, being drained, resting, coming back and being removed."""
+"""What events do to nodes: joining, falling silent, being drained or disabled, resting, coming back, being removed."""
 
 from __future__ import annotations
 
@@ -96,6 +96,26 @@ def resumed(state: ClusterState, event: e.NodeResumed) -> None:
     _reopen(state, node)
 
 
+def disabled(state: ClusterState, event: e.NodeDisabled) -> None:
+    node = state.node(event.node)
+    node.disabled_reason, node.disabled_automatically = event.reason, event.automatic
+    node.toggled_at = event.at
+    _reopen(state, node)
+
+
+def enabled(state: ClusterState, event: e.NodeEnabled) -> None:
+    """It is idle from now on, not since it was disabled: work may take a while to come."""
+    node = state.node(event.node)
+    node.disabled_reason, node.disabled_automatically = None, False
+    node.toggled_at = event.at
+    node.idle_since = None if node.lanes else event.at
+    _reopen(state, node)
+
+
+def needed(state: ClusterState, event: e.NodeNeeded) -> None:
+    state.needed_at = event.at
+
+
 def term_opened(state: ClusterState, event: e.TermOpened) -> None:
     state.epoch = event.epoch
     begin_term(state, event.at)
@@ -125,6 +145,10 @@ def _count_anew(state: ClusterState, node: NodeState, at: float) -> None:
         node.rests_until = min(node.rests_until, at + state.rules.breaker_pause_s)
     if node.lost_at is not None:
         node.lost_at = min(node.lost_at, at)
+    if node.toggled_at is not None:
+        node.toggled_at = min(node.toggled_at, at)
+    if not node.lanes:  # in older images nothing is said of it
+        node.idle_since = at if node.idle_since is None else min(node.idle_since, at)
 
 
 def _shorten_waits(state: ClusterState, at: float) -> None:
@@ -168,6 +192,7 @@ def joined(state: ClusterState, event: e.NodeJoined) -> None:
     known.generation = event.generation or known.generation + 1
     known.connected, known.lost, known.lost_at, known.heard_at = True, False, None, event.at
     known.leftovers = set(event.leftovers)
+    known.idle_since = None if known.lanes else event.at
     known.trouble, known.leaving, known.kept_s = "", False, 0.0
     _forgive(known)
     _set_rest(state, known, None)
@@ -185,7 +210,7 @@ def _new(state: ClusterState, event: e.NodeJoined) -> NodeState:
 def removed(state: ClusterState, event: e.NodeRemoved) -> None:
     """Give its row back. The last row of the table moves there, so what stands on that node moves with it."""
     node = state.node(event.node)
-    _clear(state, node)
+    _clear(state, node, event.at)
     node.connected = False
     _set_rest(state, node, None)
     state.generation_floor = max(state.generation_floor, node.generation)
@@ -199,12 +224,12 @@ def removed(state: ClusterState, event: e.NodeRemoved) -> None:
             attempt.row = node.row
 
 
-def _clear(state: ClusterState, node: NodeState) -> None:
+def _clear(state: ClusterState, node: NodeState, at: float) -> None:
     """After a damaged record something may still seem to be held there: it had ended, or the node would be."""
     state.skipped += state.holds_anything(node)
     for attempt in list(node.attempts.values()):
         job, position = state.jobs[attempt.key[0]], attempt.key[1]
-        end_attempt(state, job, attempt)
+        end_attempt(state, job, attempt, at)
         if job.status[position] in (Status.ASSIGNED, Status.RUNNING):
             job.move(position, Status.PENDING)
             job.wait_again(position)

@@ -62,7 +62,9 @@ def overdue(state: ClusterState, now: float) -> list[e.Event]:
     events: list[e.Event] = []
     for job, promise in state.promises():
         nodes = (state.nodes[node] for node, _ in promise.members.values())
-        if any(node.lost or node.drain_reason is not None for node in nodes):
+        if any(
+            node.lost or node.drain_reason is not None or node.disabled_reason is not None for node in nodes
+        ):
             events.append(e.PromiseWithdrawn(at=now, cause="a promised node closed", job=job.job.id))
         elif now > promise.until:
             cause = "its victims did not leave in time"

@@ -305,6 +305,10 @@ def _why_away(state: ClusterState, job: Job) -> Reason | None:
 
 def why_closed(node: NodeState) -> Reason | None:
     """Why a node takes no work at all, or None if it does."""
+    if node.disabled_reason is not None and node.drain_reason is None:
+        is_away = node.lost or node.leaving or not node.connected
+        said = reason.disabled_away if is_away else reason.disabled
+        return said(node.name, node.disabled_reason, node.disabled_automatically)
     if node.lost:
         return reason.offline(node.name)
     if node.drain_reason is not None:

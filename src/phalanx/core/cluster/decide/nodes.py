@@ -6,8 +6,8 @@ us with Tick. What operators say of nodes is decided in `declared.py`.
 
 **The brake.** If most nodes fall silent at once, it is likelier that we are cut off than that all of them died. Then
 none is declared lost and every attempt keeps its grant, until enough nodes are back or an operator says of a node that
-it is really gone. Counted are the nodes that were there, that nobody has drained and whose runners were not stopped in
-an orderly way.
+it is really gone. Counted are the nodes that were there, that are neither drained nor disabled (those may be switched
+off on purpose) and whose runners were not stopped in an orderly way.
 
 **Trouble.** A node in trouble keeps its tasks and its lease, and gets no work until its runner takes that back. A
 runner that stops leaves its tasks to the keeper for as long as the lease lasts, and may ask for a longer one first.
@@ -40,6 +40,7 @@ from phalanx.core.model.reason import Reason, Tier
 Held = dict[AttemptKey, Phase]
 TROUBLE_MAX = 300  # characters of what a runner says of itself
 NAMES_SHOWN = 20
+DISABLED_KEPT = 30  # so many times as long as others an elastic node that is disabled and away is remembered
 
 
 def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
@@ -130,7 +131,9 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
 def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:
     """Whether a node that is away may be forgotten: it is drained, or lost for long; and nothing is held there."""
     lost_s = now - node.lost_at if node.lost_at is not None else 0.0
-    may_go = node.drain_reason is not None or lost_s > state.rules.forget_after_s
+    is_off = node.disabled_reason is not None  # it may be switched off and wait to be needed
+    forget_s = state.rules.forget_after_s * (DISABLED_KEPT if is_off else 1)
+    may_go = node.drain_reason is not None or lost_s > forget_s
     return may_go and not state.holds_anything(node)
 
 
@@ -312,7 +315,7 @@ def _counted(state: ClusterState, now: float) -> Count:
     quiet_s = max(1.5 * rules.heartbeat_s, rules.lost_after_s - 1.5 * rules.heartbeat_s)
     silent = nodes = 0
     for node in state.nodes.values():
-        if node.drain_reason is not None or node.leaving:
+        if node.drain_reason is not None or node.disabled_reason is not None or node.leaving:
             continue
         if node.lost:
             recently = node.lost_at is not None and now - node.lost_at <= rules.lost_after_s

@@ -59,7 +59,7 @@ async def test_a_submission_is_accepted():
 async def test_every_route_answers_as_its_row_says(route):
     house = a_rest_app(FakeCommands(endless=False))
     id = await a_job(house)
-    named = "/nodes/" in route.path or "/queues/" in route.path
+    named = any(noun in route.path for noun in ("/nodes/", "/workers/", "/queues/"))
     if "/tokens/" in route.path:
         made = await ask(house.app, "POST", "/v1/tokens", b'{"role": "user"}', headers=JSON)
         id = made.json()["record"]["id"]
