@@ -52,6 +52,13 @@ StoreUrl = Annotated[
     Meta(pattern=r"^(sqlite:[^\x00-\x1f\x7f?#]*|memory:|(etcds?|rediss?)://[^\x00-\x20\x7f@?#]+)\Z"),
     "sqlite:PATH, etcd://h1:2379,h2:2379/prefix, redis://host:6379/prefix (etcds, rediss: with TLS) or memory:",
 ]
+FilesUrl = Annotated[
+    str,
+    Meta(
+        pattern=r"^(file:///[^\x00-\x1f\x7f?#%]*|s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9._/-]{0,200})?)\Z"
+    ),
+    "file:///shared/folder or s3://bucket/prefix",
+]
 Folder = Annotated[Path, "a path"]
 Score = Literal[
     "pack", "most-free-cores"
@@ -127,6 +134,18 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     )
     keep_events: Annotated[Count, "number of events kept for stories"] = 1_000_000
     keep_jobs: Annotated[Count, "number of ended jobs kept"] = 1_000_000
+    files: Annotated[
+        FilesUrl | None,
+        "file:///shared/folder or s3://bucket/prefix",
+        "where logs, large results and artifacts are kept; by default a folder in the state folder",
+    ] = None
+    files_endpoint: Annotated[
+        Url | None, "https://host:port", "address of an S3 server other than Amazon's"
+    ] = None
+    files_region: Annotated[Text | None, "one line of text", "region of the S3 bucket"] = None
+    files_keep_s: Annotated[Seconds, "how long files of attempts are kept"] = 30 * 86_400.0
+    files_keep_bytes: Annotated[Size, "maximum size of all files; the oldest are deleted first"] = 20 << 30
+    files_max_bytes: Annotated[Size, "maximum size of one file"] = 10 << 30
 
     def __post_init__(self) -> None:
         if self.lost_after_s < 2 * self.heartbeat_s:  # One late report would lose a node.
@@ -178,6 +197,8 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     log_keep_bytes: Annotated[Size, "maximum size of all logs of the node; the oldest are deleted first"] = (
         20 << 30
     )
+    artifacts_max_bytes: Annotated[Size, "maximum size of all artifacts of one attempt"] = 10 << 30
+    artifacts_max_count: Annotated[Count, "maximum number of artifacts of one attempt"] = 10_000
 
     def __post_init__(self) -> None:
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)
