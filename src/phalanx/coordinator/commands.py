@@ -19,6 +19,8 @@ from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.declarations import Declarations, is_same
 from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.files import FileStore
+from phalanx.coordinator.kept_logs import KeptLogs
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, reused, submit_refusal
@@ -41,8 +43,8 @@ from phalanx.core.cluster.inputs import (
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Status
-from phalanx.errors import BadRequest, Conflict, NotFound
+from phalanx.core.model.orders import AttemptKey, Status
+from phalanx.errors import BadRequest, Conflict, NotFound, Unavailable
 from phalanx.manifests.layers import fit_request
 from phalanx.store.protocol import Store
 
@@ -51,12 +53,20 @@ class CoordinatorCommands:
     """Everything REST may ask: changes of jobs and nodes, streams, and the reads of its three parts."""
 
     def __init__(
-        self, loop: Requests, store: Store, feed: Feed, log_links: LogLinks, clock: Clock, retries: int
+        self,
+        loop: Requests,
+        store: Store,
+        feed: Feed,
+        log_links: LogLinks,
+        clock: Clock,
+        retries: int,
+        files: FileStore | None = None,
     ) -> None:
         self._loop = loop
         self._store = store
         self._feed = feed
         self._log_links = log_links
+        self._kept_logs = None if files is None else KeptLogs(files)
         self._clock = clock
         self._default_retries = retries
         self._reads = reads = StateReads(loop, store, clock)
@@ -211,12 +221,41 @@ class CoordinatorCommands:
             if placed is None:
                 return
             job, position = placed
-        node = self._reads.node_of(job, position, number)
         key = (job.job.id, position, number)
-        async for chunk in self._log_links.read(
-            node, key, stream=stream, offset=offset, lines=lines, follow=follow
-        ):
-            yield chunk
+        live = job.live.get(position)
+        has_ended = live is None or live.key[2] != number
+        node = self._reads.node_name(job, position, number)
+        is_away = node is None or not self._log_links.is_open(node)
+        if has_ended and is_away and (kept := await self._kept(key, stream, offset, lines)) is not None:
+            async for chunk in kept:
+                yield chunk
+            return
+        try:
+            async for chunk in self._log_links.read(
+                self._reads.node_of(job, position, number),
+                key,
+                stream=stream,
+                offset=offset,
+                lines=lines,
+                follow=follow,
+            ):
+                has_ended = False  # what was sent cannot be begun anew
+                yield chunk
+        except (NotFound, Unavailable):
+            kept = await self._kept(key, stream, offset, lines) if has_ended else None
+            if kept is None:
+                raise
+            async for chunk in kept:
+                yield chunk
+
+    async def _kept(
+        self, key: AttemptKey, stream: Stream, offset: int | None, lines: int | None
+    ) -> AsyncIterator[LogChunk] | None:
+        """The log as it was copied when the attempt had ended; None if it was not."""
+        if self._kept_logs is None:
+            return None
+        runs = await self._kept_logs.runs(key, stream)
+        return None if runs is None else self._kept_logs.read(key, stream, runs, offset=offset, lines=lines)
 
     async def ready(self) -> None:
         await self._loop.ready()

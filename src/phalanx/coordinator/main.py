@@ -17,15 +17,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvloop
+from msgspec import Struct
 
 from phalanx.api.server.app import build_app
 from phalanx.clock import Clock, SteadyClock
+from phalanx.coordinator import lookup
 from phalanx.coordinator.audit import AuditFile
 from phalanx.coordinator.commands import CoordinatorCommands
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.damage import AskedStore
 from phalanx.coordinator.descriptors import Shares, raise_limit, shares
 from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.file_retention import FileRetention
+from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import Links, RunnerChannel
 from phalanx.coordinator.logs import LogLinks
@@ -33,10 +37,12 @@ from phalanx.coordinator.loop import Retention
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
+from phalanx.coordinator.uploads import Uploads
 from phalanx.core.cluster.decision import Settle
 from phalanx.core.cluster.events import BrakeReleased, BrakeSet, NodeLost, NodeRested
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.explain.story import sentence
+from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Policy
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.link import wire
@@ -67,6 +73,15 @@ OVERDUE = 2  # until there is so many times as much memory as had been enough
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
+class FilesConfig(Struct, frozen=True):
+    """Where files of attempts are kept, how long, and how many bytes of all and of one."""
+
+    store: FileStore
+    keep_s: float = 30 * 86_400.0
+    keep_bytes: int = 20 << 30
+    max_bytes: int = 10 << 30
+
+
 class Coordinator:
     """The parts of one coordinator, wired together. `run` and `phalanx.local()` use the same."""
 
@@ -78,24 +93,50 @@ class Coordinator:
         retries: int,
         clock: Clock | None = None,
         candidate: Candidate = ALONE,
+        files: FilesConfig | None = None,
     ) -> None:
         clock = clock or SteadyClock()
         self.keys = keys
         self.store = store
         self.leadership = Leadership(store, candidate, config, clock, self, keys)
         self.feed = Feed()
-        self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online)
+        self.retention: FileRetention | None = None
+        uploads: Uploads | None = None
+        if files is not None:
+            self.retention = FileRetention(
+                files.store, files.keep_s, files.keep_bytes, clock, self._has_ended
+            )
+            uploads = Uploads(files.store, self.retention, self._node_of, files.max_bytes)
+        self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online, uploads)
         self.links = Links(lambda: self.leadership.state, keys)
         keys.follow(lambda: self.leadership.state)
         self.addresses = RunnerConnections()
         self.streams: set[RunnerChannel] = set()  # the same, over gRPC
         self.commands = CoordinatorCommands(
-            self.leadership, AskedStore(store), self.feed, self.log_links, clock, retries
+            self.leadership,
+            AskedStore(store),
+            self.feed,
+            self.log_links,
+            clock,
+            retries,
+            None if files is None else files.store,
         )
 
     def _is_online(self, node: str) -> bool:
         found = self.leadership.state.nodes.get(node)
         return found is not None and found.connected
+
+    async def _node_of(self, key: AttemptKey) -> str | None:
+        """The node that had an attempt, of a job in memory or in the history."""
+        job = await lookup.find_job(self.leadership, self.store, key[0])
+        if not 0 <= key[1] < len(job.attempts):
+            return None
+        names, at = self.leadership.state.known_names, job.node_number(key[1], key[2])
+        return None if at is None or at >= len(names) else names[at]
+
+    def _has_ended(self, job: str) -> bool:
+        found = self.leadership.state.jobs.get(job)
+        return found is None or found.is_over
 
     # As a Listener, for the leadership.
 
@@ -134,6 +175,11 @@ class Coordinator:
     async def keep_keys(self) -> None:
         """Read token files again, and end what has lost its right, as long as the process lives."""
         await self.keys.keep(self.leadership.post, (self.links.recheck, self.log_links.recheck))
+
+    async def keep_files(self) -> None:
+        """Remove old files, as long as the process lives."""
+        if self.retention is not None:
+            await self.retention.keep(self.leadership.require_active)
 
 
 def run(settings: Settings) -> int:
@@ -184,6 +230,17 @@ def candidate_of(section: Section) -> Candidate:
     return Candidate(section.name, address, section.link_advertise or f"{host}:{section.link_port}")
 
 
+def files_of(section: Section) -> FilesConfig:
+    """The place for files that the settings name. A folder of one coordinator's own is not there for the others."""
+    if section.files is None and section.store.startswith(("etcd", "redis")):
+        log.warning(
+            "files are kept in a folder of this coordinator: others have none of them, give coordinator.files"
+        )
+    return FilesConfig(
+        FileStore.open(section), section.files_keep_s, section.files_keep_bytes, section.files_max_bytes
+    )
+
+
 async def _opened(section: Section) -> Store:
     """The store, as soon as there is room to open it. It may be mistaken for ours, or have forgotten."""
     store: Store | None = None
@@ -216,6 +273,7 @@ async def _serve(settings: Settings) -> int:
             section.max_task_retries,
             clock,
             candidate=candidate_of(section),
+            files=files_of(section),
         )
         coordinator.closed()
         server, coordinator.addresses = await serve(
@@ -232,7 +290,7 @@ async def _serve(settings: Settings) -> int:
         rpc = (
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
-        renewing = asyncio.gather(tls_files.keep(), keep_short())
+        renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.keep_files())
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:
             return await _until_stopped(coordinator, rest)

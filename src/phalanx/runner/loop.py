@@ -27,6 +27,7 @@ from phalanx.runner.machine import LOOK_S, Connecting, KeeperHealth, LocalMachin
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.uploads import RunnerUploads
 
 log = logger("runner")
 REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
@@ -56,6 +57,7 @@ class RunnerLoop:
         self._machine = machine or LocalMachine(state_dir, cgroups.bases)
         self._cgroups = cgroups
         self._launches = Launches(engine, state_dir, base_env, log_max_bytes, cgroups, self._machine)
+        self.uploads = RunnerUploads(self._launches.log_root, log_max_bytes)
         self._wire: Wire | None = None
         self._keeper: Processes | None = None
         self._health = KeeperHealth()
@@ -227,11 +229,7 @@ class RunnerLoop:
                 log.error("the keeper could not read a request", text=event.text)
         self._flush_soon()
 
-    def _news_of(
-        self,
-        key: AttemptKey,
-        event: messages.News,
-    ) -> None:
+    def _news_of(self, key: AttemptKey, event: messages.News) -> None:
         now, state = self.clock.now(), self.engine.state
         match event:
             case messages.ProcessReady():
@@ -241,6 +239,7 @@ class RunnerLoop:
             case messages.ProcessEnded():
                 self._launches.release(key)
                 self._do(state.process_ended(key, self._launches.with_result(key, event.exit)), now)
+                self.uploads.add((key,))
             case messages.ProcessRefused():
                 self._launches.release(key)
                 self._do(state.process_refused(key, event.code, event.message, now), now)

@@ -216,7 +216,8 @@ class Dismiss(Struct, frozen=True, array_like=True, tag="dismiss"):
 Order = Brief | Roll | Start | Go | Stop | Pause | Resume | Dismiss
 
 
-RESULT_BYTES_MAX = 4096  # of the result of one task
+RESULT_BYTES_MAX = 4096  # of the result of one task that travels with its end,
+RESULT_FILE_BYTES_MAX = 64 * 1024  # and of one in the place for files
 
 
 class Exit(Struct, frozen=True, array_like=True, gc=False):
