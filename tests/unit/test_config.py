@@ -205,6 +205,8 @@ def test_variables_of_tasks_are_left_alone(read: Read):
         PHALANX_ATTEMPT="1",
         PHALANX_EPOCH="3",
         PHALANX_DEADLINE="9",
+        PHALANX_RESULT="/x/result",
+        PHALANX_ARTIFACTS="/x/artifacts",
     )
 
 

@@ -17,6 +17,7 @@ from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitReque
 from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
+from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.declarations import Declarations, is_same
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
@@ -77,6 +78,8 @@ class CoordinatorCommands:
         declared = Declarations(loop, store, clock, retries, reads.slices)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
+        left = AttemptFiles(loop, store, files)
+        self.result, self.files, self.file = left.result, left.files, left.file
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
@@ -254,6 +257,7 @@ class CoordinatorCommands:
         """The log as it was copied when the attempt had ended; None if it was not."""
         if self._kept_logs is None:
             return None
+        self._loop.require_active()  # a folder of its own has only what came to it
         runs = await self._kept_logs.runs(key, stream)
         return None if runs is None else self._kept_logs.read(key, stream, runs, offset=offset, lines=lines)
 

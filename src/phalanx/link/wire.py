@@ -1,8 +1,7 @@
 """The messages between coordinator and runner, versioned: msgpack structs in frames with a four-byte length.
 
 One connection carries control (hello, orders, reports, heartbeats), another one logs and files, so that neither can
-hold up the other. docs/decisions/0003 says why frames and not gRPC. Either way, what a runner says has limits
-(`why_wrong`).
+hold up the other (docs/decisions/0003 says why frames). Either way, what a runner says has limits (`why_wrong`).
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from msgspec import Struct, msgpack
 from phalanx.core.model.files import FileKind
 from phalanx.core.model.orders import (
     RESULT_BYTES_MAX,
+    RESULT_FILE_BYTES_MAX,
     AttemptKey,
     Disposition,
     Ended,
@@ -315,6 +315,12 @@ def _of_report(report: Report) -> str:
             return f"exit: expected texts of at most {TEXT_MAX} characters"
         if len(exit.result.encode()) > RESULT_BYTES_MAX:
             return f"exit.result: {len(exit.result)} characters, expected at most {RESULT_BYTES_MAX} bytes"
+        if wrong := _count("exit.result_bytes", exit.result_bytes, RESULT_FILE_BYTES_MAX):
+            return wrong
+        if bool(exit.result_sha256) != bool(exit.result_bytes) or not _DIGEST.fullmatch(exit.result_sha256):
+            return (
+                f"exit.result_sha256 = {exit.result_sha256[:80]!r}: expected 64 digits with exit.result_bytes"
+            )
         if not (-TIME_MAX <= began <= TIME_MAX and -TIME_MAX <= ended <= TIME_MAX):
             return f"exit: started_at = {began}, ended_at = {ended}: expected seconds since 1970"
     elif type(report) is Started and not -TIME_MAX <= report.at <= TIME_MAX:

@@ -12,6 +12,7 @@ then its watchdog has ended what it ran. The loop reads what a keeper kept (`Pro
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -106,6 +107,13 @@ class LocalMachine:
 
     def read_result(self, path: LogPath) -> tuple[str, str]:
         return read_result(path)
+
+    def close_artifacts(self, path: LogPath) -> bool:
+        try:
+            os.rmdir(path)  # noqa: PTH106 - of every task, and mostly this is all that it costs
+        except OSError as error:
+            return error.errno == errno.ENOTEMPTY
+        return False
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         recorded = journal.read(str(self._state_dir / journal.NAME)).attempts

@@ -25,6 +25,7 @@ from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.runner import state_files, stopping
 from phalanx.runner.addresses import LinkAddresses
+from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
 from phalanx.runner.devices import discover
@@ -116,6 +117,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         task_environment(),
         section.log_max_bytes,
         Cgroups.find(f"{section.name}-{origin[:8]}", track=section.cgroups == "every-task"),
+        artifacts=ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
     )
 
 
@@ -164,6 +166,7 @@ async def _until_stopped(
         keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
         loop.uploads.keep(loop.live_keys, loop.clock.now()),
     ]
+    loop.endings.resume(loop.live_keys())
     tasks = [asyncio.ensure_future(job) for job in jobs]
     waiting: asyncio.Task[Any] = asyncio.ensure_future(stopped.wait())
     done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)

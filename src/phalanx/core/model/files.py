@@ -53,7 +53,7 @@ class FileKey(Struct, frozen=True):
         return folder_of(self.attempt, self.kind) + _QUOTE.sub(lambda found: _QUOTED[found[0]], self.path)
 
 
-class Artifact(Struct, frozen=True, array_like=True):
+class Artifact(Struct, frozen=True):
     """One file of a task's own."""
 
     path: str
@@ -61,7 +61,7 @@ class Artifact(Struct, frozen=True, array_like=True):
     sha256: str
 
 
-class Manifest(Struct, frozen=True, array_like=True):
+class Manifest(Struct, frozen=True):
     """All artifacts of an attempt; it is written when they are there. `left_out` says of what else why it is not."""
 
     files: tuple[Artifact, ...]

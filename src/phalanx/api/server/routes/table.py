@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from phalanx.api.server.route import Route
-from phalanx.api.server.routes import apply, cluster, jobs, nodes, tasks, tokens
+from phalanx.api.server.routes import apply, cluster, files, jobs, nodes, tasks, tokens
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *tasks.ROUTES,
+    *files.ROUTES,
     *nodes.ROUTES,
     *apply.ROUTES,
     *cluster.ROUTES,
