@@ -45,6 +45,10 @@ class AttemptFiles:
         data = await self._place().get(key.name, RESULT_FILE_BYTES_MAX)
         if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
             raise _damaged(f"the result of {id}", sha256)
+        try:
+            msgspec.json.decode(data)  # a runner that is not ours may send anything
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            raise Unavailable(f"the result of {id} is not JSON", reason="FileDamaged") from None
         return msgspec.Raw(data)
 
     async def files(self, id: str, *, attempt: int | None = None) -> FilesView:

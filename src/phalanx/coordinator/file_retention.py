@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 from phalanx.clock import Clock
 from phalanx.coordinator.files import FileStore, StoredFile
@@ -17,7 +18,9 @@ from phalanx.logger import logger, told
 
 log = logger("coordinator")
 FIRST_AFTER_S, NEXT_PASS_S, NEXT_WALK_S = 5.0, 5.0, 600.0
+TRIM_PAUSE_S = 1.0
 FILES_PER_PASS = 20_000
+TRIM_TO = 0.95  # of what is kept: so that not every new file has to wait for an old one to go
 LEFTOVER_S = 3600.0  # nothing is written for so long without being finished
 ROOM_ABOVE = 1.25  # times what is kept: so much may be there until the next pass
 
@@ -63,18 +66,17 @@ class FileRetention:
         """Make passes while this coordinator is active, as long as the process lives."""
         pause_s = FIRST_AFTER_S
         while True:
-            try:
+            with suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), pause_s)
-            except TimeoutError:
-                pass
-            else:
-                await asyncio.sleep(min(pause_s, 1.0))
+            is_full = self._wanted.is_set() and self.used_bytes is not None
             self._wanted.clear()
-            pause_s = NEXT_WALK_S
             try:
                 require_active()
-                if not await self.make_pass():
-                    pause_s = NEXT_PASS_S
+                if is_full:
+                    await self._trim(FILES_PER_PASS)
+                    await asyncio.sleep(TRIM_PAUSE_S)
+                else:
+                    pause_s = NEXT_WALK_S if await self.make_pass() else NEXT_PASS_S
             except NotActive:
                 self.used_bytes, self._spans, pause_s = None, [], NEXT_PASS_S
             except (PhalanxError, OSError) as error:
@@ -103,26 +105,24 @@ class FileRetention:
 
     async def _trim(self, most: int) -> int:
         """Remove the files of the oldest jobs until the others fit, at most so many in one pass."""
-        removed = 0
+        removed, enough = 0, int(TRIM_TO * self._keep_bytes)
+        if (self.used_bytes or 0) <= self._keep_bytes:
+            return 0
         for is_over in (True, False):
-            for span in await self._files.folders() if self._is_too_much else ():
+            for span in await self._files.folders():
                 for job in await self._files.folders(span):
-                    if not self._is_too_much or removed >= most:
+                    if (self.used_bytes or 0) <= enough or removed >= most:
                         return removed
                     if self._is_over(job.rpartition("/")[2]) is is_over:
-                        removed += await self._trim_job(job)
+                        removed += await self._trim_job(job, enough)
         return removed
 
-    @property
-    def _is_too_much(self) -> bool:
-        return (self.used_bytes or 0) > self._keep_bytes
-
-    async def _trim_job(self, folder: str) -> int:
+    async def _trim_job(self, folder: str, enough: int) -> int:
         """Remove files of one job, as many as have to go."""
         removed = 0
         async for found in self._files.listed(folder):
             for each in sorted(found, key=lambda file: file.written_at):
-                if not self._is_too_much:
+                if (self.used_bytes or 0) <= enough:
                     return removed
                 await self._remove(each)
                 removed += 1

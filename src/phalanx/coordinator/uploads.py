@@ -24,6 +24,7 @@ log = logger("coordinator")
 SMALL_AT_ONCE, LARGE_AT_ONCE = 16, 4
 LINK_FILES_MAX = 256  # of one node, at once
 LINK_BYTES_MAX = 8 << 20  # that came and were not acknowledged
+TELL_EVERY_S = 1.0
 PIECE_WITHIN_S = 60.0  # of a file of which a piece has come
 
 
@@ -69,6 +70,7 @@ class Uploads:
         self._node_of = node_of
         self._coming: dict[UploadLink, dict[int, Upload]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._told_at = -TELL_EVERY_S
         self._small, self._large = asyncio.Semaphore(SMALL_AT_ONCE), asyncio.Semaphore(LARGE_AT_ONCE)
 
     def arrived(self, link: UploadLink, node: str, piece: wire.PutFile) -> None:
@@ -103,13 +105,19 @@ class Uploads:
                 await self._store(link, upload)
             self._retention.added(first.size)
         except PhalanxError as error:
-            log.info(
-                "a file was not taken", node=node, attempt=first.key, path=first.path[:80], why=str(error)
-            )
+            self._tell(node, first, error)
             answer = wire.FileTaken(first.id, str(error), isinstance(error, Unavailable))
         finally:
             self._coming.get(link, {}).pop(first.id, None)
         link.send([answer])
+
+    def _tell(self, node: str, first: wire.PutFile, error: PhalanxError) -> None:
+        """Log what was not taken, at most once a second: runners try again and again."""
+        now = asyncio.get_running_loop().time()
+        if now - self._told_at >= TELL_EVERY_S:
+            what = f"{first.kind}/{first.path[:80]}"
+            log.warning("a file was not taken", node=node, attempt=first.key, file=what, error=str(error))
+            self._told_at = now
 
     async def _store(self, link: UploadLink, upload: Upload) -> None:
         name = names.FileKey(upload.first.key, upload.first.kind, upload.first.path).name

@@ -212,7 +212,8 @@ class RunnerUploads:
             with suppress(OSError):
                 fd = open_file(log_path(self._root, *key, stream))
                 try:
-                    runs += self._runs(fd, stream)
+                    if os.fstat(fd).st_mode & stat.S_IWUSR:  # else it was copied before
+                        runs += self._runs(fd, stream)
                 finally:
                     os.close(fd)
         if runs and runs[-1].stream != STREAMS[-1]:

@@ -138,8 +138,12 @@ def _find_row(path: str) -> tuple[Row | None, str, str]:
     id, parts[3] = unquote(parts[3]), "{id}"
     if not (_ID.fullmatch(id) or (parts[2] in _NAMED and is_object(id))):
         return None, "", ""
-    rest = unquote(parts.pop(), errors="surrogateescape") if len(parts) > 5 else ""
-    return _TABLE.get("/".join([*parts, REST] if rest else parts)), id, rest
+    rest = ""
+    if len(parts) > 5:
+        rest, parts[5] = unquote(parts[5], errors="surrogateescape"), REST
+        if not rest:
+            return None, "", ""
+    return _TABLE.get("/".join(parts)), id, rest
 
 
 def _no_route(row: Row | None, method: str, path: str) -> NotFound | WrongMethod:
