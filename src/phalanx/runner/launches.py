@@ -79,8 +79,9 @@ class Launches:
         place = standing(start, brief, effect.roll, here, port)
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
         env["PHALANX_RESULT"] = str(self._result_path(start.key))
-        env["PHALANX_ARTIFACTS"] = artifacts = str(self.artifacts_path(start.key))
-        self._machine.make_folder(Path(artifacts))
+        artifacts = self.artifacts_path(start.key)
+        env["PHALANX_ARTIFACTS"] = str(artifacts)
+        self._machine.make_artifacts(artifacts)
         launch = Launch(
             out=str(log_path(self.log_root, job, position, number, "stdout")),
             err=str(log_path(self.log_root, job, position, number, "stderr")),
@@ -101,7 +102,7 @@ class Launches:
         return structs.replace(end, result=result, result_error=error) if result or error else end
 
     def close_artifacts(self, key: AttemptKey) -> bool:
-        """Whether an attempt left artifacts; an empty folder is removed."""
+        """Whether an attempt left artifacts."""
         return self._machine.close_artifacts(self.artifacts_path(key))
 
     def artifacts_path(self, key: AttemptKey) -> LogPath:
