@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from phalanx.config import load
-from phalanx.settings import ALIASES, KEYS, LISTS, Settings
+from phalanx.settings import KEYS, LISTS, Settings
+from phalanx.settings_aliases import ALIASES
 
 _HOME = "/home/you"
 _NOWHERE = Path("/nonexistent")

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         UsageView,
     )
     from phalanx.api.schema.documents import FailedTarget
+    from phalanx.api.schema.files import FilesView, FileView
     from phalanx.api.schema.groupspec import AfterSpec, GatherSpec, GroupSpec
     from phalanx.api.schema.jobs import (
         CancelReply,
@@ -159,6 +160,8 @@ __all__ = [
     "DraftView",
     "EvictReply",
     "FailedTarget",
+    "FileView",
+    "FilesView",
     "Fix",
     "Forbidden",
     "FormationView",
@@ -253,6 +256,7 @@ _MODULES = {
         "QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
     ),
     "phalanx.api.schema.documents": "FailedTarget",
+    "phalanx.api.schema.files": "FileView FilesView",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "

@@ -25,7 +25,8 @@ from msgspec import MsgspecError, Struct, convert, json
 
 from phalanx.core.model.amounts import parse_bytes, parse_seconds
 from phalanx.errors import ConfigError, Conflict, Unavailable
-from phalanx.settings import ALIASES, KEYS, LISTS, SECRETS, SECTIONS, VARIABLES, Given, Settings, Untrusted
+from phalanx.settings import KEYS, LISTS, SECRETS, SECTIONS, VARIABLES, Given, Settings, Untrusted
+from phalanx.settings_aliases import ALIASES
 from phalanx.tokenfile import TOKEN, write_token
 
 _SCHEMES = {"": "http", "grpc+tcp": "grpc", "grpc+tls": "grpcs"}
@@ -34,7 +35,7 @@ SYSTEM = Path("/etc/phalanx")
 TASK_VARIABLE = re.compile(
     "PHALANX_(JOB_(ID|NAME)|BATCH_ID|TASK_(ID|TOKEN)|ATTEMPT(_KEY)?|KEEPER|EPOCH|RESTART_COUNT|QUEUE|ARRAY_(INDEX|COUNT)"
     "|RANK|WORLD_SIZE|GROUP|(GROUP|LOCAL)_(RANK|SIZE)|HOSTNAME|NODE(_RANK|_IPS|_NAMES)?|NUM_NODES|CORES|NUMA|DEVICES"
-    "|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE)"
+    "|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE|RESULT|ARTIFACTS)"
 )
 _INHERITED = re.compile("PATH|HOME|USER|LANG|LC_[A-Z]+|TZ|VIRTUAL_ENV|CONDA_[A-Z0-9_]+")
 FREE = frozenset({"output"})  # what any project file may set

@@ -22,6 +22,9 @@ from phalanx.client.in_process import BridgedTransport, InProcessTransport
 from phalanx.clock import SteadyClock
 from phalanx.config import task_environment
 from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.executors import BUILT_IN, SubmitDefaults
+from phalanx.coordinator.files import FileStore
+from phalanx.coordinator.files_config import FilesConfig
 from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.server import RunnerConnection
@@ -96,7 +99,10 @@ class _Cluster:
         self._folder = tempfile.TemporaryDirectory(prefix="phalanx-local-", ignore_cleanup_errors=True)
         self._node_token = secrets.token_urlsafe(32)
         keys = Credentials.local(self.token, self._node_token)
-        self._coordinator = Coordinator(MemoryStore(), LeadershipConfig(), keys, RETRIES)
+        files = FilesConfig(FileStore.folder(Path(self._folder.name) / "files"))
+        self._coordinator = Coordinator(
+            MemoryStore(), LeadershipConfig(), keys, SubmitDefaults(RETRIES, BUILT_IN), files=files
+        )
         self.app = build_app(self._coordinator.commands, keys)
         self._shells: list[RunnerLoop] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -104,6 +110,7 @@ class _Cluster:
     async def open(self, nodes: int, pretend: str | None) -> None:
         await self._coordinator.leadership.open()  # alone, so it is active at once
         self._keep(self._coordinator.leadership.run())
+        self._keep(self._coordinator.keep_files())
         for number in range(1, nodes + 1):
             await self._add_node(f"n{number}", pretend)
 
@@ -122,11 +129,12 @@ class _Cluster:
         shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, cgroups)
         await shell.open()
         self._shells.append(shell)
-        hello = wire.LogHello(wire.VERSION, self._node_token, name, engine.incarnation)
+        hello = wire.LogHello(wire.VERSION, self._node_token, name, engine.incarnation, files=True)
         self._connect(shell)
-        self._connect(RunnerLogLink(lambda: hello, shell.log_root, shell.is_live))
+        self._connect(RunnerLogLink(lambda: hello, shell.log_root, shell.is_live, shell.uploads))
         self._keep(shell.beat())
         self._keep(shell.tick())
+        self._keep(shell.uploads.keep(shell.live_keys, shell.clock.now()))
         await shell.joined.wait()
 
     def _connect(self, client: LinkClient) -> None:

@@ -15,6 +15,30 @@ from msgspec import Meta, Struct
 
 from phalanx.core.model.amounts import SECONDS_MAX
 from phalanx.errors import ConfigError
+from phalanx.settings_types import (
+    Addresses,
+    Argument,
+    BucketSeconds,
+    CgroupsFor,
+    Cost,
+    Count,
+    ElasticMode,
+    FilesUrl,
+    Folder,
+    Host,
+    LinkPort,
+    LinkPorts,
+    Name,
+    Port,
+    Score,
+    Seconds,
+    Share,
+    Size,
+    StoreUrl,
+    Text,
+    Url,
+    WebhookUrl,
+)
 
 
 class Secret(str):
@@ -26,42 +50,8 @@ class Secret(str):
         return "(hidden)"
 
 
-_HOST = r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])"
-_PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
-_URL = rf"https?://{_HOST}(?::{_PORT})?"
 LOOPBACK = r"(?:localhost|::1|127(?:\.[0-9]{1,3}){3})"
 
-# The sentence beside a type says what is expected.
-Port = Annotated[int, Meta(ge=1, le=65535), "a port from 1 to 65535"]
-Count = Annotated[int, Meta(ge=0, le=1_000_000_000), "a whole number from 0 to 1000000000"]
-Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX), "a duration such as 30, 30s or 1m30s"]
-BucketSeconds = Annotated[float, Meta(ge=1, le=86_400), "a duration from 1s to 1d"]
-Cost = Annotated[float, Meta(ge=0, le=1_000_000), "a number from 0 to 1000000"]
-Share = Annotated[float, Meta(gt=0, le=1), "a fraction, such as 0.55"]
-Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB"]
-Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "one line of text"]
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as n-1.rack-2"]
-Url = Annotated[str, Meta(pattern=rf"^{_URL}\Z")]
-ApiAddress = Annotated[str, Meta(pattern=rf"^(?:{_URL}|grpcs?://{_HOST}:{_PORT})\Z")]
-Addresses = Annotated[tuple[ApiAddress, ...], Meta(min_length=1, max_length=16)]
-Host = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,253}|[0-9A-Fa-f:.]{2,45})\Z")]
-LinkPort = Annotated[str, Meta(pattern=rf"^{_HOST}:{_PORT}\Z")]
-LinkPorts = Annotated[
-    tuple[LinkPort, ...], Meta(min_length=1, max_length=16), "host:port, or several separated by commas"
-]
-StoreUrl = Annotated[
-    str,
-    Meta(pattern=r"^(sqlite:[^\x00-\x1f\x7f?#]*|memory:|(etcds?|rediss?)://[^\x00-\x20\x7f@?#]+)\Z"),
-    "sqlite:PATH, etcd://h1:2379,h2:2379/prefix, redis://host:6379/prefix (etcds, rediss: with TLS) or memory:",
-]
-WebhookUrl = Annotated[str, Meta(pattern=rf"^{_URL}(?:/[!-~]*)?\Z", max_length=2000)]
-Argument = Annotated[str, Meta(pattern=r"^[^\x00]+\Z", max_length=4096)]
-Folder = Annotated[Path, "a path"]
-Score = Literal[
-    "pack", "most-free-cores"
-]  # those of core/model/score.py, which the CLI has no time to import
-CgroupsFor = Literal["every-task", "memory"]
-ElasticMode = Literal["off", "manual", "auto"]  # those of core/model/elastic.py
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
 
@@ -146,6 +136,18 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     metrics_density_bucket_s: Annotated[
         BucketSeconds, "length of an interval in which submissions are counted for the density file"
     ] = 60.0
+    files: Annotated[
+        FilesUrl | None,
+        "file:///shared/folder or s3://bucket/prefix",
+        "where logs, large results and artifacts are kept; by default a folder in the state folder",
+    ] = None
+    files_endpoint: Annotated[
+        Url | None, "https://host:port", "address of an S3 server other than Amazon's"
+    ] = None
+    files_region: Annotated[Text | None, "one line of text", "region of the S3 bucket"] = None
+    files_keep_s: Annotated[Seconds, "how long files of attempts are kept"] = 30 * 86_400.0
+    files_keep_bytes: Annotated[Size, "maximum size of all files; the oldest are deleted first"] = 20 << 30
+    files_max_bytes: Annotated[Size, "maximum size of one file"] = 10 << 30
 
     def __post_init__(self) -> None:
         if self.lost_after_s < 2 * self.heartbeat_s:  # One late report would lose a node.
@@ -202,6 +204,8 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     log_keep_bytes: Annotated[Size, "maximum size of all logs of the node; the oldest are deleted first"] = (
         20 << 30
     )
+    artifacts_max_bytes: Annotated[Size, "maximum size of all artifacts of one attempt"] = 10 << 30
+    artifacts_max_count: Annotated[Count, "maximum number of artifacts of one attempt"] = 10_000
 
     def __post_init__(self) -> None:
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)
@@ -362,30 +366,6 @@ SECRETS = {
     "runner.token",
 }
 LISTS = {"coordinator.hosts", "runner.join", "client.address"}
-# Names of Krishiv and of FlowMesh. One that both sides read stands for a key of each.
-ALIASES: dict[str, tuple[str, ...]] = {
-    "KRISHIV_COORDINATOR": ("client.address",),
-    "KRISHIV_COORDINATOR_BEARER_TOKEN": ("client.token", "coordinator.token"),
-    "KRISHIV_COORDINATOR_BEARER_TOKENS": ("coordinator.tokens",),
-    "KRISHIV_COORDINATOR_BEARER_TOKEN_FILE": ("client.token_file", "coordinator.token_file"),
-    "KRISHIV_COORDINATOR_AUTH_RELOAD_INTERVAL_SECS": ("coordinator.auth_reload_interval_s",),
-    "KRISHIV_EXECUTOR_TASK_BEARER_TOKEN": ("runner.token", "coordinator.node_token"),
-    "KRISHIV_MAX_TASK_RETRIES": ("coordinator.max_task_retries",),
-    "KRISHIV_HEARTBEAT_TIMEOUT_SECS": ("coordinator.lost_after_s",),
-    "KRISHIV_LEADER_LEASE_SECS": ("coordinator.lease_s",),
-    "HOST_METRICS_DIR": ("coordinator.metrics_dir",),
-    "ORCHESTRATOR_METRICS_DIR": ("coordinator.metrics_dir",),
-    "HOST_METRICS_ENABLE_DENSITY_PLOT": ("coordinator.metrics_density",),
-    "HOST_METRICS_DENSITY_BUCKET_SEC": ("coordinator.metrics_density_bucket_s",),
-    "WORKER_COST_PER_HOUR": ("runner.cost_per_hour",),
-    "ENABLE_ELASTIC_SCALING": ("elastic.mode",),
-    "ELASTIC_AUTO_DISABLE_IDLE_SEC": ("elastic.idle_s",),
-    "ELASTIC_AUTO_DISABLE_QUEUE_MAX": ("elastic.queue_max",),
-    "ELASTIC_AUTO_ENABLE_QUEUE_THRESHOLD": ("elastic.queue_threshold",),
-    "ELASTIC_AUTO_MIN_ACTIVE_WORKERS": ("elastic.active_min",),
-    "ELASTIC_AUTO_POLL_INTERVAL_SEC": ("elastic.poll_s",),
-    "ELASTIC_AUTO_TOGGLE_COOLDOWN_SEC": ("elastic.cooldown_s",),
-}
 
 
 def is_loopback(host: str) -> bool:

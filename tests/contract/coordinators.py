@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.credentials import ClusterSecret, Credentials, TokenSet
+from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.leadership import LeadershipConfig, Role
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.events import Event, decode
@@ -148,7 +149,9 @@ class StartedCoordinator:
         users, nodes = TokenSet("users", ["a-token-of-users"]), TokenSet("runners", [NODE_TOKEN])
         keys = Credentials(users, nodes, ClusterSecret("of this cluster"), clock)
         candidate = Candidate(name, f"http://{name}:7433", f"{name}:7434")
-        self.parts = Coordinator(store, LeadershipConfig(lease_s=lease_s), keys, RETRIES, clock, candidate)
+        self.parts = Coordinator(
+            store, LeadershipConfig(lease_s=lease_s), keys, SubmitDefaults(RETRIES), clock, candidate
+        )
         self.commands = self.parts.commands
         self.way = way
         self._store = store

@@ -29,8 +29,9 @@ def test_the_log_of_an_earlier_attempt_is_read_where_it_ran(tmp_path: Path) -> N
         ]
         assert logs == ["attempt 1\n", "attempt 2\n"]
 
-        for left in (tmp_path / first / "logs").rglob("*"):
-            if left.is_file():
-                left.unlink()
+        for folder in (tmp_path / first / "logs", tmp_path / "coordinator" / "files"):
+            for left in folder.rglob("*"):
+                if left.is_file():
+                    left.unlink()
         with pytest.raises(NotFound, match="no log of attempt 1"):
             list(cluster.client.logs(id, attempt=1))

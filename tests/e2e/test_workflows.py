@@ -38,6 +38,26 @@ def test_a_graph_built_in_python_runs_and_its_values_arrive():
         refuses(cluster, run.id)
 
 
+def test_a_large_result_is_told_to_be_too_large_to_refer_to():
+    with phalanx.local() as cluster:
+        flow = cluster.workflow()
+        big = flow.stage("big", ["python3", "-c", GIVES.format('["x" * 5000]')])
+        flow.stage("user", ["/bin/echo", big.result[0]])
+        run = flow.submit()
+        stages = {stage.name: stage for stage in run.wait(timeout=30).stages}
+        assert "refer only to smaller ones" in stages["user"].reason
+        assert cluster.result(run.jobs["big"]) == ["x" * 5000]
+        plain = cluster.submit(command=["/bin/true"]).task_ids[0]
+        cluster.wait(plain, timeout=30)
+        for ask, reason in (
+            (lambda: cluster.result(plain), "NoResult"),
+            (lambda: list(cluster.file(plain, "no.txt")), "FileNotFound"),
+        ):
+            with pytest.raises(NotFound) as found:
+                ask()
+            assert found.value.reason == reason
+
+
 def refuses(cluster: phalanx.Client, id: str) -> None:
     """Every mistake about a workflow that is there, and about stages that are not."""
     told: dict[str, type[PhalanxError]] = {}

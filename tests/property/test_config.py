@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from phalanx.config import load
 from phalanx.errors import ConfigError
-from phalanx.settings import ALIASES, KEYS, VARIABLES
+from phalanx.settings import KEYS, VARIABLES
+from phalanx.settings_aliases import ALIASES
 
 pytestmark = pytest.mark.timeout(600)  # the nightly profile takes its time
 

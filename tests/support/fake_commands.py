@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 from collections import Counter
 from collections.abc import AsyncIterator
+
+from msgspec import Raw
 
 from phalanx.api.schema.apply import (
     AppliedJob,
@@ -34,6 +37,7 @@ from phalanx.api.schema.cluster import (
     to_topology,
 )
 from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
     Counts,
@@ -361,6 +365,22 @@ class FakeCommands(FakeWorkflows):
 
     def count_request(self, route: str, status: int) -> None:
         self.counted[route, status] += 1
+
+    async def result(self, id: str) -> Raw:
+        self._find(id)
+        return Raw(b'{"loss": 0.5}')
+
+    async def files(self, id: str, *, attempt: int | None) -> FilesView:
+        self._find(id)
+        return FilesView(id, attempt or 1, [FileView("a.txt", 5, hashlib.sha256(b"hello").hexdigest())])
+
+    async def file(self, id: str, path: str, *, attempt: int | None) -> tuple[FileView, AsyncIterator[bytes]]:
+        self._find(id)
+
+        async def pieces() -> AsyncIterator[bytes]:
+            yield b"hello"
+
+        return FileView(path, 5, hashlib.sha256(b"hello").hexdigest()), pieces()
 
     async def ready(self) -> None:
         if self.failure is not None:

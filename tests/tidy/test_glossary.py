@@ -14,13 +14,13 @@ from tests.tidy.source import ROOT, a_tree
 GLOSSARY = ROOT / "docs/glossary.md"
 PLAIN = {
     "parts that most programs have": """
-        access address archive attached audit calls change check child claim cli client clock
+        access address aliases archive attached audit calls change check child claim cli client clock
         command config connecting connection contents convert copy core daemon density detach digest disk
         embedded endpoint environment errors feed files garbage goal graph harm history http id image launches limits
         listener live load
         logger logs lookup loop machine main message metrics model names network offline online open output page
         patterns picture process protocol questions read record refusal reply retention script search server
-        session set settings socket state statuses supervisor table tokenfile tree trust users verified
+        session set settings socket state statuses supervisor table tokenfile tree trust types users verified
         version view wire
     """,
     "protocols and things outside": """

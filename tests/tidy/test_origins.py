@@ -15,8 +15,8 @@ PAPERS = re.compile(
     r"\bseeds? 00\d|\bthe seeds'|\bthe contract(?:'s)? (?:case|section|asks|says)|\bfinding [A-Z]\d",
     re.IGNORECASE,
 )
-# A letter and a number, such as X3 or S29; what a linter is told is none.
-NUMBERS = re.compile(r"(?<![\w.-])[CKMPRSUX]\d{1,2}(?![\w.-])")
+# A letter and a number, such as X3 or S29; what a linter is told is none, and neither is the service called S3.
+NUMBERS = re.compile(r"(?<![\w.-])(?!S3\b)[CKMPRSUX]\d{1,2}(?![\w.-])")
 NOQA = re.compile(r"#\s*noqa.*")
 # Where the promises are, with the numbers that their tests are named by.
 NUMBERED = {"docs/promises.md", "SECURITY.md"}

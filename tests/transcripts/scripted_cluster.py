@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 
 from phalanx.coordinator import requests
 from phalanx.coordinator.commands import CoordinatorCommands
+from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.link import Envelope, Links, RunnerSession
 from phalanx.coordinator.link_auth import SharedToken
@@ -53,7 +54,7 @@ class ScriptedCluster:
         self.players: dict[str, Player] = {}
         log_links = LogLinks(SharedToken())  # no logs are read here
         self.commands = NamedCommands(
-            cast(requests.Requests, self), self.store, Feed(), log_links, self, retries=3
+            cast(requests.Requests, self), self.store, Feed(), log_links, self, SubmitDefaults()
         )
         self.commands.names = self.names
         self.open_term()

@@ -14,7 +14,8 @@ import pytest
 from phalanx.config import TASK_VARIABLE, load, task_environment, trusted
 from phalanx.endpoint import Endpoint, connection
 from phalanx.errors import ConfigError, TokenError, Unauthorized, Unavailable
-from phalanx.settings import ALIASES, KEYS, VARIABLES, Secret, Settings
+from phalanx.settings import KEYS, VARIABLES, Secret, Settings
+from phalanx.settings_aliases import ALIASES
 from phalanx.tokenfile import ensure_token, first_token, read_token, read_tokens
 
 Read = Callable[..., Settings]
@@ -205,6 +206,8 @@ def test_variables_of_tasks_are_left_alone(read: Read):
         PHALANX_ATTEMPT="1",
         PHALANX_EPOCH="3",
         PHALANX_DEADLINE="9",
+        PHALANX_RESULT="/x/result",
+        PHALANX_ARTIFACTS="/x/artifacts",
     )
 
 

@@ -12,7 +12,8 @@ from phalanx.cli.output import OutputOption, Table, emit
 from phalanx.cli.session import session
 from phalanx.config import SYSTEM, files
 from phalanx.errors import NotFound
-from phalanx.settings import ALIASES, KEYS, Settings
+from phalanx.settings import KEYS, Settings
+from phalanx.settings_aliases import ALIASES
 
 
 def show(ctx: typer.Context, output: OutputOption = None) -> None:

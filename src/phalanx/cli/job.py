@@ -209,6 +209,7 @@ def _newest_attempt(task: TaskView) -> Iterable[str]:
             ("Next try", moment(task.retry_at) if task.retry_at else None),
             ("Message", task.message),
             ("Result", None if task.result is None else clean(msgspec.json.encode(task.result).decode())),
+            ("Result error", task.result_error or None),
         ]
     )
     yield from map(clean, condition_lines(task))

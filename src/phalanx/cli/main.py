@@ -46,6 +46,8 @@ _DAILY = {
     "show": "job:show",
     "logs": "logs:logs",
     "results": "results:results",
+    "files": "files:files",
+    "cp": "files:cp",
     "wait": "wait:wait",
     "why": "why:why",
     "story": "story:story",

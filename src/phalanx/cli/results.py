@@ -16,7 +16,9 @@ from phalanx.cli.job import IdArgument, id_of
 from phalanx.cli.output import CONTROL, Table, clean, emit, note
 from phalanx.cli.pages import collected
 from phalanx.cli.session import session
+from phalanx.client.client import Client
 from phalanx.core.model.amounts import describe_seconds
+from phalanx.errors import NotFound, Unavailable
 
 COLUMNS_MAX = 40
 Format = Literal["table", "csv", "json"]
@@ -49,13 +51,24 @@ def results(
         tasks = [client.task(id)]
     else:
         tasks, more = collected(partial(client.tasks, id), limit)
-    rows = [_row(task) for task in tasks]
+    rows = [_row(_with_result(client, task)) for task in tasks]
     if output == "csv":
         typer.echo(_csv(rows), nl=False)
     else:
         emit(rows, output, [row.id for row in rows], lambda _wide: _table(rows))
     if more:
         note(f"showing {limit} tasks; use --limit for more")
+
+
+def _with_result(client: Client, task: TaskView) -> TaskView:
+    """The task with its result, also with one that lists do not have because it is large."""
+    if not task.result_bytes or task.result is not None:
+        return task
+    try:
+        return msgspec.structs.replace(task, result=client.result(task.id))
+    except (NotFound, Unavailable) as error:
+        note(f"{task.id}: {error}")
+        return task
 
 
 def _row(task: TaskView) -> ResultRow:

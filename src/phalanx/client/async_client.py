@@ -28,6 +28,7 @@ from phalanx.api.schema.cluster import (
     TopologySpec,
 )
 from phalanx.api.schema.documents import Stream, read_problem
+from phalanx.api.schema.files import FilesView
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
@@ -50,10 +51,11 @@ from phalanx.api.schema.workflows import (
     WorkflowSpec,
     WorkflowView,
 )
-from phalanx.client import calls, workflow_calls
+from phalanx.client import calls, file_calls, workflow_calls
 from phalanx.client.access import ApiAccess, ClientToken, access
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.workflows import WorkflowBuilder
@@ -320,6 +322,20 @@ class AsyncClient:
                     return
             except (Unavailable, TooMany) as error:
                 await _pause(patience, error)
+
+    async def result(self, id: str) -> Any:
+        return await self._ask(file_calls.result(id))
+
+    async def files(self, id: str, *, attempt: int | None = None) -> FilesView:
+        return await self._ask(file_calls.files(id, attempt))
+
+    async def file(self, id: str, path: str, *, attempt: int | None = None) -> AsyncGenerator[bytes, None]:
+        async with aclosing(await self._opened(file_calls.file(id, path, attempt))) as answer:
+            arriving = ArrivingFile(answer.headers)
+            async for piece in answer.pieces():
+                arriving.advance(piece)
+                yield piece
+        arriving.check()
 
     async def watch(
         self, *, after: int | None = None, job: str | None = None

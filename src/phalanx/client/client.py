@@ -28,6 +28,7 @@ from phalanx.api.schema.cluster import (
     TopologySpec,
 )
 from phalanx.api.schema.documents import Stream, read_problem
+from phalanx.api.schema.files import FilesView
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
@@ -43,9 +44,10 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
-from phalanx.client import calls
+from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.workflows import WorkflowCalls
@@ -316,6 +318,23 @@ class Client(WorkflowCalls):
                     return
             except (Unavailable, TooMany) as error:
                 self._pause(patience, error)
+
+    def result(self, id: str) -> Any:
+        """What a task gave as its result, however large; raises NotFound if it gave none."""
+        return self._ask(file_calls.result(id))
+
+    def files(self, id: str, *, attempt: int | None = None) -> FilesView:
+        """The artifacts of a task: of its newest attempt, or of another one."""
+        return self._ask(file_calls.files(id, attempt))
+
+    def file(self, id: str, path: str, *, attempt: int | None = None) -> Iterator[bytes]:
+        """The bytes of an artifact, in pieces. They end with Unavailable if they are not what the task wrote."""
+        with closing(self._opened(file_calls.file(id, path, attempt))) as answer:
+            arriving = ArrivingFile(answer.headers)
+            for piece in answer.pieces():
+                arriving.advance(piece)
+                yield piece
+        arriving.check()
 
     def watch(self, *, after: int | None = None, job: str | None = None) -> Iterator[WatchEvent]:
         """What happens, as it happens, without end. A cut connection is taken up again without a gap."""

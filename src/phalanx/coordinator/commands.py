@@ -6,7 +6,7 @@ core become errors here, with the same reason and the nearest fix.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 
 from msgspec import structs
 
@@ -17,8 +17,12 @@ from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitReque
 from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
+from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.declarations import Declarations, is_same
+from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.files import FileStore
+from phalanx.coordinator.kept_logs import KeptLogs
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
@@ -45,8 +49,8 @@ from phalanx.core.cluster.inputs import (
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Status
-from phalanx.errors import BadRequest, Conflict, NotFound
+from phalanx.core.model.orders import AttemptKey, Status
+from phalanx.errors import BadRequest, Conflict, NotFound, Unavailable
 from phalanx.manifests.layers import fit_request
 from phalanx.store.protocol import Store
 
@@ -61,16 +65,17 @@ class CoordinatorCommands:
         feed: Feed,
         log_links: LogLinks,
         clock: Clock,
-        retries: int,
-        executors: Mapping[str, list[str]] | None = None,
+        defaults: SubmitDefaults,
         recorder: Recorder | None = None,
+        files: FileStore | None = None,
     ) -> None:
         self._loop = loop
         self._store = store
         self._feed = feed
         self._log_links = log_links
+        self._kept_logs = None if files is None else KeptLogs(files)
         self._clock = clock
-        self._default_retries = retries
+        self._default_retries = retries = defaults.retries
         self._reads = reads = StateReads(loop, store, clock)
         self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
         self.named, self.owner, self.draft = reads.named, reads.owner, reads.draft
@@ -79,7 +84,7 @@ class CoordinatorCommands:
         declared = Declarations(loop, store, clock, retries, reads.slices)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
-        flows = WorkflowCommands(loop, store, feed, clock, reads.slices, executors or {})
+        flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
         self.submit_workflow, self.workflows, self.workflow = (
             flows.submit_workflow,
             flows.workflows,
@@ -87,6 +92,8 @@ class CoordinatorCommands:
         )
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.wait_workflow = flows.wait_workflow
+        left = AttemptFiles(loop, store, files)
+        self.result, self.files, self.file = left.result, left.files, left.file
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
@@ -238,12 +245,42 @@ class CoordinatorCommands:
             if placed is None:
                 return
             job, position = placed
-        node = self._reads.node_of(job, position, number)
         key = (job.job.id, position, number)
-        async for chunk in self._log_links.read(
-            node, key, stream=stream, offset=offset, lines=lines, follow=follow
-        ):
-            yield chunk
+        live = job.live.get(position)
+        has_ended = live is None or live.key[2] != number
+        node = self._reads.node_name(job, position, number)
+        is_away = node is None or not self._log_links.is_open(node)
+        if has_ended and is_away and (kept := await self._kept(key, stream, offset, lines)) is not None:
+            async for chunk in kept:
+                yield chunk
+            return
+        try:
+            async for chunk in self._log_links.read(
+                self._reads.node_of(job, position, number),
+                key,
+                stream=stream,
+                offset=offset,
+                lines=lines,
+                follow=follow,
+            ):
+                has_ended = False  # what was sent cannot be begun anew
+                yield chunk
+        except (NotFound, Unavailable):
+            kept = await self._kept(key, stream, offset, lines) if has_ended else None
+            if kept is None:
+                raise
+            async for chunk in kept:
+                yield chunk
+
+    async def _kept(
+        self, key: AttemptKey, stream: Stream, offset: int | None, lines: int | None
+    ) -> AsyncIterator[LogChunk] | None:
+        """The log as it was copied when the attempt had ended; None if it was not."""
+        if self._kept_logs is None:
+            return None
+        self._loop.require_active()  # a folder of its own has only what came to it
+        runs = await self._kept_logs.runs(key, stream)
+        return None if runs is None else self._kept_logs.read(key, stream, runs, offset=offset, lines=lines)
 
     async def ready(self) -> None:
         await self._loop.ready()

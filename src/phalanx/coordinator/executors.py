@@ -17,7 +17,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from msgspec import Struct
+
 from phalanx.errors import ConfigError
+
+RETRIES = 3
+
+
+class SubmitDefaults(Struct, frozen=True):
+    """What submissions get that do not say it themselves: retries, and the program of their task type."""
+
+    retries: int = RETRIES
+    executors: Mapping[str, list[str]] = {}
+
 
 FILE_BYTES_MAX = 1 << 20
 EXECUTORS_MAX = 1000

@@ -1,4 +1,4 @@
-"""The road logs travel on: a connection of its own per node, asked piece by piece.
+"""The connections for logs: one per node, asked for logs piece by piece. Runners send files over the same.
 
 Nothing here touches the mailbox or the store, so a flood of output cannot hold up control. A reader asks for
 the next piece only when it has taken the last one, which is all the flow control there is.
@@ -12,6 +12,7 @@ from typing import Protocol
 
 from phalanx.api.schema.jobs import LogChunk
 from phalanx.coordinator.link_auth import STRANGER, LinkAuthenticator
+from phalanx.coordinator.uploads import Uploads
 from phalanx.core.model.orders import AttemptKey
 from phalanx.errors import NotFound, Unavailable
 from phalanx.link import wire
@@ -35,8 +36,10 @@ class LogLinks:
         keys: LinkAuthenticator,
         require_active: Callable[[], None] = lambda: None,
         is_online: Callable[[str], bool] = lambda _: False,
+        uploads: Uploads | None = None,
     ) -> None:
         self._keys = keys
+        self._uploads = uploads
         self._hellos: dict[LogLink, tuple[wire.LogHello, str | None]] = {}
         self._require_active = require_active  # runners dial only the active coordinator
         self._is_online = is_online
@@ -56,7 +59,18 @@ class LogLinks:
             return False
         self._log_links[hello.node] = log_link
         self._hellos[log_link] = hello, peer_name
+        if hello.files and self._uploads is not None:
+            log_link.send([wire.FilesReady(self._uploads.max_bytes)])
         return True
+
+    def is_open(self, node: str) -> bool:
+        """Whether a node can be asked for its logs right now."""
+        return node in self._log_links
+
+    def put(self, log_link: LogLink, piece: wire.PutFile) -> None:
+        """A piece of a file; the connection says whose."""
+        if self._uploads is not None and (known := self._hellos.get(log_link)) is not None:
+            self._uploads.arrived(log_link, known[0].node, piece)
 
     def recheck(self) -> None:
         """Close the roads whose token is no longer accepted; a runner with a new one dials again."""
@@ -66,6 +80,8 @@ class LogLinks:
 
     def closed(self, log_link: LogLink) -> None:
         self._hellos.pop(log_link, None)
+        if self._uploads is not None:
+            self._uploads.closed(log_link)
         self._log_links = {node: each for node, each in self._log_links.items() if each is not log_link}
         for way, answer in list(self._waiting.values()):
             if way is log_link and not answer.done():
@@ -152,6 +168,7 @@ def _no_log_link(what: str) -> Unavailable:
     return Unavailable(
         f"the log cannot be read: {what}",
         reason="LogUnavailable",
-        hint="logs are kept on the node that ran the task; they can be read when its runner is back",
+        hint="it is on the node that ran the task, and can be read when its runner is back;"
+        " there is no copy of it in the place for files",
         retry_after_s=5.0,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,13 +17,16 @@ import uvloop
 
 from phalanx.api.server.app import build_app
 from phalanx.clock import Clock, SteadyClock
+from phalanx.coordinator import lookup
 from phalanx.coordinator.audit import AuditFile
 from phalanx.coordinator.commands import CoordinatorCommands
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.damage import AskedStore
 from phalanx.coordinator.descriptors import Shares, raise_limit, shares
-from phalanx.coordinator.executors import BUILT_IN, read_executors
+from phalanx.coordinator.executors import SubmitDefaults, read_executors
 from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.file_retention import FileRetention
+from phalanx.coordinator.files_config import FilesConfig, files_of
 from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import Links, RunnerChannel
@@ -38,6 +41,7 @@ from phalanx.coordinator.notices import Notices
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
+from phalanx.coordinator.uploads import Uploads
 from phalanx.core.cluster.decision import Settle
 from phalanx.core.cluster.events import (
     BrakeReleased,
@@ -51,6 +55,7 @@ from phalanx.core.cluster.events import (
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.elastic import ElasticRules
+from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Policy
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.link import wire
@@ -83,11 +88,11 @@ class Coordinator:
         store: Store,
         config: LeadershipConfig,
         keys: Credentials,
-        retries: int,
+        defaults: SubmitDefaults,
         clock: Clock | None = None,
         candidate: Candidate = ALONE,
-        executors: Mapping[str, list[str]] = BUILT_IN,
         recorder: Recorder | None = None,
+        files: FilesConfig | None = None,
     ) -> None:
         clock = clock or SteadyClock()
         self.clock = clock
@@ -96,7 +101,14 @@ class Coordinator:
         self.store = store
         self.leadership = Leadership(store, candidate, config, clock, self, keys)
         self.feed = Feed()
-        self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online)
+        self.retention: FileRetention | None = None
+        uploads: Uploads | None = None
+        if files is not None:
+            self.retention = FileRetention(
+                files.store, files.keep_s, files.keep_bytes, clock, self._has_ended
+            )
+            uploads = Uploads(files.store, self.retention, self._node_of, files.max_bytes)
+        self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online, uploads)
         self.links = Links(lambda: self.leadership.state, keys)
         keys.follow(lambda: self.leadership.state)
         self.addresses = RunnerConnections()
@@ -108,14 +120,26 @@ class Coordinator:
             self.feed,
             self.log_links,
             clock,
-            retries,
-            executors,
+            defaults,
             self.recorder,
+            None if files is None else files.store,
         )
 
     def _is_online(self, node: str) -> bool:
         found = self.leadership.state.nodes.get(node)
         return found is not None and found.connected
+
+    async def _node_of(self, key: AttemptKey) -> str | None:
+        """The node that had an attempt, of a job in memory or in the history."""
+        job = await lookup.find_job(self.leadership, self.store, key[0])
+        if not 0 <= key[1] < len(job.attempts):
+            return None
+        names, at = self.leadership.state.known_names, job.node_number(key[1], key[2])
+        return None if at is None or at >= len(names) else names[at]
+
+    def _has_ended(self, job: str) -> bool:
+        found = self.leadership.state.jobs.get(job)
+        return found is None or found.is_over
 
     # As a Listener, for the leadership.
 
@@ -161,6 +185,11 @@ class Coordinator:
     async def keep_keys(self) -> None:
         """Read token files again, and end what has lost its right, as long as the process lives."""
         await self.keys.keep(self.leadership.post, (self.links.recheck, self.log_links.recheck))
+
+    async def keep_files(self) -> None:
+        """Remove old files, as long as the process lives."""
+        if self.retention is not None:
+            await self.retention.keep(self.leadership.require_active)
 
 
 def run(settings: Settings) -> int:
@@ -255,11 +284,11 @@ async def _serve(settings: Settings) -> int:
             store,
             config_of(settings),
             keys,
-            section.max_task_retries,
+            SubmitDefaults(section.max_task_retries, read_executors(section.executors_file)),
             clock,
             candidate=candidate_of(section),
-            executors=read_executors(section.executors_file),
             recorder=recorder_of(section),
+            files=files_of(section),
         )
         files = metrics_files(section, coordinator.commands.board, clock)
         coordinator.closed()
@@ -278,7 +307,9 @@ async def _serve(settings: Settings) -> int:
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
         coordinator.notices = Notices(settings.elastic)
-        renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.notices.deliver())
+        renewing = asyncio.gather(
+            tls_files.keep(), keep_short(), coordinator.notices.deliver(), coordinator.keep_files()
+        )
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:

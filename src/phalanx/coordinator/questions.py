@@ -226,16 +226,21 @@ class StateReads:
             views.append(view(thing))
         return views
 
+    def node_name(self, job: JobState, position: int, number: int) -> str | None:
+        """The node that had this attempt of a task, if that is known."""
+        names, at = self._loop.state.known_names, job.node_number(position, number)
+        return None if at is None or at >= len(names) else names[at]
+
     def node_of(self, job: JobState, position: int, number: int) -> str:
         """The node that had this attempt of a task."""
-        names, at = self._loop.state.known_names, job.node_number(position, number)
-        if at is None or at >= len(names):
+        name = self.node_name(job, position, number)
+        if name is None:
             raise Unavailable(
                 f"which node had attempt {number} is not known, so its log cannot be found",
                 reason="LogUnavailable",
                 hint="`phalanx story` names the node, while the events of that time are kept",
             )
-        return names[at]
+        return name
 
     async def _newest_first(self, cursor: str | None, asked: Asked) -> AsyncGenerator[JobState, None]:
         """Jobs that are asked for, in memory and in the history, ids below `cursor`.

@@ -191,6 +191,8 @@ class RunnerConnection(asyncio.Protocol):
             self._is_log_link = self._log_links.opened(self, message, self._session.peer_name)
             if self._is_log_link:
                 self._let_in()
+        elif self._is_log_link and isinstance(message, wire.PutFile):
+            self._log_links.put(self, message)
         elif isinstance(message, wire.LogData):
             self._log_links.arrived(self, message)
         elif not self._session.node and not isinstance(message, wire.HelloMessage):

@@ -121,6 +121,7 @@ def _task_view(
         ended_at=None if attempt else job.finished_at(position),
         stderr_tail=stderr_tail if status != Status.COMPLETED else "",
         result=_result(job, position),
+        result_bytes=job.kept_results.get(position, (0, ""))[0],
         group=group.group.name,
         rank=rank,
         ready=bool(attempt and attempt.ready and not attempt.released),

@@ -1,18 +1,21 @@
 """The messages between coordinator and runner, versioned: msgpack structs in frames with a four-byte length.
 
-One connection carries control (hello, orders, reports, heartbeats), another one logs, so that neither can hold up the
-other. docs/decisions/0003 says why frames and not gRPC. Either way, what a runner says has limits (`why_wrong`).
+One connection carries control (hello, orders, reports, heartbeats), another one logs and files, so that neither can
+hold up the other (docs/decisions/0003 says why frames). Either way, what a runner says has limits (`why_wrong`).
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 
 from msgspec import Struct, msgpack
 
+from phalanx.core.model.files import FileKind
 from phalanx.core.model.orders import (
     RESULT_BYTES_MAX,
+    RESULT_FILE_BYTES_MAX,
     AttemptKey,
     Disposition,
     Ended,
@@ -40,6 +43,8 @@ TIME_MAX = 1e12  # seconds, before or after any clock's beginning
 CODES = -(1 << 31), 1 << 32
 HELD_MAX = 20_480  # attempts that are listed, beyond twice those that a node is known to have
 REPORTS_MAX = 20_000  # in one message
+PIECE_MAX = 1 << 20  # bytes of a file in one message
+_DIGEST = re.compile(r"(?:[0-9a-f]{64})?")
 
 
 class WireError(ConnectionError):
@@ -138,6 +143,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     token: str
     node: str
     incarnation: str
+    files: bool = False  # it has files to send, if the coordinator takes them
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):
@@ -166,6 +172,36 @@ class CancelRead(Struct, frozen=True, tag="cancel_read"):
     id: int
 
 
+class FilesReady(Struct, frozen=True, tag="files_ready"):
+    """The coordinator takes files, each of at most `max_bytes`. Runners of older versions are not told."""
+
+    max_bytes: int
+
+
+class PutFile(Struct, frozen=True, tag="put_file"):
+    """A piece of a file for the place for files; the next one is sent when this one was taken.
+
+    The last piece has the digest of the whole file; before it was compared, nothing is there.
+    """
+
+    id: int
+    key: AttemptKey
+    kind: FileKind
+    path: str
+    size: int  # of the whole file
+    offset: int
+    data: bytes
+    sha256: str = ""
+
+
+class FileTaken(Struct, frozen=True, tag="file_taken"):
+    """A piece was taken, or the file is there if it was the last; or why it never will be, and whether to try again."""
+
+    id: int
+    error: str = ""
+    retry: bool = False
+
+
 Message = (
     HelloMessage
     | Welcome
@@ -181,6 +217,9 @@ Message = (
     | ReadLog
     | LogData
     | CancelRead
+    | FilesReady
+    | PutFile
+    | FileTaken
 )
 
 _encoder = msgpack.Encoder()
@@ -255,6 +294,8 @@ def why_wrong(message: Message) -> str:
         case LogData():
             numbers = (("offset", message.offset), ("size", message.size), ("gap", message.gap))
             found = (wrong for name, value in numbers if (wrong := _count(name, value, COUNT_MAX // 2)))
+        case PutFile():
+            found = _of_file(message)
         case _:
             return ""
     return next(filter(None, found), "")
@@ -274,11 +315,26 @@ def _of_report(report: Report) -> str:
             return f"exit: expected texts of at most {TEXT_MAX} characters"
         if len(exit.result.encode()) > RESULT_BYTES_MAX:
             return f"exit.result: {len(exit.result)} characters, expected at most {RESULT_BYTES_MAX} bytes"
+        if wrong := _count("exit.result_bytes", exit.result_bytes, RESULT_FILE_BYTES_MAX):
+            return wrong
+        if bool(exit.result_sha256) != bool(exit.result_bytes) or not _DIGEST.fullmatch(exit.result_sha256):
+            return (
+                f"exit.result_sha256 = {exit.result_sha256[:80]!r}: expected 64 digits with exit.result_bytes"
+            )
         if not (-TIME_MAX <= began <= TIME_MAX and -TIME_MAX <= ended <= TIME_MAX):
             return f"exit: started_at = {began}, ended_at = {ended}: expected seconds since 1970"
     elif type(report) is Started and not -TIME_MAX <= report.at <= TIME_MAX:
         return f"started.at = {report.at}: expected seconds since 1970"
     return ""
+
+
+def _of_file(put: PutFile) -> Iterator[str]:
+    yield _count("id", put.id, COUNT_MAX)
+    yield _count("size", put.size, BYTES_MAX)
+    yield _count("offset", put.offset, put.size)
+    yield _count("the length of data", len(put.data), min(PIECE_MAX, max(0, put.size - put.offset)))
+    if _DIGEST.fullmatch(put.sha256) is None or bool(put.sha256) != (put.offset + len(put.data) == put.size):
+        yield f"sha256 = {put.sha256[:80]!r}: expected 64 digits with the last piece, and nothing before"
 
 
 def _of_hello(hello: HelloMessage) -> Iterator[str]:

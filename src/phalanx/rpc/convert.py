@@ -25,7 +25,12 @@ from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescript
 from msgspec import NODEFAULT
 from msgspec import inspect as types
 
-LEFT_OUT = frozenset({("HelloMessage", "token"), ("LogHello", "token")})  # in the metadata of the call
+LEFT_OUT = frozenset(
+    {
+        *(("HelloMessage", "token"), ("LogHello", "token")),  # in the metadata of the call
+        ("LogHello", "files"),  # files are only sent as frames
+    }
+)
 FRACTIONS = frozenset({"cores"})
 MESSAGE_WEIGHT = 4
 _SCALARS: dict[type, int] = {

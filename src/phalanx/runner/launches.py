@@ -34,7 +34,7 @@ from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.keeper_messages import Launch
-from phalanx.runner.log_files import RESULT, LogPath, log_path
+from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, log_path
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
 
@@ -79,6 +79,9 @@ class Launches:
         place = standing(start, brief, effect.roll, here, port)
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
         env["PHALANX_RESULT"] = str(self._result_path(start.key))
+        artifacts = self.artifacts_path(start.key)
+        env["PHALANX_ARTIFACTS"] = str(artifacts)
+        self._machine.make_artifacts(artifacts)
         launch = Launch(
             out=str(log_path(self.log_root, job, position, number, "stdout")),
             err=str(log_path(self.log_root, job, position, number, "stderr")),
@@ -97,6 +100,14 @@ class Launches:
         """The end of an attempt, with what it gave as its result."""
         result, error = self._machine.read_result(self._result_path(key))
         return structs.replace(end, result=result, result_error=error) if result or error else end
+
+    def close_artifacts(self, key: AttemptKey) -> bool:
+        """Whether an attempt left artifacts."""
+        return self._machine.close_artifacts(self.artifacts_path(key))
+
+    def artifacts_path(self, key: AttemptKey) -> LogPath:
+        """Beside its logs as well; it is there when the task starts."""
+        return log_path(self.log_root, *key, ARTIFACTS)
 
     def _result_path(self, key: AttemptKey) -> LogPath:
         """Beside its logs, so that it is removed with them; the task makes it."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 STREAMS = ("stdout", "stderr")
-RESULT = "result"
+RESULT, ARTIFACTS = "result", "artifacts"
 NUMBER_MAX = 1 << 53
 _JOB = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z_-]{0,62})")
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,7 +40,7 @@ def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> 
         raise ValueError(f"{job[:80]!r} is not a job id")
     if not (0 <= position <= NUMBER_MAX and 0 <= attempt <= NUMBER_MAX):
         raise ValueError(f"task {position} or attempt {attempt} is out of range")
-    if stream not in STREAMS and stream != RESULT:
+    if stream not in (*STREAMS, RESULT, ARTIFACTS):
         raise ValueError(f"{stream[:80]!r} is not a stream: expected {' or '.join(STREAMS)}")
     return LogPath(root, job, f"{int(position)}.{int(attempt)}.{stream}")
 

@@ -13,8 +13,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -67,6 +69,15 @@ def tail(path: LogPath, lines: int, limit: int = TAIL_BYTES_MAX) -> Chunk:
         return Chunk(at, _read_range(fd, at, size), size, gap if at == run else 0)
     finally:
         os.close(fd)
+
+
+def data_runs(fd: int, most: int) -> list[tuple[int, int]]:
+    """The last parts of a file that have data, as offsets and sizes: between them are gaps."""
+    size, runs, at = os.fstat(fd).st_size, deque[tuple[int, int]](maxlen=most), 0
+    while (begin := _data_from(fd, at, size)) < size:
+        at = _hole_from(fd, begin, size)
+        runs.append((begin, at - begin))
+    return list(runs)
 
 
 def _line_start(fd: int, floor: int, size: int, lines: int) -> int:
@@ -131,12 +142,27 @@ def _open(path: LogPath) -> int | None:
         return None
 
 
+class FileSender(Protocol):
+    """Who sends files over this connection."""
+
+    def opened(self, send: Callable[[wire.Message], None], max_bytes: int) -> None: ...
+
+    def taken(self, answer: wire.FileTaken) -> None: ...
+
+    def lost(self) -> None: ...
+
+
 class RunnerLogLink:
     """The runner's end of the log connection."""
 
     def __init__(
-        self, hello: Callable[[], wire.LogHello], root: Path, is_live: Callable[[AttemptKey], bool]
+        self,
+        hello: Callable[[], wire.LogHello],
+        root: Path,
+        is_live: Callable[[AttemptKey], bool],
+        files: FileSender,
     ) -> None:
+        self._files = files
         self._hello = hello
         self._root = root
         self._is_live = is_live
@@ -156,12 +182,17 @@ class RunnerLogLink:
             case wire.CancelRead():
                 if (waiting := self._waiting.get(message.id)) is not None:
                     waiting.cancel()
+            case wire.FilesReady() if self._wire is not None:
+                self._files.opened(self._wire.send, message.max_bytes)
+            case wire.FileTaken():
+                self._files.taken(message)
 
     def settled(self) -> None:
         """Nothing is batched here."""
 
     def disconnected(self) -> None:
         self._wire = None
+        self._files.lost()
         for task in list(self._waiting.values()):
             task.cancel()
 

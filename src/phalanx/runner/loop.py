@@ -15,11 +15,14 @@ from msgspec import structs
 
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Phase
+from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Forget, ForgetBrief, Freeze, Halt, Release, Retract, RunnerEffect, Spawn
 from phalanx.link import wire
 from phalanx.logger import logger
 from phalanx.runner import keeper_messages as messages
+from phalanx.runner.artifacts import USUAL_LIMITS, ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.endings import AttemptEndings
 from phalanx.runner.launches import LOOPBACK, Launches, cgroup_name, read_key
 from phalanx.runner.leaving import Leaving
 from phalanx.runner.link import Wire
@@ -27,11 +30,11 @@ from phalanx.runner.machine import LOOK_S, Connecting, KeeperHealth, LocalMachin
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.uploads import RunnerUploads
 
 log = logger("runner")
 REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
-GATHER_S = 0.02
-START_GATHER_S = 0.005
+GATHER_S, START_GATHER_S = 0.02, 0.005
 DRAIN_GRACE_S = 5.0
 OLD_KEEPER = "its keeper is of an older version and cannot hold back a member of a gang; stop the runner with its tasks"
 
@@ -48,6 +51,7 @@ class RunnerLoop:
         log_max_bytes: int,
         cgroups: Cgroups,
         machine: Machine | None = None,
+        artifacts: ArtifactLimits = USUAL_LIMITS,
     ) -> None:
         self.engine = engine
         self.clock = clock
@@ -56,6 +60,8 @@ class RunnerLoop:
         self._machine = machine or LocalMachine(state_dir, cgroups.bases)
         self._cgroups = cgroups
         self._launches = Launches(engine, state_dir, base_env, log_max_bytes, cgroups, self._machine)
+        self.uploads = RunnerUploads(self._launches.log_root, log_max_bytes)
+        self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
         self._keeper: Processes | None = None
         self._health = KeeperHealth()
@@ -83,7 +89,7 @@ class RunnerLoop:
             key, lane = named
             self._launches.adopt(key, row.key)
             started_at, since = row.started_at if row.pid else None, self._since(row.born)
-            exit = None if row.exit is None else self._launches.with_result(key, row.exit)
+            exit = None if row.exit is None else self.endings.finish(key, row.exit)
             self.engine.state.adopt(key, lane, exit, started_at, row.state == "ready", since)
             if not row.pid:
                 unstarted.add(cgroup_name(key))
@@ -100,6 +106,7 @@ class RunnerLoop:
         is_announced = await leaving.announce_stop(request.keep_s)
         if request.drain and self._keeper is not None:
             await self._end_tasks(self._keeper)
+            await self.endings.settled(DRAIN_GRACE_S)
             await leaving.reported()
         left, unreported = len(self.live_keys()), len(self.engine.state.outbox)
         drained = request.drain and not left
@@ -145,12 +152,8 @@ class RunnerLoop:
         if isinstance(message, wire.BeatAck | wire.Welcome | wire.LeaveAck) and self._keeper is not None:
             self._renew_lease(self._keeper)
         if isinstance(message, wire.Rejected):
-            self._turned_away(
-                message,
-                "registration rejected by the coordinator",
-                code=message.code,
-                message=message.message,
-            )
+            what = "registration rejected by the coordinator"
+            self._turned_away(message, what, code=message.code, message=message.message)
         elif self.engine.welcomed and not was_welcomed:
             self._refusal = None
             log.info("joined", node=self.engine.node, epoch=self.engine.state.epoch)
@@ -210,14 +213,6 @@ class RunnerLoop:
             self._early.append(event)
             return
         match event:
-            case (
-                messages.ProcessReady()
-                | messages.ProcessStarted()
-                | messages.ProcessEnded()
-                | messages.ProcessRefused()
-            ):
-                if (named := read_key(event.key)) is not None:
-                    self._news_of(named[0], event)
             case messages.KeeperLost():
                 log.error("the keeper was lost", message=event.message)
                 self._keeper = None
@@ -225,13 +220,11 @@ class RunnerLoop:
                     self._reopening = asyncio.get_running_loop().create_task(self._reopen())
             case messages.Misunderstood():
                 log.error("the keeper could not read a request", text=event.text)
+            case _ if (named := read_key(event.key)) is not None:
+                self._news_of(named[0], event)
         self._flush_soon()
 
-    def _news_of(
-        self,
-        key: AttemptKey,
-        event: messages.News,
-    ) -> None:
+    def _news_of(self, key: AttemptKey, event: messages.News) -> None:
         now, state = self.clock.now(), self.engine.state
         match event:
             case messages.ProcessReady():
@@ -240,10 +233,17 @@ class RunnerLoop:
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
                 self._launches.release(key)
-                self._do(state.process_ended(key, self._launches.with_result(key, event.exit)), now)
+                if (end := self.endings.finish(key, event.exit)) is not None:
+                    self._do(state.process_ended(key, end), now)
             case messages.ProcessRefused():
                 self._launches.release(key)
+                self._launches.close_artifacts(key)
                 self._do(state.process_refused(key, event.code, event.message, now), now)
+
+    def _ended(self, key: AttemptKey, end: ProcessEnd) -> None:
+        """The files of an attempt that has ended are where they belong."""
+        self._do(self.engine.state.process_ended(key, end), self.clock.now())
+        self._flush_soon()
 
     async def _reopen(self) -> None:
         """Find or start another keeper, for as long as it takes. Without one nothing starts here, and we report it."""
@@ -336,6 +336,7 @@ class RunnerLoop:
                     self._with_keeper(effect.key, freeze)
 
     def _halt(self, effect: Halt) -> None:
+        self.endings.hurry(effect.key)
         if self._keeper is not None and effect.key in self._launches.names:
             held = self.engine.state.held.get(effect.key)
             why = None if held is None or held.stopping is None else held.stopping.word

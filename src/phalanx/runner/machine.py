@@ -19,6 +19,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,8 @@ GONE = "its keeper is gone, and another one is not there yet"
 log = logger("runner")
 FIRST_WITHIN_S = 10.0  # one try when the runner starts
 AGAIN_WITHIN_S = 3.0  # one try while it runs
+EMPTY_FOLDER = stat.S_IFDIR | 0o700
+SPARE_MAX = 4096  # unused folders of artifacts: to rename one costs a tenth of removing it and making another
 
 
 class LocalMachine:
@@ -53,6 +56,7 @@ class LocalMachine:
         self._cgroups = (
             cgroups  # this node's folders: a keeper ends processes that it finds there from before
         )
+        self._spare: list[str] = []
 
     def __str__(self) -> str:
         return str(self._state_dir)
@@ -106,6 +110,25 @@ class LocalMachine:
 
     def read_result(self, path: LogPath) -> tuple[str, str]:
         return read_result(path)
+
+    def make_artifacts(self, path: LogPath) -> None:
+        while self._spare:
+            with suppress(OSError):  # somebody has removed it
+                os.rename(self._spare.pop(), path)  # noqa: PTH104 - of every task
+                return
+        self.make_folder(Path(path))
+
+    def close_artifacts(self, path: LogPath) -> bool:
+        try:
+            mode = os.lstat(path).st_mode
+            with os.scandir(path) as entries:
+                if stat.S_ISDIR(mode) and next(entries, None) is not None:
+                    return True
+        except OSError:  # the task has removed it, or put something else in its place
+            return False
+        if mode == EMPTY_FOLDER and len(self._spare) < SPARE_MAX:
+            self._spare.append(str(path))
+        return False
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         recorded = journal.read(str(self._state_dir / journal.NAME)).attempts

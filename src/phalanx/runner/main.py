@@ -25,6 +25,7 @@ from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.runner import state_files, stopping
 from phalanx.runner.addresses import LinkAddresses
+from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
 from phalanx.runner.devices import discover
@@ -41,6 +42,7 @@ from phalanx.settings import Settings, is_loopback
 from phalanx.tls import ClientTls, TlsFiles
 
 log = logger("runner")
+COPY_WITHIN_S = 3.0  # how long a runner that stops may take for the last logs
 
 
 def run(settings: Settings, drain: bool = False) -> int:
@@ -117,6 +119,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         task_environment(),
         section.log_max_bytes,
         Cgroups.find(f"{section.name}-{origin[:8]}", track=section.cgroups == "every-task"),
+        artifacts=ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
     )
 
 
@@ -144,9 +147,10 @@ async def _until_stopped(
     """Serve until SIGTERM or SIGINT, or until the coordinator will never accept us."""
     engine = loop.engine
     log_link = RunnerLogLink(
-        lambda: wire.LogHello(wire.VERSION, engine.token, engine.node, engine.incarnation),
+        lambda: wire.LogHello(wire.VERSION, engine.token, engine.node, engine.incarnation, files=True),
         loop.log_root,
         loop.is_live,
+        loop.uploads,
     )
 
     refused = asyncio.Event()
@@ -162,13 +166,17 @@ async def _until_stopped(
         loop.beat(),
         loop.tick(),
         keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
+        loop.uploads.keep(loop.live_keys, loop.clock.now()),
     ]
+    loop.endings.resume(loop.live_keys())
     tasks = [asyncio.ensure_future(job) for job in jobs]
     waiting: asyncio.Task[Any] = asyncio.ensure_future(stopped.wait())
     done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
     outcome: StopOutcome | None = None
     if waiting in done and not refused.is_set():  # while the connection is still there
         outcome = await loop.leave(stopping.asked(state_dir) or usual)
+        if not await loop.uploads.drained(COPY_WITHIN_S):
+            log.warning("some logs were not copied to the place for files; they are when the runner is back")
         stopping.write_outcome(state_dir, outcome)
     for task in tasks:
         task.cancel()

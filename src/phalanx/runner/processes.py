@@ -78,6 +78,14 @@ class Machine(Protocol):
         """What a task that has ended gave as its result, as JSON, and what is wrong with it; mostly neither."""
         ...
 
+    def make_artifacts(self, path: LogPath) -> None:
+        """Make the folder of an attempt's artifacts, or take one that was not used; raises OSError."""
+        ...
+
+    def close_artifacts(self, path: LogPath) -> bool:
+        """Whether a task that has ended left artifacts in its folder; if not, another attempt may take the folder."""
+        ...
+
     def begun(self) -> dict[str, tuple[float, Ticks]]:
         """What the keeper recorded as started: when, by key. It may not have been able to send it."""
         ...

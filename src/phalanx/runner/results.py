@@ -9,10 +9,10 @@ import os
 
 import msgspec
 
-from phalanx.core.model.orders import RESULT_BYTES_MAX
+from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX
 from phalanx.runner.log_files import LogPath, open_file
 
-FILE_BYTES_MAX = 64 * 1024  # white space included
+FILE_BYTES_MAX = 2 * RESULT_FILE_BYTES_MAX  # white space included
 
 
 def read_result(path: LogPath) -> tuple[str, str]:
@@ -40,9 +40,7 @@ def _checked(data: bytes) -> tuple[str, str]:
         short = msgspec.json.format(data, indent=-1)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         return "", f"its result is not JSON: {str(error)[:200]}"
-    if len(short) > RESULT_BYTES_MAX:
-        return (
-            "",
-            f"its result has {len(short)} bytes without white space, at most {RESULT_BYTES_MAX} are kept",
-        )
+    if len(short) > RESULT_FILE_BYTES_MAX:
+        most = RESULT_FILE_BYTES_MAX
+        return "", f"its result has {len(short)} bytes without white space, at most {most} are kept"
     return short.decode(), ""

@@ -1,5 +1,7 @@
 """How long logs stay on a node: each for so many days, and all of them within so many bytes, the oldest go first.
 
+Artifacts that could not be sent are treated in the same way.
+
 Only logs of attempts that have ended are removed. The keeper limits what is written while an attempt runs
 (`keeper/logs.py`).
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +28,8 @@ SETTLED_S = (
     60.0  # a log that was written to just now may be of an attempt that has started since `live` was read
 )
 _NAME = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.(?:stdout|stderr|result)")
+_FOLDER = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.artifacts")
+FILES_COUNTED_MAX = 100_000  # of artifacts that could not be sent
 _BLOCK = 512
 
 
@@ -40,6 +45,7 @@ class _Log(Struct, frozen=True, order=True):
     disk_bytes: int
     path: str
     key: AttemptKey
+    is_folder: bool = False  # of artifacts
 
 
 async def keep_swept(root: Path, limits: Limits, live: Callable[[], set[AttemptKey]], clock: Clock) -> None:
@@ -69,7 +75,10 @@ def sweep(root: Path, limits: Limits, live: set[AttemptKey], now: float) -> tupl
         if not (is_old or is_too_much) or each.key in live:
             continue
         with suppress(OSError):
-            os.unlink(each.path)  # noqa: PTH108 - a hundred thousand of them
+            if each.is_folder:
+                shutil.rmtree(each.path)
+            else:
+                os.unlink(each.path)  # noqa: PTH108 - a hundred thousand of them
             removed, freed, kept_bytes = removed + 1, freed + each.disk_bytes, kept_bytes - each.disk_bytes
     if removed:
         _remove_empty(root)
@@ -86,13 +95,28 @@ def _logs(root: Path) -> Iterator[_Log]:
 def _logs_of(folder: os.DirEntry[str]) -> Iterator[_Log]:
     with os.scandir(folder.path) as files:
         for file in files:
-            named = _NAME.fullmatch(file.name)
-            if named is None or not file.is_file(follow_symlinks=False):
+            is_folder = file.is_dir(follow_symlinks=False)
+            named = (_FOLDER if is_folder else _NAME).fullmatch(file.name)
+            if named is None or not (is_folder or file.is_file(follow_symlinks=False)):
                 continue
             with suppress(OSError):  # it went away meanwhile
                 found = file.stat(follow_symlinks=False)
                 key = (folder.name, int(named[1]), int(named[2]))
-                yield _Log(found.st_mtime, found.st_blocks * _BLOCK, file.path, key)
+                size = _size(file.path) if is_folder else found.st_blocks * _BLOCK
+                yield _Log(found.st_mtime, size, file.path, key, is_folder)
+
+
+def _size(folder: str) -> int:
+    """How much the artifacts in a folder take, those that are looked at."""
+    size = left = 0
+    for parent, _, files in os.walk(folder):
+        for name in files[: FILES_COUNTED_MAX - left]:
+            with suppress(OSError):
+                size += Path(parent, name).lstat().st_blocks * _BLOCK
+        left += len(files)
+        if left >= FILES_COUNTED_MAX:
+            break
+    return size
 
 
 def _remove_empty(root: Path) -> None:

@@ -16,6 +16,7 @@ from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.declarations import Declarations
+from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Hello
@@ -42,7 +43,10 @@ def anyio_backend() -> str:
 async def a_coordinator(rules: Timers | None = None) -> AsyncIterator[Coordinator]:
     """A coordinator with four nodes, two in each rack, on which nothing runs."""
     coordinator = Coordinator(
-        MemoryStore(), LeadershipConfig(rules or Timers()), Credentials.local("user", "node"), 3
+        MemoryStore(),
+        LeadershipConfig(rules or Timers()),
+        Credentials.local("user", "node"),
+        SubmitDefaults(),
     )
     await coordinator.leadership.open()
     turning = asyncio.create_task(coordinator.leadership.run())

@@ -19,6 +19,9 @@ def wrong_of(exit: Exit) -> str:
     [
         (Exit(Why.NONE, 0, result="1" * (RESULT_BYTES_MAX + 1)), "exit.result"),
         (Exit(Why.NONE, 0, result="é" * (RESULT_BYTES_MAX // 2 + 1)), "exit.result"),
+        (Exit(Why.NONE, 0, result_bytes=65_537, result_sha256="a" * 64), "exit.result_bytes"),
+        (Exit(Why.NONE, 0, result_bytes=5000), "exit.result_sha256"),
+        (Exit(Why.NONE, 0, result_bytes=5000, result_sha256="z" * 64), "exit.result_sha256"),
         (Exit(Why.EXITED, 1, message="x" * (wire.TEXT_MAX + 1)), "exit:"),
         (Exit(Why.EXITED, 1, stderr_tail="x" * (wire.TEXT_MAX + 1)), "exit:"),
     ],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.core.model.orders import RESULT_BYTES_MAX
+from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX
 from phalanx.runner.log_files import log_path
 from phalanx.runner.results import FILE_BYTES_MAX, read_result
 
@@ -55,7 +55,7 @@ def test_who_writes_none_has_none(file: Path):
         b'"\xff"',
         b"[" * 5000,
         b" " * FILE_BYTES_MAX + b"1",
-        b'"' + b"x" * RESULT_BYTES_MAX + b'"',
+        b'"' + b"x" * RESULT_FILE_BYTES_MAX + b'"',
     ],
 )
 def test_anything_else_is_refused_with_a_sentence(file: Path, written: bytes):
@@ -66,8 +66,8 @@ def test_anything_else_is_refused_with_a_sentence(file: Path, written: bytes):
 
 
 def test_the_longest_result_is_taken(file: Path):
-    file.write_text('"' + "x" * (RESULT_BYTES_MAX - 2) + '"')
-    assert len(read(file)[0]) == RESULT_BYTES_MAX
+    file.write_text('"' + "x" * (RESULT_FILE_BYTES_MAX - 2) + '"')
+    assert len(read(file)[0]) == RESULT_FILE_BYTES_MAX
 
 
 def test_nothing_but_a_plain_file_is_read(file: Path, tmp_path: Path):

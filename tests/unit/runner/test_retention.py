@@ -115,3 +115,14 @@ def test_sweeping_goes_on_after_a_failure(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(retention, "EVERY_S", 0.01)
     asyncio.run(story())
     assert len(asked) >= 2
+
+
+def test_artifacts_that_could_not_be_sent_go_like_logs(tmp_path: Path):
+    inside = a_log(tmp_path, OLD, "0.1.artifacts/sub/model", 3 * HOUR)
+    for folder in (inside.parent, inside.parents[1]):
+        os.utime(folder, (NOW - 3 * HOUR, NOW - 3 * HOUR))
+    (tmp_path / OLD / "0.2.artifacts").symlink_to("/etc")
+    a_log(tmp_path, NEW, "0.1.artifacts/model", HOUR)
+    assert sweep(tmp_path, Limits(2 * HOUR, 0), {(OLD, 0, 1)}, NOW) == (0, 0)
+    assert sweep(tmp_path, Limits(2 * HOUR, 0), set(), NOW) == (1, MIB)
+    assert left(tmp_path) == {f"{NEW}/0.1.artifacts/model"}

@@ -179,6 +179,8 @@ class TaskView(Struct):
     conditions: list[ConditionView] = []
     object: str = ""  # what Kubernetes calls it: namespace/name
     result: Any = None  # what it gave as its result, any JSON
+    result_bytes: int = 0  # of a large one, which is in the place for files: lists of tasks do not have it
+    result_error: str = ""  # why that one cannot be read
 
 
 class ReasonView(Struct, omit_defaults=True):

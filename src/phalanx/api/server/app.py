@@ -44,6 +44,7 @@ from phalanx.logger import logger
 _log = logger("api")
 STALE_S = 5.0
 BEHIND = b"phalanx-behind"
+REST = "{path}"  # in a route: whatever follows, with its slashes
 TOKEN_SIGN = "phx_"  # noqa: S105 - what every token of ours begins with
 # Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
 _ID = re.compile(r"[0-9a-z][0-9a-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a stage: WORKFLOW:STAGE
@@ -51,7 +52,9 @@ _NAMED = ("jobs", "tasks", "names")  # what may also be named as Kubernetes does
 
 Row = dict[str, Route]  # by method
 _FLOWMESH = "/workers/"  # its own paths, which ours have behind /v1
-_TABLE: dict[str, Row] = {}  # paths have one shape, `/v1/NOUN/ID/VERB`, so finding a row is one look in here
+_TABLE: dict[
+    str, Row
+] = {}  # paths have one shape, `/v1/NOUN/ID/VERB/REST`, so finding a row is one look in here
 for _route in ROUTES:
     _TABLE.setdefault(_route.path, {})[_route.method] = _route
 # What requests are counted by: `jobs` for /v1/jobs/{id}/cancel, `livez` for /livez. A refused one has no route.
@@ -115,7 +118,7 @@ async def _hang_up(receive: Receive) -> None:
 
 def _admitted(tokens: Accepts, http_request: HttpRequest) -> Route:
     """The route of a request that may have it. A stranger does not even learn which paths exist."""
-    row, http_request.id = _find_row(http_request.raw_path)
+    row, http_request.id, http_request.rest = _find_row(http_request.raw_path)
     route = row.get(http_request.method) if row else None
     if route is None:
         http_request.identify(tokens)
@@ -126,23 +129,28 @@ def _admitted(tokens: Accepts, http_request: HttpRequest) -> Route:
     return route
 
 
-def _find_row(path: str) -> tuple[Row | None, str]:
-    """The routes of a path by method, and the id in it; no row for a path that does not exist.
+def _find_row(path: str) -> tuple[Row | None, str, str]:
+    """The routes of a path by method, the id in it, and what follows its verb; no row if the path does not exist.
 
     `path` is as it was sent: what is quoted in it is not yet read, so that a slash may stand within an id.
     """
     row = _TABLE.get(path)
     if row is not None:
-        return row, ""
+        return row, "", ""
     if path.startswith(_FLOWMESH):
         path = "/v1" + path
-    parts = path.split("/", 4)  # "", v1, noun, id, verb
+    parts = path.split("/", 5)  # "", v1, noun, id, verb, the rest
     if len(parts) < 4:
-        return None, ""
+        return None, "", ""
     id, parts[3] = unquote(parts[3]), "{id}"
     if not (_ID.fullmatch(id) or (parts[2] in _NAMED and is_object(id))):
-        return None, ""
-    return _TABLE.get("/".join(parts)), id
+        return None, "", ""
+    rest = ""
+    if len(parts) > 5:
+        rest, parts[5] = unquote(parts[5], errors="surrogateescape"), REST
+        if not rest:
+            return None, "", ""
+    return _TABLE.get("/".join(parts)), id, rest
 
 
 def _no_route(row: Row | None, method: str, path: str) -> NotFound | WrongMethod:
@@ -271,7 +279,7 @@ def _note(
         return
     http_request.request_id = http_request.request_id or os.urandom(8).hex()
     who = http_request.identity
-    row, id = _find_row(http_request.raw_path)  # as it was named, whatever it was read as
+    row, id, _ = _find_row(http_request.raw_path)  # as it was named, whatever it was read as
     if not who.fingerprint or TOKEN_SIGN in id:  # nobody knows what a stranger puts into a path
         id = ""
     service.audit.note(

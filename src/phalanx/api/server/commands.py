@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
+from msgspec import Raw
+
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.cluster import (
     AuditLine,
@@ -26,6 +28,7 @@ from phalanx.api.schema.cluster import (
     TopologySpec,
 )
 from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -216,6 +219,18 @@ class Commands(Protocol):
 
         The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt.
         """
+        ...
+
+    async def result(self, id: str) -> Raw:
+        """The result of a task as JSON, verified if it was large. NotFound if it has given none."""
+        ...
+
+    async def files(self, id: str, *, attempt: int | None) -> FilesView:
+        """The artifacts of a task."""
+        ...
+
+    async def file(self, id: str, path: str, *, attempt: int | None) -> tuple[FileView, AsyncIterator[bytes]]:
+        """One of them, and its bytes, which end with an error if they are not what the task wrote."""
         ...
 
     async def tokens(self) -> list[TokenView]:

@@ -50,6 +50,7 @@ class HttpRequest:
         "raw_path",
         "receive",
         "request_id",
+        "rest",
         "token",
         "where",
     )
@@ -70,6 +71,7 @@ class HttpRequest:
         self.is_inspector = False  # may see what the job in the path wrote, and its environment
         self.token = ""
         self.id = ""  # the job, task or node named in the path
+        self.rest = ""  # what follows the verb in the path
         self.query: Any = None
         self.document: Any = None
         self._body: bytes | None = None

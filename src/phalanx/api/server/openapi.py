@@ -82,6 +82,11 @@ _LOG_HEADERS = {
     "X-Phalanx-Attempt": "Number of the attempt that wrote it.",
 }
 
+_FILE_HEADERS = {
+    "X-Phalanx-Size": "Size of the file.",
+    "X-Phalanx-Sha256": "Digest of the file, as its task wrote it.",
+}
+
 
 @cache
 def openapi_document() -> bytes:
@@ -152,8 +157,13 @@ def _answer(route: Route) -> dict[str, Any]:
     if route.media == sse.MEDIA_TYPE:
         answer["content"][route.media]["x-event-data"] = _schema(WatchEvent)["schema"]
     else:
+        about = _FILE_HEADERS if "{path}" in route.path else _LOG_HEADERS
         answer["headers"] = {
-            name: {"description": text, "schema": {"type": "integer"}} for name, text in _LOG_HEADERS.items()
+            name: {
+                "description": text,
+                "schema": {"type": "string" if name == "X-Phalanx-Sha256" else "integer"},
+            }
+            for name, text in about.items()
         }
     return answer
 
@@ -176,7 +186,11 @@ def _path_parameters(route: Route) -> list[dict[str, Any]]:
         text = "Id of a token, as listed."
         return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
     text = f"Name of a {noun}." if named else f"Id of a {noun}, or a unique prefix of it."
-    return [_parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)]
+    id = _parameter("path", "id", text, {"type": "string", "minLength": 1}, required=True)
+    if "{path}" not in route.path:
+        return [id]
+    text = "Path of a file; slashes within it need not be quoted."
+    return [id, _parameter("path", "path", text, {"type": "string", "minLength": 1}, required=True)]
 
 
 def _query_parameters(query: type[Struct]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from phalanx.core.cluster.apply.dependencies import restore_dependents
 from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, tenant
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.workflows import restore_workflows
-from phalanx.core.cluster.jobs import Condition, JobState, told_preemption
+from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, told_preemption
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
@@ -78,6 +78,7 @@ class JobImage(Struct, array_like=True):
     preempted: list[int] | None = None  # whose condition is a preemption; None: only its sentence says so
     awaits: list[JobId] = []
     results: dict[int, str] = {}
+    kept_results: dict[int, tuple[int, str]] = {}
 
 
 class NodeImage(Struct, array_like=True):
@@ -206,7 +207,7 @@ _SAME_IN_NODE = tuple(set(NodeImage.__struct_fields__) - {"name", "number", "lef
 _SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
     "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",
-    "earlier", "held_because", "results",
+    "earlier", "held_because", "results", "kept_results",
 )  # fmt: skip
 _whole_facts = attrgetter(*WholeImage.__struct_fields__)
 _node_facts = attrgetter(*NodeImage.__struct_fields__)
@@ -252,6 +253,7 @@ def _job_image(job: JobState) -> JobImage:
         [position for position, each in conditions if each.preempted],
         sorted(job.awaits),
         job.results,
+        job.kept_results,
     )
 
 
@@ -311,7 +313,7 @@ def _job_state(
     job.times = None if image.times is None else array("d", image.times)
     job.nodes = None if image.nodes is None else array("I", image.nodes)
     _copy(image, job, _SAME_IN_JOB)
-    job.result_bytes = sum(map(len, job.results.values()))
+    job.result_bytes = sum(map(len, job.results.values())) + KEPT_RESULT_BYTES * len(job.kept_results)
     job.counts = [job.status.count(status) for status in Status]
     for group, kept in zip(job.groups, image.groups, strict=True):
         _copy(kept, group, GroupImage.__struct_fields__)

@@ -40,6 +40,7 @@ MOVES: dict[tuple[Status, Status], str] = {
 NO_CODE = -32_768
 DETAILS_MAX = 1000  # how many failed tasks of a job keep their message in memory, and their former nodes
 RESULTS_BYTES_MAX = 16 << 20  # of all tasks of a job
+KEPT_RESULT_BYTES = 128  # what the digest of one in the place for files counts
 EARLIER_MAX = 20  # how many attempts of a task before the last, the newest; the story knows the others
 _OWN_ENDS = (Why.NONE, Why.EXITED)  # one that was stopped says nothing about how long others take
 
@@ -77,7 +78,7 @@ class JobState:
     __slots__ = (
         "attempts", "awaits", "by_task", "charged", "code", "conditions", "counts", "delayed", "details", "done",
         "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups",
-        "held_because", "hold_until", "job", "live", "losses", "nodes", "outcome", "promise", "recalls",
+        "held_because", "hold_until", "job", "kept_results", "live", "losses", "nodes", "outcome", "promise", "recalls",
         "restarting", "restarts", "result_bytes", "results", "satisfied", "setbacks", "status", "times", "totals",
         "why",
     )  # fmt: skip
@@ -123,6 +124,7 @@ class JobState:
         self.details: dict[int, tuple[str, str]] = {}  # message and last words on stderr
         self.results: dict[int, str] = {}  # what tasks gave, as JSON
         self.result_bytes = 0
+        self.kept_results: dict[int, tuple[int, str]] = {}  # in the place for files: size and digest
         self.conditions: dict[int, Condition] = {}
         self.first_started_at: float | None = None
         self.ended_at: float | None = None
@@ -308,8 +310,10 @@ class JobState:
         if exit.started_at is not None and exit.why in _OWN_ENDS:
             self.group_of(position).learn((exit.ended_at or exit.started_at) - exit.started_at)
         self._keep_result(position, exit.result)
+        if exit.result_sha256:
+            self._note_kept_result(position, (exit.result_bytes, exit.result_sha256))
         known = self.details.pop(position, None) is not None
-        if exit.result and position not in self.results:
+        if (exit.result or exit.result_sha256) and not self.has_result(position):
             text = f"its result was not kept: those of this job are over {RESULTS_BYTES_MAX >> 20} MiB"
             self.details[position] = (text, "")
         if (exit.message or exit.stderr_tail) and (known or len(self.details) < DETAILS_MAX):
@@ -318,9 +322,20 @@ class JobState:
     def _keep_result(self, position: int, result: str) -> None:
         """Instead of the one of an earlier attempt, as long as all of them are not too much."""
         self.result_bytes -= len(self.results.pop(position, ""))
+        if self.kept_results.pop(position, None) is not None:
+            self.result_bytes -= KEPT_RESULT_BYTES
         if result and self.result_bytes + len(result) <= RESULTS_BYTES_MAX:
             self.results[position] = result
             self.result_bytes += len(result)
+
+    def _note_kept_result(self, position: int, kept: tuple[int, str]) -> None:
+        """Remember how to find and verify it; that counts as well."""
+        if self.result_bytes + KEPT_RESULT_BYTES <= RESULTS_BYTES_MAX:
+            self.kept_results[position] = kept
+            self.result_bytes += KEPT_RESULT_BYTES
+
+    def has_result(self, position: int) -> bool:
+        return position in self.results or position in self.kept_results
 
     def _forget_end(self, position: int) -> None:
         """A new attempt begins: the code and the times of the one before say nothing about it."""

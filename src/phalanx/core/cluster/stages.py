@@ -9,6 +9,7 @@ from msgspec import Struct, structs
 
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.orders import RESULT_BYTES_MAX
 from phalanx.core.model.references import (
     Reference,
     Unresolved,
@@ -76,13 +77,20 @@ class _Results:
         if stage not in self._read:
             text = self._flow.results.get(stage)
             if text is None:
-                skipped = self._flow.phase(stage) == StagePhase.SKIPPED
-                raise Unresolved("the stage was skipped" if skipped else "the stage gave no result")
+                raise Unresolved(self._why_none(stage))
             try:
                 self._read[stage] = msgspec.json.decode(text)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise Unresolved(f"the result cannot be read: {error}") from None
         return self._read[stage]
+
+    def _why_none(self, stage: int) -> str:
+        if self._flow.phase(stage) == StagePhase.SKIPPED:
+            return "the stage was skipped"
+        note = self._flow.notes.get(stage)
+        if note is None:
+            return "the stage gave no result"
+        return f"{note}: stages can refer only to smaller ones, of up to {RESULT_BYTES_MAX} bytes"
 
 
 def _text_at(results: _Results, stage: Stage) -> str:

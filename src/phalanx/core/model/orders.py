@@ -68,7 +68,9 @@ class Why(IntEnum):
     JOB_DONE = 17  # its job had done its work without it
     EXHAUSTED = 18  # its node had no processes, memory, descriptors or disk left to start it with
     DEPENDENCY = 19  # a job that its own was to start after did not end as it had to
-    BAD_RESULT = 20  # it ended with code 0, and what it wrote as its result is no JSON or too long
+    BAD_RESULT = (
+        20  # it ended with code 0, and what it wrote as its result is no JSON, too long or could not be kept
+    )
 
     @property
     def word(self) -> str:
@@ -216,7 +218,8 @@ class Dismiss(Struct, frozen=True, array_like=True, tag="dismiss"):
 Order = Brief | Roll | Start | Go | Stop | Pause | Resume | Dismiss
 
 
-RESULT_BYTES_MAX = 4096  # of the result of one task
+RESULT_BYTES_MAX = 4096  # of the result of one task that travels with its end,
+RESULT_FILE_BYTES_MAX = 64 * 1024  # and of one in the place for files
 
 
 class Exit(Struct, frozen=True, array_like=True, gc=False):
@@ -230,6 +233,8 @@ class Exit(Struct, frozen=True, array_like=True, gc=False):
     stderr_tail: str = ""
     of_node: bool = False  # its node's own doing: it could not make a process, or write the log
     result: str = ""  # what the task gives as its result, as JSON
+    result_bytes: int = 0  # of a result that is not in `result` but in the place for files
+    result_sha256: str = ""
 
 
 class Ready(Struct, frozen=True, array_like=True, tag="ready", gc=False):

@@ -79,6 +79,9 @@ class ProcessEnd(Struct, frozen=True):
     why: str | None = None  # the keeper was told to stop it, maybe by a runner before us
     result: str = ""  # what the task gave, as JSON
     result_error: str = ""  # why what it wrote as its result is none
+    result_bytes: int = 0  # of a result in the place for files
+    result_sha256: str = ""
+    note: str = ""  # what else is to be said of it: that not all of its files were kept
 
 
 def unseen(started_at: float | None, now: float) -> ProcessEnd:
@@ -93,7 +96,17 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
     code = -end.signal if end.signal else end.code
     why, message = _judge(end, stopping)
     started_at = end.started_at or started_at
-    return Exit(why, code, started_at, end.ended_at, message, end.stderr_tail, result=end.result)
+    return Exit(
+        why,
+        code,
+        started_at,
+        end.ended_at,
+        "; ".join(filter(None, (message, end.note))),
+        end.stderr_tail,
+        result=end.result,
+        result_bytes=end.result_bytes,
+        result_sha256=end.result_sha256,
+    )
 
 
 def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) -> Exit:

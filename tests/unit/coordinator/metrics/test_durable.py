@@ -10,6 +10,7 @@ import pytest
 
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.credentials import ClusterSecret, Credentials, TokenSet
+from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.leadership import LeadershipConfig, Role
 from phalanx.coordinator.main import Coordinator
 from phalanx.errors import Unavailable
@@ -40,7 +41,7 @@ class Member:
             self.store,
             LeadershipConfig(),
             keys,
-            0,
+            SubmitDefaults(0),
             self.clock,
             Candidate(name, f"http://{name}", f"{name}:1"),
         )

@@ -73,3 +73,17 @@ def test_ended_jobs_leave_memory_when_their_results_are_many():
     gone = [event.job for event in cluster.events if isinstance(event, JobForgotten)]
     assert gone == [job.id for job in ended[:2]]
     assert cluster.state.result_bytes == 10
+
+
+def test_a_result_in_the_place_for_files_is_known_by_size_and_digest():
+    cluster, job = an_array(2)
+    cluster.place(job, 0, "n1")
+    digest = "a" * 64
+    kept = Exit(Why.EXITED, 1, cluster.now, cluster.now, result_bytes=5000, result_sha256=digest)
+    cluster.report(job, 0, kept)
+    state = cluster.state.jobs[job.id]
+    assert (state.kept_results, state.result_bytes) == ({0: (5000, digest)}, jobs.KEPT_RESULT_BYTES)
+    again = decode_state(encode_state(cluster.state), cluster.state.rules).jobs[job.id]
+    assert (again.kept_results, again.result_bytes) == (state.kept_results, state.result_bytes)
+    cluster.place(job, 0, "n1")
+    assert (state.kept_results, state.result_bytes) == ({}, 0)

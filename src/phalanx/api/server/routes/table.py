@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from phalanx.api.server.route import Route
-from phalanx.api.server.routes import apply, cluster, jobs, metrics, nodes, tasks, tokens, workflows
+from phalanx.api.server.routes import apply, cluster, files, jobs, metrics, nodes, tasks, tokens, workflows
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *workflows.ROUTES,
     *tasks.ROUTES,
+    *files.ROUTES,
     *nodes.ROUTES,
     *apply.ROUTES,
     *cluster.ROUTES,

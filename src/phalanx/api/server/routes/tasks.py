@@ -22,6 +22,7 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.server.messages import Header, HttpRequest, Response, StreamedResponse, json_reply
 from phalanx.api.server.route import Route, Service, held
+from phalanx.api.server.routes.files import with_result
 from phalanx.api.server.routes.jobs import cancel, evict, seen, seen_task, story, waited, why
 from phalanx.errors import BadRequest
 
@@ -29,7 +30,8 @@ MEDIA_TYPE = "application/octet-stream"
 
 
 async def task(service: Service, http_request: HttpRequest) -> Response:
-    return json_reply(seen_task(http_request, await service.commands.task(http_request.id)))
+    view = seen_task(http_request, await service.commands.task(http_request.id))
+    return json_reply(await with_result(service, http_request, view))
 
 
 async def pause(service: Service, http_request: HttpRequest) -> Response:

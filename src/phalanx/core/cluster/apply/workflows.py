@@ -77,6 +77,9 @@ def _keep(flow: WorkflowState, stage: int, job: JobState) -> None:
     flow.stage_nodes[stage] = job.nodes[0] if job.nodes else 0
     if (result := stage_result(job)) is not None:
         flow.keep_result(stage, result)
+    if job.kept_results:
+        size = max(size for size, _ in job.kept_results.values())
+        flow.notes[stage] = f"its result of {size} bytes is in the place for files"
 
 
 def stage_result(job: JobState) -> str | None:

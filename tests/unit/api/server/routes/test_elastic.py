@@ -12,6 +12,7 @@ from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Tokens
 from phalanx.api.server.messages import App
 from phalanx.coordinator.credentials import Credentials
+from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Hello
@@ -65,7 +66,9 @@ async def test_no_other_path_of_flowmesh_is_served(path: str):
 async def a_cluster(mode: ElasticMode) -> AsyncIterator[App]:
     """The app of a real coordinator with one node, n1."""
     rules = Timers(elastic=ElasticRules(mode=mode))
-    coordinator = Coordinator(MemoryStore(), LeadershipConfig(rules), Credentials.local("user", "node"), 3)
+    coordinator = Coordinator(
+        MemoryStore(), LeadershipConfig(rules), Credentials.local("user", "node"), SubmitDefaults()
+    )
     await coordinator.leadership.open()
     turning = asyncio.create_task(coordinator.leadership.run())
     try:

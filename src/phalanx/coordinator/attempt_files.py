@@ -1,0 +1,130 @@
+"""What tasks left behind, from the place for files: results and artifacts, verified by their digests."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from phalanx.api.schema.files import FilesView, FileView
+from phalanx.coordinator import lookup
+from phalanx.coordinator.files import FileStore
+from phalanx.coordinator.requests import Requests
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.model.files import (
+    MANIFEST_BYTES_MAX,
+    MANIFEST_PATH,
+    RESULT_PATH,
+    FileKey,
+    Manifest,
+    why_bad_path,
+)
+from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX, AttemptKey
+from phalanx.errors import BadRequest, NotFound, Unavailable
+from phalanx.store.protocol import Store
+
+
+class AttemptFiles:
+    """Answers questions for results and artifacts."""
+
+    def __init__(self, loop: Requests, store: Store, files: FileStore | None) -> None:
+        self._loop = loop
+        self._store = store
+        self._files = files
+
+    async def result(self, id: str) -> msgspec.Raw:
+        """The result of a task's last attempt, as JSON."""
+        job, position = await lookup.find_one_task(self._loop, self._store, id)
+        if (text := job.results.get(position)) is not None:
+            return msgspec.Raw(text.encode())
+        if (kept := job.kept_results.get(position)) is None:
+            raise NotFound(f"task {id} has given no result", reason="NoResult")
+        size, sha256 = kept
+        key = FileKey((job.job.id, position, job.attempts[position]), "result", RESULT_PATH)
+        data = await self._place().get(key.name, RESULT_FILE_BYTES_MAX)
+        if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
+            raise _damaged(f"the result of {id}", sha256)
+        try:
+            msgspec.json.decode(data)  # a runner that is not ours may send anything
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            raise Unavailable(f"the result of {id} is not JSON", reason="FileDamaged") from None
+        return msgspec.Raw(data)
+
+    async def files(self, id: str, *, attempt: int | None = None) -> FilesView:
+        """The artifacts of one attempt of a task, by default of the newest."""
+        job, position, number = await self._attempt(id, attempt)
+        manifest = await self._manifest((job.job.id, position, number))
+        return FilesView(
+            job.job.task_id(position),
+            number,
+            [FileView(each.path, each.size, each.sha256) for each in manifest.files],
+            list(manifest.left_out),
+            manifest.left_out_count,
+        )
+
+    async def file(
+        self, id: str, path: str, *, attempt: int | None = None
+    ) -> tuple[FileView, AsyncIterator[bytes]]:
+        """One artifact, and its bytes; what is damaged is not sent to its end."""
+        if wrong := why_bad_path(path):
+            raise BadRequest(wrong)
+        job, position, number = await self._attempt(id, attempt)
+        key = (job.job.id, position, number)
+        found = next((each for each in (await self._manifest(key)).files if each.path == path), None)
+        if found is None:
+            raise NotFound(
+                f"attempt {number} of {id} has no artifact {path[:80]!r}",
+                reason="FileNotFound",
+                hint=f"phalanx files {id} lists them",
+            )
+        name = FileKey(key, "artifacts", path).name
+        if await self._place().size(name) != found.size:
+            raise _damaged(f"{path!r} of {id}", found.sha256)
+        return FileView(path, found.size, found.sha256), self._verified(name, found.size, found.sha256)
+
+    async def _verified(self, name: str, size: int, sha256: str) -> AsyncIterator[bytes]:
+        """The bytes of a file; the last piece only if all of them are what was written."""
+        digest, last = hashlib.sha256(), b""
+        async for piece in self._place().read(name, size):
+            if last:
+                yield last
+            digest.update(piece)
+            last = piece
+        if digest.hexdigest() != sha256:
+            raise _damaged(name, sha256)
+        yield last
+
+    async def _attempt(self, id: str, attempt: int | None) -> tuple[JobState, int, int]:
+        job, position = await lookup.find_one_task(self._loop, self._store, id)
+        number = job.attempts[position] if attempt is None else attempt
+        if not 0 <= number <= job.attempts[position]:
+            raise BadRequest(
+                f"task {id} has had {job.attempts[position]} attempts, not {attempt}", reason="NoAttempt"
+            )
+        return job, position, number
+
+    async def _manifest(self, key: AttemptKey) -> Manifest:
+        """The list of artifacts; an empty one if the attempt left none, or they are still on their way."""
+        name = FileKey(key, "manifest", MANIFEST_PATH).name
+        try:
+            data = await self._place().get(name, MANIFEST_BYTES_MAX)
+            return msgspec.json.decode(data, type=Manifest)
+        except NotFound:
+            return Manifest(())
+        except msgspec.DecodeError as error:
+            raise Unavailable(f"{name} is damaged: {error}", reason="FileDamaged") from None
+
+    def _place(self) -> FileStore:
+        self._loop.require_active()  # a folder of its own has only what came to it
+        if self._files is None:
+            raise Unavailable("this coordinator has no place for files", reason="FilesUnavailable")
+        return self._files
+
+
+def _damaged(what: str, sha256: str) -> Unavailable:
+    return Unavailable(
+        f"{what} is not what the task wrote: its digest is not {sha256}",
+        reason="FileDamaged",
+        hint="somebody or something has changed the place for files",
+    )

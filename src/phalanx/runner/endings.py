@@ -1,0 +1,206 @@
+"""Ends that wait until files of their attempt are in the place for files: a large result, and artifacts.
+
+An attempt without either is reported at once. One with artifacts is reported when they are there, or when nothing has
+moved for a minute although the coordinator answers: then the end says so, and they are sent later. A result that cannot
+be kept makes a task that ended with code 0 a failed one (`bad_result`), for its result must not vanish unsaid. While
+the coordinator is away nothing is given up, because the end could not be reported either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import structs
+
+from phalanx.clock import Clock
+from phalanx.core.model.files import MANIFEST_PATH, RESULT_PATH, Artifact, Manifest
+from phalanx.core.model.orders import RESULT_BYTES_MAX, AttemptKey
+from phalanx.core.runner.attempts import ProcessEnd
+from phalanx.logger import logger
+from phalanx.runner.artifacts import ArtifactLimits, Found, find_artifacts, opened
+from phalanx.runner.launches import Launches
+from phalanx.runner.log_files import ARTIFACTS
+from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.uploads import RunnerUploads, UploadFailed
+
+log = logger("runner")
+T = TypeVar("T")
+HOLD_S = 60.0  # how long an end waits for files of which none is taken
+PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 30.0
+
+
+class AttemptEndings:
+    """The attempts of this runner that have ended and are not reported yet."""
+
+    def __init__(
+        self,
+        launches: Launches,
+        uploads: RunnerUploads,
+        limits: ArtifactLimits,
+        clock: Clock,
+        engine: RunnerEngine,
+        ended: Callable[[AttemptKey, ProcessEnd], None],
+    ) -> None:
+        self._launches = launches
+        self._uploads = uploads
+        self._limits = limits
+        self._clock = clock
+        self._engine = engine
+        self._ended = ended
+        self._waiting: dict[AttemptKey, asyncio.Event] = {}  # ends; the event says to wait no longer
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def finish(self, key: AttemptKey, exit: ProcessEnd) -> ProcessEnd | None:
+        """The end with its result; None if it waits for files, and then `ended` is called with it later."""
+        if key in self._waiting:
+            return None
+        end = self._launches.with_result(key, exit)
+        has_artifacts = self._launches.close_artifacts(key)
+        if not has_artifacts and len(end.result.encode()) <= RESULT_BYTES_MAX:
+            self._uploads.add((key,))
+            return end
+        self._waiting[key] = asyncio.Event()
+        bringing = self._begin(self._bring(key, end, has_artifacts))
+        bringing.add_done_callback(partial(self._finished, key, end))
+        return None
+
+    def hurry(self, key: AttemptKey) -> None:
+        """It was asked to stop: report its end without waiting for its files."""
+        if (waiting := self._waiting.get(key)) is not None:
+            waiting.set()
+
+    async def settled(self, within_s: float) -> None:
+        """Wait until no end waits any more, but not too long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self._waiting:
+                    await asyncio.wait(set(self._tasks), return_when=asyncio.FIRST_COMPLETED)
+
+    def resume(self, live: set[AttemptKey]) -> None:
+        """Send artifacts of attempts whose ends were reported before they were sent."""
+        for path in self._launches.log_root.glob(f"*/*.*.{ARTIFACTS}"):
+            position, number, _ = path.name.split(".", 2)
+            if position.isdecimal() and number.isdecimal():
+                key = (path.parent.name, int(position), int(number))
+                if key not in live and key not in self._waiting and self._launches.close_artifacts(key):
+                    self._begin(self._copy_artifacts(key, asyncio.Event()))
+
+    def _begin(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _finished(self, key: AttemptKey, end: ProcessEnd, brought: asyncio.Task[ProcessEnd]) -> None:
+        """Report an end, with its files or, whatever went wrong, without."""
+        self._waiting.pop(key, None)
+        if brought.cancelled():  # the runner stops, and the next one begins anew
+            return
+        if (error := brought.exception()) is not None:
+            log.error("the files of an attempt were not kept", attempt=key, exc_info=error)
+            text = "its files were not kept; the runner's log says why"
+            end = structs.replace(end, result="", result_error=text, note=text)
+        self._uploads.add((key,))
+        self._ended(key, end if error is not None else brought.result())
+
+    async def _bring(self, key: AttemptKey, end: ProcessEnd, has_artifacts: bool) -> ProcessEnd:
+        """Bring the files of an attempt to the place for files; returns its end, with what there is to say of them."""
+        hurried = self._waiting[key]
+        if len(end.result.encode()) > RESULT_BYTES_MAX:
+            end = await self._with_kept_result(key, end, hurried)
+        if not has_artifacts:
+            return end
+        copying = self._begin(self._copy_artifacts(key, hurried))
+        waiting = asyncio.ensure_future(hurried.wait())
+        await asyncio.wait({copying, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        note = copying.result() if copying.done() else "its artifacts are not in the place for files yet"
+        return structs.replace(end, note=note)
+
+    async def _with_kept_result(self, key: AttemptKey, end: ProcessEnd, hurried: asyncio.Event) -> ProcessEnd:
+        """The end of an attempt with a large result, which is in the place for files then, or the reason why not."""
+        data = end.result.encode()
+        try:
+            sha256 = await self._patiently(
+                lambda: self._uploads.put(
+                    key, "result", RESULT_PATH, len(data), lambda at, n: data[at : at + n]
+                ),
+                hurried,
+                give_up=True,
+            )
+        except UploadFailed as error:
+            text = f"its result of {len(data)} bytes could not be kept: {error}"
+            return structs.replace(end, result="", result_error=text)
+        return structs.replace(end, result="", result_bytes=len(data), result_sha256=sha256)
+
+    async def _copy_artifacts(self, key: AttemptKey, hurried: asyncio.Event) -> str:
+        """Send all artifacts of an attempt, then their list, and remove them here; returns what was not kept."""
+        folder = self._launches.artifacts_path(key)
+        try:
+            found = await asyncio.to_thread(find_artifacts, folder, self._limits)
+            sent = [
+                artifact
+                for path, size in found.files
+                if (artifact := await self._sent(key, path, size, found, hurried)) is not None
+            ]
+            manifest = Manifest(tuple(sent), tuple(found.left_out), found.left_out_count)
+            data = msgspec.json.encode(manifest)
+            await self._patiently(
+                lambda: self._uploads.put(
+                    key, "manifest", MANIFEST_PATH, len(data), lambda at, n: data[at : at + n]
+                ),
+                hurried,
+            )
+            await asyncio.to_thread(shutil.rmtree, Path(str(folder)))
+        except (
+            UploadFailed,
+            OSError,
+        ) as error:  # the folder is gone, or the coordinator will never take them
+            log.warning("artifacts were not kept", attempt=key, error=str(error))
+            return f"its artifacts were not kept: {error}"
+        if not manifest.left_out_count:
+            return ""
+        return f"{manifest.left_out_count} of its artifacts were not kept, such as {manifest.left_out[0]}"
+
+    async def _sent(
+        self, key: AttemptKey, path: str, size: int, found: Found, hurried: asyncio.Event
+    ) -> Artifact | None:
+        try:
+            with opened(self._launches.artifacts_path(key), path) as file:
+                sha256 = await self._patiently(
+                    lambda: self._uploads.put(
+                        key, "artifacts", path, size, lambda at, n: os.pread(file, n, at)
+                    ),
+                    hurried,
+                )
+        except (UploadFailed, OSError) as error:
+            found.leave_out(path, str(error))
+            return None
+        return Artifact(path, size, sha256)
+
+    async def _patiently(
+        self, put: Callable[[], Awaitable[str]], hurried: asyncio.Event, give_up: bool = False
+    ) -> str:
+        """Try again while it is refused for now. After a minute without success nobody waits for it any more."""
+        waited_s, pause_s = 0.0, PAUSE_FIRST_S
+        while True:
+            began = self._clock.monotonic()
+            try:
+                return await put()
+            except UploadFailed as error:
+                if not error.retry or (give_up and hurried.is_set()):
+                    raise
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(hurried.wait() if give_up else asyncio.sleep(pause_s), pause_s)
+            pause_s = min(PAUSE_MAX_S, 2 * pause_s)
+            waited_s += self._clock.monotonic() - began if self._engine.welcomed else 0.0
+            if waited_s > HOLD_S:
+                hurried.set()
