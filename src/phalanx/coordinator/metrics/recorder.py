@@ -67,14 +67,16 @@ class Recorder:
         self.append = Histogram(FAST_S)
         self.completed: deque[tuple[Job, int]] = deque(maxlen=COMPLETED_MAX)
         self.accounts = NodeAccounts()
-        self.state: ClusterState | None = None  # as of the last turn
+        # As of the last turn, for the report at the end; only where files are written, for it may be large.
+        self.state: ClusterState | None = None
         self._last = -1  # the revision up to which everything is counted; −1: nothing was read yet
         self._drafts: dict[JobId, int] = {}  # tasks counted so far of gangs whose members are still to come
         self._again: dict[JobId, dict[int, float]] = {}
         self._again_count = 0
         self._barriers: dict[JobId, float] = {}  # when the first member of a formation was placed
         self._causes: dict[JobId, str] = {}  # of jobs that ended in this turn: the one before them
-        self._jobs: dict[JobId, JobState] = {}
+        self._jobs: dict[JobId, JobState] = {}  # of the state that is being observed
+        self._names: list[str] = []  # of its nodes, by number
         self._running: set[AttemptKey] = set()  # attempts whose start was counted, and that have not ended
         self._handlers: dict[type, Callable[[Any], None]] = {
             e.JobSubmitted: self._submitted,
@@ -92,8 +94,7 @@ class Recorder:
 
     def observe(self, turn: Turn, state: ClusterState) -> None:
         """A turn is durable, and `state` is what came of it."""
-        self.state = state
-        self._jobs = state.jobs
+        self._jobs, self._names = state.jobs, state.known_names
         handlers = self._handlers
         for event in turn.events:
             kind = type(event)
@@ -118,6 +119,9 @@ class Recorder:
         self._last = max(self._last, turn.revision)
         if self._causes:
             self._causes = {}
+        self._jobs, self._names = {}, []  # a state that is discarded must not live on here
+        if self.task_events is not None:
+            self.state = state
 
     def resume(self, loaded: Loaded, state: ClusterState, now: float) -> None:
         """The state was read from the store: count what the log has and nobody has told us yet.
@@ -133,7 +137,9 @@ class Recorder:
             for batch in news:
                 events, effects = replay(past, batch)
                 self.observe(Turn(events, effects, [], [], batch.revision), past)
-        self._last, self.state = state.revision, state
+        self._last = state.revision
+        if self.task_events is not None:
+            self.state = state
         self._running = {
             key for node in state.nodes.values() for key, each in node.attempts.items() if each.started_at
         }
@@ -190,7 +196,7 @@ class Recorder:
             self.task_events.note(at, "TASK_STARTED", job.job, position, attempt=number, worker_id=node)
 
     def _node_of(self, job: JobState, position: int, number: int) -> str:
-        at, names = job.node_number(position, number), self.state.known_names if self.state else []
+        at, names = job.node_number(position, number), self._names
         return names[at] if at is not None and at < len(names) else ""
 
     def _ended(self, event: e.AttemptEnded) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 from msgspec import structs
 
 from phalanx.coordinator.metrics.recorder import COMPLETED_MAX, Recorder
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Cancel, Evict, Leave, RemoveNode
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.job import After, Job, Restart
 from phalanx.core.model.orders import Started, Status
@@ -260,3 +263,15 @@ def test_a_new_process_begins_at_zero_and_one_that_fell_behind_says_how_much_it_
     before = loaded.image_revision
     fresh.resume(later, cluster.state, cluster.now)
     assert (fresh.submitted, fresh.missed) == (0, cluster.state.revision - before)
+
+
+def test_a_state_that_is_discarded_does_not_live_on_in_the_recorder():
+    cluster = RecordedCluster()
+    cluster.add_node("n1", cores=1)
+    job = a_job()
+    cluster.submit(job)
+    recorder = cluster.recorder
+    del cluster
+    gc.collect()
+    assert [each for each in gc.get_objects() if isinstance(each, JobState) and each.job is job] == []
+    assert recorder.submitted == 1
