@@ -51,7 +51,7 @@ from phalanx.manifests.priorities import Priorities
 from phalanx.manifests.topology import read_network_topology
 from phalanx.manifests.unread import warn_unread
 from phalanx.manifests.view import Source, View
-from phalanx.manifests.workflows import ParsedWorkflow, is_workflow_file, read_workflow
+from phalanx.manifests.workflows import ParsedWorkflow, first_stages, is_workflow_file, read_workflow
 
 T = TypeVar("T")
 KEPT = "(applied before)"
@@ -231,6 +231,8 @@ class _Reading:
         self._refuse()
         found += [job for part in parts for job in part.jobs]
         workflows = list(self.each(WORKFLOW, read_workflow))
+        if self.for_plan:
+            found += [job for flow in workflows for job in first_stages(flow, self.cautions)]
         found = list(self._all_checked(found, topology))
         self._refuse()
         asked = [each for each in found if each.asked and not each.placed]

@@ -23,8 +23,9 @@ from phalanx.api.schema.workflows import ConditionSpec, StageSpec, WorkflowSpec,
 from phalanx.core.model.job import RETRIES_MAX, is_job_id
 from phalanx.core.model.resources import device_kind
 from phalanx.errors import PhalanxError
-from phalanx.manifests.caution import ManifestError
-from phalanx.manifests.found import plain_name
+from phalanx.manifests.caution import Cautions, ManifestError
+from phalanx.manifests.containers import NOTHING_RUNS
+from phalanx.manifests.found import ParsedJob, plain_name
 from phalanx.manifests.load import DEPTH_MAX, Map
 from phalanx.manifests.view import View
 
@@ -56,6 +57,27 @@ class ParsedWorkflow(Struct, frozen=True):
 
     spec: WorkflowSpec
     where: str
+
+
+def first_stages(flow: ParsedWorkflow, cautions: Cautions) -> list[ParsedJob]:
+    """The stages that would begin at once, as jobs for a plan; where the others go is not known before they begin."""
+    found = []
+    for stage in flow.spec.stages:
+        if stage.after:
+            continue
+        groups = [
+            group
+            if group.command or group.shell
+            else msgspec.structs.replace(group, command=list(NOTHING_RUNS))
+            for group in stage.job.groups
+        ]
+        name = f"{flow.spec.name or 'workflow'}:{stage.name}"
+        found.append(ParsedJob(msgspec.structs.replace(stage.job, groups=groups), flow.where, name))
+    later = len(flow.spec.stages) - len(found)
+    if later:
+        text = f"{later} of its stages begin when others have completed, and are not planned"
+        cautions.add(flow.where, flow.spec.name or "workflow", "", "", text)
+    return found
 
 
 def is_workflow_file(document: View) -> bool:

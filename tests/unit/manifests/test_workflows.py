@@ -234,3 +234,11 @@ def test_what_is_not_read_is_told():
         [("flow.yaml", "apiVersion: flowmesh/v1\nmetadata: {name: x, owner: bob}\nspec: {taskType: echo}")]
     )
     assert any("belongs to the user who submits it" in str(each) for each in made.warnings)
+
+
+def test_a_plan_is_made_of_the_stages_that_would_begin_at_once():
+    text = HEAD + "spec: {taskType: echo, cores: 3, stages: [{name: a}, {name: b}]}"
+    made = read([("flow.yaml", text)], for_plan=True)
+    assert [(each.id, each.spec.groups[0].cores) for each in made.found] == [("ft:a", 3)]
+    assert any("1 of its stages begin when others have completed" in str(each) for each in made.warnings)
+    assert read([("flow.yaml", text)]).found == []

@@ -1,0 +1,71 @@
+"""`phalanx workflow` as typed: submit and wait, look, draw, retry, cancel; plan and apply take the same files."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.real_cluster import RealCluster, a_real_cluster
+
+FLOW = """
+apiVersion: flowmesh/v1
+metadata: {name: demo}
+spec:
+  graph:
+    nodes:
+      - {name: a, spec: {shell: 'echo "{\\"n\\": 4}" > $PHALANX_RESULT; phalanx version > version'}}
+      - {name: b, dependsOn: [a], spec: {command: [test, "${a.result.n}", -eq, "LIMIT"], max_attempts: 1}}
+      - {name: c, dependsOn: [a, b], spec: {taskType: echo}}
+"""
+
+
+def run_cli(cluster: RealCluster, folder: Path, *argv: str) -> subprocess.CompletedProcess[str]:
+    environment = {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "PHALANX_ADDRESS": cluster.address("coordinator"),
+        "PHALANX_TOKEN_FILE": str(cluster.folder / "token"),
+    }
+    command = [sys.executable, "-m", "phalanx", *argv]
+    return subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_a_workflow_from_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(FLOW.replace("LIMIT", "5"))
+    (tmp_path / "good.yaml").write_text(FLOW.replace("LIMIT", "4"))
+    with a_real_cluster(tmp_path / "cluster") as cluster:
+
+        def phalanx(*argv: str) -> subprocess.CompletedProcess[str]:
+            return run_cli(cluster, tmp_path, *argv)
+
+        planned = phalanx("plan", "-f", "flow.yaml")
+        assert planned.returncode == 0
+        assert "demo:a would start now" in planned.stdout
+        assert "2 of its stages begin when others have completed" in planned.stderr
+        failed = phalanx("workflow", "submit", "-f", "flow.yaml", "--wait")
+        assert failed.returncode == 1
+        assert "b failed: exited with code 1" in failed.stderr
+        [view] = json.loads(phalanx("workflow", "list", "-o", "json").stdout)
+        assert view["counts"] == {"Completed": 1, "Failed": 2}
+        shown = phalanx("workflow", "show", view["id"]).stdout
+        assert "it builds on stage b, which failed" in shown
+        tree = phalanx("workflow", "graph", view["id"]).stdout
+        assert "✔ a" in tree and "✘ b" in tree and "(and after b)" in tree
+        assert '"a" -> "b";' in phalanx("workflow", "graph", view["id"], "--format", "dot").stdout
+        assert "s0 --> s1" in phalanx("workflow", "graph", view["id"], "--format", "mermaid").stdout
+        retried = phalanx("workflow", "retry", view["id"])
+        assert "2 stages run again: b, c" in retried.stdout
+        assert phalanx("workflow", "wait", view["id"]).returncode == 1
+        assert "NotFound" not in phalanx("story", view["id"]).stderr
+        applied = phalanx("apply", "-f", "good.yaml", "--wait")
+        assert (applied.returncode, "demo" in applied.stdout) == (0, True)
+        assert "Completed" in applied.stderr
+        mistaken = phalanx("workflow", "cancel", view["id"])
+        assert mistaken.returncode != 0
+        assert "has already ended" in mistaken.stderr
+        assert (tmp_path / "version").read_text().startswith("phalanx ")
