@@ -89,9 +89,9 @@ def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
 
 
 def again(job: Job, dice: Random, now: float, batch: str | None) -> Job:
-    """The same request sent again: every try has its own id."""
+    """The same request sent again: every try has its own id, and what was a stage is a job of its own."""
     id = a_job_id(dice, now)
-    return structs.replace(job, id=id, batch=batch or id, submitted_at=now)
+    return structs.replace(job, id=id, batch=batch or id, submitted_at=now, workflow=None)
 
 
 def a_job_id(dice: Random, now: float) -> str:
