@@ -93,6 +93,9 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     prefix = text.lower()
     if job := state.jobs.get(prefix):
         return job
+    if prefix in state.workflows:
+        hint = f"phalanx workflow show {prefix}; {prefix}:STAGE names the job of a stage"
+        raise NotFound(f"{prefix} is a workflow, not a job", reason="JobNotFound", hint=hint)
     if not prefix or len(prefix) > 26 or not _ALPHABET.issuperset(prefix):
         hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_name(text) else ""
         raise NotFound(

@@ -16,6 +16,7 @@ from phalanx.core.cluster.workflow_events import WorkflowForgotten
 from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
 from phalanx.core.model.orders import Status
 from phalanx.core.model.workflow import STAGES_MAX, stage_job_id, workflow_id
+from tests.support.builders import Cluster, a_job
 from tests.support.workflow_cluster import WorkflowCluster, a_graph, a_workflow
 
 DIAMOND = a_graph(a="", b="a", c="a", d="b, c")
@@ -335,6 +336,25 @@ def test_old_workflows_leave_memory_for_the_history():
     assert is_workflow(record.body)
     kept = decode_workflow(record.body)
     assert (kept.overall_status, kept.results) == (Status.COMPLETED, {0: '{"x": 1}'})
+
+
+@pytest.mark.parametrize(("when", "begins"), [("any", True), ("ok", False)])
+def test_a_stage_does_not_wait_for_a_job_that_left_memory(when: str, begins: bool):
+    cluster = Cluster()
+    cluster.add_node("n1", cores=8)
+    job = a_job()
+    cluster.submit(job)
+    nodes = f"[{{name: a}}, {{name: b, dependsOn: [a, '{job.id}:{when}']}}]"
+    flow = a_workflow(f"apiVersion: flowmesh/v1\nspec: {{taskType: echo, graph: {{nodes: {nodes}}}}}")
+    cluster.give(SubmitWorkflow(flow))
+    cluster.ended("n1", (job.id, 0, 1))
+    cluster.state.rules = Timers(ended_jobs_max=0)
+    cluster.give(Tick())
+    assert job.id not in cluster.state.jobs
+    cluster.ended("n1", (stage_job_id(flow.id, 0, 0), 0, 1))
+    state = cluster.state.workflows[flow.id]
+    assert (stage_job_id(flow.id, 1, 0) in cluster.state.jobs) == begins
+    assert state.phase(1).name == ("RELEASED" if begins else "FAILED")
 
 
 def test_a_large_workflow_begins_in_pieces():

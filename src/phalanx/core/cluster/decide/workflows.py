@@ -21,7 +21,7 @@ from phalanx.core.cluster.stages import SkippedStage, job_of_stage
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_events import StageEnd
 from phalanx.core.cluster.workflows import WORKFLOW_RESULTS_BYTES_MAX, StagePhase, WorkflowState
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import After, Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.references import Unresolved
@@ -91,6 +91,8 @@ def advance(state: ClusterState, given: Advance, now: float) -> Decision:
     for number in islice(flow.ready, RELEASED_AT_ONCE):
         try:
             made = job_of_stage(flow, number, now)
+            if isinstance(made, Job) and made.after:
+                made = structs.replace(made, after=_still_awaited(state, made))
         except Unresolved as error:
             ends.append(StageEnd(number, stages[number].name, Status.FAILED, text=str(error)))
             continue
@@ -99,6 +101,17 @@ def advance(state: ClusterState, given: Advance, now: float) -> Decision:
         else:
             begun.append(e.JobSubmitted(at=now, cause=f"workflow {flow.workflow.id}", job=made))
     return _with_followers(flow, ends, begun, now)
+
+
+def _still_awaited(state: ClusterState, job: Job) -> tuple[After, ...]:
+    """Of the jobs elsewhere that come first, those in memory: one that left it has ended, and how is not known here."""
+    gone = [each for each in job.after if each.job not in state.jobs]
+    for each in gone:
+        if each.when in ("ok", "failed"):
+            raise Unresolved(
+                f"it was to start after {each.job}, which ended so long ago that its outcome is not in memory"
+            )
+    return tuple(each for each in job.after if each not in gone)
 
 
 def _judged(state: ClusterState, flow: WorkflowState, stage: int) -> StageEnd:
