@@ -51,16 +51,22 @@ def program(name: str) -> str:
     return found
 
 
+_given: set[int] = set()  # none is given twice by one process
+
+
 def a_free_port() -> int:
     """A loopback port that nobody listens on, and that no outgoing connection will take meanwhile."""
     while True:
         port = random.SystemRandom().choice(_PORTS)
+        if port in _given:
+            continue
         with socket.socket() as tried:
             tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 tried.bind(("127.0.0.1", port))
             except OSError:
                 continue
+            _given.add(port)
             return port
 
 
@@ -145,7 +151,9 @@ class EtcdMember(Server):
         return b"\netcd_server_is_leader 1" in self._get("/metrics")
 
     def wait_healthy(self) -> None:
-        wait_until(lambda: self.is_healthy, _START_S, f"etcd {self.name} answers")
+        wait_until(lambda: self.is_healthy or not self.is_running, _START_S, f"etcd {self.name} answers")
+        if not self.is_running:
+            raise TimeoutError(f"etcd {self.name} ended: {self.log()[-500:]}")
 
     def prepare(self, peers: list[EtcdMember], options: list[str], scheme: str) -> None:
         cluster = ",".join(f"{each.name}={each.peer}" for each in peers)
@@ -248,11 +256,15 @@ def an_etcd_cluster(
 ) -> Iterator[EtcdCluster]:
     """A cluster of its own, for a test that kills its members. Without fsync it only survives killed processes."""
     with _a_folder("etcd") as folder:
-        cluster = EtcdCluster(
-            folder, size, (options or []) + ([] if fsync else ["--unsafe-no-fsync"]), scheme
-        )
+        more = (options or []) + ([] if fsync else ["--unsafe-no-fsync"])
+        cluster = EtcdCluster(folder / "first", size, more, scheme)
         try:
-            cluster.start()
+            try:
+                cluster.start()
+            except TimeoutError:  # others may have taken one of its ports meanwhile
+                cluster.stop()
+                cluster = EtcdCluster(folder / "second", size, more, scheme)
+                cluster.start()
             yield cluster
         finally:
             cluster.stop()
