@@ -25,10 +25,10 @@ from phalanx.api.schema.workflows import (
     WorkflowRequest,
     WorkflowSpec,
     WorkflowView,
-    condition_text,
 )
 from phalanx.client import workflow_calls
 from phalanx.client.calls import Call
+from phalanx.core.model.references import as_text
 from phalanx.core.model.resources import Cores
 
 
@@ -126,7 +126,7 @@ class WorkflowBuilder:
         names = [_name(each) for each in after]
         condition = None
         if when is not None:
-            condition = ConditionSpec(_name(when[0]), when[1], condition_text(when[2]))
+            condition = ConditionSpec(_name(when[0]), when[1], as_text(when[2]))
             names += [condition.node] if condition.node not in names else []
         job = JobSpec([group], **given)
         self._stages.append(StageSpec(name, job, names, condition, task_type, _plain(spec or {})))

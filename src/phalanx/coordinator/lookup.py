@@ -155,16 +155,22 @@ async def _find_workflow(state: ClusterState, store: Store, text: str) -> Workfl
     return state.workflows[found[0]]
 
 
-async def _stage_job(requests: Requests, store: Store, text: str) -> str:
-    """The id of the job of a stage, named WORKFLOW:STAGE."""
-    flow_text, _, name = text.partition(":")
-    flow = await find_workflow(requests, store, flow_text)
+def stage_number(flow: WorkflowState, name: str) -> int:
+    """Which stage of a workflow is called so."""
     number = flow.numbers.get(name)
     if number is None:
         known = ", ".join(list(flow.numbers)[:8])
         raise NotFound(
             f"{flow.workflow.id} has no stage {name[:80]!r} (stages: {known})", reason="StageNotFound"
         )
+    return number
+
+
+async def _stage_job(requests: Requests, store: Store, text: str) -> str:
+    """The id of the job of a stage, named WORKFLOW:STAGE."""
+    flow_text, _, name = text.partition(":")
+    flow = await find_workflow(requests, store, flow_text)
+    number = stage_number(flow, name)
     if flow.phases[number] == StagePhase.WAITING:
         missing = ", ".join(flow.workflow.stages[each].name for each in flow.waits_for(number)[:8])
         raise NotFound(f"stage {name} has no job yet: it waits for {missing}", reason="StageWaits")

@@ -30,10 +30,9 @@ from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_workflows import workflow_view
 from phalanx.core.cluster.decision import Refused, Replayed
 from phalanx.core.cluster.inputs import CancelWorkflow, RetryWorkflow, SubmitWorkflow
-from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.job import is_job_id
 from phalanx.core.model.workflow import Workflow, stage_job_id, workflow_id
-from phalanx.errors import BadRequest, NeverFits, NotFound
+from phalanx.errors import BadRequest, NeverFits
 from phalanx.store.protocol import Store
 
 IN_A_THREAD = 200  # stages from which a workflow is read beside the loop
@@ -152,23 +151,13 @@ class WorkflowCommands:
 
     async def retry_workflow(self, id: str, request: RetryRequest) -> RetryReply:
         flow = await lookup.find_workflow(self._loop, self._store, id)
-        stage = None if request.from_stage is None else _stage(flow, request.from_stage)
+        stage = None if request.from_stage is None else lookup.stage_number(flow, request.from_stage)
         accepted(await self._loop.ask([RetryWorkflow(flow.workflow.id, stage)]), flow.workflow.id)
         again = self._loop.state.workflows[flow.workflow.id]
         unfinished = [number for number in range(len(again.phases)) if not again.phase(number).is_over]
         return RetryReply(
             flow.workflow.id, {again.workflow.stages[each].name: again.job_id(each) for each in unfinished}
         )
-
-
-def _stage(flow: WorkflowState, name: str) -> int:
-    number = flow.numbers.get(name)
-    if number is None:
-        known = ", ".join(list(flow.numbers)[:8])
-        raise NotFound(
-            f"{flow.workflow.id} has no stage {name[:80]!r} (stages: {known})", reason="StageNotFound"
-        )
-    return number
 
 
 def _submitted(made: Workflow) -> SubmittedWorkflow:

@@ -19,8 +19,9 @@ from phalanx.api.schema.documents import complaint
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.api.schema.workflows import ConditionSpec, StageSpec, WorkflowSpec, condition_text, to_workflow
+from phalanx.api.schema.workflows import ConditionSpec, StageSpec, WorkflowSpec, to_workflow
 from phalanx.core.model.job import RETRIES_MAX, is_job_id
+from phalanx.core.model.references import as_text
 from phalanx.core.model.resources import device_kind
 from phalanx.errors import PhalanxError
 from phalanx.manifests.caution import Cautions, ManifestError
@@ -351,7 +352,7 @@ def _condition(view: View, value: Any) -> ConditionSpec:
             raise _wrong(view, f"spec.condition.{key}", f"{shown(found.get(key))} is not text")
     if "equals" not in found:
         raise _wrong(view, "spec.condition.equals", "is missing: give the value that the field must have")
-    return ConditionSpec(found["node"], found["field"], condition_text(_plain(found["equals"])))
+    return ConditionSpec(found["node"], found["field"], as_text(_plain(found["equals"])))
 
 
 def _plain(value: Any) -> Any:

@@ -20,7 +20,6 @@ from phalanx.core.cluster.stages import SPEC_VARIABLE
 from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
 from phalanx.core.model.references import (
     Unresolved,
-    as_text,
     has_references,
     is_program,
     names_a_stage,
@@ -321,8 +320,3 @@ def _refuse_circles(stages: list[Stage]) -> None:
     except CycleError as error:
         ring = " → ".join(stages[number].name for number in reversed(error.args[1]))
         raise BadRequest(f"stages: they wait for each other in a circle: {ring}", reason="Cycle") from None
-
-
-def condition_text(value: Any) -> str:
-    """What a condition compares with, as a text."""
-    return as_text(value)

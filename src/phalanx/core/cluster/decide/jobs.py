@@ -74,13 +74,19 @@ def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now:
 def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
     """Why its tasks may not wait with the others: too many do, or too many of its user's have not ended."""
     added = job.tasks - (state.jobs[job.id].job.tasks if amends else 0)
-    waiting, most = state.counts[Status.PENDING], state.rules.pending_max
+    waiting, held = state.counts[Status.PENDING], state.tasks_of.get(job.user, 0)
+    return queue_full(state, job.user, added, waiting, held)
+
+
+def queue_full(state: ClusterState, user: str, added: int, waiting: int, held: int) -> Reason | None:
+    """Why so many more tasks of a user may not wait, if so many wait already and so many of his have not ended."""
+    most = state.rules.pending_max
     if waiting + added > most:
         text = f"{waiting} tasks are waiting, the maximum is {most}"
         return Reason("QueueFull", Tier.POLICY, text, {"limit": most})
-    held, share = state.tasks_of.get(job.user, 0), max(USER_TASKS_MIN, most // 2)  # so that others find room
+    share = max(USER_TASKS_MIN, most // 2)  # so that others find room
     if held + added > share:
-        text = f"{job.user} has {held} unfinished tasks, the maximum per user is {share}"
+        text = f"{user} has {held} unfinished tasks, the maximum per user is {share}"
         return Reason("QueueFull", Tier.POLICY, text, {"limit": share})
     return None
 

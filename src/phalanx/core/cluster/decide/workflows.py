@@ -14,7 +14,7 @@ from msgspec import structs
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.workflows import stage_result
-from phalanx.core.cluster.decide.jobs import USER_TASKS_MIN, never_after, unwelcome, why_never
+from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome, why_never
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
 from phalanx.core.cluster.inputs import Advance, CancelWorkflow, RetryWorkflow, SubmitWorkflow
 from phalanx.core.cluster.stages import SkippedStage, job_of_stage
@@ -66,17 +66,9 @@ def _refused(state: ClusterState, given: SubmitWorkflow, job: Job) -> Refused | 
 
 def _too_many(state: ClusterState, flow: Workflow) -> Reason | None:
     """As for jobs: stages that have no job yet count with the tasks that wait."""
-    most = state.rules.pending_max
     waiting = state.counts[Status.PENDING] + sum(state.stages_of.values())
-    share = max(USER_TASKS_MIN, most // 2)
     held = state.tasks_of.get(flow.user, 0) + state.stages_of.get(flow.user, 0)
-    if waiting + flow.tasks > most:
-        text = f"{waiting} tasks are waiting, the maximum is {most}"
-        return Reason("QueueFull", Tier.POLICY, text, {"limit": most})
-    if held + flow.tasks > share:
-        text = f"{flow.user} has {held} unfinished tasks, the maximum per user is {share}"
-        return Reason("QueueFull", Tier.POLICY, text, {"limit": share})
-    return None
+    return queue_full(state, flow.user, flow.tasks, waiting, held)
 
 
 def advance(state: ClusterState, given: Advance, now: float) -> Decision:
