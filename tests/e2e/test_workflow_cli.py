@@ -16,7 +16,7 @@ metadata: {name: demo}
 spec:
   graph:
     nodes:
-      - {name: a, spec: {shell: 'echo "{\\"n\\": 4}" > $PHALANX_RESULT; phalanx version > version'}}
+      - {name: a, spec: {shell: 'echo "{\\"n\\": 4}" > $PHALANX_RESULT; PYTHON -m phalanx version > version'}}
       - {name: b, dependsOn: [a], spec: {command: [test, "${a.result.n}", -eq, "LIMIT"], max_attempts: 1}}
       - {name: c, dependsOn: [a, b], spec: {taskType: echo}}
 """
@@ -36,8 +36,9 @@ def run_cli(cluster: RealCluster, folder: Path, *argv: str) -> subprocess.Comple
 
 
 def test_a_workflow_from_the_command_line(tmp_path: Path) -> None:
-    (tmp_path / "flow.yaml").write_text(FLOW.replace("LIMIT", "5"))
-    (tmp_path / "good.yaml").write_text(FLOW.replace("LIMIT", "4"))
+    flow = FLOW.replace("PYTHON", sys.executable)
+    (tmp_path / "flow.yaml").write_text(flow.replace("LIMIT", "5"))
+    (tmp_path / "good.yaml").write_text(flow.replace("LIMIT", "4"))
     with a_real_cluster(tmp_path / "cluster") as cluster:
 
         def phalanx(*argv: str) -> subprocess.CompletedProcess[str]:
