@@ -141,7 +141,7 @@ class PlannedCluster:
         return unit
 
     def quota(self, queue: str, **limits: int) -> None:
-        self.queues.quotas[queue] = Quota(**limits)
+        self.queues.quotas[queue] = Quota(**limits)  # type: ignore[arg-type]
 
     def snapshot(self) -> Snapshot:
         nodes, waiting, tenants = self.nodes, self.waiting, self.tenants

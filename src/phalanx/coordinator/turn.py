@@ -28,6 +28,7 @@ from phalanx.core.cluster.image import decode_state, encode_job
 from phalanx.core.cluster.inputs import (
     Abandon,
     Advance,
+    Defer,
     Disconnect,
     Heartbeat,
     Hello,
@@ -49,7 +50,8 @@ from phalanx.core.explain.shortage import gang_never
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Plan, PlanMemory, Policy
 from phalanx.core.model.reason import Reason
-from phalanx.core.placement.engine import PlanFailed, place_one, plan
+from phalanx.core.placement.engine import PlanFailed, plan
+from phalanx.core.placement.place_one import place_one
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned
 
@@ -58,7 +60,9 @@ FAILURES_MAX = 8  # of plans in one turn
 FOLLOWED_MAX = 1000  # jobs that end, and workflows that go on, in one turn because of what ended before them
 FAILED_FOR_S = 10.0  # then jobs that made a plan fail are tried again
 # What nobody outside has put a number into: its events are not encoded twice.
-_OF_OURS = frozenset({Propose, ProposeGang, Redeem, Abandon, Advance, Rescale, Tick, Heartbeat, Disconnect})
+_OF_OURS = frozenset(
+    {Propose, Defer, ProposeGang, Redeem, Abandon, Advance, Rescale, Tick, Heartbeat, Disconnect}
+)
 
 
 class Turn(Struct):
@@ -215,6 +219,8 @@ class Engine:
                 self._propose(ProposeGang(gang_placement), now, turn)
             for placement in proposal.placements:
                 self._propose(Propose(placement), now, turn)
+            for job in proposal.deferred:
+                self._propose(Defer(job), now, turn)
             turn.more = turn.more or proposal.more
             opened += proposal.opened
             if opened >= self.policy.openings_max:

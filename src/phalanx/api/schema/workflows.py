@@ -17,6 +17,7 @@ from phalanx.api.schema.fields import check_count, check_name, check_text, shown
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.core.cluster.stages import SPEC_VARIABLE
+from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
 from phalanx.core.model.references import (
     Unresolved,
@@ -36,7 +37,6 @@ from phalanx.core.model.workflow import (
 )
 from phalanx.errors import BadRequest, PhalanxError
 
-TASK_TYPE_TAG = "task-type"
 STAGE_TASKS_MAX = 1000  # results of several tasks are one list, which others read
 _STAGE_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 

@@ -11,11 +11,11 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import Job
 
 Category = Literal["inference", "training", "other"]
 CATEGORIES: tuple[Category, ...] = get_args(Category)
-TASK_TYPE = "task-type"  # the tag of a job that says what its tasks do
 TRAINING = frozenset({"sft", "lora_sft", "ppo", "dpo", "training", "image_classification_training"})
 FAST_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 SLOW_S = (0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0, 86_400.0)
@@ -88,6 +88,6 @@ def summed(each: list[Timings]) -> Timings:
 def category_of(job: Job) -> Category:
     """By the job's task type, which stands in a tag."""
     for key, value in job.tags:
-        if key == TASK_TYPE:
+        if key == TASK_TYPE_TAG:
             return "inference" if value == "inference" else "training" if value in TRAINING else "other"
     return "other"

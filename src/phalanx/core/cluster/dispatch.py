@@ -15,6 +15,7 @@ from typing import Any
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.apply import bindings as apply_bindings
 from phalanx.core.cluster.apply import declared as apply_declared
 from phalanx.core.cluster.apply import gangs as apply_gangs
 from phalanx.core.cluster.apply import jobs as apply_jobs
@@ -65,6 +66,7 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.Submit: jobs.submit,
     i.Cancel: jobs.cancel,
     i.Abandon: jobs.abandon,
+    i.Defer: jobs.defer,
     i.SetPaused: jobs.set_paused,
     i.SubmitWorkflow: workflows.submit_workflow,
     i.Advance: workflows.advance,
@@ -104,6 +106,7 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.TasksAbandoned: apply_jobs.abandoned,
     e.TaskPaused: apply_jobs.paused,
     e.TaskResumed: apply_jobs.paused,
+    e.TaskDeferred: apply_bindings.deferred,
     e.AttemptReady: apply_gangs.ready,
     e.GangReleased: apply_gangs.released,
     e.GangRecalled: apply_gangs.recalled,

@@ -17,6 +17,7 @@ from phalanx.core.cluster.workflow_events import (
     WorkflowSubmitted,
 )
 from phalanx.core.model.credential import Credential
+from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Exit, Status
 from phalanx.core.model.resources import Capacity, Grant
@@ -60,6 +61,13 @@ class TaskPlaced(AttemptEvent, frozen=True):
     opens: bool = True
     formation: int = 0  # of a gang: the members of one formation start together
     promised: bool = False  # the place had been set aside for it
+    note: DispatchNote | None = None  # what the choice of the node rested on, if a mode made it
+
+
+class TaskDeferred(JobEvent, frozen=True):
+    """A stage begins to wait for the node on which the weights were made that it continues from."""
+
+    node: NodeName
 
 
 class AttemptReady(AttemptEvent, frozen=True):
@@ -383,6 +391,7 @@ Event = (
     | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | WorkflowSubmitted | StagesEnded
     | WorkflowCancelled | WorkflowRetried | WorkflowForgotten | NodeDisabled | NodeEnabled | NodeNeeded
+    | TaskDeferred
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded)

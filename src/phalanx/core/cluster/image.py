@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from msgspec import Struct, msgpack, structs
 
+from phalanx.core.cluster.apply.bindings import restore_bindings
 from phalanx.core.cluster.apply.dependencies import restore_dependents
 from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, tenant
 from phalanx.core.cluster.apply.nodes import begin_term
@@ -20,6 +21,7 @@ from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, to
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
+from phalanx.core.model.bindings import BindingsImage
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import AttemptKey, Status, Why
@@ -127,6 +129,7 @@ class ClusterImage(Struct, array_like=True):
     request_ids: list[tuple[str, str, list[str]]] = []  # with the user
     workflows: list[WorkflowImage] = []
     ended_workflows: list[str] = []
+    bindings: BindingsImage | None = None
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -150,6 +153,7 @@ def encode_state(state: ClusterState) -> bytes:
             list(state.requests),
             [workflow_image(flow) for flow in state.workflows.values()],
             list(state.ended_workflows),
+            state.bindings.image(),
         )
     )
 
@@ -187,6 +191,8 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
     heapify(state.retries)
+    if image.bindings is not None:
+        restore_bindings(state, image.bindings)
     begin_term(state, 0.0)
     state.brake = image.brake
     return state

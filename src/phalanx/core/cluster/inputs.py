@@ -67,6 +67,12 @@ class Redeem(Input, frozen=True):
     job: JobId
 
 
+class Defer(Input, frozen=True):
+    """A plan found that this job waits for one node, though others have room."""
+
+    job: JobId
+
+
 class Abandon(Input, frozen=True):
     """This job can never start, because of how one ended that it was to start after."""
 

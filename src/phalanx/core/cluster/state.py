@@ -17,7 +17,9 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.request_ids import RequestIds
 from phalanx.core.cluster.units import Attempt, Promise
 from phalanx.core.cluster.workflows import WorkflowState
+from phalanx.core.model.bindings import Bindings, DispatchView, workflow_key
 from phalanx.core.model.credential import Keyring
+from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey
@@ -63,6 +65,7 @@ class Timers(Struct, frozen=True):
     brake_nodes_min: int = 5  # of fewer nodes, most may well be gone
     forget_after_s: float = 86_400.0  # a node that is lost for so long is removed
     elastic: ElasticRules = ElasticRules()
+    dispatch: DispatchPolicy = DispatchPolicy()
 
 
 class Brake(Struct, frozen=True):
@@ -99,6 +102,7 @@ class NodeState(Struct, eq=False):
     disabled_automatically: bool = False
     toggled_at: float | None = None  # when it was last disabled or enabled
     idle_since: float | None = None  # None: attempts stand there
+    bound_to: JobId = ""  # in the mode static_worker: the workflow that alone is given it
     trouble: str = ""  # what keeps its runner from starting tasks, in its own words
     leaving: bool = False  # its runner stops, or has stopped, in an orderly way; until it is back
     kept_s: float = 0.0  # how much longer its lease is while nothing is heard of it
@@ -126,7 +130,19 @@ class NodeState(Struct, eq=False):
 
     @property
     def takes_work(self) -> bool:
+        """Whether it takes anybody's work."""
+        return self.could_work and not self.is_kept_away and not self.bound_to
+
+    def takes_work_of(self, job: Job) -> bool:
+        """Whether it takes this job's work: if it is bound, only that of the workflow it is bound to."""
+        if self.bound_to and self.bound_to != workflow_key(job):
+            return False
         return self.could_work and not self.is_kept_away
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it is gone for a while, so that nobody is bound to it."""
+        return self.lost or self.drain_reason is not None
 
     def holds_lease(self, incarnation: str, generation: int) -> bool:
         """Whether a runner speaks in the life and under the lease that are in force."""
@@ -179,6 +195,7 @@ class ClusterState(Struct, eq=False):
     waiting: Waiting = field(default_factory=Waiting)
     tenants: Tenants = field(default_factory=Tenants)
     queues: Queues = field(default_factory=Queues)
+    bindings: Bindings = field(default_factory=Bindings)
     keyring: Keyring = field(default_factory=Keyring)  # the credentials that were created
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
@@ -250,7 +267,8 @@ class ClusterState(Struct, eq=False):
         """What placement may see: the live columns, to be read within this turn, and what the last plan remembered."""
         memory = memory or PlanMemory()
         gain = self.gain + memory.refusals
-        return Snapshot(self.table, self.waiting, gain, self.tenants, self.queues, now, memory)
+        view = DispatchView(self.rules.dispatch, self.bindings, self.nodes)
+        return Snapshot(self.table, self.waiting, gain, self.tenants, self.queues, now, memory, view)
 
     def assuming(self, topology: Topology | None, quotas: Mapping[str, Quota]) -> ClusterState:
         """A state to ask, with other layers and quotas over the same jobs and nodes; this one stays as it is."""
@@ -294,6 +312,7 @@ class ClusterState(Struct, eq=False):
         else:
             self.result_bytes -= self.jobs[id].result_bytes
         job = self.jobs.pop(id)
+        self.bindings.deferred.discard(id)
         self.leave_dependencies(job)
         for name in _objects(job.job):
             users = self.objects[name]

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
-from phalanx.core.model.job import Gang, Group, JobId
+from phalanx.core.model.bindings import workflow_key
+from phalanx.core.model.dispatch import DispatchNote
+from phalanx.core.model.job import Gang, Group, Job, JobId
 from phalanx.core.model.orders import AttemptKey, Status, Why
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.tenants import Lane
@@ -50,8 +52,8 @@ class Gate(Enum):
 class Attempt(Struct, array_like=True):
     """One try at one task, alive: where it is, what it holds until its end is confirmed, and how far it has come.
 
-    Images keep it as it is, so fields are added at the end and with a default; the last two are set anew when one is
-    read.
+    Images keep it as it is, so fields are added at the end and with a default; `row` and `group` are set anew when one
+    is read.
     """
 
     key: AttemptKey
@@ -69,6 +71,7 @@ class Attempt(Struct, array_like=True):
     released: bool = True  # of a gang: it may run
     row: int = 0  # of its node in the table; follows from the node
     group: int = 0  # the number of its group in the job; follows from the key
+    note: DispatchNote | None = None  # what the choice of its node rested on, if a mode made it
 
 
 class GroupState:
@@ -88,7 +91,7 @@ class GroupState:
         self.group: Group = owner.job.groups[number]
         self.request: Request = self.group.request
         self.rank = rank
-        self.kind: Hashable = (owner.job.queue, self.request)
+        self.kind: Hashable = kind_of(owner.job, self.request)
         self.first = first
         self.last = first + self.group.tasks
         self.fresh = first  # the first position that was never placed
@@ -226,6 +229,17 @@ class GroupState:
                 held[replica] = held.get(replica, 0) + 1
                 most -= 1
                 yield position
+
+
+def kind_of(job: Job, request: Request) -> Hashable:
+    """What tasks have in common that find room together or not at all: where a mode binds them, also to what."""
+    asked = job.dispatch
+    if asked is None or asked.mode == "adaptive":
+        sticky = asked.sticky if asked is not None and asked.waits_for_sticky else ""
+        return (job.queue, request, sticky) if sticky else (job.queue, request)
+    if asked.mode == "static_worker":
+        return job.queue, request, asked.mode, workflow_key(job)
+    return job.queue, request, asked.mode, asked.task_type if asked.mode == "fixed_pipeline" else ""
 
 
 class Formation(Struct):

@@ -21,6 +21,7 @@ from typing import Literal
 from msgspec import Struct
 
 from phalanx.core.model.array import Array
+from phalanx.core.model.dispatch import Dispatch
 from phalanx.core.model.resources import Request
 
 JobId = str
@@ -247,6 +248,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
     applied: tuple[tuple[str, str], ...] = ()  # objects of Kubernetes it was made from, and their digests
     after: tuple[After, ...] = ()  # jobs that come first
     workflow: tuple[JobId, int] | None = None  # the workflow that it is a stage of, and which
+    dispatch: Dispatch | None = None  # None: nodes are chosen by the cluster's score
 
     @property
     def tasks(self) -> int:

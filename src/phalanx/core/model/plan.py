@@ -12,6 +12,8 @@ from typing import Literal
 
 from msgspec import Struct, field, structs
 
+from phalanx.core.model.bindings import NO_DISPATCH, DispatchView
+from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import JobId
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
@@ -96,11 +98,11 @@ class Snapshot:
     `gain` grows whenever room may have appeared.
     """
 
-    __slots__ = ("gain", "gone", "memory", "nodes", "now", "queues", "tenants", "waiting")
+    __slots__ = ("dispatch", "gain", "gone", "memory", "nodes", "now", "queues", "tenants", "waiting")
 
     def __init__(
         self, nodes: NodeTable, waiting: Waiting, gain: int, tenants: Tenants, queues: Queues, now: float,
-        memory: PlanMemory | None = None,
+        memory: PlanMemory | None = None, dispatch: DispatchView = NO_DISPATCH,
     ) -> None:  # fmt: skip
         self.nodes = nodes
         self.waiting = waiting
@@ -109,11 +111,14 @@ class Snapshot:
         self.queues = queues
         self.now = now
         self.memory = PlanMemory() if memory is None else memory
+        self.dispatch = dispatch
         self.gone: frozenset[TenantKey] = frozenset()  # tenants that have left in the draft around this plan
 
     def with_queue(self, waiting: Waiting) -> Snapshot:
         """A snapshot of one's own, with another queue, for a plan that is only looked at."""
-        return Snapshot(self.nodes, waiting, self.gain, self.tenants, self.queues, self.now, self.memory)
+        return Snapshot(
+            self.nodes, waiting, self.gain, self.tenants, self.queues, self.now, self.memory, self.dispatch
+        )
 
 
 class Policy(Struct, frozen=True):
@@ -139,6 +144,7 @@ class Placement(Struct, frozen=True, gc=False):
     node: str
     grant: Grant
     lane: int | None = None
+    note: DispatchNote | None = None  # what the choice of the node rested on, if a mode made it
 
 
 class GangPlacement(Struct, frozen=True):
@@ -167,6 +173,7 @@ class Plan(Struct, frozen=True):
     placements: list[Placement]
     more: bool = False
     gang_placements: list[GangPlacement] = []
+    deferred: list[JobId] = []  # jobs that begin to wait for their sticky node
     memory: PlanMemory = field(default_factory=PlanMemory)
 
     @property

@@ -18,6 +18,7 @@ from msgspec import structs
 from phalanx.core.model import topology
 from phalanx.core.model.columns import FEW, Columns, Recent, lengthened
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.proxies import Proxies
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.score import Ranking, Score, Scores
 from phalanx.core.model.topology import Topology
@@ -153,6 +154,7 @@ class NodeTable:
         self.topology = topology.DEFAULT
         self._survey = TopologySurvey(self.topology)
         self.scores = Scores(self.columns)
+        self.proxies = Proxies(self.columns)
         self._slots = Recent[Request, ClassSlots](
             self.columns, 16, CLASSES_MAX, 1 << 23
         )  # 64 MiB at the most
@@ -209,7 +211,7 @@ class NodeTable:
         other.names, other.rows = self.names, self.rows
         other.columns, other.ledgers = self.columns, self.ledgers
         other._slots = Recent(self.columns, 16, CLASSES_MAX, 1 << 23)
-        other.scores, other._rankings = self.scores, self._rankings
+        other.scores, other._rankings, other.proxies = self.scores, self._rankings, self.proxies
         other.set_topology(declared)
         return other
 

@@ -16,6 +16,7 @@ from msgspec import Struct, structs
 
 from phalanx.core.model import reason
 from phalanx.core.model.amounts import MILLICORES, WORDS, headroom, total, use, written
+from phalanx.core.model.dispatch import DispatchMode, Selection
 from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Cores, Grant, Request
@@ -39,6 +40,8 @@ class Quota(Struct, frozen=True, omit_defaults=True):
     memory_bytes: int | None = None
     gpus: int | None = None
     priority_max: int | None = None
+    dispatch_mode: DispatchMode | None = None  # by which its jobs are given their nodes; stages follow it too
+    selection: Selection | None = None
 
     @property
     def limits(self) -> tuple[int | None, ...]:
@@ -300,6 +303,7 @@ class Block(IntEnum):
     ROOM = 0  # no node has room for the first of it
     QUOTA = 1  # its queue may hold no more
     HELD = 2  # there is room, but it would delay the first that found none
+    NODE = 3  # it waits for one node, which has no room
 
 
 class WaitingClass:

@@ -129,9 +129,11 @@ class Draft:
     def positions_of(self, job: JobId) -> set[int]:
         return {each.position for each in self.placements if each.job == job}
 
-    def plan(self, memory: PlanMemory | None = None, *, more: bool = False) -> Plan:
+    def plan(
+        self, memory: PlanMemory | None = None, *, more: bool = False, deferred: list[JobId] | None = None
+    ) -> Plan:
         """The proposal, with what the next one has to know; the columns are as they were before the draft began."""
         placements, gang_placements = self.placements, self.gang_placements
         self.placements, self.gang_placements = [], []
         self.rollback((0, 0, 0))
-        return Plan(placements, more, gang_placements, memory or PlanMemory())
+        return Plan(placements, more, gang_placements, deferred or [], memory or PlanMemory())

@@ -18,6 +18,7 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
 from phalanx.core.placement.best_node import BestNode
+from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_mode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
 from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
@@ -57,19 +58,8 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
             if (looked_at := turn.front.reserves_for or turn.serves) is None:
                 raise
             raise PlanFailed(looked_at, error) from error
-        return turn.draft.plan(turn.memory, more=is_cut or turn.is_full or turn.has_more)
-
-
-def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placement | None:
-    """Where this one task would go right now, whatever else waits."""
-    if snapshot.queues.room(unit.job.queue, unit.request) == 0:
-        return None
-    position = next(unit.ready(1), None)
-    spot = BestNode(snapshot.nodes, unit.request, policy.score).best()
-    if position is None or spot is None:
-        return None
-    row, grant = spot
-    return Placement(unit.job.id, position, snapshot.nodes.names[row], grant)
+        more = is_cut or turn.is_full or turn.has_more
+        return turn.draft.plan(turn.memory, more=more, deferred=turn.deferred)
 
 
 class _Pass:
@@ -86,6 +76,8 @@ class _Pass:
         self._held_count = 0
         self._evictions = 0  # how often it was worked out whom to evict
         self._spots: dict[WaitingClass, BestNode] = {}
+        self._dispatcher = Dispatcher(snapshot.nodes, snapshot.dispatch, snapshot.now)
+        self.deferred: list[JobId] = []  # those that wait for one node, and could go to another
         self._promised: set[JobId] = set()  # jobs whose victims have to leave first
         self._lowest: int | None = None  # priority of the least urgent tenant
         self._capped: list[tuple[Rank, WaitingClass]] = []  # those whose queue may hold no more
@@ -123,7 +115,7 @@ class _Pass:
                 line.append((rank, number, waiting_class))
             elif note.blocked_by is Block.QUOTA:
                 self._capped.append((rank, waiting_class))
-            else:
+            elif note.blocked_by is Block.ROOM:
                 full.append((rank, waiting_class))
         self.front.begin(full)
         heapify(line)
@@ -169,7 +161,7 @@ class _Pass:
         self.memory.notes[waiting_class.number] = ClassNote(
             waiting_class.last_entry, self._gain, block, behind, note.hopeless_at, note.evict_at
         )
-        if block is Block.HELD:
+        if block in (Block.HELD, Block.NODE):
             return
         if block is Block.QUOTA:
             self._capped.append((rank, waiting_class))
@@ -203,6 +195,8 @@ class _Pass:
         quota = self.draft.queues.room(unit.job.queue, unit.request)
         if quota == 0:
             return self._without(Block.QUOTA, waiting_class, unit)
+        if is_dispatched(unit):
+            return self._dispatch(waiting_class, unit, quota)
         spots = self._spots_of(waiting_class, unit)
         most = self._policy.openings_max - self.draft.size
         self.front.note_start(unit.job)
@@ -221,6 +215,20 @@ class _Pass:
             self._take(unit, position, spot)
             spots.taken()
         return None
+
+    def _dispatch(self, waiting_class: WaitingClass, unit: WaitingGroup, quota: int | None) -> Block | None:
+        """Place tasks where their mode wants them, unless the head would be delayed there."""
+        self.front.note_start(unit.job)
+        guard = self.front.reservation(unit.rank)
+        if guard is not None and self._ends_in_time(guard, unit):
+            guard = None
+        if guard is not None and waiting_class in self._held:
+            return Block.HELD
+        most = self._policy.openings_max - self.draft.size
+        block = place_by_mode(self._dispatcher, self.draft, unit, guard, most, quota)
+        if block is Block.NODE:
+            self.deferred.append(unit.job.id)
+        return self._without(block, waiting_class, unit) if block is Block.ROOM else block
 
     def _fill_spare(
         self, waiting_class: WaitingClass, unit: WaitingGroup, guard: Reservation, most: int

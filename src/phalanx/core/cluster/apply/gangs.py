@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.apply.bindings import unbind
 from phalanx.core.cluster.apply.dependencies import tell_dependents
 from phalanx.core.cluster.apply.grants import (
     back_off,
@@ -231,4 +232,6 @@ def over(state: ClusterState, job: JobState, at: float, rest: Rest = (0, 0, 0)) 
     tell_dependents(state, job)
     if job.job.workflow is not None:
         note_over(state, job)
+    elif job.job.dispatch is not None:
+        unbind(state, job.job.id)
     return [Settle(job.job.id, None, rest=rest)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.apply.bindings import note_ended, note_placed
 from phalanx.core.cluster.apply.dependencies import forget_dependents, tell_of_task, wait_for_others
 from phalanx.core.cluster.apply.gangs import end_rest, join_formation, over, release
 from phalanx.core.cluster.apply.grants import (
@@ -71,6 +72,8 @@ def placed(state: ClusterState, event: e.TaskPlaced) -> list[Effect]:
     lane.attempts[event.key] = None
     node.attempts[event.key] = attempt
     job.begin(attempt, node.number)
+    attempt.note = event.note
+    note_placed(state, job, node)
     if job.hold_until:  # in a replay the hold may not have been noticed to end
         job.hold_until = 0.0
         queue_up(state, job)
@@ -126,6 +129,7 @@ def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:
         state.nodes[attempt.node].lanes[attempt.lane].is_slow = True
     count_fault(state, state.nodes[attempt.node], event)
     end_attempt(state, job, attempt, event.at)
+    note_ended(state, job, attempt.node, event)
     if event.charged:
         job.charged[position] = job.charged.get(position, 0) + 1
     if event.loss:

@@ -34,20 +34,20 @@ def heard(state: ClusterState, event: e.NodeHeard) -> None:
     node.heard_at = event.at
     if not node.connected:
         node.connected = True
-        _reopen(state, node)
+        reopen(state, node)
 
 
 def connected(state: ClusterState, event: e.NodeConnected) -> None:
     node = state.node(event.node)
     node.connected, node.heard_at = True, event.at
     node.leaving, node.kept_s = False, 0.0
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def disconnected(state: ClusterState, event: e.NodeDisconnected) -> None:
     node = state.node(event.node)
     node.connected = False
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def lost(state: ClusterState, event: e.NodeLost) -> None:
@@ -56,51 +56,51 @@ def lost(state: ClusterState, event: e.NodeLost) -> None:
     node.kept_s = 0.0  # that it left in order is remembered: no alarm is raised for it
     node.generation = event.generation or node.generation + 1
     node.leftovers.clear()
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def cleared(state: ClusterState, event: e.NodeCleared) -> None:
     node = state.node(event.node)
     node.leftovers.discard(event.key)
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def quarantined(state: ClusterState, event: e.NodeQuarantined) -> None:
     node = state.node(event.node)
     node.leftovers.add(event.key)
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def health_changed(state: ClusterState, event: e.NodeHealthChanged) -> None:
     node = state.node(event.node)
     node.trouble = event.trouble
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def leaving(state: ClusterState, event: e.NodeLeaving) -> None:
     node = state.node(event.node)
     node.leaving, node.kept_s, node.heard_at = True, event.keep_s, event.at
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def drained(state: ClusterState, event: e.NodeDrained) -> None:
     node = state.node(event.node)
     node.drain_reason = event.reason
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def resumed(state: ClusterState, event: e.NodeResumed) -> None:
     node = state.node(event.node)
     node.drain_reason = None
     _forgive(node)
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def disabled(state: ClusterState, event: e.NodeDisabled) -> None:
     node = state.node(event.node)
     node.disabled_reason, node.disabled_automatically = event.reason, event.automatic
     node.toggled_at = event.at
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def enabled(state: ClusterState, event: e.NodeEnabled) -> None:
@@ -109,7 +109,7 @@ def enabled(state: ClusterState, event: e.NodeEnabled) -> None:
     node.disabled_reason, node.disabled_automatically = None, False
     node.toggled_at = event.at
     node.idle_since = None if node.lanes else event.at
-    _reopen(state, node)
+    reopen(state, node)
 
 
 def needed(state: ClusterState, event: e.NodeNeeded) -> None:
@@ -131,7 +131,7 @@ def begin_term(state: ClusterState, at: float) -> None:
             node.lost_at = at or None
         if at:
             _count_anew(state, node, at)
-        _reopen(state, node)
+        reopen(state, node)
     if at:
         _shorten_waits(state, at)
 
@@ -178,7 +178,7 @@ def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
         known = former.nodes.get(node.name)
         node.connected = known is not None and known.connected and not node.lost
         node.heard_at = now
-        _reopen(state, node)
+        reopen(state, node)
 
 
 def joined(state: ClusterState, event: e.NodeJoined) -> None:
@@ -214,6 +214,7 @@ def removed(state: ClusterState, event: e.NodeRemoved) -> None:
     node.connected = False
     _set_rest(state, node, None)
     state.generation_floor = max(state.generation_floor, node.generation)
+    state.bindings.forget_node(node.name)
     del state.nodes[node.name]
     moved = state.table.remove(node.name)
     if moved is not None:
@@ -272,10 +273,10 @@ def _set_rest(state: ClusterState, node: NodeState, until: float | None) -> None
         state.resting.pop(node.name, None)
     else:
         state.resting[node.name] = None
-    _reopen(state, node)
+    reopen(state, node)
 
 
-def _reopen(state: ClusterState, node: NodeState) -> None:
+def reopen(state: ClusterState, node: NodeState) -> None:
     """Say in the table whether a node takes work; if it now does, room may have appeared."""
     could, rests = node.could_work, node.rests_until is not None
     former, node.counted = node.counted, (could, could and rests)

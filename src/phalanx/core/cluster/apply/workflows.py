@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.apply.bindings import unbind
 from phalanx.core.cluster.decision import Effect, Settle
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
@@ -135,6 +136,7 @@ def _moved(state: ClusterState, flow: WorkflowState) -> list[Effect]:
     if not flow.is_over:
         return []
     state.ended_workflows[flow.workflow.id] = None
+    unbind(state, flow.workflow.id)
     return [Settle(flow.workflow.id, None)]
 
 

@@ -239,6 +239,7 @@ def placed(
         opens=place.lane is None,
         formation=formation,
         promised=promised,
+        note=place.note,
     )
 
 

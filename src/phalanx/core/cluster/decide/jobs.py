@@ -16,10 +16,12 @@ from phalanx.core.cluster.dependencies import (
     what_came,
     why_abandoned,
 )
-from phalanx.core.cluster.inputs import Abandon, Cancel, Propose, SetPaused, Submit
+from phalanx.core.cluster.inputs import Abandon, Cancel, Defer, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.stage_dispatch import dispatch_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
+from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import EACH_TASKS_MAX, Job, JobId
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
@@ -47,6 +49,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     no = None if given.allow_infeasible else (given.never or why_never(state, job))
     if no is not None:
         return refuse(no, "target" if reason.is_about_target(no) else "never")
+    if (asked := dispatch_of(state, job, dict(job.tags).get(TASK_TYPE_TAG, ""))) is not None:
+        job = structs.replace(job, dispatch=asked)
     cause = f"user {job.user}"
     if amends:
         whole = _amended(state.jobs[job.id].job, job)
@@ -188,7 +192,7 @@ def propose(state: ClusterState, given: Propose, now: float) -> Decision:
     job, node = state.jobs.get(placement.job), state.nodes.get(placement.node)
     if job is None or job.gang is not None or job.is_held:
         return STALE
-    if node is None or not node.takes_work or not job.is_ready(placement.position):
+    if node is None or not node.takes_work_of(job.job) or not job.is_ready(placement.position):
         return STALE
     if placement.lane is None:
         if not state.table.ledgers[node.row].has_room(placement.grant):
@@ -198,6 +202,15 @@ def propose(state: ClusterState, given: Propose, now: float) -> Decision:
     key = (placement.job, placement.position, job.attempts[placement.position] + 1)
     lane = node.next_lane if placement.lane is None else placement.lane
     return Decision([placed(placement, key, lane, now, "plan")], [], Accepted())
+
+
+def defer(state: ClusterState, given: Defer, now: float) -> Decision:
+    """A stage waits for its sticky node: that is recorded when it begins, and costs it nothing."""
+    job = state.jobs.get(given.job)
+    asked = None if job is None else job.job.dispatch
+    if asked is None or not asked.waits_for_sticky or given.job in state.bindings.deferred:
+        return Decision([], [], Accepted())
+    return Decision([e.TaskDeferred(at=now, cause="plan", job=given.job, node=asked.sticky)], [], Accepted())
 
 
 def _takes_more(lane: Lane | None, job: JobState) -> bool:

@@ -17,7 +17,8 @@ from phalanx.core.cluster.apply.workflows import stage_result
 from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome, why_never
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
 from phalanx.core.cluster.inputs import Advance, CancelWorkflow, RetryWorkflow, SubmitWorkflow
-from phalanx.core.cluster.stages import SkippedStage, job_of_stage
+from phalanx.core.cluster.stage_dispatch import dispatch_of_stage
+from phalanx.core.cluster.stages import SPEC_VARIABLE, SkippedStage, job_of_stage
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_events import StageEnd
 from phalanx.core.cluster.workflows import WORKFLOW_RESULTS_BYTES_MAX, StagePhase, WorkflowState
@@ -83,8 +84,13 @@ def advance(state: ClusterState, given: Advance, now: float) -> Decision:
     for number in islice(flow.ready, RELEASED_AT_ONCE):
         try:
             made = job_of_stage(flow, number, now)
-            if isinstance(made, Job) and made.after:
-                made = structs.replace(made, after=_still_awaited(state, made))
+            if isinstance(made, Job):
+                spec = made.groups[0].command.env.get(SPEC_VARIABLE, "")
+                made = structs.replace(
+                    made,
+                    after=_still_awaited(state, made) if made.after else (),
+                    dispatch=dispatch_of_stage(state, flow, number, made, spec),
+                )
         except Unresolved as error:
             ends.append(StageEnd(number, stages[number].name, Status.FAILED, text=str(error)))
             continue

@@ -1,0 +1,81 @@
+"""What placements and ends mean for the choice of nodes: who is bound to which, and what is loaded where."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster.apply.nodes import reopen
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.model.bindings import BindingsImage, workflow_key
+from phalanx.core.model.dispatch import CONTEXT_MAX, CONTEXT_NAME_MAX
+
+
+class _Loaded(msgspec.Struct):
+    """What a task says about the models and datasets of its node, in its result."""
+
+    cached: list[str] = []
+    evicted: list[str] = []
+
+
+def note_placed(state: ClusterState, job: JobState, node: NodeState) -> None:
+    """A task was given a node by a mode."""
+    asked = job.job.dispatch
+    if asked is None:
+        return
+    state.bindings.deferred.discard(job.job.id)
+    former = state.bindings.note_placed(job.job, node.name)
+    if asked.mode == "static_worker" and not node.bound_to:
+        node.bound_to = workflow_key(job.job)
+        reopen(state, node)
+    if former is not None:
+        _let_go(state, former, workflow_key(job.job))
+
+
+def deferred(state: ClusterState, event: e.TaskDeferred) -> None:
+    state.bindings.deferred.add(state.job(event.job).job.id)
+
+
+def note_ended(state: ClusterState, job: JobState, node: str, event: e.AttemptEnded) -> None:
+    """An attempt has ended there: what it used is loaded, unless its result says otherwise."""
+    asked = job.job.dispatch
+    if asked is None or event.exit.code != 0:
+        return
+    contexts = state.bindings.contexts
+    if asked.context:
+        contexts.use(node, asked.context, event.at)
+    result = event.exit.result
+    if result.startswith("{") and ('"cached"' in result or '"evicted"' in result):
+        try:
+            loaded = msgspec.json.decode(result, type=_Loaded)
+        except (msgspec.ValidationError, RecursionError):
+            return
+        contexts.drop(node, _names(loaded.evicted))
+        contexts.use(node, _names(loaded.cached), event.at)
+
+
+def _names(given: list[str]) -> list[str]:
+    return [name.lower() for name in given[:CONTEXT_MAX] if 0 < len(name) <= CONTEXT_NAME_MAX]
+
+
+def unbind(state: ClusterState, key: str) -> None:
+    """A workflow, or a job of none, has ended: the node that it had to itself is for all again."""
+    node = state.bindings.workflows.pop(key, None)
+    if node is not None:
+        _let_go(state, node, key)
+
+
+def _let_go(state: ClusterState, name: str, key: str) -> None:
+    node = state.nodes.get(name)
+    if node is not None and node.bound_to == key:
+        node.bound_to = ""
+        reopen(state, node)
+
+
+def restore_bindings(state: ClusterState, image: BindingsImage) -> None:
+    """Those of an image; `begin_term` opens the nodes after this."""
+    state.bindings.restore(image)
+    for key, name in state.bindings.workflows.items():
+        if (node := state.nodes.get(name)) is not None:
+            node.bound_to = key

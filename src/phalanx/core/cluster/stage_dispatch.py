@@ -1,0 +1,119 @@
+"""By which mode a job is given its node, and what its specification says about where it is best run.
+
+Models and datasets are found where FlowMesh's programs read them: as texts under certain keys, inside certain others.
+A stage continues from the weights of another if it refers to that one's result inside a checkpoint, a model and the
+like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflows import WorkflowState
+from phalanx.core.model.dispatch import CONTEXT_MAX, CONTEXT_NAME_MAX, Dispatch
+from phalanx.core.model.job import Job
+
+_MODEL_KEYS = frozenset(
+    {"identifier", "model", "model_name", "base_model", "pretrained_model_name_or_path", "path"}
+)
+_MODEL_PLACES = frozenset(
+    {
+        "model", "models", "source", "reward_model", "value_model", "ref_model", "embedding", "adapter",
+        "adapters",
+    }
+)  # fmt: skip
+_DATA_KEYS = frozenset({"dataset_name", "name", "url", "path"})
+_DATA_PLACES = frozenset({"data", "dataset", "datasets", "training", "validation", "evaluation", "graph"})
+_NAMED_DATA_PLACES = frozenset({"data", "dataset", "datasets"})
+_WEIGHTS = frozenset({"checkpoint", "weight", "weights", "model", "adapter", "lora", "load", "artifact"})
+_DEPTH_MAX = 100
+
+_Path = tuple[str, ...]
+
+
+def dispatch_of(
+    state: ClusterState, job: Job, task_type: str = "", context: Sequence[str] = ()
+) -> Dispatch | None:
+    """The mode of a job, as its queue or else, for stages of workflows, the cluster has it; None if none has."""
+    quota = state.queues.quotas.get(job.queue)
+    mode = None if quota is None else quota.dispatch_mode
+    if mode is None and job.workflow is not None:
+        mode = state.rules.dispatch.mode
+    if mode is None or job.gang is not None:
+        return None
+    selection = None if quota is None else quota.selection
+    return Dispatch(mode, task_type, tuple(context), selection=selection)
+
+
+def dispatch_of_stage(
+    state: ClusterState, flow: WorkflowState, stage: int, job: Job, spec: str
+) -> Dispatch | None:
+    """The same for the job that a stage has become, with what its specification names."""
+    asked = flow.workflow.stages[stage]
+    found = dispatch_of(state, job, asked.task_type)
+    if found is None or found.mode != "adaptive" or not asked.spec:
+        return found
+    sticky = ""
+    if state.rules.dispatch.sticky and asked.refers and not asked.task_type.startswith("lora"):
+        sticky = _sticky_node(state, flow, stage)
+    return msgspec.structs.replace(found, context=context_names(spec), sticky=sticky)
+
+
+def context_names(spec: str) -> tuple[str, ...]:
+    """The models and datasets that a specification names, in lower case, each once."""
+    if "{" not in spec:
+        return ()
+    found: dict[str, None] = {}
+    for path, text in _texts(msgspec.json.decode(spec)):
+        if text and len(text) <= CONTEXT_NAME_MAX and (_is_model(path) or _is_data(path)):
+            found[text.lower()] = None
+            if len(found) == CONTEXT_MAX:
+                break
+    return tuple(found)
+
+
+def _is_model(path: _Path) -> bool:
+    return path[-1] in _MODEL_KEYS and (not _MODEL_PLACES.isdisjoint(path[:-1]) or path == ("model",))
+
+
+def _is_data(path: _Path) -> bool:
+    key, places = path[-1], path[:-1]
+    if key not in _DATA_KEYS or _DATA_PLACES.isdisjoint(places):
+        return False
+    return key != "name" or (not _NAMED_DATA_PLACES.isdisjoint(places) and "template" not in places)
+
+
+def _sticky_node(state: ClusterState, flow: WorkflowState, stage: int) -> str:
+    """The node of the first stage whose weights this one continues from; empty if there is none."""
+    stages = flow.workflow.stages
+    texts = [(path, text) for path, text in _texts(msgspec.json.decode(stages[stage].spec)) if "${" in text]
+    for other in stages[stage].after:
+        reference = f"${{{stages[other].name}.result"
+        if any(reference in text and _is_weights(path, text) for path, text in texts):
+            number = flow.stage_nodes[other]
+            name = state.known_names[number - 1] if number else ""
+            return name if name in state.nodes else ""
+    return ""
+
+
+def _is_weights(path: _Path, text: str) -> bool:
+    return not _WEIGHTS.isdisjoint(path) or any(word in text for word in _WEIGHTS)
+
+
+def _texts(value: Any, path: _Path = ()) -> Iterator[tuple[_Path, str]]:
+    """Every text in a document, with the keys that lead to it."""
+    if isinstance(value, str):
+        if path:
+            yield path, value
+    elif len(path) >= _DEPTH_MAX:
+        return
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _texts(each, (*path, key.lower()))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _texts(each, path)
