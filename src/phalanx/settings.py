@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from phalanx.core.model.amounts import SECONDS_MAX
 from phalanx.errors import ConfigError
+from phalanx.settings_scheduler import Scheduler
 from phalanx.settings_types import (
     Addresses,
     Argument,
@@ -30,7 +31,6 @@ from phalanx.settings_types import (
     LinkPorts,
     Name,
     Port,
-    Score,
     Seconds,
     Share,
     Size,
@@ -209,16 +209,6 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)
-
-
-class Scheduler(Struct, frozen=True, kw_only=True):
-    """How `phalanx coordinator` chooses nodes."""
-
-    score: Annotated[
-        Score,
-        "pack or most-free-cores",
-        "which node a task gets: the smallest that fits, or the one with the most free cores",
-    ] = "pack"
 
 
 class Elastic(Struct, frozen=True, kw_only=True):

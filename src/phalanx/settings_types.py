@@ -19,6 +19,7 @@ Count = Annotated[int, Meta(ge=0, le=1_000_000_000), "a whole number from 0 to 1
 Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX), "a duration such as 30, 30s or 1m30s"]
 BucketSeconds = Annotated[float, Meta(ge=1, le=86_400), "a duration from 1s to 1d"]
 Cost = Annotated[float, Meta(ge=0, le=1_000_000), "a number from 0 to 1000000"]
+Weight = Annotated[float, Meta(ge=0, le=1), "a number from 0 to 1"]
 Share = Annotated[float, Meta(gt=0, le=1), "a fraction, such as 0.55"]
 Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB"]
 Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "one line of text"]

@@ -17,7 +17,7 @@ PLAIN = {
         access address aliases archive attached audit calls change check child claim cli client clock
         command config connecting connection contents convert copy core daemon density detach digest disk
         embedded endpoint environment errors feed files garbage goal graph harm history http id image launches limits
-        listener live load
+        listener live load one
         logger logs lookup loop machine main message metrics model names network offline online open output page
         patterns picture process protocol questions read record refusal reply retention script search server
         session set settings socket state statuses supervisor table tokenfile tree trust types users verified
@@ -33,7 +33,7 @@ PLAIN = {
         eviction explain fit fixes free health invariants kinds lacking leader leaving link object offers
         outage packing place planned preempt prefetch pretend preview priorities product quantity ranking
         read releases repair report reserve reserved resources restarts rules shape shortage sim slots smaller
-        spread start stopping store subjects survey topology traits transitions trim unconfirmed unread victim
+        scheduler spread start stopping store subjects survey topology traits transitions trim unconfirmed unread victim
         waiting workload
     """,
     "the simulator's checkers and models": """

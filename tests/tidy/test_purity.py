@@ -32,6 +32,7 @@ VALUE_MODULES = {
     ),
     *(
         "functools",
+        "hashlib",
         "heapq",
         "itertools",
         "math",

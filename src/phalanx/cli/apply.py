@@ -246,7 +246,15 @@ def _in_this_folder(spec: JobSpec) -> JobSpec:
 
 def _quotas(made: Manifests) -> dict[str, QuotaSpec]:
     return {
-        queue: QuotaSpec(quota.tasks, quota.cores, quota.memory_bytes, quota.gpus, quota.priority_max)
+        queue: QuotaSpec(
+            quota.tasks,
+            quota.cores,
+            quota.memory_bytes,
+            quota.gpus,
+            quota.priority_max,
+            quota.dispatch_mode,
+            quota.selection,
+        )
         for queue, quota in made.queues.items()
     }
 

@@ -9,6 +9,7 @@ import typer
 from phalanx.api.schema.cluster import QueueView, QuotaSpec
 from phalanx.cli.output import OutputOption, Table, emit, fields, size
 from phalanx.cli.session import read_cores, session
+from phalanx.core.model.dispatch import DispatchMode, Selection
 from phalanx.settings import Output
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -30,7 +31,7 @@ def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) ->
     _tell(here.client().queue(name), here.output(output))
 
 
-def set_quota(
+def set_quota(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
     name: NameArgument,
     tasks: Annotated[int | None, typer.Option(min=0, help="Maximum number of tasks.")] = None,
@@ -46,6 +47,14 @@ def set_quota(
             help="Maximum priority of its jobs.", show_default="1000 for users, 1000000 for operators"
         ),
     ] = None,
+    dispatch_mode: Annotated[
+        DispatchMode | None,
+        typer.Option(help="How its jobs are given their nodes.", show_default="the cluster's, for workflows"),
+    ] = None,
+    selection: Annotated[
+        Selection | None,
+        typer.Option(help="Which node the adaptive mode prefers.", show_default="the cluster's"),
+    ] = None,
     output: OutputOption = None,
 ) -> None:
     """Create a queue or set its quota; what is left out is unlimited.
@@ -53,7 +62,7 @@ def set_quota(
     Running tasks beyond the quota continue; nothing more is started until usage is below it.
     """
     here = session(ctx)
-    spec = QuotaSpec(tasks, cores, memory, gpus, priority_max)
+    spec = QuotaSpec(tasks, cores, memory, gpus, priority_max, dispatch_mode, selection)
     _tell(here.client().set_quota(name, spec), here.output(output))
 
 
@@ -68,6 +77,10 @@ def _tell(view: QueueView, output: Output) -> None:
     pairs: list[tuple[str, object]] = [*zip(names, _held(view), strict=True)]
     if view.quota is not None:
         pairs.append(("Priority at most", view.quota.priority_max))
+        if view.quota.dispatch_mode is not None:
+            pairs.append(("Dispatch mode", view.quota.dispatch_mode))
+        if view.quota.selection is not None:
+            pairs.append(("Selection", view.quota.selection))
     emit(
         view,
         output,

@@ -54,6 +54,7 @@ from phalanx.core.cluster.events import (
 )
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.explain.story import sentence
+from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Policy
@@ -62,6 +63,7 @@ from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.settings import CoordinatorSettings as Section
 from phalanx.settings import Elastic, Settings
+from phalanx.settings_scheduler import Scheduler
 from phalanx.store.address import read_address
 from phalanx.store.open import open_store
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, StoreFull
@@ -219,12 +221,19 @@ def rules_of(settings: Settings) -> Timers:
         loss_limit=section.loss_limit,
         aging_s=float(section.aging_s),
         elastic=elastic_of(settings.elastic),
+        dispatch=dispatch_policy_of(settings.scheduler),
         stuck_after_s=3 * section.lost_after_s,
         breaker_failures=section.breaker_failures,
         breaker_pause_s=section.breaker_pause_s,
         brake_share=section.brake_share,
         pending_max=section.pending_limit,
     )
+
+
+def dispatch_policy_of(section: Scheduler) -> DispatchPolicy:
+    """How stages of workflows are given their nodes: each setting has the name of its field, but for the mode."""
+    fields = set(DispatchPolicy.__struct_fields__) - {"mode"}
+    return DispatchPolicy(mode=section.dispatch_mode, **{name: getattr(section, name) for name in fields})
 
 
 def elastic_of(section: Elastic) -> ElasticRules:

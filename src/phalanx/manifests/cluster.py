@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import Any, get_args
 
 from msgspec import Struct
 
 from phalanx.api.schema.fields import read_cores, read_size, shown
 from phalanx.api.schema.groupspec import CORES_MAX, GPUS_MAX
+from phalanx.core.model.dispatch import DispatchMode, Selection
 from phalanx.core.model.job import PRIORITY_MAX, Job, is_name
 from phalanx.core.model.resources import Capacity, Cores, Device, NumaNode
 from phalanx.core.model.topology import Topology
@@ -184,10 +186,24 @@ def _queues(queues: View) -> dict[str, Quota]:
         memory = _size(quota, "memory") if "memory" in quota else None
         most = "priority_max"
         priority = quota.number(most, 0, -PRIORITY_MAX, PRIORITY_MAX) if most in quota else None
-        found[name] = Quota(limits.get("tasks"), cores, memory, limits.get("gpus"), priority)
+        mode = _word(quota, "dispatch_mode", DispatchMode)
+        selection = _word(quota, "selection", Selection)
+        gpus = limits.get("gpus")
+        found[name] = Quota(limits.get("tasks"), cores, memory, gpus, priority, mode, selection)
         for view, key in quota.left():
-            raise view.error(key, "is unknown: a queue has tasks, cores, memory, gpus, priority_max")
+            raise view.error(
+                key,
+                "is unknown: a queue has tasks, cores, memory, gpus, priority_max, dispatch_mode, selection",
+            )
     return found
+
+
+def _word(view: View, key: str, words: Any) -> Any:
+    """One of these words, if the key is there."""
+    value = view.get(key)
+    if value is not None and value not in get_args(words):
+        raise view.error(key, f"{shown(value)} is not one of {', '.join(get_args(words))}")
+    return value
 
 
 def _size(view: View, key: str) -> int:

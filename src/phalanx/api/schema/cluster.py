@@ -14,6 +14,7 @@ from phalanx.api.schema.fields import check_count, check_number, check_text, rea
 from phalanx.api.schema.jobs import Counts
 from phalanx.core.model.amounts import parse_seconds
 from phalanx.core.model.credential import Kind, Role
+from phalanx.core.model.dispatch import DispatchMode, Selection
 from phalanx.core.model.job import PRIORITY_MAX
 from phalanx.core.model.resources import Cores
 from phalanx.core.model.topology import KEYS_MAX, LAYERS_MAX, Layer, Topology
@@ -143,6 +144,10 @@ class QuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     memory: int | str | None = None  # bytes, or "2TiB"
     gpus: int | None = None
     priority_max: int | None = None  # else 1,000 for users and 1,000,000 for operators
+    dispatch_mode: DispatchMode | None = (
+        None  # else that of the cluster for stages of workflows, none for other jobs
+    )
+    selection: Selection | None = None  # else that of the cluster
 
 
 class UsageView(Struct):
@@ -162,6 +167,8 @@ class QuotaView(Struct):
     memory_bytes: int | None
     gpus: int | None
     priority_max: int | None = None
+    dispatch_mode: DispatchMode | None = None
+    selection: Selection | None = None
 
 
 class QueueView(Struct):
@@ -182,7 +189,9 @@ def to_quota(spec: QuotaSpec, field: str = "") -> Quota:
     if spec.priority_max is not None:
         check_number(f"{field}priority_max", spec.priority_max, -PRIORITY_MAX, PRIORITY_MAX)
     cores = None if spec.cores is None else read_cores(f"{field}cores", spec.cores, COUNT_MAX)
-    return Quota(spec.tasks, cores, memory_bytes, spec.gpus, spec.priority_max)
+    return Quota(
+        spec.tasks, cores, memory_bytes, spec.gpus, spec.priority_max, spec.dispatch_mode, spec.selection
+    )
 
 
 class LayerSpec(Struct, frozen=True, forbid_unknown_fields=True):

@@ -7,14 +7,14 @@ like.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import WorkflowState
-from phalanx.core.model.dispatch import CONTEXT_MAX, CONTEXT_NAME_MAX, Dispatch
+from phalanx.core.model.dispatch import CONTEXT_MAX, CONTEXT_NAME_MAX, Dispatch, DispatchMode
 from phalanx.core.model.job import Job
 
 _MODEL_KEYS = frozenset(
@@ -35,18 +35,22 @@ _DEPTH_MAX = 100
 _Path = tuple[str, ...]
 
 
-def dispatch_of(
-    state: ClusterState, job: Job, task_type: str = "", context: Sequence[str] = ()
-) -> Dispatch | None:
+def mode_of(state: ClusterState, job: Job, *, is_stage: bool) -> DispatchMode | None:
     """The mode of a job, as its queue or else, for stages of workflows, the cluster has it; None if none has."""
-    quota = state.queues.quotas.get(job.queue)
-    mode = None if quota is None else quota.dispatch_mode
-    if mode is None and job.workflow is not None:
-        mode = state.rules.dispatch.mode
-    if mode is None or job.gang is not None:
+    if job.gang is not None:
         return None
-    selection = None if quota is None else quota.selection
-    return Dispatch(mode, task_type, tuple(context), selection=selection)
+    quota = state.queues.quotas.get(job.queue)
+    named = None if quota is None else quota.dispatch_mode
+    return named or (state.rules.dispatch.mode if is_stage else None)
+
+
+def dispatch_of(state: ClusterState, job: Job, task_type: str = "") -> Dispatch | None:
+    """How a job is to be given its node; None if no mode chooses it."""
+    mode = mode_of(state, job, is_stage=job.workflow is not None)
+    if mode is None:
+        return None
+    quota = state.queues.quotas.get(job.queue)
+    return Dispatch(mode, task_type, selection=None if quota is None else quota.selection)
 
 
 def dispatch_of_stage(

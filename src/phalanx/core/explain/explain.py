@@ -12,6 +12,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.attempts import fix_placed, why_placed
 from phalanx.core.explain.change import ADMIN, Asker
+from phalanx.core.explain.choices import why_there
 from phalanx.core.explain.finding import Finding, pending
 from phalanx.core.explain.rehearsal import Share, rehearse
 from phalanx.core.explain.trial import EVERYTHING
@@ -42,6 +43,8 @@ def explain(
     found = Finding([said], speaker, status=status, fix=fix_placed(job, speaker, said, asker))
     if position is None:
         found.reasons = list(_of_whole(job, said, speaker, status))
+    if (there := why_there(job, speaker)) is not None:
+        found.reasons.append(there)
     if job.held_because and not job.is_over:  # what runs of it goes on, and nothing else starts
         found.reasons.append(reason.held_back(job.held_because))
     return found

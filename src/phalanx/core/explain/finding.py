@@ -20,12 +20,14 @@ from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain import fixes, gates, reserved
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import Asker, Change
+from phalanx.core.explain.choices import why_one_node
 from phalanx.core.explain.endings import holders
 from phalanx.core.explain.evictions import make_room_or_why
 from phalanx.core.explain.nodes import Verdict, verdict
 from phalanx.core.explain.shortage import place_gang
 from phalanx.core.explain.trial import Trials
 from phalanx.core.model import reason
+from phalanx.core.model.dispatch import checked
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import GangPlacement, Placement, Policy, Snapshot
@@ -124,6 +126,8 @@ class Explainer:
     def without_room(self, job: JobState, position: int, tasks: int) -> Finding:
         """Why a unit whose gates are open found no room, or not enough."""
         unit = _unit_of(job, position)
+        if isinstance(unit, GroupState) and (one := self._one_node(unit)) is not None:
+            return Finding(one, position, tasks)
         ahead = unit.ahead_of(position) if isinstance(unit, GroupState) else 0
         verdicts = [self._asked(request) for request in _requests(unit)]
         said = self._said(unit, verdicts)
@@ -151,6 +155,18 @@ class Explainer:
             fix=fixes.fix_for(self._case(job, unit, said[0], ahead)),
             expected_at=kept.at if has_quota and kept is not None and kept.at != inf else None,
         )
+
+    def _one_node(self, unit: GroupState) -> list[Reason] | None:
+        """That it waits for one node, and what that node says; None if it may be given any, or that one has room."""
+        no = why_one_node(self._snapshot.dispatch, self._state.table, unit.job, unit.request)
+        if no is None:
+            return None
+        node = self._state.nodes[no.numbers["host"]]
+        said = self._draft.nodes.ledgers[node.row].fit(unit.request)
+        closed = None if node.takes_work_of(unit.job) else why_closed(node)
+        if closed is None and not isinstance(said, Reason):
+            return None
+        return [no, *(each for each in (closed, said) if isinstance(each, Reason))]
 
     def _by_whom(self, unit: GroupState | GangState, no: Reason) -> Reason:
         """Devices that are in use, with the tasks that hold them."""
@@ -223,7 +239,8 @@ def pending(unit: object) -> int:
 
 def _requests(unit: GroupState | GangState) -> Iterable[Request]:
     if isinstance(unit, GroupState):
-        return [unit.request]
+        asked = unit.job.dispatch
+        return [checked(unit.request, None if asked is None else asked.mode)]
     return dict.fromkeys(each.request for each in unit.wanted() if each.most)
 
 

@@ -62,6 +62,8 @@ def command(queue: str, quota: Quota) -> str:
         "--memory": memory,
         "--gpus": quota.gpus,
         "--priority-max": quota.priority_max,
+        "--dispatch-mode": quota.dispatch_mode,
+        "--selection": quota.selection,
     }
     words = [f"{option} {limit}" for option, limit in limits.items() if limit is not None]
     return " ".join(["phalanx queue set", queue, *words])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dependencies import WORDS
+from phalanx.core.explain.choices import told_choice
 from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
@@ -58,7 +59,10 @@ def _task_sentence(event: e.Event) -> str:
             where = "placed on" if event.opens else "queued in a lane on"
             if event.formation:
                 where = f"placed with its gang (formation {event.formation}) on"
-            return f"attempt {event.key[2]} {where} {event.node} with {_describe_grant(event.grant)}"
+            chosen = f"; {told_choice(event.note)}" if event.note is not None else ""
+            return f"attempt {event.key[2]} {where} {event.node} with {_describe_grant(event.grant)}{chosen}"
+        case e.TaskDeferred():
+            return f"waits for {event.node}, where the weights were made that it continues from"
         case e.AttemptStarted():
             return f"attempt {event.key[2]} is running"
         case e.AttemptSuspected():

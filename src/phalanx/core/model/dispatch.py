@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
+
+from phalanx.core.model.resources import Request
 
 DispatchMode = Literal["adaptive", "static_worker", "fixed_pipeline", "static_round_robin"]
 Selection = Literal["best_fit", "first_fit", "min_satisfying"]
@@ -24,6 +26,13 @@ def category_of(task_type: str) -> Category:
     if task_type == "inference":
         return "inference"
     return "training" if task_type in TRAINING else "other"
+
+
+def checked(request: Request, mode: DispatchMode | None) -> Request:
+    """What a node has to have for a task: taking turns, its devices are not looked at."""
+    if mode != "static_round_robin":
+        return request
+    return structs.replace(request, gpus=0, gpu_type=None, gpu_memory_bytes=0)
 
 
 class Dispatch(Struct, frozen=True, omit_defaults=True):

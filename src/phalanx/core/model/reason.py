@@ -81,6 +81,16 @@ disabled = _reason("NodeDisabled", _HELD, "host _reason automatic",
     "{host} is disabled {_reason}; `phalanx node elastic {host} on` enables it")
 disabled_away = _reason("NodeDisabled", _HELD, "host _reason automatic",
     "{host} is disabled {_reason}, and its runner is not connected")
+bound = _reason("NodeBound", _HELD, "host workflow",
+    "{host} is bound to {workflow} until that has ended (dispatch mode static_worker)")
+static_worker_unavailable = _reason("StaticWorkerUnavailable", _CAPACITY, "host workflow",
+    "It is bound to {host} with the rest of {workflow}, and {host} has no room for it now")
+no_worker_ready = _reason("NoWorkerReady", _CAPACITY, "host task_type",
+    "Tasks of type {task_type!r} are bound to {host}, which has no room for it now")
+sticky_worker_busy = _reason("StickyWorkerBusy", _CAPACITY, "host",
+    "It continues from weights made on {host} and waits until {host} has room")
+dispatched = _reason("Dispatched", _PROGRESS, "host strategy pool reused weight score others _told",
+    "{_told}")
 numa_not_found = _reason("NumaNotFound", _NEVER, "_host asked valid",
     "Invalid NUMA ID {asked} on {_host} (Valid: {valid})")
 gpu_index_invalid = _reason("GpuIndexInvalid", _NEVER, "_host bad valid",

@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import structs
 
 from phalanx.core.model.bindings import DispatchView, workflow_key
-from phalanx.core.model.dispatch import Dispatch, DispatchNote, Selection
+from phalanx.core.model.dispatch import Dispatch, DispatchNote, Selection, checked
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.proxies import Numbers
@@ -59,11 +59,6 @@ class OneNode(NamedTuple):
     """The task waits for this node and takes no other."""
 
     node: str
-
-
-def without_gpu_checks(request: Request) -> Request:
-    """What is asked of a node where its devices are not looked at."""
-    return structs.replace(request, gpus=0, gpu_type=None, gpu_memory_bytes=0)
 
 
 def bound_node(view: DispatchView, nodes: NodeTable, job: Job, request: Request) -> str | None:
@@ -107,7 +102,7 @@ class Dispatcher:
         asked, job, request = unit.job.dispatch, unit.job, unit.request
         assert asked is not None
         if asked.mode == "static_round_robin":
-            return self._next_in_turn(request, avoid)
+            return self._next_in_turn(request, checked(request, asked.mode), avoid)
         bound = self._bound(job, asked, request)
         if bound is not None:
             found = self._at(bound, unit, asked)
@@ -154,9 +149,9 @@ class Dispatcher:
             return Choice(row, answer, DispatchNote("stage_weight_affinity", 1, score=1.0))
         return Choice(row, answer, DispatchNote(asked.mode, 1))
 
-    def _next_in_turn(self, request: Request, avoid: AbstractSet[int]) -> Choice | None:
+    def _next_in_turn(self, request: Request, anywhere: Request, avoid: AbstractSet[int]) -> Choice | None:
         """The node whose last turn is longest ago; its devices are not checked, those that are free are given."""
-        anywhere, nodes = without_gpu_checks(request), self._nodes
+        nodes = self._nodes
         rows = np.flatnonzero(nodes.slots(anywhere).column > 0).tolist()
         for row in sorted(set(rows) - avoid, key=self._turn):
             ledger = nodes.ledgers[row]

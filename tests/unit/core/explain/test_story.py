@@ -12,6 +12,7 @@ from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.events import Event
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.credential import Credential
+from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Command, IncompleteGang
 from phalanx.core.model.orders import Exit, Status, Why
 from phalanx.core.model.resources import Grant
@@ -192,6 +193,24 @@ TOLD: list[tuple[Event, str]] = [
     (
         e.NodeLeaving(at=1.0, node="n1", keep_s=600.0),
         "the runner of n1 was stopped; its tasks keep running under its lease, for 600 s longer than usual",
+    ),
+    (
+        e.TaskDeferred(at=1.0, job="j1", node="n1"),
+        "waits for n1, where the weights were made that it continues from",
+    ),
+    (
+        e.TaskPlaced(
+            at=1.0,
+            key=("j1", 0, 1),
+            node="n2",
+            lane=1,
+            grant=Grant(1, 0),
+            note=DispatchNote("best_fit", 3, 1, 0.4, 0.25, (("n1", -0.05),)),
+        ),
+        (
+            "attempt 1 placed on n2 with 1 core; chosen from 3 nodes with room (best_fit), 1 of its models and"
+            " datasets loaded there already, λ 0.4, score 0.25; next n1 -0.05"
+        ),
     ),
     (e.NodeDrained(at=1.0, node="n1", reason="new fans"), "n1 is drained: new fans"),
     (e.NodeResumed(at=1.0, node="n1"), "n1 is schedulable again"),

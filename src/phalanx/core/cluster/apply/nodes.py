@@ -290,4 +290,4 @@ def reopen(state: ClusterState, node: NodeState) -> None:
     for each in touched:
         each.is_kept_away = each.rests_until is not None and not nobody_else
         state.table.set_open(each.name, each.takes_work)
-        state.gain += each.takes_work
+        state.gain += each.takes_work or each.is_out  # whoever waits for this very node may go elsewhere

@@ -18,10 +18,10 @@ from phalanx.core.cluster.dependencies import (
 )
 from phalanx.core.cluster.inputs import Abandon, Cancel, Defer, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.stage_dispatch import dispatch_of
+from phalanx.core.cluster.stage_dispatch import dispatch_of, mode_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
-from phalanx.core.model.dispatch import TASK_TYPE_TAG
+from phalanx.core.model.dispatch import TASK_TYPE_TAG, checked
 from phalanx.core.model.job import EACH_TASKS_MAX, Job, JobId
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
@@ -262,11 +262,12 @@ def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
     return Decision([kind(at=now, cause="user", key=attempt.key)], [], Accepted())
 
 
-def why_never(state: ClusterState, job: Job) -> Reason | None:
+def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reason | None:
     """Why one task of some group of this job could never be held by any node, or None if all could."""
+    mode = mode_of(state, job, is_stage=is_stage)
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
-        no = _never(state, group.request) or state.queues.lacks(
+        no = _never(state, checked(group.request, mode)) or state.queues.lacks(
             job.queue, [(group.request, count)], ever=True
         )
         if no is not None:
@@ -342,7 +343,7 @@ def why_closed(node: NodeState) -> Reason | None:
         return reason.quarantined(node.name, len(node.leftovers))
     if node.is_kept_away:
         return reason.resting(node.name, node.failures, node.rests_until or 0.0, node.rest_text)
-    return None
+    return reason.bound(node.name, node.bound_to) if node.bound_to else None
 
 
 def _nearest(reasons: list[Reason]) -> Reason:

@@ -61,7 +61,7 @@ def _refused(state: ClusterState, given: SubmitWorkflow, job: Job) -> Refused | 
         return never
     if given.priority_max is not None and (no_entry := unwelcome(state, job, given.priority_max)) is not None:
         return no_entry
-    no = None if given.allow_infeasible else why_never(state, job)
+    no = None if given.allow_infeasible else why_never(state, job, is_stage=True)
     return None if no is None else Refused(no, "never")
 
 

@@ -1,0 +1,144 @@
+"""The numbers of the score, as contract/workflows-and-dispatch.md computes them, and the nodes that follow."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import structs
+
+from phalanx.core.cluster.inputs import RemoveNode, Tick
+from phalanx.core.model.contexts import NAMES_MAX, Contexts
+from phalanx.core.model.dispatch import DispatchPolicy, Selection, category_of
+from phalanx.core.model.proxies import cost, throughput
+from phalanx.core.placement.dispatch import jitter
+from tests.support.dispatch_cluster import BIG, MID, SMALL, DispatchCluster, a_machine, a_task
+
+EXACT = DispatchPolicy(jitter=0.0)
+THREE = {"small": SMALL, "mid": MID, "big": BIG}
+EQUAL = {name: a_machine(16) for name in ("w-a", "w-b", "w-c")}
+
+
+def test_the_throughput_of_the_three_machines() -> None:
+    assert [throughput(each) for each in (SMALL, MID, BIG)] == [164.0, 1008.0, 2016.0]
+    assert cost(structs.replace(SMALL, cost_per_hour=None)) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("task_type", "node", "scores"),
+    [
+        ("inference", "small", {"small": 0.0, "mid": -0.050364, "big": -0.2}),
+        ("sft", "big", {"small": 0.0, "mid": 0.287028, "big": 0.6}),
+        ("rag", "mid", {"small": 0.0, "mid": 0.033984, "big": 0.0}),
+    ],
+)
+def test_c1_the_type_of_a_task_weighs_throughput_against_cost(
+    task_type: str, node: str, scores: dict[str, float]
+) -> None:
+    cluster = DispatchCluster(EXACT, THREE)
+    job = cluster.stage(cluster.run(a_task(task_type)))
+    assert cluster.where(job) == node
+    note = cluster.note(job)
+    found = {node: note.score, **dict(note.others)}
+    assert found == pytest.approx(scores, abs=1e-6)
+    assert (note.strategy, note.pool) == ("best_fit", 3)
+    assert note.weight == {"inference": 0.4, "sft": 0.8, "rag": 0.5}[task_type]
+
+
+@pytest.mark.parametrize("task_type", ["sft", "inference"])
+def test_c2_a_cost_that_is_not_reported_counts_as_one(task_type: str) -> None:
+    nodes = {**THREE, "big": structs.replace(BIG, cost_per_hour=None)}
+    cluster = DispatchCluster(EXACT, nodes)
+    assert cluster.where(cluster.stage(cluster.run(a_task(task_type)))) == "big"
+
+
+def test_the_jitter_of_the_contract() -> None:
+    found = [jitter("t1", node, 1e-3) for node in EQUAL]
+    assert found == pytest.approx([0.000627233, 0.000451616, 0.000808644], abs=1e-9)
+    found = [jitter("t4", node, 1e-3) for node in EQUAL]
+    assert found == pytest.approx([0.000075586, -0.00070581, -0.000009155], abs=1e-9)
+    assert jitter("t1", "w-a", 0.0) == 0.0
+
+
+def test_c3_equals_are_chosen_by_the_hash_of_task_and_node() -> None:
+    cluster = DispatchCluster(None, EQUAL)
+    cluster.queue("flows", "adaptive")
+    found = [cluster.finish(cluster.run_job(f"t{number}", "flows").id) for number in range(1, 7)]
+    assert found == ["w-c", "w-c", "w-b", "w-a", "w-b", "w-c"]
+
+
+def test_c4_without_jitter_equals_go_by_name() -> None:
+    cluster = DispatchCluster(EXACT, EQUAL)
+    cluster.queue("flows", "adaptive")
+    assert {cluster.finish(cluster.run_job(f"t{number}", "flows").id) for number in range(1, 7)} == {"w-a"}
+
+
+@pytest.mark.parametrize("weight", [0.0, 1.0])
+def test_c5_a_single_candidate_is_chosen_whatever_the_weight(weight: float) -> None:
+    cluster = DispatchCluster(DispatchPolicy(weight_other=weight), {"only": BIG})
+    job = cluster.stage(cluster.run(a_task("rag")))
+    assert cluster.where(job) == "only"
+    assert cluster.note(job).score == pytest.approx(0.0, abs=1e-3)
+
+
+def test_c14_selections() -> None:
+    nodes = {"w2": a_machine(8, cost=2.0), "w1": a_machine(64, cost=1.0)}
+    first = DispatchCluster(DispatchPolicy(selection="first_fit"), nodes)
+    assert first.at_once(a_task("rag")) == "w2"
+    cheap = DispatchCluster(
+        DispatchPolicy(selection="min_satisfying", jitter=0.0),
+        {"w1": a_machine(16, cost=2.0), "w2": a_machine(16, cost=1.0)},
+    )
+    assert cheap.at_once(a_task("rag")) == "w2"
+    alike = DispatchCluster(DispatchPolicy(selection="min_satisfying", jitter=0.0), EQUAL)
+    assert alike.at_once(a_task("rag")) == "w-a"
+    smallest = DispatchCluster(DispatchPolicy(selection="min_satisfying"), THREE)
+    assert smallest.at_once(a_task("sft")) == "small"
+
+
+def test_first_fit_is_the_order_of_joining_even_after_a_row_has_moved() -> None:
+    nodes = {name: a_machine(16) for name in ("w3", "w2", "w1")}
+    cluster = DispatchCluster(DispatchPolicy(selection="first_fit"), nodes)
+    cluster.now += 31.0
+    for name in ("w1", "w2"):
+        cluster.beat(name)
+    cluster.give(Tick())
+    cluster.give(RemoveNode("w3"))
+    assert cluster.state.table.names == ["w1", "w2"]
+    assert cluster.at_once(a_task("rag")) == "w2"
+
+
+@pytest.mark.parametrize(("selection", "node"), [("best_fit", "mid"), ("first_fit", "small")])
+def test_a_queue_may_name_its_own_selection(selection: Selection, node: str) -> None:
+    cluster = DispatchCluster(EXACT, THREE)
+    cluster.queue("flows", "adaptive", selection=selection)
+    assert cluster.finish(cluster.run_job("t1", "flows").id) == node
+
+
+def test_jobs_of_no_workflow_follow_the_score_unless_their_queue_names_a_mode() -> None:
+    cluster = DispatchCluster(EXACT, THREE)
+    job = cluster.run_job("plain", "default")
+    attempt = cluster.attempt(job.id)
+    assert attempt is not None and attempt.note is None
+    assert attempt.node == "small"  # which packs
+
+
+def test_categories() -> None:
+    assert [category_of(each) for each in ("inference", "lora_sft", "ppo", "dpo", "embedding", "")] == [
+        "inference", "training", "training", "training", "other", "other",
+    ]  # fmt: skip
+
+
+def test_each_name_has_the_time_of_its_own_last_use() -> None:
+    contexts = Contexts()
+    contexts.use("n1", ["a", "b"], 0.0)
+    contexts.use("n1", ["a"], 50.0)
+    assert contexts.hits(["a", "b"], 100.0, 60.0) == {"n1": 1}
+    assert contexts.hits(["a", "b"], 100.0, 0.0) == {"n1": 2}
+    contexts.drop("n1", ["a"])
+    assert contexts.hits(["a"], 100.0, 0.0) == {}
+    contexts.use("n1", [f"m{number}" for number in range(NAMES_MAX)], 60.0)
+    assert contexts.hits(["b"], 100.0, 0.0) == {}, "the name used longest ago has made way"
+    other = Contexts()
+    other.restore(contexts.image())
+    assert other.image() == contexts.image()
+    contexts.forget_node("n1")
+    assert contexts.image() == {}
