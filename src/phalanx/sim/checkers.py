@@ -2,9 +2,9 @@
 
 The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
-preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages, `limits`
-time limits, `standstill` nodes that cannot work, `elastic` nodes that are disabled, `waits` the queue. The first
-violation ends the run.
+preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
+`dispatches` the nodes that these are given, `limits` time limits, `standstill` nodes that cannot work, `elastic` nodes
+that are disabled, `waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from phalanx.sim.chronicle import Chronicle
 from phalanx.sim.coordinator import SimulatedCoordinator
 from phalanx.sim.dependencies import Dependencies
 from phalanx.sim.disk import drive
+from phalanx.sim.dispatches import DispatchChecker
 from phalanx.sim.elastic import ElasticNodes
 from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
@@ -63,6 +64,7 @@ class Checkers:
         self.restarts = Restarts(self.places, self.barrier, self.count)
         self.dependencies = Dependencies(self.chronicle, self.count)
         self.workflows = WorkflowChecker(self.chronicle, self.count)
+        self.dispatches = DispatchChecker(self.count)
         self.elastic = ElasticNodes(self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
@@ -95,6 +97,7 @@ class Checkers:
             self.restarts.note(event)
             self.dependencies.note(event)
             self.workflows.note(event)
+            self.dispatches.note(event)
             self.limits.note(event)
             self.standstill.note(event)
             self.elastic.note(event)

@@ -34,6 +34,7 @@ from phalanx.sim.vault import Vault
 from phalanx.sim.violation import Violation
 from phalanx.sim.watched import Trap, Watched
 from phalanx.sim.workload import a_capacity, some_elastic_rules
+from phalanx.sim.workload_workflow import some_dispatch_policy
 from phalanx.sim.world import BEGINNING_S, LocalClock, World
 from phalanx.store.protocol import StoreError
 
@@ -142,6 +143,7 @@ class Trial:
             brake_nodes_min=dice.choice((2, 5)),
             stuck_after_s=STUCK_AFTER_S,
             elastic=some_elastic_rules(world.dice("elastic rules")),
+            dispatch=some_dispatch_policy(world.dice("dispatch")),
         )
         self.checkers.elastic.rules = self._rules.elastic
         self._policy = Policy(

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from random import Random
+from typing import get_args
 
+from phalanx.core.model.dispatch import DispatchMode, DispatchPolicy, Selection
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.resources import Request
 from phalanx.core.model.workflow import Stage, StageCondition, Workflow, workflow_id
 
+TASK_TYPES = ("", "inference", "sft", "rag")
 VALUE = "VALUE"  # the variable in which a stage gets what another gave
 
 
@@ -22,10 +25,36 @@ def a_workflow(dice: Random, now: float) -> Workflow:
             env[VALUE] = f"${{s{after[0]}.result}}"
         elif after and dice.random() < 0.15:
             condition = StageCondition(after[0], ("key",), "never")
-        group = Group(Command(_command(dice), env), Request(cores=dice.choice((1, 1, 2))))
+        gpus = int(dice.random() < 0.15)
+        group = Group(Command(_command(dice), env), Request(cores=dice.choice((1, 1, 2)), gpus=gpus))
         job = Job("", (group,), "", now, user="ada", max_retries=dice.choice((0, 1, 3)))
-        stages.append(Stage(f"s{number}", job, after, condition, refers=bool(env)))
+        spec = _spec(dice, after)
+        stage = Stage(
+            f"s{number}", job, after, condition, dice.choice(TASK_TYPES), spec, bool(env) or "${" in spec
+        )
+        stages.append(stage)
     return Workflow(workflow_id(int(now * 1000), dice.getrandbits(79)), tuple(stages), now, user="ada")
+
+
+def some_dispatch_policy(dice: Random) -> DispatchPolicy:
+    """Any mode, with models that grow old within a run."""
+    return DispatchPolicy(
+        mode=dice.choice((*get_args(DispatchMode), "adaptive", "adaptive")),
+        selection=dice.choice(get_args(Selection)),
+        jitter=dice.choice((0.0, 1e-3)),
+        reuse=dice.random() < 0.8,
+        reuse_s=dice.choice((0.0, 5.0, 3600.0)),
+        sticky=dice.random() < 0.5,
+    )
+
+
+def _spec(dice: Random, after: tuple[int, ...]) -> str:
+    """A model, or the weights that a stage before it has made."""
+    if dice.random() < 0.4:
+        return ""
+    if after and dice.random() < 0.3:
+        return f'{{"checkpoint": {{"load": "${{s{after[0]}.result}}"}}}}'
+    return f'{{"model": {{"source": {{"identifier": "org/{dice.choice("abc")}"}}}}}}'
 
 
 def _command(dice: Random) -> tuple[str, ...]:

@@ -141,8 +141,8 @@ class NodeState(Struct, eq=False):
 
     @property
     def is_out(self) -> bool:
-        """Whether it is gone for a while, so that nobody is bound to it."""
-        return self.lost or self.drain_reason is not None
+        """Whether it takes no work for a while, by a person's will or because it is lost: nobody is bound to it."""
+        return self.lost or self.drain_reason is not None or self.disabled_reason is not None
 
     def holds_lease(self, incarnation: str, generation: int) -> bool:
         """Whether a runner speaks in the life and under the lease that are in force."""

@@ -89,7 +89,7 @@ class DispatchNode(Protocol):
 
     @property
     def is_out(self) -> bool:
-        """Whether it is gone for a while: lost, or drained."""
+        """Whether it takes no work for a while: lost, drained or disabled."""
         ...
 
     def takes_work_of(self, job: Job) -> bool:

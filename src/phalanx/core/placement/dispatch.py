@@ -64,7 +64,7 @@ class OneNode(NamedTuple):
 def bound_node(view: DispatchView, nodes: NodeTable, job: Job, request: Request) -> str | None:
     """The one node that this task may be given, by an earlier placement; None if it may be any.
 
-    A node that is lost, drained or gone binds nobody, and neither does one that could never hold the task.
+    A node that is lost, drained, disabled or gone binds nobody, and neither does one that could never hold the task.
     """
     asked = job.dispatch
     assert asked is not None

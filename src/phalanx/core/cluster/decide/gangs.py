@@ -49,7 +49,9 @@ def redeem(state: ClusterState, given: Redeem, now: float) -> Decision:
     members = tuple(
         Placement(given.job, position, node, grant) for position, (node, grant) in job.promise.members.items()
     )
-    ready = all(state.nodes[each.node].takes_work and job.is_ready(each.position) for each in members)
+    ready = all(
+        state.nodes[each.node].takes_work_of(job.job) and job.is_ready(each.position) for each in members
+    )
     ready = ready and not _would_be_second_part(state, job, members)
     if not ready or not _fits_after(state, GangPlacement(given.job, members, displaced=(given.job,))):
         gone = e.PromiseWithdrawn(at=now, cause="a promised place is no longer there", job=given.job)
@@ -89,7 +91,9 @@ def _may_be_placed(state: ClusterState, job: JobState, gang_placement: GangPlace
     if job.is_held or (job.forming is not None and job.gang is not None and job.gang.gang.strict):
         return False
     return all(
-        each.node in state.nodes and state.nodes[each.node].takes_work and job.is_ready(each.position)
+        each.node in state.nodes
+        and state.nodes[each.node].takes_work_of(job.job)
+        and job.is_ready(each.position)
         for each in gang_placement.members
     )
 
