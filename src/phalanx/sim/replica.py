@@ -62,6 +62,9 @@ def _fields(state: ClusterState) -> dict[str, Any]:
         for name, value in structs.asdict(kept).items():
             fields[f"job {kept.job.id} {name}"] = sorted(value) if name == "again" else value
     fields["ended workflows"] = image.ended_workflows
+    bindings = state.bindings
+    fields["bindings"] = (bindings.workflows, bindings.types, bindings.turns, sorted(bindings.deferred))
+    fields["contexts"] = bindings.contexts.image()
     fields["stages of users"] = state.stages_of
     for flow in image.workflows:
         missing = state.workflows[flow.workflow.id].missing

@@ -29,6 +29,12 @@ ACTIONS = (
     "stage skipped",
     "workflow cancelled",
     "workflow retried",
+    "dispatch to a node with the model",
+    "dispatch by static_worker",
+    "dispatch by fixed_pipeline",
+    "dispatch by static_round_robin",
+    "dispatch by stage_weight_affinity",
+    "wait for a sticky node",
     "node disabled",
     "node enabled",
 )
