@@ -208,8 +208,11 @@ class Dispatcher:
         self, rows: Column, task: str, weight: float, most: float, note: DispatchNote
     ) -> tuple[int, DispatchNote]:
         """The best by score and jitter; of equals the smallest name. Only those that can win are hashed."""
-        throughputs, costs = self._columns()
         names = self._nodes.names
+        if len(rows) == 1:  # scaled, both terms are 0
+            row = int(rows[0])
+            return row, structs.replace(note, score=round(jitter(task, names[row], most), 9))
+        throughputs, costs = self._columns()
         scores = weight * _scaled(throughputs[rows]) - (1 - weight) * _scaled(costs[rows])
         near = np.flatnonzero(scores >= scores.max() - 2 * max(most, 0.0))
         ranked = sorted(
@@ -219,7 +222,8 @@ class Dispatcher:
         others = [(name, round(-score, 6)) for score, name, _ in ranked[1 : OTHERS_SHOWN + 1]]
         if len(others) < OTHERS_SHOWN and len(rows) > len(near):
             rest = np.argsort(-scores, kind="stable").tolist()
-            others += [(names[rows[at]], round(float(scores[at]), 6)) for at in rest[len(near) :]]
+            rest = rest[len(near) : len(near) + OTHERS_SHOWN]
+            others += [(names[rows[at]], round(float(scores[at]), 6)) for at in rest]
         score, _, row = ranked[0]
         return row, structs.replace(note, score=round(-score, 9), others=tuple(others[:OTHERS_SHOWN]))
 
