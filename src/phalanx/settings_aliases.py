@@ -26,6 +26,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "SCHEDULER_SELECTION_JITTER": ("scheduler.jitter",),
     "ENABLE_CONTEXT_REUSE": ("scheduler.reuse",),
     "WORKER_CACHE_TTL_SEC": ("scheduler.reuse_s",),
+    "ENABLE_TASK_MERGE": ("scheduler.merge",),
+    "TASK_MERGE_MAX_BATCH_SIZE": ("scheduler.merge_max",),
     "ENABLE_STAGE_WEIGHT_STICKINESS": ("scheduler.sticky",),
     "ENABLE_ELASTIC_SCALING": ("elastic.mode",),
     "ELASTIC_AUTO_DISABLE_IDLE_SEC": ("elastic.idle_s",),

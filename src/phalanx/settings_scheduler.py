@@ -48,3 +48,16 @@ class Scheduler(Struct, frozen=True, kw_only=True):
         "true or false",
         "whether a stage that continues from the weights of another runs where those were made",
     ] = False
+    merge: Annotated[
+        bool,
+        "true or false",
+        "whether inference, rag and diffusion stages that differ only in their data run as one, if their program can",
+    ] = True
+    merge_max: Annotated[
+        Annotated[int, Meta(ge=1, le=64)],
+        "a number from 1 to 64",
+        "how many of them run as one; 1 = each by itself",
+    ] = 4
+    merge_across_owners: Annotated[
+        bool, "true or false", "whether stages of different users may run as one process of one of them"
+    ] = False

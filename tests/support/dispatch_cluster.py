@@ -56,6 +56,7 @@ class DispatchCluster(Cluster):
     def __init__(
         self, policy: DispatchPolicy | None = None, nodes: dict[str, Capacity] | None = None
     ) -> None:
+        self.flow: JobId = ""
         super().__init__(Timers(dispatch=policy or DispatchPolicy(), backoff_s=0.0))
         for name, capacity in (nodes or {}).items():
             self.join(name, capacity)
@@ -66,9 +67,9 @@ class DispatchCluster(Cluster):
     def queue(self, name: str, mode: DispatchMode, **more: str) -> None:
         self.give(SetQuota(name, Quota(dispatch_mode=mode, **more)))  # type: ignore[arg-type]
 
-    def run(self, text: str) -> JobId:
+    def run(self, text: str, user: str = "ada") -> JobId:
         """Submit a workflow; its id."""
-        flow = a_workflow(text)
+        flow = a_workflow(text, user)
         self.give(SubmitWorkflow(flow))
         return flow.id
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.api.schema.jobs import CancelReply, Page
 from phalanx.api.schema.workflows import (
+    Program,
     RetryReply,
     RetryRequest,
     StageView,
@@ -27,7 +28,12 @@ class FakeWorkflows:
     ) -> SubmittedWorkflow:
         id = workflow_id(1, len(self.flows) + 1 << 24)
         flow = to_workflow(
-            request.workflow, id=id, now=1.0, user=user, default_retries=2, command_of=lambda _: ["true"]
+            request.workflow,
+            id=id,
+            now=1.0,
+            user=user,
+            default_retries=2,
+            command_of=lambda _: Program(["true"]),
         )
         self.flows[id] = flow
         return SubmittedWorkflow(id, flow.name, _jobs(flow))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import count
 
-from phalanx.api.schema.workflows import to_workflow
+from phalanx.api.schema.workflows import Program, to_workflow
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import CancelWorkflow, RetryWorkflow, SubmitWorkflow
 from phalanx.core.cluster.workflow_events import StageEnd, StagesEnded
 from phalanx.core.cluster.workflows import WorkflowState
+from phalanx.core.model.dispatch import MERGED_TYPES
 from phalanx.core.model.job import Command, JobId
 from phalanx.core.model.orders import Ended, Exit, Started, Status, Why
 from phalanx.core.model.workflow import Workflow, workflow_id
@@ -27,7 +28,7 @@ def a_workflow(text: str, user: str = "ada") -> Workflow:
         now=100.0,
         user=user,
         default_retries=2,
-        command_of=lambda _type: ["/bin/true"],
+        command_of=lambda task_type: Program(["/bin/true"], task_type in MERGED_TYPES),
     )
 
 

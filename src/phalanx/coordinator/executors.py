@@ -3,9 +3,12 @@
     [executors]
     inference = ["python3", "-m", "models.inference"]      # a command
     sft = "training.sft:run"                               # a function of a Python module on the node
+    rag = { run = "models.rag:run_all", merges = true }    # one that takes several tasks at once
 
 A function is called with the stage's spec, a dict; what it returns is the stage's result. A command finds the spec as
-JSON in PHALANX_SPEC and writes its result to the file that PHALANX_RESULT names.
+JSON in PHALANX_SPEC and writes its result to the file that PHALANX_RESULT names. A function that merges is called with
+a list of specs and returns a list of results. A command that merges finds the other tasks in PHALANX_MERGED, as
+`[{"task_id": ID, "spec": {...}}, ...]`, if there are any, and then writes `{"result": ..., "children": {ID: ...}}`.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from phalanx.api.schema.workflows import Program
+from phalanx.core.model.dispatch import MERGED_TYPES
 from phalanx.errors import ConfigError
 
 RETRIES = 3
@@ -28,7 +33,7 @@ class SubmitDefaults(Struct, frozen=True):
     """What submissions get that do not say it themselves: retries, and the program of their task type."""
 
     retries: int = RETRIES
-    executors: Mapping[str, list[str]] = {}
+    executors: Mapping[str, Program] = {}
 
 
 FILE_BYTES_MAX = 1 << 20
@@ -43,7 +48,18 @@ module, _, name = sys.argv[1].partition(":")
 function = importlib.import_module(module)
 for part in name.split("."):
     function = getattr(function, part)
-result = function(json.loads(os.environ.get("PHALANX_SPEC", "{}")))
+spec = json.loads(os.environ.get("PHALANX_SPEC", "{}"))
+if sys.argv[2:] == ["merges"]:
+    others = json.loads(os.environ.get("PHALANX_MERGED", "[]"))
+    results = list(function([spec, *(each["spec"] for each in others)]))
+    if len(results) != 1 + len(others):
+        sys.exit(f"{sys.argv[1]} returned {len(results)} results for {1 + len(others)} specs")
+    result = results[0]
+    if others:
+        parts = {each["task_id"]: part for each, part in zip(others, results[1:])}
+        result = {"result": result, "children": parts}
+else:
+    result = function(spec)
 if result is not None:
     with open(os.environ["PHALANX_RESULT"], "w") as file:
         json.dump(result, file)
@@ -54,11 +70,11 @@ with open(os.environ["PHALANX_RESULT"], "w") as file:
     file.write(os.environ.get("PHALANX_SPEC", "{}"))
 """
 # The one type that means the same everywhere: its result is its own spec, with all references resolved.
-BUILT_IN: Mapping[str, list[str]] = MappingProxyType({"echo": ["python3", "-c", _ECHO]})
+BUILT_IN: Mapping[str, Program] = MappingProxyType({"echo": Program(["python3", "-c", _ECHO])})
 
 
-def read_executors(file: Path | None) -> dict[str, list[str]]:
-    """The command of each task type; ConfigError if the file cannot be used."""
+def read_executors(file: Path | None) -> dict[str, Program]:
+    """The program of each task type; ConfigError if the file cannot be used."""
     if file is None:
         return dict(BUILT_IN)
     try:
@@ -76,19 +92,29 @@ def read_executors(file: Path | None) -> dict[str, list[str]]:
         raise ConfigError(
             f"{file}: {len(declared)} executors are too many, at most {EXECUTORS_MAX} are allowed"
         )
-    return {**BUILT_IN, **{name: _command(file, name, value) for name, value in declared.items()}}
+    return {**BUILT_IN, **{name: _program(file, name, value) for name, value in declared.items()}}
 
 
-def _command(file: Path, name: str, value: Any) -> list[str]:
+def _program(file: Path, name: str, value: Any) -> Program:
     if _TASK_TYPE.fullmatch(name) is None:
         raise ConfigError(
             f"{file}: executors.{name[:80]!r} is not a task type: letters, digits, '.', '_' and '-'"
         )
-    if isinstance(value, str) and _FUNCTION.fullmatch(value):
-        return ["python3", "-c", _CALL, value]
-    if isinstance(value, list) and value and all(isinstance(each, str) and each for each in value):
-        return value
+    run, merges = value, False
+    if isinstance(value, dict):
+        run, merges = value.get("run"), value.get("merges", False)
+        if set(value) - {"run", "merges"} or not isinstance(merges, bool):
+            raise ConfigError(f"{file}: executors.{name}: expected {{ run = ..., merges = true }}")
+        if merges and name not in MERGED_TYPES:
+            types = ", ".join(sorted(MERGED_TYPES))
+            raise ConfigError(
+                f"{file}: executors.{name}.merges: only tasks of these types run as one: {types}"
+            )
+    if isinstance(run, str) and _FUNCTION.fullmatch(run):
+        return Program(["python3", "-c", _CALL, run, *(["merges"] if merges else [])], merges)
+    if isinstance(run, list) and run and all(isinstance(each, str) and each for each in run):
+        return Program(run, merges)
     raise ConfigError(
-        f"{file}: executors.{name} = {str(value)[:80]!r}: expected a command as a list of words, or a function as"
+        f"{file}: executors.{name} = {str(run)[:80]!r}: expected a command as a list of words, or a function as"
         " 'module:function'"
     )

@@ -19,7 +19,7 @@ from phalanx.api.schema.documents import complaint
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.api.schema.workflows import ConditionSpec, StageSpec, WorkflowSpec, to_workflow
+from phalanx.api.schema.workflows import ConditionSpec, Program, StageSpec, WorkflowSpec, to_workflow
 from phalanx.core.model.job import RETRIES_MAX, is_job_id
 from phalanx.core.model.references import as_text
 from phalanx.core.model.resources import device_kind
@@ -368,7 +368,12 @@ def _validate(spec: WorkflowSpec, document: View) -> None:
     """Check what the coordinator will check, so that an error names the file. Any task type is taken here."""
     try:
         to_workflow(
-            spec, id="0" * 26, now=0.0, user="", default_retries=0, command_of=lambda _type: ["/bin/true"]
+            spec,
+            id="0" * 26,
+            now=0.0,
+            user="",
+            default_retries=0,
+            command_of=lambda _type: Program(["/bin/true"]),
         )
     except PhalanxError as error:
         message = ": ".join(filter(None, (document.source.title, error.detail)))

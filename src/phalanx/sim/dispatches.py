@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.model.dispatch import Dispatch
@@ -41,7 +42,7 @@ class DispatchChecker:
                 self._flows[event.job.id] = event.job.workflow[0]
             case e.TaskPlaced():
                 self._placed(event)
-            case e.TaskDeferred():
+            case d.TaskDeferred():
                 if event.job in self._deferred:
                     raise Violation("dispatch", f"{event.job} began to wait for {event.node} twice")
                 self._deferred.add(event.job)

@@ -16,7 +16,6 @@ from msgspec import Struct, structs
 from phalanx.api.schema.fields import check_count, check_name, check_text, shown
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
-from phalanx.core.cluster.stages import SPEC_VARIABLE
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
 from phalanx.core.model.references import (
@@ -29,6 +28,7 @@ from phalanx.core.model.references import (
 from phalanx.core.model.workflow import (
     EDGES_MAX,
     SPEC_BYTES_MAX,
+    SPEC_VARIABLE,
     STAGE_NAME_MAX,
     STAGES_MAX,
     Stage,
@@ -43,7 +43,16 @@ _STAGE_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01
 StageWord = Literal[
     "Waiting", "Pending", "Assigned", "Running", "Completed", "Skipped", "Failed", "Cancelled"
 ]
-Commander = Callable[[str], list[str] | None]  # the command of a task type, if one is declared
+
+
+class Program(Struct, frozen=True):
+    """What a task type means."""
+
+    argv: list[str]
+    merges: bool = False  # it takes several tasks at once
+
+
+Commander = Callable[[str], Program | None]
 
 
 class ConditionSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -148,10 +157,12 @@ def to_workflow(
     for number, stage in enumerate(spec.stages):
         field = f"stages[{number}] ({stage.name})"
         try:
-            job = _job(spec, stage, now, user, default_retries, command_of)
+            program = _program(stage, command_of)
+            job = _job(spec, stage, now, user, default_retries, program)
         except PhalanxError as error:
             raise type(error)(f"{field}: {error.detail}", reason=error.reason, hint=error.hint) from None
-        stages.append(_stage(stage, job, numbers, field))
+        made = _stage(stage, job, numbers, field)
+        stages.append(structs.replace(made, merges=True) if program is not None and program.merges else made)
     _refuse_circles(stages)
     return Workflow(id, tuple(stages), now, spec.name, user)
 
@@ -172,8 +183,22 @@ def _numbered(stages: list[StageSpec]) -> dict[str, int]:
     return numbers
 
 
+def _program(stage: StageSpec, command_of: Commander) -> Program | None:
+    """What the stage's type means, if the stage does not say itself what to run."""
+    groups = stage.job.groups
+    if not stage.task_type or len(groups) != 1 or groups[0].command or groups[0].shell is not None:
+        return None
+    check_text("task_type", stage.task_type, NAME_MAX)
+    if (program := command_of(stage.task_type)) is None:
+        raise BadRequest(
+            f"task_type: no executor is declared for {shown(stage.task_type)}, and the stage has no command",
+            reason="UnknownTaskType",
+        )
+    return program
+
+
 def _job(
-    spec: WorkflowSpec, stage: StageSpec, now: float, user: str, default_retries: int, command_of: Commander
+    spec: WorkflowSpec, stage: StageSpec, now: float, user: str, default_retries: int, program: Program | None
 ) -> Job:
     """What the stage will run; its id is given when it begins."""
     asked = stage.job
@@ -181,13 +206,8 @@ def _job(
         check_text("task_type", stage.task_type, NAME_MAX)
         tags = {**asked.tags, TASK_TYPE_TAG: stage.task_type}
         asked = structs.replace(asked, tags=tags)
-        if len(asked.groups) == 1 and not asked.groups[0].command and asked.groups[0].shell is None:
-            if (command := command_of(stage.task_type)) is None:
-                raise BadRequest(
-                    f"task_type: no executor is declared for {shown(stage.task_type)}, and the stage has no command",
-                    reason="UnknownTaskType",
-                )
-            asked = structs.replace(asked, groups=[structs.replace(asked.groups[0], command=command)])
+        if program is not None:
+            asked = structs.replace(asked, groups=[structs.replace(asked.groups[0], command=program.argv)])
     if not asked.name:
         asked = structs.replace(asked, name=_job_name(spec.name, stage.name))
     job = to_job(asked, id="", now=now, user=user, default_retries=default_retries)

@@ -6,6 +6,7 @@ attempt are made from the state, so that they can be told again word for word.
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from phalanx.core.cluster.events import Event
@@ -25,6 +26,7 @@ from phalanx.core.model.orders import (
     gang_port,
 )
 from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.workflow import SPEC_VARIABLE
 
 
 class Send(Struct, frozen=True, gc=False):
@@ -117,11 +119,26 @@ def start_order(state: ClusterState, attempt: Attempt) -> list[Effect]:
     job = state.jobs[job_id].job
     index = None if job.array is None else job.array.index(position)
     start = Start(
-        attempt.key, attempt.lane, attempt.grant, index, number - 1, attempt.group, attempt.formation
+        attempt.key,
+        attempt.lane,
+        attempt.grant,
+        index,
+        number - 1,
+        attempt.group,
+        attempt.formation,
+        _merged_specs(state, attempt) if attempt.merged else "",
     )
     if attempt.formation and attempt.released:  # told again to a runner that had lost it: it need not wait
         return [Send(attempt.node, start), Send(attempt.node, Go(attempt.key))]
     return [Send(attempt.node, start)]
+
+
+def _merged_specs(state: ClusterState, attempt: Attempt) -> str:
+    """What the program of an attempt has to know of the tasks that run as a part of it."""
+    jobs = (state.jobs[id].job for id in attempt.merged if id in state.jobs)
+    specs = ((job.id, job.groups[0].command.env.get(SPEC_VARIABLE, "{}")) for job in jobs)
+    told = [{"task_id": id, "spec": msgspec.Raw(spec.encode())} for id, spec in specs]
+    return msgspec.json.encode(told).decode()
 
 
 def go_orders(job: JobState) -> list[Effect]:

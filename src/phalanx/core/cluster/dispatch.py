@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster import workflow_events as w
@@ -106,7 +107,8 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.TasksAbandoned: apply_jobs.abandoned,
     e.TaskPaused: apply_jobs.paused,
     e.TaskResumed: apply_jobs.paused,
-    e.TaskDeferred: apply_bindings.deferred,
+    d.TaskDeferred: apply_bindings.deferred,
+    d.MergedEnded: apply_jobs.merged_ended,
     e.AttemptReady: apply_gangs.ready,
     e.GangReleased: apply_gangs.released,
     e.GangRecalled: apply_gangs.recalled,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import msgpack
 
+from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
 from phalanx.core.cluster.workflow_events import (
     StagesEnded,
@@ -62,12 +63,7 @@ class TaskPlaced(AttemptEvent, frozen=True):
     formation: int = 0  # of a gang: the members of one formation start together
     promised: bool = False  # the place had been set aside for it
     note: DispatchNote | None = None  # what the choice of the node rested on, if a mode made it
-
-
-class TaskDeferred(JobEvent, frozen=True):
-    """A stage begins to wait for the node on which the weights were made that it continues from."""
-
-    node: NodeName
+    merged: tuple[JobId, ...] = ()  # jobs of one task that run as a part of it
 
 
 class AttemptReady(AttemptEvent, frozen=True):
@@ -391,7 +387,7 @@ Event = (
     | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | WorkflowSubmitted | StagesEnded
     | WorkflowCancelled | WorkflowRetried | WorkflowForgotten | NodeDisabled | NodeEnabled | NodeNeeded
-    | TaskDeferred
+    | TaskDeferred | MergedEnded
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded)

@@ -14,7 +14,7 @@ from msgspec import Struct, msgpack, structs
 
 from phalanx.core.cluster.apply.bindings import restore_bindings
 from phalanx.core.cluster.apply.dependencies import restore_dependents
-from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, tenant
+from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, restore_merged, tenant
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.workflows import restore_workflows
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, told_preemption
@@ -177,6 +177,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     for node in image.nodes:
         _restore_lanes(state, node)
     restore_dependents(state)
+    restore_merged(state)
     for known in state.jobs.values():
         if known.promise is not None:
             keep_for(state, known, known.promise.made_at)

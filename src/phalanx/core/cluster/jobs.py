@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from phalanx.core.cluster.units import Attempt, Formation, GangState, Gate, GroupState, Promise
 from phalanx.core.model.job import Job, JobId
-from phalanx.core.model.orders import Exit, Status, Why
+from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
 
 PENDING, ASSIGNED, RUNNING = Status.PENDING, Status.ASSIGNED, Status.RUNNING
 COMPLETED, FAILED, CANCELLED = Status.COMPLETED, Status.FAILED, Status.CANCELLED
@@ -78,9 +78,9 @@ class JobState:
     __slots__ = (
         "attempts", "awaits", "by_task", "charged", "code", "conditions", "counts", "delayed", "details", "done",
         "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups",
-        "held_because", "hold_until", "job", "kept_results", "live", "losses", "nodes", "outcome", "promise", "recalls",
-        "restarting", "restarts", "result_bytes", "results", "satisfied", "setbacks", "status", "times", "totals",
-        "why",
+        "held_because", "hold_until", "job", "kept_results", "live", "losses", "merged_into", "nodes", "outcome",
+        "promise", "recalls", "restarting", "restarts", "result_bytes", "results", "satisfied", "setbacks", "status",
+        "times", "totals", "why",
     )  # fmt: skip
 
     def __init__(
@@ -142,6 +142,7 @@ class JobState:
         self.hold_until = 0.0  # nothing is placed before this
         self.held_because = ""  # nothing is placed until somebody releases it, and why
         self.awaits: set[JobId] = set()  # of the jobs that come first, those that have not come yet
+        self.merged_into: AttemptKey | None = None  # it runs as a part of this attempt of another job
 
     @property
     def arrival(self) -> int:
@@ -182,6 +183,8 @@ class JobState:
             closed.append(Gate.APPLIED)
         if self.awaits:
             closed.append(Gate.DEPENDENCY)
+        if self.merged_into is not None:
+            closed.append(Gate.MERGED)
         if self.promise is not None:
             closed.append(Gate.PROMISE)
         if self.restarting:

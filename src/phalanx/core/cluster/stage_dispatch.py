@@ -7,6 +7,7 @@ like.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.dispatch import CONTEXT_MAX, CONTEXT_NAME_MAX, Dispatch, DispatchMode
 from phalanx.core.model.job import Job
+from phalanx.core.model.workflow import SPEC_VARIABLE
 
 _MODEL_KEYS = frozenset(
     {"identifier", "model", "model_name", "base_model", "pretrained_model_name_or_path", "path"}
@@ -64,7 +66,32 @@ def dispatch_of_stage(
     sticky = ""
     if state.rules.dispatch.sticky and asked.refers and not asked.task_type.startswith("lora"):
         sticky = _sticky_node(state, flow, stage)
-    return msgspec.structs.replace(found, context=context_names(spec), sticky=sticky)
+    policy = state.rules.dispatch
+    merges = asked.merges and policy.merge and policy.merge_max > 1 and job.tasks == 1
+    key = _merge_key(job, spec, across_owners=policy.merge_across_owners) if merges else ""
+    return msgspec.structs.replace(found, context=context_names(spec), sticky=sticky, merge_key=key)
+
+
+def _merge_key(job: Job, spec: str, *, across_owners: bool) -> str:
+    """What tasks have in common that may run as one: all that is asked for but the data and the system prompt."""
+    group = job.groups[0]
+    asked = msgspec.json.decode(spec)
+    asked.pop("data", None)
+    if isinstance(inference := asked.get("inference"), dict):
+        inference.pop("system_prompt", None)
+    env = {key: value for key, value in group.command.env.items() if key != SPEC_VARIABLE}
+    owner = "" if across_owners else job.user
+    rest = (
+        owner,
+        job.queue,
+        job.priority,
+        job.max_retries,
+        job.time_limit_s,
+        group.request,
+        group.command.argv,
+    )
+    text = msgspec.json.encode((asked, env, group.command.cwd, *rest), order="sorted")
+    return hashlib.sha256(text).hexdigest()[:32]
 
 
 def context_names(spec: str) -> tuple[str, ...]:

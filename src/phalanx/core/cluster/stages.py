@@ -19,9 +19,8 @@ from phalanx.core.model.references import (
     resolve,
     resolve_text,
 )
-from phalanx.core.model.workflow import SPEC_BYTES_MAX, Stage
+from phalanx.core.model.workflow import SPEC_BYTES_MAX, SPEC_VARIABLE, Stage
 
-SPEC_VARIABLE = "PHALANX_SPEC"
 ARG_BYTES_MAX = 128 * 1024 - 1  # the kernel's limit for one string of exec, less its closing NUL
 
 

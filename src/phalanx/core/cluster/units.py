@@ -39,6 +39,7 @@ class Gate(Enum):
     HELD = auto()  # of a job: a person has to release it
     APPLIED = auto()  # of a job: not all members of the gang have been applied
     DEPENDENCY = auto()  # of a job: another job comes first; of a task: the same task of another array does
+    MERGED = auto()  # of a job: it runs as a part of another
     PROMISE = auto()  # of a job: its places are promised, and their holders are still leaving
     RESTART = auto()  # of a job: attempts of its previous run are still ending
     RETRY = auto()  # of a task: it failed, and its backoff runs
@@ -72,6 +73,7 @@ class Attempt(Struct, array_like=True):
     row: int = 0  # of its node in the table; follows from the node
     group: int = 0  # the number of its group in the job; follows from the key
     note: DispatchNote | None = None  # what the choice of its node rested on, if a mode made it
+    merged: tuple[JobId, ...] = ()  # jobs that run as a part of it
 
 
 class GroupState:
@@ -235,8 +237,9 @@ def kind_of(job: Job, request: Request) -> Hashable:
     """What tasks have in common that find room together or not at all: where a mode binds them, also to what."""
     asked = job.dispatch
     if asked is None or asked.mode == "adaptive":
-        sticky = asked.sticky if asked is not None and asked.waits_for_sticky else ""
-        return (job.queue, request, sticky) if sticky else (job.queue, request)
+        if asked is None or not (asked.merge_key or asked.waits_for_sticky):
+            return job.queue, request
+        return job.queue, request, asked.sticky if asked.waits_for_sticky else "", asked.merge_key
     if asked.mode == "static_worker":
         return job.queue, request, asked.mode, workflow_key(job)
     return job.queue, request, asked.mode, asked.task_type if asked.mode == "fixed_pipeline" else ""

@@ -14,7 +14,12 @@ from phalanx.core.model import reason
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.reason import Reason
 
-COME_BY_THEMSELVES = {Gate.DEPENDENCY, Gate.AFTER, Gate.LIMIT}  # nobody has to do anything about these
+COME_BY_THEMSELVES = {
+    Gate.DEPENDENCY,
+    Gate.MERGED,
+    Gate.AFTER,
+    Gate.LIMIT,
+}  # nobody has to do anything about these
 
 
 def closed_gates(job: JobState, position: int) -> list[Gate]:
@@ -74,6 +79,8 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
             yield reason.members_to_come(job.job.draft.lacks)
         case Gate.DEPENDENCY:
             yield from _jobs_before(state, job, position)
+        case Gate.MERGED if job.merged_into is not None:
+            yield _merged(state, job.merged_into)
         case Gate.PROMISE if job.promise is not None:
             left = max(0.0, job.promise.until - now)
             yield reason.waiting_victims(task_names(state, job.promise.victims), nominated(job.promise), left)
@@ -93,6 +100,12 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
         case Gate.MEMBERS if job.gang is not None:
             yield from _members_missing(job, job.gang)
             yield from comes_first(job, job.group_of(position))
+
+
+def _merged(state: ClusterState, key: AttemptKey) -> Reason:
+    parent = state.jobs[key[0]]
+    attempt = parent.live.get(key[1])
+    return reason.merged(parent.job.id, "" if attempt is None else attempt.node)
 
 
 def _jobs_before(state: ClusterState, job: JobState, position: int) -> Iterator[Reason]:

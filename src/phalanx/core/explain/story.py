@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dependencies import WORDS
@@ -60,8 +61,12 @@ def _task_sentence(event: e.Event) -> str:
             if event.formation:
                 where = f"placed with its gang (formation {event.formation}) on"
             chosen = f"; {told_choice(event.note)}" if event.note is not None else ""
-            return f"attempt {event.key[2]} {where} {event.node} with {_describe_grant(event.grant)}{chosen}"
-        case e.TaskDeferred():
+            others = f", with {', '.join(event.merged)} as a part of it" if event.merged else ""
+            grant = _describe_grant(event.grant)
+            return f"attempt {event.key[2]} {where} {event.node} with {grant}{others}{chosen}"
+        case d.MergedEnded():
+            return _describe_merged(event)
+        case d.TaskDeferred():
             return f"waits for {event.node}, where the weights were made that it continues from"
         case e.AttemptStarted():
             return f"attempt {event.key[2]} is running"
@@ -80,6 +85,12 @@ def _task_sentence(event: e.Event) -> str:
                 else f"{plural(len(event.positions), 'task')} cancelled"
             )
     return ""
+
+
+def _describe_merged(event: d.MergedEnded) -> str:
+    told = [f"{end.job} {end.status.word.lower()}" for end in event.ends]
+    told += [f"{id} runs by itself, because the result has no part for it" for id in event.alone]
+    return f"as a part of {event.key[0]}: {', '.join(told)}"
 
 
 def _whole_sentence(event: e.Event) -> str:

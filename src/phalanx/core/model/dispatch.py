@@ -16,6 +16,8 @@ DispatchMode = Literal["adaptive", "static_worker", "fixed_pipeline", "static_ro
 Selection = Literal["best_fit", "first_fit", "min_satisfying"]
 Category = Literal["inference", "training", "other"]
 TRAINING = frozenset({"sft", "lora_sft", "ppo", "dpo", "training", "image_classification_training"})
+MERGED_TYPES = frozenset({"inference", "rag", "diffusion"})  # whose tasks may run as one
+MERGE_MAX = 64
 CONTEXT_MAX = 32  # names that one task may ask for
 CONTEXT_NAME_MAX = 512
 TASK_TYPE_TAG = "task-type"  # the tag of a job that says what its tasks do
@@ -43,6 +45,7 @@ class Dispatch(Struct, frozen=True, omit_defaults=True):
     context: tuple[str, ...] = ()  # models and datasets that it loads, in lower case
     sticky: str = ""  # the node on which the weights were made that it continues from
     selection: Selection | None = None  # None: the cluster's
+    merge_key: str = ""  # tasks with the same one may run as one; empty: it runs by itself
 
     @property
     def waits_for_sticky(self) -> bool:
@@ -62,6 +65,9 @@ class DispatchPolicy(Struct, frozen=True):
     reuse: bool = True  # nodes that have loaded what a task needs come first
     reuse_s: float = 3600.0  # for so long after they used it; 0: always
     sticky: bool = False
+    merge: bool = True  # whether tasks that differ only in their data run as one,
+    merge_max: int = 4  # up to so many,
+    merge_across_owners: bool = False  # also those of several users
 
     def weight(self, task_type: str) -> float:
         """λ of a task type, between 0 and 1."""

@@ -185,6 +185,7 @@ class Start(Struct, frozen=True, array_like=True, tag="start", gc=False):
     restarts: int  # attempts before this one
     group: int = 0
     formation: int = 0  # 0: no gang, start at once
+    merged: str = ""  # the tasks that run as a part of it, as JSON, for its program
 
 
 class Go(Struct, frozen=True, array_like=True, tag="go", gc=False):

@@ -145,6 +145,7 @@ class Placement(Struct, frozen=True, gc=False):
     grant: Grant
     lane: int | None = None
     note: DispatchNote | None = None  # what the choice of the node rested on, if a mode made it
+    merged: tuple[JobId, ...] = ()  # jobs that run as a part of it
 
 
 class GangPlacement(Struct, frozen=True):

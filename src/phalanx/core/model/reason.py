@@ -89,6 +89,8 @@ no_worker_ready = _reason("NoWorkerReady", _CAPACITY, "host task_type",
     "Tasks of type {task_type!r} are bound to {host}, which has no room for it now")
 sticky_worker_busy = _reason("StickyWorkerBusy", _CAPACITY, "host",
     "It continues from weights made on {host} and waits until {host} has room")
+merged = _reason("Merged", _PROGRESS, "parent host",
+    "It runs on {host} as a part of {parent}, which differs from it only in its data")
 dispatched = _reason("Dispatched", _PROGRESS, "host strategy pool reused weight score others _told",
     "{_told}")
 numa_not_found = _reason("NumaNotFound", _NEVER, "_host asked valid",

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from phalanx.core.model.job import Job, JobId, ulid
 
+SPEC_VARIABLE = "PHALANX_SPEC"
 STAGES_MAX = 10_000
 EDGES_MAX = 100_000
 STAGE_NAME_MAX = 63
@@ -42,6 +43,7 @@ class Stage(Struct, frozen=True, omit_defaults=True):
     task_type: str = ""
     spec: str = ""  # JSON for the program, given to it as PHALANX_SPEC
     refers: bool = False  # there are references in its command or in `spec`
+    merges: bool = False  # its program takes several tasks at once
 
 
 class Workflow(Struct, frozen=True, omit_defaults=True):

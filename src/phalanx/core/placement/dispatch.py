@@ -12,6 +12,7 @@ A mode may insist on one node. If that has no room the task waits for it, and no
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -20,13 +21,14 @@ from msgspec import structs
 
 from phalanx.core.model.bindings import DispatchView, workflow_key
 from phalanx.core.model.dispatch import Dispatch, DispatchNote, Selection, checked
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.proxies import Numbers
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column
-from phalanx.core.model.waiting import Block, WaitingGroup
+from phalanx.core.model.waiting import Block, WaitingClass, WaitingGroup
+from phalanx.core.model.workflow import SPEC_BYTES_MAX, SPEC_VARIABLE
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.reserve.reservation import Reservation
 
@@ -94,6 +96,7 @@ class Dispatcher:
         self._types: dict[str, str] = {}
         self._turns: dict[str, int] = {}
         self._proxies: tuple[Numbers, Numbers] | None = None
+        self.merged: set[JobId] = set()  # jobs that run as a part of others
 
     def choose(
         self, unit: WaitingGroup, position: int, avoid: AbstractSet[int] = frozenset()
@@ -131,6 +134,28 @@ class Dispatcher:
             self._types[asked.task_type] = name
         elif asked.mode == "static_round_robin":
             self._turns[name] = self._view.bindings.last_turn + 1 + len(self._turns)
+
+    def merged_with(self, unit: WaitingGroup, waiting_class: WaitingClass) -> tuple[JobId, ...]:
+        """The next jobs of the class that may run as a part of this one, as far as all their specifications fit."""
+        asked = unit.job.dispatch
+        if asked is None or not asked.merge_key or not self._policy.merge:
+            return ()
+        found: list[JobId] = []
+        room = SPEC_BYTES_MAX
+        for rank in waiting_class.ranks[bisect_right(waiting_class.ranks, unit.rank) :]:
+            if len(found) >= self._policy.merge_max - 1:
+                break
+            other = waiting_class.units[rank]
+            if other.is_gang or other.job.id in self.merged:
+                continue
+            if next(other.ready(1), None) is None:
+                continue
+            room -= len(other.job.groups[0].command.env[SPEC_VARIABLE].encode()) + 100
+            if room < 0:
+                break
+            found.append(other.job.id)
+        self.merged.update(found)
+        return tuple(found)
 
     def _bound(self, job: Job, asked: Dispatch, request: Request) -> str | None:
         if asked.mode == "static_worker" and (mine := self._workflows.get(workflow_key(job))):
@@ -235,8 +260,8 @@ class Dispatcher:
 
 
 def place_by_mode(
-    dispatcher: Dispatcher, draft: Draft, unit: WaitingGroup, guard: Reservation | None, most: int,
-    quota: int | None,
+    dispatcher: Dispatcher, draft: Draft, waiting_class: WaitingClass, unit: WaitingGroup,
+    guard: Reservation | None, most: int, quota: int | None,
 ) -> Block | None:  # fmt: skip
     """Place up to so many tasks of a unit where its mode wants them; what keeps the next one from a place."""
     for placed, position in enumerate(unit.ready(most)):
@@ -251,7 +276,8 @@ def place_by_mode(
         if found is None:
             return Block.HELD if avoid else Block.ROOM
         name = draft.nodes.names[found.row]
-        placement = Placement(unit.job.id, position, name, found.grant, note=found.note)
+        merged = dispatcher.merged_with(unit, waiting_class)
+        placement = Placement(unit.job.id, position, name, found.grant, note=found.note, merged=merged)
         draft.place(found.row, placement, unit.job.queue)
         dispatcher.note(unit, found.row)
     return None

@@ -185,7 +185,7 @@ class _Pass:
             and self.front.reservation(unit.rank) is not None
         ):
             return Block.HELD
-        if unit.job.id in self._promised:
+        if unit.job.id in self._promised or unit.job.id in self._dispatcher.merged:
             return None
         if unit.is_gang:
             return self._place_gang(waiting_class, unit)
@@ -225,7 +225,7 @@ class _Pass:
         if guard is not None and waiting_class in self._held:
             return Block.HELD
         most = self._policy.openings_max - self.draft.size
-        block = place_by_mode(self._dispatcher, self.draft, unit, guard, most, quota)
+        block = place_by_mode(self._dispatcher, self.draft, waiting_class, unit, guard, most, quota)
         if block is Block.NODE:
             self.deferred.append(unit.job.id)
         return self._without(block, waiting_class, unit) if block is Block.ROOM else block

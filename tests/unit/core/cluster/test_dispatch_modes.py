@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
-from phalanx.core.cluster import events as e
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Drain, Hello, SetElastic, Tick
 from phalanx.core.explain.explain import explain
@@ -293,7 +293,7 @@ class TestSticky:
         for _ in range(50):
             cluster.now += 1.0
             cluster.beat("w2")
-        told = [event for turn in cluster.turns for event in turn.events if isinstance(event, e.TaskDeferred)]
+        told = [event for turn in cluster.turns for event in turn.events if isinstance(event, d.TaskDeferred)]
         assert [(event.job, event.node) for event in told] == [(job, "w1")]
         assert cluster.state.jobs[job].attempts[0] == 0
         cluster.finish("filler")

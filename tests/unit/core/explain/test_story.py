@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.events import Event
@@ -195,7 +196,16 @@ TOLD: list[tuple[Event, str]] = [
         "the runner of n1 was stopped; its tasks keep running under its lease, for 600 s longer than usual",
     ),
     (
-        e.TaskDeferred(at=1.0, job="j1", node="n1"),
+        d.MergedEnded(
+            at=1.0,
+            key=("j1", 0, 1),
+            ends=(d.MergedEnd("j2", Status.COMPLETED, Exit(Why.NONE, 0)),),
+            alone=("j3",),
+        ),
+        "as a part of j1: j2 completed, j3 runs by itself, because the result has no part for it",
+    ),
+    (
+        d.TaskDeferred(at=1.0, job="j1", node="n1"),
         "waits for n1, where the weights were made that it continues from",
     ),
     (

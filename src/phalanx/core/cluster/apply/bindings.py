@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.apply.nodes import reopen
 from phalanx.core.cluster.jobs import JobState
@@ -33,7 +34,7 @@ def note_placed(state: ClusterState, job: JobState, node: NodeState) -> None:
         _let_go(state, former, workflow_key(job.job))
 
 
-def deferred(state: ClusterState, event: e.TaskDeferred) -> None:
+def deferred(state: ClusterState, event: d.TaskDeferred) -> None:
     state.bindings.deferred.add(state.job(event.job).job.id)
 
 

@@ -14,6 +14,7 @@ from phalanx.core.cluster.decision import Send
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
+from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import Stop, Why
 from phalanx.core.model.tenants import NEVER, Lane, Tenant
 
@@ -102,7 +103,36 @@ def end_attempt(state: ClusterState, job: JobState, attempt: Attempt, at: float)
             note_completeness(state, job)
     if job.restarting and not job.live:
         job.restarting = False
+    if attempt.merged:
+        _part(state, attempt)
     _nobody_left(state, attempt)
+
+
+def merge(state: ClusterState, attempt: Attempt, children: tuple[JobId, ...]) -> None:
+    """These jobs run as a part of an attempt of another, and are not placed by themselves meanwhile."""
+    attempt.merged = children
+    for id in children:
+        job = state.job(id)
+        job.merged_into = attempt.key
+        queue_up(state, job)
+
+
+def restore_merged(state: ClusterState) -> None:
+    """Who runs as a part of which attempt follows from the attempts of an image."""
+    for node in state.nodes.values():
+        for attempt in node.attempts.values():
+            for id in attempt.merged:
+                if (job := state.jobs.get(id)) is not None and not job.is_over:
+                    job.merged_into = attempt.key
+
+
+def _part(state: ClusterState, attempt: Attempt) -> None:
+    """An attempt is over, so what ran as a part of it waits again."""
+    for id in attempt.merged:
+        job = state.jobs.get(id)
+        if job is not None and job.merged_into == attempt.key:
+            job.merged_into = None
+            queue_up(state, job)
 
 
 def end_forming(state: ClusterState, job: JobState) -> None:

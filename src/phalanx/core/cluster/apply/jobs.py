@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+from msgspec import structs
+
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.apply.bindings import note_ended, note_placed
 from phalanx.core.cluster.apply.dependencies import forget_dependents, tell_of_task, wait_for_others
@@ -16,6 +19,7 @@ from phalanx.core.cluster.apply.grants import (
     end_attempt,
     end_forming,
     leave_queue,
+    merge,
     note_start,
     open_lane,
     queue_up,
@@ -27,7 +31,7 @@ from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start
 from phalanx.core.cluster.dependencies import told_abandoned
 from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
-from phalanx.core.cluster.units import Attempt
+from phalanx.core.cluster.units import Attempt, kind_of
 from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
 
 
@@ -73,6 +77,8 @@ def placed(state: ClusterState, event: e.TaskPlaced) -> list[Effect]:
     node.attempts[event.key] = attempt
     job.begin(attempt, node.number)
     attempt.note = event.note
+    if event.merged:
+        merge(state, attempt, event.merged)
     note_placed(state, job, node)
     if job.hold_until:  # in a replay the hold may not have been noticed to end
         job.hold_until = 0.0
@@ -173,6 +179,37 @@ def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
         if attempt.started_at is None and attempt.released and job.groups[attempt.group].group.after:
             attempt.since = at  # until now it could not start
     return go_orders(job)
+
+
+def merged_ended(state: ClusterState, event: d.MergedEnded) -> list[Effect]:
+    """Jobs end with the attempt that they were a part of, which has ended right before; the others wait again."""
+    effects: list[Effect] = []
+    for end in event.ends:
+        job = state.job(end.job)
+        if job.status[0] != Status.PENDING:
+            continue
+        job.record(0, end.exit, told_at=event.at)
+        job.why[0] = end.exit.why
+        job.first_started_at = end.exit.started_at
+        if end.status == Status.COMPLETED:  # it has been placed and has run, though not by itself
+            job.move(0, Status.ASSIGNED)
+            job.move(0, Status.RUNNING)
+        effects += _finish(state, job, 0, end.status, end.exit.ended_at or event.at)
+        job.drop_ready(0)
+        queue_up(state, job)
+    for id in event.alone:
+        job = state.job(id)
+        _run_alone(job)
+        queue_up(state, job)
+    return effects
+
+
+def _run_alone(job: JobState) -> None:
+    """It is not merged with others any more."""
+    if job.job.dispatch is not None:
+        job.job = structs.replace(job.job, dispatch=structs.replace(job.job.dispatch, merge_key=""))
+    for group in job.groups:
+        group.job, group.kind = job.job, kind_of(job.job, group.request)
 
 
 def cancelled(state: ClusterState, event: e.TasksCancelled) -> list[Effect]:

@@ -6,6 +6,7 @@ ends at the barrier recalls its formation. A job may have its tasks restart and 
 
 from __future__ import annotations
 
+from phalanx.core.cluster.decide.merging import merged_ended, split
 from phalanx.core.cluster.events import AttemptEnded, Event, GangRecalled, JobRestarted, JobSettled
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -36,6 +37,9 @@ class Endings:
     def add(self, attempt: Attempt, exit: Exit) -> None:
         """One attempt has ended."""
         job = self._state.jobs[attempt.key[0]]
+        parts: dict[str, str] = {}
+        if attempt.merged:
+            exit, parts = split(exit)
         status = self._settled.get(job.job.id, Status(job.status[attempt.key[1]]))
         if status.is_final:  # cancelled or settled meanwhile: the end only frees what it held
             self._end(attempt, exit, status)
@@ -49,6 +53,8 @@ class Endings:
             self._failed(job, attempt, exit)
         last = self.events[-1]
         ended = last.status if isinstance(last, AttemptEnded) else Status.PENDING
+        if attempt.merged and (others := merged_ended(self._state, attempt, exit, ended, parts, self._now)):
+            self.events.append(others)
         if ended != Status.PENDING and is_all_done(job, attempt.key[1], ended == Status.RUNNING):
             self._settle(job, outcome_of_others(job, ended), "all that is left of it has done its work")
 

@@ -244,6 +244,7 @@ def placed(
         formation=formation,
         promised=promised,
         note=place.note,
+        merged=place.merged,
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decide.gangs import STALE, placed
+from phalanx.core.cluster.decide.merging import may_merge
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
 from phalanx.core.cluster.dependencies import (
     has_come,
@@ -199,6 +201,8 @@ def propose(state: ClusterState, given: Propose, now: float) -> Decision:
             return STALE
     elif not _takes_more(node.lanes.get(placement.lane), job):
         return STALE
+    if placement.merged and not may_merge(state, job, placement.merged):
+        return STALE
     key = (placement.job, placement.position, job.attempts[placement.position] + 1)
     lane = node.next_lane if placement.lane is None else placement.lane
     return Decision([placed(placement, key, lane, now, "plan")], [], Accepted())
@@ -210,7 +214,7 @@ def defer(state: ClusterState, given: Defer, now: float) -> Decision:
     asked = None if job is None else job.job.dispatch
     if asked is None or not asked.waits_for_sticky or given.job in state.bindings.deferred:
         return Decision([], [], Accepted())
-    return Decision([e.TaskDeferred(at=now, cause="plan", job=given.job, node=asked.sticky)], [], Accepted())
+    return Decision([d.TaskDeferred(at=now, cause="plan", job=given.job, node=asked.sticky)], [], Accepted())
 
 
 def _takes_more(lane: Lane | None, job: JobState) -> bool:

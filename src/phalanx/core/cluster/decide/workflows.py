@@ -18,7 +18,7 @@ from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome,
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
 from phalanx.core.cluster.inputs import Advance, CancelWorkflow, RetryWorkflow, SubmitWorkflow
 from phalanx.core.cluster.stage_dispatch import dispatch_of_stage
-from phalanx.core.cluster.stages import SPEC_VARIABLE, SkippedStage, job_of_stage
+from phalanx.core.cluster.stages import SkippedStage, job_of_stage
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_events import StageEnd
 from phalanx.core.cluster.workflows import WORKFLOW_RESULTS_BYTES_MAX, StagePhase, WorkflowState
@@ -26,7 +26,7 @@ from phalanx.core.model.job import After, Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.references import Unresolved
-from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, Workflow
+from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, SPEC_VARIABLE, Workflow
 
 RELEASED_AT_ONCE = 500  # stages that become jobs in one decision
 _ENDED_WITHOUT = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
