@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import JobId
@@ -36,6 +37,7 @@ class Chronicle:
         self.batches: list[Batch] = []
         self.jobs: dict[JobId, list[Task]] = {}
         self.requests: dict[str, list[JobId]] = {}
+        self._merged: dict[AttemptKey, tuple[JobId, ...]] = {}
         self._acknowledged: dict[str, list[JobId]] = {}
         self._floor = floor
         self.epoch = 0  # the newest epoch
@@ -97,6 +99,8 @@ class Chronicle:
                 for first, last in event.ranges:
                     for task in self.jobs[event.job][first : last + 1]:
                         task.final = task.final or event.status
+            case d.MergedEnded():
+                self._merged_ended(event)
             case e.JobRestarted():
                 tasks = self.jobs[event.job]
                 for position in range(len(tasks)) if event.positions is None else event.positions:
@@ -120,6 +124,15 @@ class Chronicle:
             holder = task.live or task.final or "its good end"
             raise Violation("one-commit", f"{event.key} was placed while {holder} was in force")
         task.number, task.live = event.key[2], event.key
+        for job in event.merged:
+            child = self.jobs[job][0]
+            if child.live is not None or child.final is not None:
+                raise Violation(
+                    "one-commit", f"{job} was merged into {event.key} while {child.live} was in force"
+                )
+            child.live = event.key
+        if event.merged:
+            self._merged[event.key] = event.merged
 
     def _cancelled(self, event: e.TasksCancelled) -> None:
         if event.positions is None:
@@ -141,6 +154,9 @@ class Chronicle:
                 "one-commit", f"{event.key} ended in the log, but {task.live} is the live attempt"
             )
         task.live = None
+        for job in self._merged.get(event.key, ()):
+            if self.jobs[job][0].live == event.key:
+                self.jobs[job][0].live = None
         self._check_true(event.key, event.exit, event.status)
         self._check_reported_end(event)
         if task.final is not None and event.status != task.final:
@@ -148,6 +164,17 @@ class Chronicle:
         task.is_done = event.status == Status.RUNNING
         if task.final is None and event.status.is_final:
             self._finish(event.key, task, event.status)
+
+    def _merged_ended(self, event: d.MergedEnded) -> None:
+        """Each of them was merged into the attempt that has ended, and has the result that was meant for it."""
+        for end in event.ends:
+            task, key = self.jobs[end.job][0], (end.job, 0, 0)
+            if end.job not in self._merged.get(event.key, ()) or task.live is not None:
+                raise Violation("one-commit", f"{end.job} ended with {event.key}, and was no part of it")
+            if end.status == Status.COMPLETED and end.exit.result != f'"{end.job}"':
+                raise Violation("one-commit", f"{end.job} was given the result {end.exit.result}")
+            if task.final is None:
+                self._finish(key, task, end.status)
 
     def _finish(self, key: AttemptKey, task: Task, status: Status) -> None:
         if task.final is not None:

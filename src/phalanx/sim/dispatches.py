@@ -24,6 +24,7 @@ class DispatchChecker:
         self._asked: dict[JobId, Dispatch] = {}
         self._flows: dict[JobId, JobId] = {}
         self._stages: dict[JobId, set[int]] = {}  # of each workflow, those that have not ended
+        self._released: dict[JobId, set[int]] = {}  # and those that have a job
         self._bound: dict[str, JobId] = {}  # by node
         self._used: dict[str, set[str]] = {}  # by node: all names that stages which ended well there had
         self._deferred: set[JobId] = set()
@@ -33,13 +34,19 @@ class DispatchChecker:
         match event:
             case w.WorkflowSubmitted():
                 self._stages[event.content.id] = set(range(len(event.content.stages)))
+                self._released[event.content.id] = set()
             case w.WorkflowRetried():
                 self._stages[event.workflow] |= set(event.stages)
+                self._released[event.workflow] -= set(event.stages)
+            case w.WorkflowCancelled():  # what has no job ends at once
+                waiting = self._stages[event.workflow] - self._released[event.workflow]
+                self._ended(event.workflow, waiting)
             case w.StagesEnded():
                 self._ended(event.workflow, {end.stage for end in event.ends})
             case e.JobSubmitted() if event.job.workflow is not None and event.job.dispatch is not None:
                 self._asked[event.job.id] = event.job.dispatch
-                self._flows[event.job.id] = event.job.workflow[0]
+                self._flows[event.job.id], stage = event.job.workflow
+                self._released[event.job.workflow[0]].add(stage)
             case e.TaskPlaced():
                 self._placed(event)
             case d.TaskDeferred():
@@ -47,6 +54,11 @@ class DispatchChecker:
                     raise Violation("dispatch", f"{event.job} began to wait for {event.node} twice")
                 self._deferred.add(event.job)
                 self._count("wait for a sticky node")
+            case d.MergedEnded():
+                for end in event.ends:
+                    self._count(f"merged task {end.status.word.lower()}")
+                for _ in event.alone:
+                    self._count("merged task that runs by itself")
             case e.AttemptEnded() if event.exit.code == 0:
                 self._learn(event)
 

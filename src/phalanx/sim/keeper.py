@@ -30,6 +30,7 @@ from phalanx.sim.script import script
 from phalanx.sim.watchdog import SimulatedWatchdog
 from phalanx.sim.world import LocalClock, World
 
+FORGETFUL_SHARE = 0.2  # of merged tasks: the answer lacks one
 SLOW_SHARE, SLOW_MAX_S = (
     0.15,
     5.0,
@@ -230,12 +231,21 @@ class Keeper(Life):
         """The process is over, whether its keeper can see it or not."""
         attempt = process.attempt
         key, now = key_of(attempt.key), self.clock.now()
+        result = ""
         if process.code == 0:
-            self._disk.results[key] = f'"{attempt.key}"'
-        result = self._disk.results.get(key, "")
+            result = f'"{attempt.key}"'
+            merged = self._disk.starts[key].merged
+            self._disk.results[key] = self._for_all(result, merged) if merged else result
         end = ProcessEnd(process.code, process.signal, False, None, attempt.started_at, now, result=result)
         self._watcher.process_ended(self.node, key, end)
         self.call(self._reap, process)
+
+    def _for_all(self, own: str, merged: str) -> str:
+        """The answer of a program that did the work of others with its own; at times it leaves one out."""
+        children = {each["task_id"]: each["task_id"] for each in json.loads(merged)}
+        if self._dice.random() < FORGETFUL_SHARE:
+            children.popitem()
+        return json.dumps({"result": json.loads(own), "children": children})
 
     def _reap(self, process: SimulatedProcess) -> None:
         attempt = process.attempt

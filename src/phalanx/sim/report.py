@@ -35,6 +35,9 @@ ACTIONS = (
     "dispatch by static_round_robin",
     "dispatch by stage_weight_affinity",
     "wait for a sticky node",
+    "merged task completed",
+    "merged task failed",
+    "merged task that runs by itself",
     "node disabled",
     "node enabled",
 )

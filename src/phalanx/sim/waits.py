@@ -35,7 +35,10 @@ def check_patience(view: Snapshot, policy: Policy) -> None:
     for kind in view.waiting.classes.values():
         if view.memory.of(kind).blocked_by is Block.HELD:
             _check_held(view, kind, kind.units[kind.ranks[0]])
-    units = [unit for kind in view.waiting.classes.values() for unit in kind.units.values()]
+    kinds = [
+        kind for kind in view.waiting.classes.values() if view.memory.of(kind).blocked_by is not Block.NODE
+    ]
+    units = [unit for kind in kinds for unit in kind.units.values()]
     first = min(units, key=lambda each: each.rank, default=None)
     if first is not None:
         _check_evictions(view, policy, first)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.model.job import JobId
@@ -60,6 +61,8 @@ class WorkflowChecker:
                 self._begun(*event.job.workflow, event)
             case e.AttemptEnded() if event.status == Status.COMPLETED:
                 self._results[event.key[0]] = event.exit.result
+            case d.MergedEnded():
+                self._results |= {end.job: end.exit.result for end in event.ends}
             case w.StagesEnded():
                 self._touched.add(event.workflow)
                 for end in event.ends:

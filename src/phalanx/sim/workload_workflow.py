@@ -5,18 +5,20 @@ from __future__ import annotations
 from random import Random
 from typing import get_args
 
-from phalanx.core.model.dispatch import DispatchMode, DispatchPolicy, Selection
+from phalanx.core.model.dispatch import MERGED_TYPES, DispatchMode, DispatchPolicy, Selection
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.resources import Request
 from phalanx.core.model.workflow import Stage, StageCondition, Workflow, workflow_id
 
 TASK_TYPES = ("", "inference", "sft", "rag")
+MERGED_COMMANDS = (("run", "0.20", "0"), ("run", "1.00", "0"), ("flaky", "0.20", "1"), ("run", "0.20", "1"))
 VALUE = "VALUE"  # the variable in which a stage gets what another gave
 
 
 def a_workflow(dice: Random, now: float) -> Workflow:
     """Up to seven stages; most build on earlier ones, some use a result, some have a condition that may not hold."""
     stages: list[Stage] = []
+    merged: tuple[str, ...] = dice.choice(MERGED_COMMANDS)
     for number in range(dice.randint(1, 7)):
         after = tuple(sorted(dice.sample(range(number), dice.randint(0, min(2, number))))) if number else ()
         env: dict[str, str] = {}
@@ -25,13 +27,18 @@ def a_workflow(dice: Random, now: float) -> Workflow:
             env[VALUE] = f"${{s{after[0]}.result}}"
         elif after and dice.random() < 0.15:
             condition = StageCondition(after[0], ("key",), "never")
-        gpus = int(dice.random() < 0.15)
-        group = Group(Command(_command(dice), env), Request(cores=dice.choice((1, 1, 2)), gpus=gpus))
-        job = Job("", (group,), "", now, user="ada", max_retries=dice.choice((0, 1, 3)))
-        spec = _spec(dice, after)
-        stage = Stage(
-            f"s{number}", job, after, condition, dice.choice(TASK_TYPES), spec, bool(env) or "${" in spec
-        )
+        task_type, spec = dice.choice(TASK_TYPES), _spec(dice, after)
+        merges = task_type in MERGED_TYPES and dice.random() < 0.7
+        if merges:  # those that are alike in all but their data
+            argv: tuple[str, ...] = merged
+            asked = Request(cores=1)
+            spec, retries = f'{{"model": {{"identifier": "org/a"}}, "data": {number}}}', 1
+        else:
+            argv, retries = _command(dice), dice.choice((0, 1, 3))
+            asked = Request(cores=dice.choice((1, 1, 2)), gpus=int(dice.random() < 0.15))
+        job = Job("", (Group(Command(argv, env), asked),), "", now, user="ada", max_retries=retries)
+        refers = bool(env) or "${" in spec
+        stage = Stage(f"s{number}", job, after, condition, task_type, spec, refers, merges)
         stages.append(stage)
     return Workflow(workflow_id(int(now * 1000), dice.getrandbits(79)), tuple(stages), now, user="ada")
 
