@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from phalanx.api.schema.jobs import CancelReply, Page
 from phalanx.api.schema.workflows import (
-    Program,
     RetryReply,
     RetryRequest,
     StageView,
     SubmittedWorkflow,
+    TaskProgram,
     WorkflowRequest,
     WorkflowView,
     to_workflow,
@@ -33,7 +33,7 @@ class FakeWorkflows:
             now=1.0,
             user=user,
             default_retries=2,
-            command_of=lambda _: Program(["true"]),
+            command_of=lambda _: TaskProgram(["true"]),
         )
         self.flows[id] = flow
         return SubmittedWorkflow(id, flow.name, _jobs(flow))

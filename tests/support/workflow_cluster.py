@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from phalanx.api.schema.workflows import Program, to_workflow
+from phalanx.api.schema.workflows import TaskProgram, to_workflow
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.inputs import CancelWorkflow, RetryWorkflow, SubmitWorkflow
 from phalanx.core.cluster.workflow_events import StageEnd, StagesEnded
@@ -28,7 +28,7 @@ def a_workflow(text: str, user: str = "ada") -> Workflow:
         now=100.0,
         user=user,
         default_retries=2,
-        command_of=lambda task_type: Program(["/bin/true"], task_type in MERGED_TYPES),
+        command_of=lambda task_type: TaskProgram(["/bin/true"], task_type in MERGED_TYPES),
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from phalanx.api.schema.workflows import Program
+from phalanx.api.schema.workflows import TaskProgram
 from phalanx.core.model.dispatch import MERGED_TYPES
 from phalanx.errors import ConfigError
 
@@ -33,7 +33,7 @@ class SubmitDefaults(Struct, frozen=True):
     """What submissions get that do not say it themselves: retries, and the program of their task type."""
 
     retries: int = RETRIES
-    executors: Mapping[str, Program] = {}
+    executors: Mapping[str, TaskProgram] = {}
 
 
 FILE_BYTES_MAX = 1 << 20
@@ -70,10 +70,10 @@ with open(os.environ["PHALANX_RESULT"], "w") as file:
     file.write(os.environ.get("PHALANX_SPEC", "{}"))
 """
 # The one type that means the same everywhere: its result is its own spec, with all references resolved.
-BUILT_IN: Mapping[str, Program] = MappingProxyType({"echo": Program(["python3", "-c", _ECHO])})
+BUILT_IN: Mapping[str, TaskProgram] = MappingProxyType({"echo": TaskProgram(["python3", "-c", _ECHO])})
 
 
-def read_executors(file: Path | None) -> dict[str, Program]:
+def read_executors(file: Path | None) -> dict[str, TaskProgram]:
     """The program of each task type; ConfigError if the file cannot be used."""
     if file is None:
         return dict(BUILT_IN)
@@ -95,7 +95,7 @@ def read_executors(file: Path | None) -> dict[str, Program]:
     return {**BUILT_IN, **{name: _program(file, name, value) for name, value in declared.items()}}
 
 
-def _program(file: Path, name: str, value: Any) -> Program:
+def _program(file: Path, name: str, value: Any) -> TaskProgram:
     if _TASK_TYPE.fullmatch(name) is None:
         raise ConfigError(
             f"{file}: executors.{name[:80]!r} is not a task type: letters, digits, '.', '_' and '-'"
@@ -111,9 +111,9 @@ def _program(file: Path, name: str, value: Any) -> Program:
                 f"{file}: executors.{name}.merges: only tasks of these types run as one: {types}"
             )
     if isinstance(run, str) and _FUNCTION.fullmatch(run):
-        return Program(["python3", "-c", _CALL, run, *(["merges"] if merges else [])], merges)
+        return TaskProgram(["python3", "-c", _CALL, run, *(["merges"] if merges else [])], merges)
     if isinstance(run, list) and run and all(isinstance(each, str) and each for each in run):
-        return Program(run, merges)
+        return TaskProgram(run, merges)
     raise ConfigError(
         f"{file}: executors.{name} = {str(run)[:80]!r}: expected a command as a list of words, or a function as"
         " 'module:function'"

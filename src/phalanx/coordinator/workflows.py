@@ -12,10 +12,10 @@ from msgspec import structs
 from phalanx.api.schema.jobs import CancelReply, Page
 from phalanx.api.schema.submission import check_request_id
 from phalanx.api.schema.workflows import (
-    Program,
     RetryReply,
     RetryRequest,
     SubmittedWorkflow,
+    TaskProgram,
     WorkflowRequest,
     WorkflowSpec,
     WorkflowView,
@@ -49,7 +49,7 @@ class WorkflowCommands:
         feed: Feed,
         clock: Clock,
         slices: TimeSlices,
-        executors: Mapping[str, Program],
+        executors: Mapping[str, TaskProgram],
     ) -> None:
         self._loop = loop
         self._store = store

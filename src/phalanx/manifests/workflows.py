@@ -19,7 +19,7 @@ from phalanx.api.schema.documents import complaint
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.api.schema.workflows import ConditionSpec, Program, StageSpec, WorkflowSpec, to_workflow
+from phalanx.api.schema.workflows import ConditionSpec, StageSpec, TaskProgram, WorkflowSpec, to_workflow
 from phalanx.core.model.job import RETRIES_MAX, is_job_id
 from phalanx.core.model.references import as_text
 from phalanx.core.model.resources import device_kind
@@ -373,7 +373,7 @@ def _validate(spec: WorkflowSpec, document: View) -> None:
             now=0.0,
             user="",
             default_retries=0,
-            command_of=lambda _type: Program(["/bin/true"]),
+            command_of=lambda _type: TaskProgram(["/bin/true"]),
         )
     except PhalanxError as error:
         message = ": ".join(filter(None, (document.source.title, error.detail)))

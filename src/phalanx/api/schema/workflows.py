@@ -45,14 +45,14 @@ StageWord = Literal[
 ]
 
 
-class Program(Struct, frozen=True):
+class TaskProgram(Struct, frozen=True):
     """What a task type means."""
 
     argv: list[str]
     merges: bool = False  # it takes several tasks at once
 
 
-Commander = Callable[[str], Program | None]
+Commander = Callable[[str], TaskProgram | None]
 
 
 class ConditionSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -183,7 +183,7 @@ def _numbered(stages: list[StageSpec]) -> dict[str, int]:
     return numbers
 
 
-def _program(stage: StageSpec, command_of: Commander) -> Program | None:
+def _program(stage: StageSpec, command_of: Commander) -> TaskProgram | None:
     """What the stage's type means, if the stage does not say itself what to run."""
     groups = stage.job.groups
     if not stage.task_type or len(groups) != 1 or groups[0].command or groups[0].shell is not None:
@@ -198,7 +198,12 @@ def _program(stage: StageSpec, command_of: Commander) -> Program | None:
 
 
 def _job(
-    spec: WorkflowSpec, stage: StageSpec, now: float, user: str, default_retries: int, program: Program | None
+    spec: WorkflowSpec,
+    stage: StageSpec,
+    now: float,
+    user: str,
+    default_retries: int,
+    program: TaskProgram | None,
 ) -> Job:
     """What the stage will run; its id is given when it begins."""
     asked = stage.job

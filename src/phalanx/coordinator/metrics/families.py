@@ -10,12 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec import Struct
 
 from phalanx import __version__
+from phalanx.coordinator.metrics.dispatches import STICKY_WORKER_BUSY
 from phalanx.coordinator.metrics.recorder import RESTARTED, WORKER_FAILED, Recorder
 from phalanx.coordinator.metrics.survey import Survey
 from phalanx.coordinator.metrics.tallies import Histogram
 from phalanx.core.model.orders import UNCHARGED, Status
 
-REQUEUE_REASONS = sorted({WORKER_FAILED, RESTARTED, *(why.word for why in UNCHARGED)})  # shown from the start
+REQUEUE_REASONS = sorted(
+    {WORKER_FAILED, RESTARTED, STICKY_WORKER_BUSY, *(why.word for why in UNCHARGED)}
+)  # shown from the start
 NODE_STATES = ("Online", "Drained", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping")
 ENDS = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 Samples = Iterable[tuple[tuple[str, ...], float]]
@@ -151,6 +154,20 @@ COUNTERS = (
         "Attempts that were asked to leave: for a job of higher priority, or by an operator.",
         lambda now: [((reason,), count) for reason, count in now.recorder.preemptions.items()],
         ("reason",),
+    ),
+    Family(
+        "phalanx_dispatches",
+        "Tasks that a dispatch mode gave a node, by how it was chosen.",
+        lambda now: [((strategy,), count) for strategy, count in now.recorder.dispatches.by_strategy.items()],
+        ("strategy",),
+    ),
+    _counter(
+        "dispatch_reused",
+        "Of these, tasks given to a node that had loaded a model or dataset of theirs.",
+        lambda recorder: recorder.dispatches.reused,
+    ),
+    _counter(
+        "task_merged", "Tasks that ran as a part of another.", lambda recorder: recorder.dispatches.merged
     ),
     _counter("fenced_reports", "Reports of runners refused as stale.", lambda recorder: recorder.fenced),
     _counter(

@@ -16,6 +16,7 @@ from typing import Any
 
 from phalanx.coordinator.metrics.accounts import NodeAccounts
 from phalanx.coordinator.metrics.density import Density
+from phalanx.coordinator.metrics.dispatches import STICKY_WORKER_BUSY, DispatchTally
 from phalanx.coordinator.metrics.tallies import (
     CATEGORIES,
     FAST_S,
@@ -26,6 +27,7 @@ from phalanx.coordinator.metrics.tallies import (
 )
 from phalanx.coordinator.metrics.task_events import TaskEvents
 from phalanx.coordinator.turn import Turn, replay, restore
+from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decision import Disposed, Settle, WaitAgain
 from phalanx.core.cluster.event_kinds import NodeEvent
@@ -55,6 +57,7 @@ class Recorder:
         self.ended = [0] * 6  # by status; only the last three are used
         self.requeued: dict[str, int] = {}
         self.preemptions = {"priority": 0, "operator": 0}
+        self.dispatches = DispatchTally()
         self.heartbeats = 0
         self.fenced = 0
         self.missed = 0  # events that were never seen, because the log was pruned before this one read it
@@ -75,6 +78,7 @@ class Recorder:
         self._again_count = 0
         self._barriers: dict[JobId, float] = {}  # when the first member of a formation was placed
         self._causes: dict[JobId, str] = {}  # of jobs that ended in this turn: the one before them
+        self._parents: dict[JobId, JobId] = {}  # and the one that they ran as a part of
         self._jobs: dict[JobId, JobState] = {}  # of the state that is being observed
         self._names: list[str] = []  # of its nodes, by number
         self._running: set[AttemptKey] = set()  # attempts whose start was counted, and that have not ended
@@ -90,6 +94,8 @@ class Recorder:
             e.TasksEvicted: self._evicted,
             e.JobSettled: self._settled,
             e.TasksAbandoned: self._abandoned,
+            d.TaskDeferred: self._deferred,
+            d.MergedEnded: self._merged_ended,
         }
 
     def observe(self, turn: Turn, state: ClusterState) -> None:
@@ -117,8 +123,8 @@ class Recorder:
             self.append.observe(turn.append_s)
         self.events += len(turn.events)
         self._last = max(self._last, turn.revision)
-        if self._causes:
-            self._causes = {}
+        if self._causes or self._parents:
+            self._causes, self._parents = {}, {}
         self._jobs, self._names = {}, []  # a state that is discarded must not live on here
         if self.task_events is not None:
             self.state = state
@@ -172,6 +178,8 @@ class Recorder:
         id, position, number = event.key
         if event.formation:
             self._barriers.setdefault(id, event.at)
+        if event.note is not None:
+            self.dispatches.chosen(event.note, len(event.merged))
         job = self._jobs.get(id)
         if job is None:
             return
@@ -262,7 +270,8 @@ class Recorder:
             self.completed.append((job.job, effect.position))
         if self.task_events is not None:
             cause = self._causes.get(effect.job, "")
-            self.task_events.note_end(at, status, job, effect.position, cause)
+            parent = self._parents.get(effect.job, "")
+            self.task_events.note_end(at, status, job, effect.position, cause, parent)
 
     def _forget(self, id: JobId) -> None:
         """A job is over: nothing of it waits again."""
@@ -278,6 +287,22 @@ class Recorder:
     def _abandoned(self, event: e.TasksAbandoned) -> None:
         if self.task_events is not None:
             self._causes[event.job] = event.other
+
+    # Dispatch.
+
+    def _deferred(self, event: d.TaskDeferred) -> None:
+        self._count_requeued(STICKY_WORKER_BUSY, 1)
+        if self.task_events is not None and (job := self._jobs.get(event.job)) is not None:
+            self.task_events.note(
+                event.at, "TASK_REQUEUED", job.job, 0, reason=STICKY_WORKER_BUSY, worker_id=event.node
+            )
+
+    def _merged_ended(self, event: d.MergedEnded) -> None:
+        """Their ends are counted by their `Settle`; the line of one that failed names the task it was a part of."""
+        if self.task_events is not None:
+            self._parents |= dict.fromkeys((end.job for end in event.ends), event.key[0])
+            failed = [end.job for end in event.ends if end.status == Status.FAILED]
+            self._causes |= dict.fromkeys(failed, event.key[0])
 
     # Gangs and evictions.
 

@@ -42,6 +42,8 @@ class TaskEvent(Struct, omit_defaults=True):
     error: str = ""
     exit_code: int | None = None
     dependency_failure: str = ""
+    parent_task_id: str = ""  # the task that it ran as a part of
+    is_child_task: bool = False
 
 
 class TaskEvents:
@@ -62,7 +64,9 @@ class TaskEvents:
         self.dropped += len(self._lines) == self._lines.maxlen
         self._lines.append(_encode(event) + b"\n")
 
-    def note_end(self, at: float, status: Status, job: JobState, position: int, dependency: str) -> None:
+    def note_end(
+        self, at: float, status: Status, job: JobState, position: int, dependency: str, parent: str = ""
+    ) -> None:
         """One task has ended for good."""
         error, _ = job.details.get(position, ("", ""))
         self.note(
@@ -75,6 +79,8 @@ class TaskEvents:
             error=error,
             exit_code=job.exit_code(position),
             dependency_failure=dependency,
+            parent_task_id=parent,
+            is_child_task=bool(parent),
         )
 
     def note_rest(self, at: float, ends: tuple[int, int, int], job: JobState, dependency: str) -> None:
