@@ -59,6 +59,7 @@ class RealCluster:
         self.pretends: dict[str, str] = {}
         self.environment: dict[str, str] = {}  # of every process, besides what it inherits
         self.prelude = ""  # what every process does first
+        self.node_settings: dict[str, dict[str, object]] = {}  # of single runners
         folder.mkdir(parents=True, exist_ok=True)
         self.user_token = ensure_token(folder / "token")
         self.node_token = ensure_token(folder / "node-token")
@@ -130,7 +131,8 @@ class RealCluster:
                 "runner.token_file": str(self.folder / "node-token"),
                 "runner.join": ",".join(f"127.0.0.1:{link}" for _, link in self.ports.values()),
                 "runner.pretend": self.pretends[name],
-            },
+            }
+            | self.node_settings.get(name, {}),
         )
 
     def start(self, nodes: dict[str, str]) -> None:
