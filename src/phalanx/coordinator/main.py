@@ -29,7 +29,7 @@ from phalanx.coordinator.file_retention import FileRetention
 from phalanx.coordinator.files_config import FilesConfig, files_of
 from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
-from phalanx.coordinator.link import Links, RunnerChannel
+from phalanx.coordinator.link import EVERYWHERE, Links, RunnerChannel
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.loop import Retention
 from phalanx.coordinator.metrics.board import MetricsBoard
@@ -39,6 +39,7 @@ from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.metrics.task_events import TaskEvents
 from phalanx.coordinator.notices import Notices
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
+from phalanx.coordinator.stage_inputs import StageInputFetcher
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
 from phalanx.coordinator.uploads import Uploads
@@ -77,7 +78,6 @@ ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
 ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the log
 ELASTIC = (NodeDisabled, NodeEnabled, NodeNeeded)  # what it should find there, too
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what to beware of
 
 
 class Coordinator:
@@ -109,7 +109,7 @@ class Coordinator:
             )
             uploads = Uploads(files.store, self.retention, self._node_of, files.max_bytes)
         self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online, uploads)
-        self.links = Links(lambda: self.leadership.state, keys)
+        self.links = Links(lambda: self.leadership.state, keys, candidate.address)
         keys.follow(lambda: self.leadership.state)
         self.addresses = RunnerConnections()
         self.streams: set[RunnerChannel] = set()  # the same, over gRPC
@@ -124,6 +124,7 @@ class Coordinator:
             self.recorder,
             None if files is None else files.store,
         )
+        self.inputs = StageInputFetcher(self.commands.attempt_files, self.leadership)
 
     def _is_online(self, node: str) -> bool:
         found = self.leadership.state.nodes.get(node)
@@ -154,6 +155,7 @@ class Coordinator:
             "NotActive", f"this coordinator is a standby{where}", True, other.link if other else ""
         )
         self.links.dismiss()
+        self.inputs.stop()
         for connection in (*self.addresses, *self.streams):
             connection.close()
 
@@ -162,6 +164,7 @@ class Coordinator:
         self.links.dispatch(turn.effects)
         self.feed.publish(turn)
         self.recorder.observe(turn, self.leadership.state)
+        self.inputs.note(turn)
         for effect in turn.effects:
             if type(effect) is Settle and effect.position is None:
                 self.links.forget(effect.job)

@@ -119,6 +119,18 @@ class StateReads:
             return flow.id, flow.user
         return found.job.id, found.job.user
 
+    async def is_of_same_workflow(self, job: str, other: str) -> bool:
+        own = self._loop.state.jobs.get(job)
+        if own is None or own.job.workflow is None:
+            return False
+        if other == own.job.workflow[0]:
+            return True
+        try:
+            found = await lookup.find_job(self._loop, self._store, other)
+        except NotFound:
+            return False
+        return found.job.workflow is not None and found.job.workflow[0] == own.job.workflow[0]
+
     async def task(self, id: str) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
         return task_view(job, position, self._loop.state.known_names)
