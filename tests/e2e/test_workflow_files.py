@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import phalanx
+from phalanx.api.schema.cluster import TokenRequest
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
@@ -75,6 +76,12 @@ def test_a_stage_waits_for_a_place_that_does_not_answer_and_fails_for_a_changed_
         gates = {name: tmp_path / name for name in ("one", "two")}
         runs = {name: _gated(cluster, name, gate) for name, gate in gates.items()}
         places = {name: _finished(cluster, run, gates[name]) for name, run in runs.items()}
+
+        eve = cluster.client.create_token(TokenRequest(role="user", name="eve")).token
+        with phalanx.Client(cluster.address("coordinator"), eve) as other:
+            waits = other.why(f"{runs['one'].id}:use").dominant
+            assert (waits.code, waits.text) == ("WaitingDependency", "Waits for gate (Running)")
+            assert other.why(runs["one"].id).dominant.code == "StagesRunning"
 
         # A link to itself: looking at it fails, and yet nobody can say that the file is gone.
         kept = places["one"].read_bytes()

@@ -166,11 +166,6 @@ def stage_number(flow: WorkflowState, name: str) -> int:
     return number
 
 
-def text_of(flow: WorkflowState, stage: str) -> str:
-    """What a stage is called in commands."""
-    return f"{flow.workflow.id}:{stage}"
-
-
 async def _stage_job(requests: Requests, store: Store, text: str) -> str:
     """The id of the job of a stage, named WORKFLOW:STAGE."""
     flow_text, _, name = text.partition(":")
@@ -179,7 +174,7 @@ async def _stage_job(requests: Requests, store: Store, text: str) -> str:
     if flow.phases[number] == StagePhase.WAITING:
         missing = ", ".join(flow.workflow.stages[each].name for each in flow.waits_for(number)[:8])
         text = f"stage {name} has no job yet: it waits for {missing or 'values from the place for files'}"
-        raise NotFound(text, reason="StageWaits", hint=f"phalanx why {text_of(flow, name)}")
+        raise NotFound(text, reason="StageWaits", hint=f"phalanx why {flow.workflow.id}:{name}")
     return flow.job_id(number)
 
 
