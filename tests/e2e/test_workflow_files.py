@@ -77,6 +77,7 @@ def test_a_stage_waits_for_a_place_that_does_not_answer_and_fails_for_a_changed_
         runs = {name: _gated(cluster, name, gate) for name, gate in gates.items()}
         places = {name: _finished(cluster, run, gates[name]) for name, run in runs.items()}
 
+        cluster.wait_task(runs["one"].jobs["gate"], "Running")
         eve = cluster.client.create_token(TokenRequest(role="user", name="eve")).token
         with phalanx.Client(cluster.address("coordinator"), eve) as other:
             waits = other.why(f"{runs['one'].id}:use").dominant

@@ -26,7 +26,7 @@ from phalanx.core.model.job import After, Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.references import Unresolved
-from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, Workflow
+from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX
 
 RELEASED_AT_ONCE = 500  # stages that become jobs in one decision
 _ENDED_WITHOUT = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
@@ -37,7 +37,7 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
     flow = given.workflow
     if given.request_id and (known := state.requests.get(flow.user, given.request_id)):
         return Decision([], [], Replayed(tuple(known)))
-    if (no := _too_many(state, flow)) is not None:
+    if (no := queue_full(state, flow.user, flow.tasks)) is not None:
         return refuse(no, "too_many")
     seen: set[tuple[object, ...]] = set()
     for stage in flow.stages:
@@ -63,13 +63,6 @@ def _refused(state: ClusterState, given: SubmitWorkflow, job: Job) -> Refused | 
         return no_entry
     no = None if given.allow_infeasible else why_never(state, job)
     return None if no is None else Refused(no, "never")
-
-
-def _too_many(state: ClusterState, flow: Workflow) -> Reason | None:
-    """As for jobs: stages that have no job yet count with the tasks that wait."""
-    waiting = state.counts[Status.PENDING] + sum(state.stages_of.values())
-    held = state.tasks_of.get(flow.user, 0) + state.stages_of.get(flow.user, 0)
-    return queue_full(state, flow.user, flow.tasks, waiting, held)
 
 
 def advance(state: ClusterState, given: Advance, now: float) -> Decision:
@@ -221,6 +214,9 @@ def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Dec
         stages = sorted(flow.builds_on(given.stage))
     if (no := _why_not_again(flow, stages)) is not None:
         return refuse(no)
+    added = sum(flow.workflow.stages[number].job.tasks for number in stages)
+    if (no := queue_full(state, flow.workflow.user, added)) is not None:
+        return refuse(no, "too_many")
     event = w.WorkflowRetried(at=now, cause=given.cause, workflow=given.workflow, stages=tuple(stages))
     return Decision([event], [], Accepted(len(stages)))
 
