@@ -108,7 +108,7 @@ def test_the_example_stops_a_task_that_is_paused_and_continues_it(
     cluster: tuple[RealCluster, str], stubs: str, tmp_path: Path
 ):
     parts, address = cluster
-    with a_runner(parts, RUNNER, "n9", address, PYTHONPATH=stubs):
+    with a_runner(parts, RUNNER, "n4", address, PYTHONPATH=stubs):
         pid = tmp_path / "pid"
         loop = f"echo $$ > {pid}.new; mv {pid}.new {pid}; while :; do sleep 0.05; done"
         id = parts.client.submit(shell=loop, grace=0.5, max_retries=0).batch_id
@@ -135,7 +135,7 @@ def test_workflows_over_grpc_are_those_of_rest(cluster: tuple[RealCluster, str],
     rest = parts.client
     with (
         phalanx.Client(f"grpc://{address}", parts.user_token) as client,
-        a_runner(parts, RUNNER, "n9", address, PYTHONPATH=stubs),
+        a_runner(parts, RUNNER, "n-flows", address, PYTHONPATH=stubs),
     ):
         flow = client.workflow("over-grpc")
         first = flow.stage("first", ["/bin/true"])
