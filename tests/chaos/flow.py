@@ -1,8 +1,8 @@
 """One large workflow beside the users of the rig: submitted once, and compared with what has to come of it.
 
-Its stages form a trunk, which never fails, and branches, of each of which one stage does. Each stage adds up the results of those that
-it builds on, so every result is known beforehand, and a result that was lost, or taken from another attempt, shows. No
-stage may be retried: a wait or a lost node that is charged to it makes it fail.
+Its stages form a trunk, which never fails, and branches, of each of which one stage does. Each stage adds up the
+results of those that it builds on, so every result is known beforehand, and a result that was lost, or taken from
+another attempt, shows. No stage may be retried: a wait or a lost node that is charged to it makes it fail.
 """
 
 from __future__ import annotations
