@@ -88,11 +88,13 @@ def expected(planned: list[PlannedStage]) -> dict[str, tuple[str, set[str], int 
     found: dict[str, tuple[str, set[str], int | None]] = {}
     for stage in planned:  # those that it builds on stand before it
         failed = {name for name in stage.after if found[name][0] == "Failed"}
-        if failed or stage.code:
-            found[stage.name] = ("Failed", failed, None)
-            continue
-        total = 1 + sum(found[name][2] or 0 for name in stage.after)
-        found[stage.name] = ("Completed", set(), total % MODULUS)
+        total = None if failed else (1 + sum(found[name][2] or 0 for name in stage.after)) % MODULUS
+        status = "Failed" if failed or stage.code else "Completed"
+        found[stage.name] = (
+            status,
+            failed,
+            total,
+        )  # a stage that fails by itself has written its result before
     return found
 
 

@@ -26,7 +26,7 @@ def a_flow() -> FoundFlow:
     stages = {
         "a": FoundStage("Completed", None, 1, done),
         "b": FoundStage("Completed", None, 2, replace(done)),
-        "bad": FoundStage("Failed", None, None, failed),
+        "bad": FoundStage("Failed", None, 2, failed),
         "late": FoundStage("Failed", "bad", None, None),
         "later": FoundStage("Failed", "late", None, None),
     }
