@@ -72,11 +72,9 @@ def plan(seed: int, count: int) -> list[PlannedStage]:
             trunk.append(name)
             continue
         if len(branch) in (0, _BRANCH):
-            branch, fails_at = [], chance.randrange(_BRANCH)
-        after = [
-            chance.choice(trunk[-_BACK:]),
-            *chance.sample(branch, min(len(branch), chance.randint(0, 2))),
-        ]
+            branch, fails_at = [], chance.randrange(_BRANCH // 2)
+        others = chance.sample(branch[:-1], min(len(branch[:-1]), chance.randint(0, 1)))
+        after = [chance.choice(trunk[-_BACK:]), *branch[-1:], *others]  # so that a failure goes a long way
         code = FAILS_WITH if len(branch) == fails_at else 0
         planned.append(PlannedStage(name, tuple(after), code))
         branch.append(name)
@@ -90,11 +88,8 @@ def expected(planned: list[PlannedStage]) -> dict[str, tuple[str, set[str], int 
         failed = {name for name in stage.after if found[name][0] == "Failed"}
         total = None if failed else (1 + sum(found[name][2] or 0 for name in stage.after)) % MODULUS
         status = "Failed" if failed or stage.code else "Completed"
-        found[stage.name] = (
-            status,
-            failed,
-            total,
-        )  # a stage that fails by itself has written its result before
+        # A stage that fails by itself has written its result before.
+        found[stage.name] = (status, failed, total)
     return found
 
 

@@ -70,6 +70,16 @@ def test_what_is_wrong_is_found(said: str):
     assert said in found
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_failure_goes_further_than_one_stage_in_a_small_plan_as_well(seed: int):
+    planned = plan(seed, 60)
+    came = expected(planned)
+    failed = {each.name for each in planned if each.code}
+    assert len(failed) == 3
+    followers = {name for name, (_, parents, _) in came.items() if parents and not parents & failed}
+    assert len(followers) >= 3
+
+
 def test_a_plan_has_failures_that_spread_and_a_trunk_that_never_fails():
     planned = plan(7, 1000)
     assert plan(7, 1000) == planned
