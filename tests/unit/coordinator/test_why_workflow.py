@@ -103,7 +103,7 @@ def test_a_workflow_names_what_runs_and_what_waits_for_others():
     assert (reply.id, reply.status) == (cluster.workflow.id, "Running")
     assert (reply.dominant.code, reply.dominant.text) == (
         "StagesRunning",
-        "1 of 3 stages have begun: a (Assigned)",
+        "1 of 3 stages are under way: a (Assigned)",
     )
     assert others(reply) == [("WaitingDependency", "2 of 3 stages wait for others: b, c")]
 

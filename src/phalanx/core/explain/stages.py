@@ -126,19 +126,25 @@ def explain_workflow(state: ClusterState, flow: WorkflowState) -> tuple[list[Rea
         each for each in range(size) if flow.phase(each) == StagePhase.WAITING and flow.missing[each]
     ]:
         found.append(reason.stages_waiting(len(waiting), size, _names(flow, waiting)))
+    found += _first_failures(flow)
     return found or ([] if pending else [reason.evaluating()]), pending
 
 
 def _whole_end(flow: WorkflowState) -> list[Reason]:
-    """How it ended, and the stages that led to that: those that no other one ended."""
+    """How it ended, and the stages that led to that."""
     size, word = len(flow.phases), flow.overall_status.word
     well = sum(phase in (StagePhase.COMPLETED, StagePhase.SKIPPED) for phase in flow.phases)
-    found = [reason.ended(word, f"{well} of {plural(size, 'stage')} completed")]
+    return [reason.ended(word, f"{well} of {plural(size, 'stage')} completed"), *_first_failures(flow)]
+
+
+def _first_failures(flow: WorkflowState) -> list[Reason]:
+    """The stages that did not complete, and not because of others."""
     own = [
         number
         for number, phase in enumerate(flow.phases)
         if phase in (StagePhase.FAILED, StagePhase.CANCELLED) and number not in flow.parents
     ]
+    found = []
     for number in own[:NAMED_MAX]:
         name, word = flow.workflow.stages[number].name, flow.phase(number).status.word
         text = f"Stage {name} is {word}; `phalanx why {flow.workflow.id}:{name}` says why"

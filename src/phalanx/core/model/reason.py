@@ -143,7 +143,7 @@ finished = _reason("Finished", _PROGRESS, "",
 tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
     "{count} of {tasks} tasks are waiting; `phalanx why {first}` says why")
 stages_running = _reason("StagesRunning", _PROGRESS, "count stages _text",
-    "{count} of {stages} stages have begun: {_text}")
+    "{count} of {stages} stages are under way: {_text}")
 stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
     "{count} of {stages} stages wait for others: {_text}")
 
