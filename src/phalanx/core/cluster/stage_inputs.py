@@ -73,10 +73,8 @@ def needs_of(flow: WorkflowState, number: int) -> StageNeeds:
     artifacts: dict[NeededArtifact, None] = {}
     if stage.condition is not None and stage.condition.stage in flow.kept:
         results.update(_results(flow, stage.condition.stage, stage.condition.path))
-    if stage.refers:
-        for text in texts_of(stage):
-            if not has_references(text) or not (flow.kept or ARTIFACTS in text):
-                continue
+    if stage.refers and (flow.kept or _may_name_artifacts(stage)):
+        for text in filter(has_references, texts_of(stage)):
             for reference in references(text, flow.numbers):
                 if reference.artifact is not None:
                     needed = artifact_of(flow, reference)
@@ -137,6 +135,13 @@ def _results(flow: WorkflowState, stage: int, path: tuple[str, ...]) -> dict[tup
         for each in flow.kept.get(stage, ())
         if not one or (one.isdecimal() and int(one) == each.position)
     }
+
+
+def _may_name_artifacts(stage: Stage) -> bool:
+    """A quick look, for most stages do not."""
+    commands = (group.command for group in stage.job.groups)
+    texts = (text for command in commands for text in (*command.argv, *command.env.values()))
+    return ARTIFACTS in stage.spec or any(ARTIFACTS in text for text in texts)
 
 
 def texts_of(stage: Stage) -> Iterator[str]:
