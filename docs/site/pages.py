@@ -11,7 +11,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from docs.site import files, lifecycles, metrics_reference, python_reference, settings_reference
+from docs.site import (
+    files,
+    lifecycles,
+    metrics_reference,
+    python_reference,
+    settings_reference,
+    workflow_picture,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKERS: dict[str, Callable[[], str]] = {
@@ -37,6 +44,7 @@ _PART = re.compile(r"(<!-- made: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 def made(root: Path = ROOT) -> dict[str, str]:
     """Every file that is made or has made parts, with its content as it should be."""
     found = {f"docs/concepts/{name}.svg": lifecycles.drawing(name) for name in lifecycles.LIVES}
+    found["docs/guides/workflow.svg"] = workflow_picture.drawing()
     for page in PAGES:
         text = (root / page).read_text(encoding="utf-8")
         found[page] = _PART.sub(lambda part: f"{part[1]}\n{MAKERS[part[2]]()}\n{part[3]}", text)

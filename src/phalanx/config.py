@@ -25,7 +25,18 @@ from msgspec import MsgspecError, Struct, convert, json
 
 from phalanx.core.model.amounts import parse_bytes, parse_seconds
 from phalanx.errors import ConfigError, Conflict, Unavailable
-from phalanx.settings import KEYS, LISTS, SECRETS, SECTIONS, VARIABLES, Given, Settings, Untrusted
+from phalanx.settings import (
+    KEYS,
+    LISTS,
+    SECRETS,
+    SECTIONS,
+    VARIABLES,
+    Given,
+    Secret,
+    Settings,
+    TaskAccess,
+    Untrusted,
+)
 from phalanx.settings_aliases import ALIASES
 from phalanx.tokenfile import TOKEN, write_token
 
@@ -33,7 +44,7 @@ _SCHEMES = {"": "http", "grpc+tcp": "grpc", "grpc+tls": "grpcs"}
 SYSTEM = Path("/etc/phalanx")
 # What tasks are given. A command run inside a task must not stumble over them.
 TASK_VARIABLE = re.compile(
-    "PHALANX_(JOB_(ID|NAME)|BATCH_ID|TASK_(ID|TOKEN)|ATTEMPT(_KEY)?|KEEPER|EPOCH|RESTART_COUNT|QUEUE|ARRAY_(INDEX|COUNT)"
+    "PHALANX_(JOB_(ID|NAME)|BATCH_ID|TASK_(ID|TOKEN|ADDRESS|CA_FILE)|ATTEMPT(_KEY)?|KEEPER|EPOCH|RESTART_COUNT|QUEUE|ARRAY_(INDEX|COUNT)"
     "|RANK|WORLD_SIZE|GROUP|(GROUP|LOCAL)_(RANK|SIZE)|HOSTNAME|NODE(_RANK|_IPS|_NAMES)?|NUM_NODES|CORES|NUMA|DEVICES"
     "|GPUS_PER_NODE|CHECKPOINT_DIR|DEADLINE|RESULT|ARTIFACTS|SPEC|MERGED)"
 )
@@ -273,7 +284,16 @@ def _settled(
         for section, kind in SECTIONS.items()
     }
     rest = {name: value for name, value in said.items() if "." not in name}
-    return Settings(given=given, untrusted=untrusted, **made, **rest)
+    return Settings(given=given, untrusted=untrusted, task=_task_access(env), **made, **rest)
+
+
+def _task_access(env: Mapping[str, str]) -> TaskAccess | None:
+    """How a command inside a task reaches the cluster of that task, if it is inside one."""
+    address, token = env.get("PHALANX_TASK_ADDRESS"), env.get("PHALANX_TASK_TOKEN")
+    if not address or not token or not TOKEN.fullmatch(token):
+        return None
+    file = env.get("PHALANX_TASK_CA_FILE")
+    return TaskAccess(address, Secret(token), Path(file) if file else None)
 
 
 def task_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:

@@ -83,6 +83,8 @@ def connection(settings: Settings | None = None) -> ApiConnection:
     settings = settings or load()
     client, local = settings.client, endpoint(settings.state_dir)
     addresses = client.address or ((local.address,) if local else ())
+    if not addresses and settings.task is not None:  # a command inside a task
+        return ApiConnection((settings.task.address,), settings.task.token)
     if not addresses:
         raise Unavailable("no cluster is running here", hint="`phalanx up` starts one, --address names one")
     if client.token:

@@ -308,6 +308,14 @@ class Untrusted(NamedTuple):
 TRUST_HINT = "read it, then trust it as it is now: `phalanx config trust`"
 
 
+class TaskAccess(NamedTuple):
+    """What a task was given to read its own job with, and the other stages of its workflow."""
+
+    address: str
+    token: Secret
+    ca_file: Path | None = None
+
+
 class Settings(Struct, frozen=True, kw_only=True):
     """All settings, resolved. `given` holds the value of each key in each source, in order of precedence."""
 
@@ -320,6 +328,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     client: ClientSettings
     given: dict[str, tuple[Given, ...]] = {}
     untrusted: Untrusted | None = None
+    task: TaskAccess | None = None
 
 
 class Key(NamedTuple):

@@ -50,7 +50,7 @@ def ask_all(client: phalanx.Client, asked: list[Asked]) -> dict[str, Job]:
     for each in asked:
         if each.job:
             with suppress(NotFound):  # then it is lost, and the verdict reports it
-                found[each.job] = _job(client, each.job)
+                found[each.job] = ask_job(client, each.job)
     return found
 
 
@@ -66,7 +66,8 @@ def names(client: phalanx.Client) -> dict[str, list[str]]:
             return found
 
 
-def _job(client: phalanx.Client, id: str) -> Job:
+def ask_job(client: phalanx.Client, id: str) -> Job:
+    """One job with its tasks and what its story has of them."""
     view = client.job(id)
     job = Job(id, view.name, view.status, {})
     cursor: str | None = None

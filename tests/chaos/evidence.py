@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.chaos.answers import Job, Task
 from tests.chaos.faults import Fault
+from tests.chaos.flow import FoundFlow
 from tests.chaos.ledger import Life
 from tests.chaos.workload import Asked, Wait
 
@@ -31,6 +32,7 @@ class Evidence:
     trespasses: list[str] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     slow: dict[str, int] = field(default_factory=dict)  # what the slow clients did
+    flow: FoundFlow | None = None  # the workflow, if there was one
 
     @property
     def accepted(self) -> list[Asked]:

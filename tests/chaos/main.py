@@ -24,6 +24,7 @@ from tests.chaos.chaos_cluster import CORES, DEVICES, ChaosCluster, Shape
 from tests.chaos.clock import clock
 from tests.chaos.evidence import Evidence
 from tests.chaos.faults import KINDS
+from tests.chaos.flow import Flow
 from tests.chaos.leaders import LeaderWatch, led, reigns, rivals
 from tests.chaos.ledger import read_lives
 from tests.chaos.network import Network
@@ -53,6 +54,7 @@ class Plan:
     heal_s: float = HEAL_S + 30.0  # how long we wait for it
     with_slow: bool = True  # clients, beside the users
     planted: tuple[str, ...] = ()  # a program in place of every coordinator's
+    stages: int = 0  # of a workflow beside the users; 0: there is none
 
 
 class Rig:
@@ -65,6 +67,7 @@ class Rig:
         self.users = Users(self.cluster, folder / LIVES, folder / "locks", plan.open_max)
         self.storm = Storm(self.cluster, Random(plan.seed), self.leaders.leader, folder / "faults.jsonl")
         self.storm.gap_s, self.storm.kinds = plan.gap_s, plan.kinds
+        self.flow = Flow(self.cluster, folder, plan.seed, plan.stages, plan.seconds) if plan.stages else None
         self._told_at = 0.0
         self._slow: Part | None = None
 
@@ -75,6 +78,8 @@ class Rig:
         self.cluster.start()
         self.leaders.open()
         self.users.begin(self.plan.seed, USERS)
+        if self.flow is not None:
+            self.flow.begin()
         if self.plan.with_slow:
             self._slow = self._clients()
             self._slow.start()
@@ -94,6 +99,8 @@ class Rig:
         if self._slow is not None:
             self._slow.kill()
         self.users.close()
+        if self.flow is not None:
+            self.flow.close()
         self.leaders.close()
         self.cluster.stop()
         self.cluster.network.close()
@@ -141,6 +148,7 @@ class Rig:
     def _is_healed(self, client: phalanx.Client) -> bool:
         return (
             self.users.is_settled
+            and (self.flow is None or self.flow.is_settled(client))
             and self.cluster.is_whole(client)
             and not self._held(client)
             and not living(str(self.folder / LIVES))
@@ -180,6 +188,7 @@ class Rig:
             self.users.trespasses,
             self.users.refusals,
             self._slow_counts() if self.plan.with_slow else {},
+            None if self.flow is None else self.flow.gather(client),
         )
 
 
@@ -219,7 +228,7 @@ def main(words: list[str] | None = None) -> int:
     shape = Shape(
         given.coordinators, given.members, given.runners, given.lease, given.heartbeat, given.lost_after
     )
-    plan = Plan(given.seed, given.minutes * 60, given.gap, given.load, tuple(given.only))
+    plan = Plan(given.seed, given.minutes * 60, given.gap, given.load, tuple(given.only), stages=given.stages)
     folder = given.folder or Path(tempfile.mkdtemp(prefix=f"phalanx-chaos-{given.seed}-"))
     broken = torment(folder.absolute(), shape, network, plan)
     if broken:
@@ -246,6 +255,7 @@ def _arguments() -> argparse.ArgumentParser:
         "--only", action="append", default=[], choices=KINDS, help="a kind of fault; repeatable"
     )
     parser.add_argument("--load", type=int, default=8, help="open tasks of each of the four users")
+    parser.add_argument("--stages", type=int, default=1000, help="of the workflow; 0: there is none")
     parser.add_argument("--folder", type=Path, help="where to keep everything; kept afterwards")
     parser.add_argument("--keep", action="store_true", help="keep the folder even if all went well")
     parser.add_argument("--loopback", action="store_true", help="proxies instead of network namespaces")

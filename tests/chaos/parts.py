@@ -87,6 +87,8 @@ class Part:
 class Node(Part):
     """A runner, and what lives on beside it: its keeper and its tasks."""
 
+    _stopped: frozenset[int] = frozenset()  # what was stopped as its keeper
+
     def keepers(self) -> list[int]:
         """Its keeper, if it lives; two only while one takes over from another."""
         return [pid for pid, _ in _commands() if is_keeper(pid, str(self.folder))]
@@ -132,8 +134,10 @@ class Node(Part):
     def signal_keeper(self, number: int) -> bool:
         """Whether there was one."""
         keepers = self.keepers()
-        for pid in keepers:
+        # A process that the keeper is about to start looks like the keeper for a moment: it has to be resumed, too.
+        for pid in {*keepers, *(self._stopped if number == signal.SIGCONT else ())}:
             _signal(pid, number)
+        self._stopped = frozenset(keepers) if number == signal.SIGSTOP else frozenset()
         return bool(keepers)
 
 

@@ -68,6 +68,11 @@ def _work(evidence: Evidence) -> Iterable[str]:
     yield f"refused submits{sum(bool(each.refused) for each in evidence.asked):>29}"
     limited = [each for each in accepted if each.limit_s is not None]
     yield f"jobs with a time limit{len(limited):>22}   {sum(each.times_out for each in limited)} meant to run into it"
+    if evidence.flow is not None:
+        ends = Counter(stage.status for stage in evidence.flow.stages.values())
+        shown = ", ".join(f"{count} {status}" for status, count in sorted(ends.items()))
+        again = sum(evidence.flow.ran.values()) - len(evidence.flow.ran)
+        yield f"stages of the workflow{len(evidence.flow.planned):>22}   {shown}; {again} ran again"
     yield from _waits(evidence)
 
 

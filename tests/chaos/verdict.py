@@ -13,6 +13,7 @@ from collections.abc import Callable
 from tests.chaos.answers import Job, Task
 from tests.chaos.evidence import Evidence
 from tests.chaos.faults import SILENT, UNFENCED, Fault
+from tests.chaos.flow import wrong_stages
 from tests.chaos.ledger import Life
 from tests.chaos.times import limits, outlived_leases, starved, untrue_times
 from tests.chaos.workload import FINAL, Asked
@@ -238,6 +239,11 @@ def unhealed(evidence: Evidence) -> list[str]:
     return [] if evidence.healed_s <= HEAL_S else [f"healed only after {evidence.healed_s:.0f} s"]
 
 
+def workflow(evidence: Evidence) -> list[str]:
+    """Each stage commits once, with the right result; a failure ends exactly what builds on it; waits cost nothing."""
+    return wrong_stages(evidence.flow)
+
+
 def damages(evidence: Evidence) -> list[str]:
     """The store can be read and replayed, and what must always hold of the state holds."""
     return evidence.damages
@@ -266,6 +272,7 @@ PROMISES: dict[str, Callable[[Evidence], list[str]]] = {
     "refused requests": refusals,
     "cancelled by others": trespasses,
     "half-started gangs": half_gangs,
+    "wrong workflow": workflow,
     "two leaders": rivals,
     "leaks": leaks,
     "not healed": unhealed,

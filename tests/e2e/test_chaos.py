@@ -27,7 +27,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.timeout(240)
 def test_a_storm_of_half_a_minute_breaks_no_promise(tmp_path: Path):
-    words = ["--minutes", "0.4", "--runners", "5", "--gap", "1.2", "--load", "6", "--folder", str(tmp_path)]
+    words = ["--minutes", "0.4", "--runners", "5", "--gap", "1.2", "--load", "6"]
+    words += ["--stages", "60", "--folder", str(tmp_path)]
     done = subprocess.run(
         [sys.executable, "-m", "tests.chaos", *words], cwd=ROOT, capture_output=True, text=True, check=False
     )

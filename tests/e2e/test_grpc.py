@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.errors import Unavailable
+import phalanx
+from phalanx.errors import PhalanxError, Unavailable
 from tests.e2e.foreign_runner import TOKEN, a_grpc_cluster, a_runner, run_all
 from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
@@ -126,6 +127,53 @@ def test_the_example_stops_a_task_that_is_paused_and_continues_it(
 
 def _is_stopped(pid: str) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def test_workflows_over_grpc_are_those_of_rest(cluster: tuple[RealCluster, str], stubs: str):
+    """Submitted, shown, listed, retried and cancelled over gRPC; REST gives the same answers and the same errors."""
+    parts, address = cluster
+    rest = parts.client
+    with (
+        phalanx.Client(f"grpc://{address}", parts.user_token) as client,
+        a_runner(parts, RUNNER, "n-flows", address, PYTHONPATH=stubs),
+    ):
+        flow = client.workflow("over-grpc")
+        first = flow.stage("first", ["/bin/true"])
+        flow.stage("second", ["/bin/false"], after=[first], max_retries=0)
+        flow.stage("third", ["/bin/true"], after=["second"])
+        run = flow.submit()
+        view = run.wait(timeout=30)
+        assert (view.status, view.stages[2].parent) == ("Failed", "second")
+        assert client.workflow_view(run.id) == rest.workflow_view(run.id)
+        assert client.workflow_view(run.id).stages[2].reason == "it builds on stage second, which failed"
+        again = client.retry_workflow(run.id, "second")
+        assert set(again.jobs) == {"second", "third"}
+        run.wait(timeout=30)
+        held = client.workflow("held")
+        held.stage("long", ["sleep", "300"])
+        other = held.submit()
+        assert client.cancel_workflow(other.id).cancelled == 1
+        assert other.wait(timeout=30).status == "Cancelled"
+        assert client.workflows(limit=1).next_cursor == other.id
+        assert client.workflows() == rest.workflows()
+        assert [each.text for each in client.story(run.id).items] == [
+            each.text for each in rest.story(run.id).items
+        ]
+        assert client.why(run.id).dominant == rest.why(run.id).dominant
+        request = phalanx.WorkflowRequest(held.spec(), request_id="once")
+        assert client.submit_workflow(request).id == rest.submit_workflow(request).id
+        for ask in (
+            lambda over: over.workflow_view("7" * 26),
+            lambda over: over.cancel_workflow(run.id),
+            lambda over: over.retry_workflow(run.id, "no"),
+            lambda over: over.submit_workflow(phalanx.WorkflowSpec([])),
+        ):
+            told = []
+            for over in (client, rest):
+                with pytest.raises(PhalanxError) as refused:
+                    ask(over)
+                told.append((type(refused.value), refused.value.reason, refused.value.detail))
+            assert told[0] == told[1]
 
 
 def test_the_command_line_speaks_grpc_where_its_variable_says_so(

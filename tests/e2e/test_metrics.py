@@ -202,6 +202,47 @@ def test_every_metric_of_the_dashboard_exists(measured: Measured):
     assert shown == families, "the dashboard shows every metric"
 
 
+def test_a_cascade_in_a_workflow_is_counted_and_can_be_traced(measured: Measured):
+    """The seed's helpers: TASK_REQUEUED with its reason, TASK_FAILED for the task and for all that it takes along."""
+    cluster = measured.cluster
+    before = cluster.report()["counters"]
+    flow = cluster.client.workflow("cascade")
+    first = flow.stage("first", ["/bin/false"], max_retries=1)
+    flow.stage("second", ["/bin/true"], after=[first])
+    flow.stage("third", ["/bin/true"], after=["second"])
+    other = flow.stage("other", ["/bin/true"])
+    flow.stage("skipped", ["/bin/true"], when=(other, "x", "y"))
+    flow.stage("unresolved", ["/bin/echo", other.result["x"]])
+    run = flow.submit()
+    assert run.wait(timeout=30).status == "Failed"
+    counters = cluster.report()["counters"]
+    names = ("tasks_submitted", "tasks_failed", "tasks_succeeded", "tasks_requeued")
+    grown = {name: counters[name] - before[name] for name in names}
+    assert grown["tasks_submitted"] == 6
+    assert (grown["tasks_failed"], grown["tasks_succeeded"], grown["tasks_requeued"]) == (4, 2, 1)
+    jobs = {id: name for name, id in run.jobs.items()}
+
+    def lines() -> list[dict[str, Any]]:
+        written = cluster.lines() if (cluster.metrics_dir / "events.log").exists() else []
+        return [line for line in written if line["job_id"] in jobs and line["type"] != "TASK_STARTED"]
+
+    wait_until(lambda: len(lines()) == 13, what="all of it is written")
+    ends = {jobs[line["job_id"]]: line for line in lines() if line["type"] != "TASK_SUBMITTED"}
+    assert {name: line["type"] for name, line in ends.items()} == {
+        **dict.fromkeys(("first", "second", "third", "unresolved"), "TASK_FAILED"),
+        **dict.fromkeys(("other", "skipped"), "TASK_SUCCEEDED"),
+    }
+    assert [line["reason"] for line in lines() if line["type"] == "TASK_REQUEUED"] == ["worker_failed"]
+    causes = {name: jobs.get(line.get("dependency_failure", ""), "") for name, line in ends.items()}
+    assert causes == dict.fromkeys(ends, "") | {"second": "first", "third": "second"}
+    reasons = {name: line.get("reason") for name, line in ends.items()}
+    assert (reasons["third"], reasons["skipped"], reasons["unresolved"]) == (
+        "dependency",
+        "condition_not_met",
+        "reference",
+    )
+
+
 def test_the_files(tmp_path: Path):
     with a_measured_cluster(tmp_path) as cluster:
         work = some_work(cluster)

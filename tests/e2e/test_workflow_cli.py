@@ -55,6 +55,15 @@ def test_a_workflow_from_the_command_line(tmp_path: Path) -> None:
         assert view["counts"] == {"Completed": 1, "Failed": 2}
         shown = phalanx("workflow", "show", view["id"]).stdout
         assert "it builds on stage b, which failed" in shown
+        assert "c is Failed: It builds on stage b, which failed (EndedFailed)" in phalanx(
+            "why", f"{view['id']}:c"
+        ).stdout.replace(f"{view['id']}:", "")
+        whole = json.loads(phalanx("why", view["id"], "-o", "json").stdout)
+        assert (whole["status"], whole["dominant"]["text"]) == ("Failed", "1 of 3 stages completed")
+        for unknown, told in ((f"{view['id']}:z", "has no stage 'z'"), ("7" * 26, "no job")):
+            refused = phalanx("why", unknown)
+            assert refused.returncode != 0
+            assert told in refused.stderr
         tree = phalanx("workflow", "graph", view["id"]).stdout
         assert "✔ a" in tree and "✘ b" in tree and "(and after b)" in tree
         assert '"a" -> "b";' in phalanx("workflow", "graph", view["id"], "--format", "dot").stdout

@@ -38,15 +38,19 @@ def test_a_graph_built_in_python_runs_and_its_values_arrive():
         refuses(cluster, run.id)
 
 
-def test_a_large_result_is_told_to_be_too_large_to_refer_to():
+def test_a_large_result_reaches_the_stage_that_refers_to_it():
     with phalanx.local() as cluster:
         flow = cluster.workflow()
-        big = flow.stage("big", ["python3", "-c", GIVES.format('["x" * 5000]')])
-        flow.stage("user", ["/bin/echo", big.result[0]])
+        big = flow.stage("big", ["python3", "-c", GIVES.format('["x" * 5000, "ok"]')])
+        flow.stage("user", ["/bin/echo", big.result[0]], when=(big, "1", "ok"))
+        flow.stage("lost", ["/bin/echo", big.artifact("no.txt")])
         run = flow.submit()
         stages = {stage.name: stage for stage in run.wait(timeout=30).stages}
-        assert "refer only to smaller ones" in stages["user"].reason
-        assert cluster.result(run.jobs["big"]) == ["x" * 5000]
+        assert stages["user"].status == "Completed", stages["user"].reason
+        assert b"".join(cluster.logs(run.jobs["user"])) == b"x" * 5000 + b"\n"
+        assert stages["lost"].status == "Failed"
+        assert stages["lost"].reason == f"task {run.jobs['big']} has left no artifact 'no.txt'"
+        assert cluster.result(run.jobs["big"]) == ["x" * 5000, "ok"]
         plain = cluster.submit(command=["/bin/true"]).task_ids[0]
         cluster.wait(plain, timeout=30)
         for ask, reason in (

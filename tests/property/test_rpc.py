@@ -9,8 +9,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec import inspect as types
 
-from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.schema.jobs import Page, WatchEvent
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.workflows import RetryReply, SubmittedWorkflow, WorkflowView
 from phalanx.core.model.orders import Order, Report
 from phalanx.link import wire
 from phalanx.rpc import messages
@@ -18,6 +19,12 @@ from phalanx.rpc import messages
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 WHOLE = st.integers(-(2**63), 2**63 - 1)
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)
+
+JSON = st.recursive(
+    st.none() | st.booleans() | WHOLE | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
 
 
 def values(info: types.Type, name: str = "") -> st.SearchStrategy[Any]:
@@ -52,6 +59,7 @@ def values(info: types.Type, name: str = "") -> st.SearchStrategy[Any]:
         types.FloatType: NUMBER,
         types.StrType: TEXT,
         types.BytesType: st.binary(max_size=8),
+        types.AnyType: JSON,
     }
     return simple[type(info)]
 
@@ -104,3 +112,16 @@ def test_what_was_left_out_of_a_submission_is_what_it_is_in_rest():
 def test_replies_come_through(reply: SubmitReply, event: WatchEvent):
     assert messages.submit_reply.unpack(messages.submit_reply.pack(reply)) == reply
     assert messages.watch_event.unpack(messages.watch_event.pack(event)) == event
+
+
+@given(a(SubmittedWorkflow), a(WorkflowView), a(Page[WorkflowView]), a(RetryReply))
+def test_what_is_said_of_workflows_comes_through(
+    made: SubmittedWorkflow, view: WorkflowView, page: Page[WorkflowView], again: RetryReply
+):
+    for codec, value in (
+        (messages.submitted_workflow, made),
+        (messages.workflow_view, view),
+        (messages.workflow_page, page),
+        (messages.retry_reply, again),
+    ):
+        assert codec.unpack(codec.pack(value)) == value

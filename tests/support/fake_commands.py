@@ -215,6 +215,9 @@ class FakeCommands(FakeWorkflows):
     async def draft(self, id: str) -> DraftView:
         return DraftView(self._find(id).id, 0, "it lacks members", "")
 
+    async def is_of_same_workflow(self, job: str, other: str) -> bool:
+        return False
+
     async def owner(self, id: str) -> tuple[str, str]:
         if id in self.flows:
             return id, self.flows[id].user

@@ -90,7 +90,8 @@ class FakeKeeper:
     ) -> None:
         """One process ends, and its lane goes on."""
         start, at = self.running.pop(key)
-        end = ProcessEnd(code, signal, bool(how.get("oom")), how.get("reason"), at, now)  # type: ignore[arg-type]
+        given = {name: how[name] for name in ("result", "result_bytes", "result_sha256") if name in how}
+        end = ProcessEnd(code, signal, bool(how.get("oom")), how.get("reason"), at, now, **given)  # type: ignore[arg-type]
         self.ended[key] = (start.lane, end)
         if self.runner is not None:
             self.do(self.runner.process_ended(key, end), now)

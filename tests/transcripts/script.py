@@ -7,6 +7,7 @@ hush n1 n2         lose n1 it burnt               remove n1       elastic n1 off
 scaling auto idle_s=60 queue_threshold=2
 trouble n1 no keeper    leave n1 600
 why train          tasks train                    nodes           story train
+Those about workflows are in `workflow_script.py`.
 """
 
 from __future__ import annotations
@@ -42,11 +43,12 @@ from phalanx.errors import PhalanxError
 from tests.support.builders import a_capacity
 from tests.support.fake_keeper import FakeKeeper
 from tests.transcripts.scripted_cluster import BEGINNING_S, Player, ScriptedCluster, finish
+from tests.transcripts.workflow_script import WorkflowScript
 
 ANN = Asker("ann", controls_all=True, operates=True, declares=True)  # an admin, and all jobs are hers
 
 
-class Script:
+class Script(WorkflowScript):
     """A cluster and the commands that act on it."""
 
     def __init__(self) -> None:
@@ -120,7 +122,8 @@ class Script:
     # Questions.
 
     def do_why(self, name: str) -> None:
-        for line in _why(finish(self.cluster.commands.why(self.cluster.id_of(name), ANN))):
+        flow, colon, stage = name.partition(":")  # a stage may have no job
+        for line in _why(finish(self.cluster.commands.why(self.cluster.id_of(flow) + colon + stage, ANN))):
             self._say(line)
 
     def do_tasks(self, name: str) -> None:

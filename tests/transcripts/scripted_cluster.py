@@ -21,13 +21,15 @@ from phalanx.coordinator.turn import Engine, restore
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import VOLATILE, Event, TermOpened, encode
-from phalanx.core.cluster.inputs import Input, Tick
+from phalanx.core.cluster.inputs import Input, SubmitWorkflow, Tick
 from phalanx.core.cluster.invariants import check
+from phalanx.core.cluster.stage_inputs import FetchInputs, needs_in_words
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.job import ulid
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Roll, Stop
 from phalanx.core.model.resources import Capacity
+from phalanx.core.model.workflow import Workflow, stage_job_id
 from phalanx.core.runner.state import RunnerEffect
 from phalanx.link import wire
 from phalanx.runner.turn import RunnerEngine
@@ -37,6 +39,7 @@ from tests.support.fake_keeper import FakeKeeper
 
 T = TypeVar("T")
 BEGINNING_S = 1000.0
+RETRIES_NAMED = 3  # of each stage
 GHOST = "ghost"  # a job that no coordinator has ever heard of
 
 
@@ -47,6 +50,7 @@ class ScriptedCluster:
         self.now_s = BEGINNING_S
         self.lines: list[str] = []
         self.names: dict[str, str] = {"0" * 26: GHOST}  # what the script calls a job, by id
+        self.fetches: dict[str, FetchInputs] = {}  # what stages wait for, by their jobs
         self.store = MemoryStore()
         self.rules = Timers()
         self.engine = Engine(ClusterState(self.rules))
@@ -72,7 +76,19 @@ class ScriptedCluster:
         return self.now_s
 
     async def ask(self, inputs: list[Input]) -> list[Answer | None]:
+        for given in inputs:
+            if isinstance(given, SubmitWorkflow):
+                self._know(given.workflow)
         return self.turn(inputs)
+
+    def _know(self, flow: Workflow) -> None:
+        """A stage's job is called flow:stage, and flow:stage~ if the stage was retried."""
+        self.names[flow.id] = flow.name
+        for number, stage in enumerate(flow.stages):
+            for retries in range(RETRIES_NAMED):
+                self.names[stage_job_id(flow.id, number, retries)] = (
+                    f"{flow.name}:{stage.name}" + "~" * retries
+                )
 
     async def catch_up(self) -> bool:
         return False
@@ -96,6 +112,11 @@ class ScriptedCluster:
         if envelope is not None:
             envelope[1](turn.answers)
         self.links.dispatch(turn.effects)
+        for effect in turn.effects:
+            if isinstance(effect, FetchInputs):
+                self.fetches[effect.job] = effect
+                flow = self.state.workflows[effect.workflow]
+                self.lines.append(f"{self.names[effect.job]} {needs_in_words(flow, effect.needs)}")
         assert check(self.state) == []
         if turn.more:
             self.turn([])

@@ -11,12 +11,14 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from phalanx.client.access import reach_by
 from phalanx.config import TASK_VARIABLE, load, task_environment, trusted
 from phalanx.endpoint import Endpoint, connection
 from phalanx.errors import ConfigError, TokenError, Unauthorized, Unavailable
 from phalanx.settings import KEYS, VARIABLES, Secret, Settings
 from phalanx.settings_aliases import ALIASES
 from phalanx.tokenfile import ensure_token, first_token, read_token, read_tokens
+from tests.support.certificate_authority import Authority
 
 Read = Callable[..., Settings]
 
@@ -479,6 +481,29 @@ def test_the_cluster_that_runs_here(read: Read, tmp_path: Path):
     announce(tmp_path / "state")
     file = tmp_path / "state" / "credentials"
     assert connection(settings) == (("http://127.0.0.1:7433",), "phx_local", file)
+
+
+def test_a_command_inside_a_task_reaches_its_cluster_if_it_knows_no_other(read: Read, tmp_path: Path):
+    task = {"PHALANX_TASK_ADDRESS": "http://c1:7433", "PHALANX_TASK_TOKEN": "phx_task_1_x"}
+    state = {"state_dir": tmp_path / "state"}
+    assert connection(read(state, **task)) == (("http://c1:7433",), "phx_task_1_x", None)
+    for lacking in task:  # one alone is of no use
+        with pytest.raises(Unavailable, match="no cluster is running here"):
+            connection(read(state, **{name: value for name, value in task.items() if name != lacking}))
+    own = read(state, **task, PHALANX_ADDRESS="http://127.0.0.1:7000", PHALANX_TOKEN="phx_mine")
+    assert connection(own) == (("http://127.0.0.1:7000",), "phx_mine", None)
+    announce(tmp_path / "state")
+    assert connection(read(state, **task)).token == "phx_local"
+
+
+def test_a_task_verifies_its_cluster_by_the_certificates_of_its_node(read: Read, tmp_path: Path):
+    ca_file = str(Authority(tmp_path / "ca").alone.ca_file)
+    task = {"PHALANX_TASK_ADDRESS": "https://c1:7433", "PHALANX_TASK_TOKEN": "phx_task_1_x"}
+    task["PHALANX_TASK_CA_FILE"] = ca_file
+    found = reach_by(read({"state_dir": tmp_path / "state"}, **task))
+    assert (str(found.tls_files.ca_file), found.vouched) == (ca_file, True)
+    other = {"PHALANX_ADDRESS": "https://c2:7433", "PHALANX_TOKEN": "phx_mine"}
+    assert reach_by(read({"state_dir": tmp_path / "state"}, **task, **other)).tls_files.ca_file is None
 
 
 def test_the_token_of_this_machine_is_shown_to_nobody_else(read: Read, tmp_path: Path):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.config import load
-from phalanx.coordinator.main import rules_of
+from phalanx.coordinator.rules import rules_of
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.errors import ConfigError
 from phalanx.settings import Settings

@@ -17,7 +17,7 @@ from phalanx.settings import Settings
 
 
 def why(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
-    """Explain why a job waits and what would help."""
+    """Explain why a job, a workflow or a stage (`WORKFLOW:STAGE`) waits, and what would help."""
     here = session(ctx)
     reply = _fixed_here(here.client().why(id), here.settings)
     emit(reply, here.output(output), [reply.dominant.code], lambda wide: map(clean, _lines(reply, wide)))

@@ -97,7 +97,10 @@ def reach_by(settings: Settings, tls_files: TlsFiles = NO_TLS) -> ApiAccess:
     found = ApiAccess(there.addresses, there.token, token_file=there.token_file)
     if not any(map(_is_secure, found.addresses)):
         return found
-    named = tls_files if tls_files.are_there else TlsFiles(client.ca_file, client.cert_file, client.key_file)
+    task = settings.task
+    ca_file = task.ca_file if task is not None and there.addresses == (task.address,) else None
+    own = TlsFiles(client.ca_file or ca_file, client.cert_file, client.key_file)
+    named = tls_files if tls_files.are_there else own
     return _with_tls(found, named)
 
 

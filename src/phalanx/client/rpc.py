@@ -1,7 +1,7 @@
 """Calls over gRPC, for addresses that begin with grpc:// or grpcs://. It is imported only if there is one.
 
-Submit, cancel and watch have calls of their own, everything else travels by its REST path. Which of several addresses a
-call goes to is decided in `leader.py`, as for HTTP; the answers are those of HTTP, too.
+Submit, cancel, watch and workflows have calls of their own, everything else travels by its REST path. Which of several
+addresses a call goes to is decided in `leader.py`, as for HTTP; the answers are those of HTTP, too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from phalanx.client.calls import SUBMIT, Call
 from phalanx.client.http import AsyncAnswer, dropped, timed_out
 from phalanx.client.in_process import BridgedTransport
 from phalanx.client.leader import PATIENCE_S, KnownLeader, LeaderSearch, safe_addresses
+from phalanx.client.workflow_calls import WORKFLOWS
 from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError, Unavailable
 from phalanx.rpc import messages
@@ -108,6 +109,8 @@ class GrpcTransport:
         asked = AskedCall(channel, search, token, self._known_leader, self._hanging_up)
         if call.method == "POST" and call.path == SUBMIT:
             return await asked.submit(call)
+        if call.path.startswith(WORKFLOWS):
+            return await asked.about_workflows(call)
         if call.method == "POST" and call.path.endswith("/cancel"):
             return await asked.cancel(call)
         if call.path == WATCH:
@@ -167,6 +170,32 @@ class AskedCall:
         id = unquote(call.path.split("/")[3])
         said = messages.CancelRequestMessage(id=id).SerializeToString()
         return await self._unary("Cancel", said, messages.cancel_reply)
+
+    async def about_workflows(self, call: Call[Any]) -> AsyncAnswer:
+        """The calls about workflows; waiting for one, and its story, travel by their paths."""
+        id, _, verb = call.path.removeprefix(WORKFLOWS).lstrip("/").partition("/")
+        id, body = unquote(id), {} if call.body is None else msgspec.json.decode(call.body)
+        match (call.method, bool(id), verb):
+            case ("POST", False, ""):
+                said = messages.SubmitWorkflowMessage(
+                    workflow=msgspec.json.encode(body.pop("workflow", None)), **body
+                )
+                return await self._unary(
+                    "SubmitWorkflow", said.SerializeToString(), messages.submitted_workflow
+                )
+            case ("GET", False, ""):
+                said = messages.ListWorkflowsMessage(**call.query | {"limit": int(call.query["limit"])})
+                return await self._unary("ListWorkflows", said.SerializeToString(), messages.workflow_page)
+            case ("GET", True, ""):
+                said = messages.ShowWorkflowMessage(id=id)
+                return await self._unary("ShowWorkflow", said.SerializeToString(), messages.workflow_view)
+            case ("POST", True, "cancel"):
+                said = messages.CancelWorkflowMessage(id=id)
+                return await self._unary("CancelWorkflow", said.SerializeToString(), messages.cancel_reply)
+            case ("POST", True, "retry"):
+                said = messages.RetryWorkflowMessage(id=id, **body)
+                return await self._unary("RetryWorkflow", said.SerializeToString(), messages.retry_reply)
+        return await self.any(call)
 
     async def watch(self, call: Call[Any]) -> AsyncAnswer:
         said = messages.WatchRequestMessage(job=call.query.get("job"))

@@ -15,6 +15,8 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.client.calls import FINAL, TIMEOUT_S, Call, get, new_request_id, path_of, query_of
 
+WORKFLOWS = "/v1/workflows"
+
 
 def submit_workflow(request: WorkflowRequest | WorkflowSpec) -> Call[SubmittedWorkflow]:
     """A workflow, alone or with how it is submitted."""
@@ -23,7 +25,7 @@ def submit_workflow(request: WorkflowRequest | WorkflowSpec) -> Call[SubmittedWo
         whole = msgspec.structs.replace(whole, request_id=new_request_id())
     return Call(
         method="POST",
-        path="/v1/workflows",
+        path=WORKFLOWS,
         answer=SubmittedWorkflow,
         body=msgspec.json.encode(whole),
         repeatable=True,
@@ -32,7 +34,7 @@ def submit_workflow(request: WorkflowRequest | WorkflowSpec) -> Call[SubmittedWo
 
 
 def workflows(cursor: str | None, limit: int) -> Call[Page[WorkflowView]]:
-    return get("/v1/workflows", Page[WorkflowView], query_of(cursor=cursor, limit=limit))
+    return get(WORKFLOWS, Page[WorkflowView], query_of(cursor=cursor, limit=limit))
 
 
 def workflow(id: str) -> Call[WorkflowView]:

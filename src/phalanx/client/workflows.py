@@ -65,6 +65,14 @@ class StageHandle:
         """What the stage will give, for commands, environments and specs of other stages."""
         return ResultReference(self.name)
 
+    def artifact(self, path: str = "", *, task: int | None = None) -> str:
+        """A file that the stage will leave, as `phalanx cp` takes it; without a path, all of them.
+
+        Of a stage with several tasks, `task` is the index of one.
+        """
+        parts = [self.name, "artifacts", *([] if task is None else [str(task)]), *([path] if path else [])]
+        return f"${{{'.'.join(parts)}}}"
+
     @property
     def job_id(self) -> str:
         """The id of its job, for the same places."""

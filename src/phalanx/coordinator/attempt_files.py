@@ -40,16 +40,31 @@ class AttemptFiles:
             return msgspec.Raw(text.encode())
         if (kept := job.kept_results.get(position)) is None:
             raise NotFound(f"task {id} has given no result", reason="NoResult")
-        size, sha256 = kept
-        key = FileKey((job.job.id, position, job.attempts[position]), "result", RESULT_PATH)
+        return msgspec.Raw(
+            await self.kept_result((job.job.id, position, job.attempts[position]), *kept, f"of {id}")
+        )
+
+    async def kept_result(self, attempt: AttemptKey, size: int, sha256: str, whose: str) -> bytes:
+        """A result from the place for files, as JSON; what is not what the task wrote is refused."""
+        key = FileKey(attempt, "result", RESULT_PATH)
         data = await self._place().get(key.name, RESULT_FILE_BYTES_MAX)
         if len(data) != size or hashlib.sha256(data).hexdigest() != sha256:
-            raise _damaged(f"the result of {id}", sha256)
+            raise _damaged(f"the result {whose}", sha256)
         try:
             msgspec.json.decode(data)  # a runner that is not ours may send anything
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            raise Unavailable(f"the result of {id} is not JSON", reason="FileDamaged") from None
-        return msgspec.Raw(data)
+            raise Unavailable(f"the result {whose} is not JSON", reason="FileDamaged") from None
+        return data
+
+    async def require(self, id: str, path: str) -> None:
+        """Raise NotFound unless the task has left this artifact, or others in a folder of this name."""
+        found = await self.files(id)
+        if not any(each.path == path or each.path.startswith(f"{path}/") for each in found.files):
+            raise NotFound(
+                f"task {id} has left no artifact {path[:80]!r}",
+                reason="FileNotFound",
+                hint=f"phalanx files {id} lists them",
+            )
 
     async def files(self, id: str, *, attempt: int | None = None) -> FilesView:
         """The artifacts of one attempt of a task, by default of the newest."""

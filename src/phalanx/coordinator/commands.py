@@ -79,6 +79,7 @@ class CoordinatorCommands:
         self._reads = reads = StateReads(loop, store, clock)
         self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
         self.named, self.owner, self.draft = reads.named, reads.owner, reads.draft
+        self.is_of_same_workflow = reads.is_of_same_workflow
         self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         declared = Declarations(loop, store, clock, retries, reads.slices)
@@ -92,7 +93,7 @@ class CoordinatorCommands:
         )
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.wait_workflow = flows.wait_workflow
-        left = AttemptFiles(loop, store, files)
+        self.attempt_files = left = AttemptFiles(loop, store, files)
         self.result, self.files, self.file = left.result, left.files, left.file
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token

@@ -21,6 +21,7 @@ from phalanx.link import wire
 from phalanx.logger import logger
 
 log = logger("coordinator")
+EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what to beware of
 Reply = Callable[[list[Answer | None]], None]
 Envelope = tuple[list[Input], Reply]
 
@@ -52,8 +53,11 @@ class RunnerSession:
 class Links:
     """All sessions of one term."""
 
-    def __init__(self, state: Callable[[], ClusterState], keys: LinkAuthenticator) -> None:
+    def __init__(self, state: Callable[[], ClusterState], keys: LinkAuthenticator, address: str = "") -> None:
+        """`address` is where tasks reach this coordinator's REST."""
         self._state = state
+        host = address.partition("://")[2].rpartition(":")[0].strip("[]")
+        self._address = "" if host in EVERYWHERE else address  # which is of no use elsewhere
         self._keys = keys  # who may speak for which node
         self.sessions: dict[str, RunnerSession] = {}
         self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
@@ -127,7 +131,8 @@ class Links:
         return [self._brief(state.jobs[job].job, number) for job, number in sorted(groups)]
 
     def _brief(self, job: Job, number: int) -> Brief:
-        return structs.replace(brief(job, number), token=self._keys.task_token(job.id))
+        token = self._keys.task_token(job.id)
+        return structs.replace(brief(job, number), token=token, address=self._address)
 
     def dismiss(self) -> None:
         """The term is over: every runner is sent to the leader, if it is known, and disconnected."""

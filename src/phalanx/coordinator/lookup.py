@@ -173,7 +173,8 @@ async def _stage_job(requests: Requests, store: Store, text: str) -> str:
     number = stage_number(flow, name)
     if flow.phases[number] == StagePhase.WAITING:
         missing = ", ".join(flow.workflow.stages[each].name for each in flow.waits_for(number)[:8])
-        raise NotFound(f"stage {name} has no job yet: it waits for {missing}", reason="StageWaits")
+        text = f"stage {name} has no job yet: it waits for {missing or 'values from the place for files'}"
+        raise NotFound(text, reason="StageWaits", hint=f"phalanx why {flow.workflow.id}:{name}")
     return flow.job_id(number)
 
 

@@ -29,7 +29,7 @@ from phalanx.coordinator.file_retention import FileRetention
 from phalanx.coordinator.files_config import FilesConfig, files_of
 from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
-from phalanx.coordinator.link import Links, RunnerChannel
+from phalanx.coordinator.link import EVERYWHERE, Links, RunnerChannel
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.loop import Retention
 from phalanx.coordinator.metrics.board import MetricsBoard
@@ -38,7 +38,9 @@ from phalanx.coordinator.metrics.files import MetricsFiles
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.metrics.task_events import TaskEvents
 from phalanx.coordinator.notices import Notices
+from phalanx.coordinator.rules import rules_of
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
+from phalanx.coordinator.stage_inputs import StageInputFetcher
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.turn import Turn
 from phalanx.coordinator.uploads import Uploads
@@ -52,18 +54,15 @@ from phalanx.core.cluster.events import (
     NodeNeeded,
     NodeRested,
 )
-from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.story import sentence
-from phalanx.core.model.dispatch import DispatchPolicy
-from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Policy
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.settings import CoordinatorSettings as Section
-from phalanx.settings import Elastic, Settings
-from phalanx.settings_scheduler import Scheduler
+from phalanx.settings import Settings
 from phalanx.store.address import read_address
 from phalanx.store.open import open_store
 from phalanx.store.protocol import Batch, Candidate, Loaded, Store, StoreError, StoreFull
@@ -79,7 +78,6 @@ ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
 ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the log
 ELASTIC = (NodeDisabled, NodeEnabled, NodeNeeded)  # what it should find there, too
-EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104 - what to beware of
 
 
 class Coordinator:
@@ -111,7 +109,7 @@ class Coordinator:
             )
             uploads = Uploads(files.store, self.retention, self._node_of, files.max_bytes)
         self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online, uploads)
-        self.links = Links(lambda: self.leadership.state, keys)
+        self.links = Links(lambda: self.leadership.state, keys, candidate.address)
         keys.follow(lambda: self.leadership.state)
         self.addresses = RunnerConnections()
         self.streams: set[RunnerChannel] = set()  # the same, over gRPC
@@ -126,6 +124,7 @@ class Coordinator:
             self.recorder,
             None if files is None else files.store,
         )
+        self.inputs = StageInputFetcher(self.commands.attempt_files, self.leadership)
 
     def _is_online(self, node: str) -> bool:
         found = self.leadership.state.nodes.get(node)
@@ -156,6 +155,7 @@ class Coordinator:
             "NotActive", f"this coordinator is a standby{where}", True, other.link if other else ""
         )
         self.links.dismiss()
+        self.inputs.stop()
         for connection in (*self.addresses, *self.streams):
             connection.close()
 
@@ -164,6 +164,7 @@ class Coordinator:
         self.links.dispatch(turn.effects)
         self.feed.publish(turn)
         self.recorder.observe(turn, self.leadership.state)
+        self.inputs.note(turn)
         for effect in turn.effects:
             if type(effect) is Settle and effect.position is None:
                 self.links.forget(effect.job)
@@ -209,45 +210,6 @@ def config_of(settings: Settings) -> LeadershipConfig:
     section = settings.coordinator
     keep = Retention(section.keep_events, section.keep_jobs)
     return LeadershipConfig(rules_of(settings), section.lease_s, Policy(score=settings.scheduler.score), keep)
-
-
-def rules_of(settings: Settings) -> Timers:
-    """The rules that follow from the settings: a runner stops its tasks well before it may be declared lost."""
-    section = settings.coordinator
-    return Timers(
-        heartbeat_s=section.heartbeat_s,
-        lost_after_s=section.lost_after_s,
-        self_fence_s=section.lost_after_s * 2 / 3,
-        loss_limit=section.loss_limit,
-        aging_s=float(section.aging_s),
-        elastic=elastic_of(settings.elastic),
-        dispatch=dispatch_policy_of(settings.scheduler),
-        stuck_after_s=3 * section.lost_after_s,
-        breaker_failures=section.breaker_failures,
-        breaker_pause_s=section.breaker_pause_s,
-        brake_share=section.brake_share,
-        pending_max=section.pending_limit,
-    )
-
-
-def dispatch_policy_of(section: Scheduler) -> DispatchPolicy:
-    """How stages of workflows are given their nodes: each setting has the name of its field, but for the mode."""
-    fields = set(DispatchPolicy.__struct_fields__) - {"mode"}
-    return DispatchPolicy(mode=section.dispatch_mode, **{name: getattr(section, name) for name in fields})
-
-
-def elastic_of(section: Elastic) -> ElasticRules:
-    """When elastic nodes are disabled and enabled."""
-    return ElasticRules(
-        mode=section.mode,
-        notifies=section.webhook is not None or bool(section.command),
-        idle_s=section.idle_s,
-        queue_max=section.queue_max,
-        queue_threshold=section.queue_threshold,
-        active_min=section.active_min,
-        poll_s=section.poll_s,
-        cooldown_s=section.left_alone_s,
-    )
 
 
 def candidate_of(section: Section) -> Candidate:

@@ -19,7 +19,7 @@ from phalanx.coordinator.feed import watch_event
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
-from phalanx.coordinator.why import why_reply
+from phalanx.coordinator.why import stage_reply, why_reply, workflow_reply
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
@@ -115,9 +115,21 @@ class StateReads:
         try:
             found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         except NotFound:
-            flow = (await lookup.find_workflow(self._loop, self._store, id)).workflow
+            flow = (await lookup.find_workflow(self._loop, self._store, id.partition(":")[0])).workflow
             return flow.id, flow.user
         return found.job.id, found.job.user
+
+    async def is_of_same_workflow(self, job: str, other: str) -> bool:
+        own = self._loop.state.jobs.get(job)
+        if own is None or own.job.workflow is None:
+            return False
+        if other == own.job.workflow[0]:
+            return True
+        try:
+            found = await lookup.find_job(self._loop, self._store, other)
+        except NotFound:
+            return False
+        return found.job.workflow is not None and found.job.workflow[0] == own.job.workflow[0]
 
     async def task(self, id: str) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
@@ -153,12 +165,28 @@ class StateReads:
         return Page(await self._in_pieces(positions, view), str(at) if at < len(found.status) else None)
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
-        job, position = await lookup.find_task(self._loop, self._store, id)
+        try:
+            job, position = await lookup.find_task(self._loop, self._store, id)
+        except NotFound as error:
+            return await self._why_without_job(id, asker, error)
         if job.job.draft is not None and job.job.tasks == 1:
             position = None  # its gang waits for others, and has the same id
         await self.slices.turn()
         engine = self._loop.engine
         return why_reply(engine.state, job, position, self._clock.now(), engine.policy, engine.memory, asker)
+
+    async def _why_without_job(self, id: str, asker: Asker, error: NotFound) -> WhyReply:
+        """Of a workflow, or of a stage that has no job; of what is neither, the error that it is unknown."""
+        text, _, stage = id.partition(":")
+        try:
+            flow = await lookup.find_workflow(self._loop, self._store, text)
+        except NotFound:
+            raise error from None
+        await self.slices.turn()
+        engine, now = self._loop.engine, self._clock.now()
+        if stage:
+            return stage_reply(engine.state, flow, lookup.stage_number(flow, stage), now, asker)
+        return workflow_reply(engine.state, flow, now, engine.policy, engine.memory, asker)
 
     async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
         if id in self._loop.state.nodes:

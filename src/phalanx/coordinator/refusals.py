@@ -7,7 +7,6 @@ from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.fixes import change_to_fit
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason
 from phalanx.errors import (
     BadRequest,
@@ -65,7 +64,7 @@ def reused(request_id: str, id: str) -> Conflict:
 
 def queue_full(state: ClusterState, more: int) -> TooMany | None:
     """The error if so many more tasks may not wait; None if they may."""
-    waiting, most = state.counts[Status.PENDING], state.rules.pending_max
+    waiting, most = state.waiting_tasks, state.rules.pending_max
     if waiting + more <= most:
         return None
     detail = f"{waiting} tasks are waiting, {more} more would exceed the maximum of {most}"

@@ -19,10 +19,11 @@ from phalanx.api.schema.documents import BODY_BYTES_MAX, read_problem, retry_aft
 from phalanx.api.schema.jobs import CancelReply
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitReply
+from phalanx.api.schema.workflows import SubmittedWorkflow
 from phalanx.api.server.auth import GRANTS, Accepts, Identity, forbidden
 from phalanx.api.server.limits import ConcurrencyLimit, ServerLimits, StreamLimit
 from phalanx.api.server.messages import App
-from phalanx.client import calls
+from phalanx.client import calls, workflow_calls
 from phalanx.client.calls import Call, Method
 from phalanx.client.http import read_whole
 from phalanx.client.in_process import Conversation
@@ -32,7 +33,7 @@ from phalanx.errors import BadRequest, PhalanxError, TooLarge, TooMany, Unauthor
 from phalanx.logger import logger
 from phalanx.rpc import messages
 from phalanx.rpc.convert import WrongMessage
-from phalanx.rpc.messages import Codec
+from phalanx.rpc.messages import RECEIVED_MAX, Codec
 from phalanx.rpc.statuses import bearer, problem_metadata, status_of_problem
 
 log = logger("coordinator")
@@ -44,6 +45,10 @@ STALL_S_MAX = 60.0  # for a client to take something of what it asked for
 PIECE_BYTES = 1024 * 1024  # of an answer, in one message
 HEADERS = frozenset({"accept", "last-event-id", "phalanx-read", "idempotency-key"})  # that a call may bring
 _READ = "phalanx-read"
+WORKFLOWS_LISTED = 100  # where the call does not say how many
+_SUBMIT_WORKFLOW: Call[SubmittedWorkflow] = Call(
+    method="POST", path=workflow_calls.WORKFLOWS, answer=SubmittedWorkflow, body=b"{}"
+)
 _SUBMIT: Call[SubmitReply] = Call(method="POST", path=calls.SUBMIT, answer=SubmitReply, body=b"{}")
 
 
@@ -74,6 +79,11 @@ class ClientsService:
             "Submit": self._submit,
             "Cancel": self._cancel,
             "Watch": self._watch,
+            "SubmitWorkflow": self._submit_workflow,
+            "ShowWorkflow": self._show_workflow,
+            "ListWorkflows": self._list_workflows,
+            "CancelWorkflow": self._cancel_workflow,
+            "RetryWorkflow": self._retry_workflow,
             "Call": self._call,
         }
         rows = {
@@ -136,6 +146,46 @@ class ClientsService:
         call: Call[CancelReply] = calls.cancel(said.id)
         await self._answer(context, call, messages.cancel_reply)
 
+    async def _submit_workflow(self, context: Any, identity: Identity) -> None:
+        read = messages.reader(messages.SubmitWorkflowMessage)
+        said: Any = await self._said(context, identity, read, may_submit=True, bytes_max=RECEIVED_MAX)
+        more = {"request_id": said.request_id} if said.HasField("request_id") else {}
+        body = {
+            "workflow": _one_value(said.workflow),
+            "allow_infeasible": said.allow_infeasible,
+            **more,
+        }
+        await self._answer(
+            context,
+            msgspec.structs.replace(_SUBMIT_WORKFLOW, body=msgspec.json.encode(body)),
+            messages.submitted_workflow,
+        )
+
+    async def _show_workflow(self, context: Any, identity: Identity) -> None:
+        said = await self._named_workflow(context, identity, messages.ShowWorkflowMessage)
+        await self._answer(context, workflow_calls.workflow(said.id), messages.workflow_view)
+
+    async def _list_workflows(self, context: Any, identity: Identity) -> None:
+        said: Any = await self._said(context, identity, messages.reader(messages.ListWorkflowsMessage))
+        cursor = said.cursor if said.HasField("cursor") else None
+        limit = said.limit if said.HasField("limit") else WORKFLOWS_LISTED
+        await self._answer(context, workflow_calls.workflows(cursor, limit), messages.workflow_page)
+
+    async def _cancel_workflow(self, context: Any, identity: Identity) -> None:
+        said = await self._named_workflow(context, identity, messages.CancelWorkflowMessage)
+        await self._answer(context, workflow_calls.cancel_workflow(said.id), messages.cancel_reply)
+
+    async def _retry_workflow(self, context: Any, identity: Identity) -> None:
+        said = await self._named_workflow(context, identity, messages.RetryWorkflowMessage)
+        stage = said.from_stage if said.HasField("from_stage") else None
+        await self._answer(context, workflow_calls.retry_workflow(said.id, stage), messages.retry_reply)
+
+    async def _named_workflow(self, context: Any, identity: Identity, made: Any) -> Any:
+        said: Any = await self._said(context, identity, messages.reader(made))
+        if not said.id:
+            raise WrongMessage("id is missing: expected the id of a workflow")
+        return said
+
     async def _watch(self, context: Any, identity: Identity) -> None:
         said: Any = await self._said(context, identity, messages.reader(messages.WatchRequestMessage))
         after = said.after if said.HasField("after") else None
@@ -189,7 +239,13 @@ class ClientsService:
             yield answer
 
     async def _said(
-        self, context: Any, identity: Identity, read: Callable[[bytes], Any], *, may_submit: bool = False
+        self,
+        context: Any,
+        identity: Identity,
+        read: Callable[[bytes], Any],
+        *,
+        may_submit: bool = False,
+        bytes_max: int = BODY_BYTES_MAX + HEAD_BYTES_MAX,
     ) -> Any:
         """The one message of a call whose role may make such a call. Long ones are read one after another."""
         if identity.scope("submit") is None if may_submit else not GRANTS[identity.role]:
@@ -197,7 +253,7 @@ class ClientsService:
                 raise forbidden(identity, "submit" if may_submit else "read")
         with self._coming.taken(Caller(identity, where(context).rpartition(":")[0])):
             data = await _received(context)
-        if len(data) > BODY_BYTES_MAX + HEAD_BYTES_MAX:
+        if len(data) > bytes_max:
             raise TooLarge(f"a message of {len(data)} bytes, at most {BODY_BYTES_MAX} are allowed")
         if len(data) <= LIMITS.large_bytes:
             return read(data)
@@ -206,6 +262,14 @@ class ClientsService:
         if wrong:
             raise BadRequest(wrong)
         return found
+
+
+def _one_value(data: bytes) -> msgspec.Raw:
+    """One JSON value and nothing beside it: it becomes a part of a larger one."""
+    try:
+        return msgspec.json.decode(data, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise WrongMessage(f"workflow: expected a WorkflowSpec as JSON: {error}") from None
 
 
 def _tried(read: Callable[[bytes], Any], data: bytes) -> tuple[Any, str]:

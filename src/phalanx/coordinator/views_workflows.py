@@ -9,8 +9,10 @@ import msgspec
 
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.workflows import StageView, StageWord, WorkflowView
+from phalanx.core.cluster.stage_inputs import needs_in_words, needs_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
+from phalanx.core.model.references import Unresolved
 
 _NAMED = 5  # stages that a sentence names
 
@@ -72,10 +74,23 @@ def _stage_view(state: ClusterState, flow: WorkflowState, number: int, word: Sta
 
 def _reason(flow: WorkflowState, number: int, missing: list[str], message: str) -> str:
     """Why it is as it is, where that needs a word."""
+    if flow.phase(number) == StagePhase.WAITING and not missing:
+        return awaited_text(flow, number)
     if missing:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         return f"waits for {', '.join(missing[:_NAMED])}{more}"
     return flow.notes.get(number) or message
+
+
+def awaited_text(flow: WorkflowState, number: int) -> str:
+    """What is fetched for a stage that could begin otherwise, and what went wrong with it so far."""
+    try:
+        needs = needs_of(flow, number)
+    except Unresolved as error:
+        return str(error)
+    text = needs_in_words(flow, needs) if needs else "begins in a moment"
+    trouble = flow.awaited.get(number)
+    return f"{text}: {trouble}" if trouble else text
 
 
 def _result(flow: WorkflowState, number: int) -> Any:

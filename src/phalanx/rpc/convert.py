@@ -7,6 +7,7 @@ type that stands in one and not in the other raises `Drift`. The rules:
     int, float, str, …          int64, double, string; `FRACTIONS` are double: parts of a core, or a whole number
     numbers or text             string, as one would write it: 16GiB, 30
     Literal                     string
+    any JSON                    string, as JSON
     IntEnum                     enum, each number one more, for 0 means that nothing was said
     X | None, or a default      presence: absent is None, or the default
     list, tuple[X, ...]         repeated; inside of another, or if None is possible, a message of one repeated field
@@ -22,7 +23,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
-from msgspec import NODEFAULT
+from msgspec import NODEFAULT, DecodeError, json
 from msgspec import inspect as types
 
 LEFT_OUT = frozenset(
@@ -269,6 +270,9 @@ def _scalar(info: types.Type, theirs: FieldDescriptor) -> tuple[Callable[[Any], 
     if isinstance(info, types.EnumType):
         _expect(theirs, FieldDescriptor.TYPE_ENUM)
         return _enumerators(info.cls, theirs.enum_type)
+    if isinstance(info, types.AnyType):
+        _expect(theirs, FieldDescriptor.TYPE_STRING)
+        return _as_json, _from_json
     if len(kinds) > 1 and kinds <= _NUMBERS | {types.StrType}:
         _expect(theirs, FieldDescriptor.TYPE_STRING)
         return str, str
@@ -276,6 +280,17 @@ def _scalar(info: types.Type, theirs: FieldDescriptor) -> tuple[Callable[[Any], 
         raise Drift(f"{theirs.full_name}: no rule for {info}")
     _expect(theirs, wanted)
     return _same, _finite if wanted == FieldDescriptor.TYPE_DOUBLE else _same
+
+
+def _as_json(value: Any) -> str:
+    return json.encode(value).decode()
+
+
+def _from_json(text: str) -> Any:
+    try:
+        return json.decode(text)
+    except (DecodeError, RecursionError) as error:
+        raise WrongMessage(f" = {text[:80]!r}: expected JSON: {error}") from None
 
 
 def _enumerators(ours: Any, theirs: EnumDescriptor) -> tuple[Callable[[Any], int], Callable[[int], Any]]:

@@ -15,8 +15,9 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 
-from phalanx.api.schema.jobs import CancelReply, WatchEvent
+from phalanx.api.schema.jobs import CancelReply, Page, WatchEvent
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.workflows import RetryReply, SubmittedWorkflow, WorkflowView
 from phalanx.link import wire
 from phalanx.rpc.convert import Converter, WrongMessage, converter, count_elements
 
@@ -53,6 +54,15 @@ def message_class(name: str) -> Any:
 
 CancelRequestMessage, WatchRequestMessage = message_class("CancelRequest"), message_class("WatchRequest")
 WatchReplyMessage = message_class("WatchReply")
+SubmitWorkflowMessage, RetryWorkflowMessage = (
+    message_class("SubmitWorkflowRequest"),
+    message_class("RetryWorkflowRequest"),
+)
+ShowWorkflowMessage, CancelWorkflowMessage = (
+    message_class("ShowWorkflowRequest"),
+    message_class("CancelWorkflowRequest"),
+)
+ListWorkflowsMessage = message_class("ListWorkflowsRequest")
 CallRequestMessage, CallReplyMessage = message_class("CallRequest"), message_class("CallReply")
 
 
@@ -129,4 +139,10 @@ def parse(made: Any, data: bytes) -> Message:
 from_runner, to_runner = LinkCodec("FromRunner", FROM_RUNNER), LinkCodec("ToRunner", TO_RUNNER)
 from_logs, to_logs = LinkCodec("FromLogs", FROM_LOGS), LinkCodec("ToLogs", TO_LOGS)
 submit_request, submit_reply = Codec("SubmitRequest", [SubmitRequest]), Codec("SubmitReply", [SubmitReply])
+submitted_workflow = Codec("SubmittedWorkflow", [SubmittedWorkflow])
+workflow_view, workflow_page = (
+    Codec("WorkflowView", [WorkflowView]),
+    Codec("WorkflowPage", [Page[WorkflowView]]),
+)
+retry_reply = Codec("RetryReply", [RetryReply])
 cancel_reply, watch_event = Codec("CancelReply", [CancelReply]), Codec("WatchEvent", [WatchEvent])

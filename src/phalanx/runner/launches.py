@@ -266,6 +266,8 @@ def group_environment(brief: Brief, node: str, checkpoint_dir: str) -> dict[str,
     }
     if brief.token:  # for this job alone, and only while it lives
         ours["PHALANX_TASK_TOKEN"] = brief.token
+        if brief.address:
+            ours["PHALANX_TASK_ADDRESS"] = brief.address
     return conventions | brief.command.env | ours
 
 

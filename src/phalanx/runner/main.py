@@ -116,7 +116,8 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         ),
         state_dir,
         SteadyClock(),
-        task_environment(),
+        task_environment()
+        | ({"PHALANX_TASK_CA_FILE": str(section.tls_ca_file)} if section.tls_ca_file else {}),
         section.log_max_bytes,
         Cgroups.find(f"{section.name}-{origin[:8]}", track=section.cgroups == "every-task"),
         artifacts=ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),

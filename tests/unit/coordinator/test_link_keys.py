@@ -16,6 +16,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
+from tests.support.builders import a_job
 from tests.support.clocks import ManualClock
 from tests.support.recording_connection import RecordingConnection
 
@@ -66,6 +67,21 @@ class Port:
         log_link = RecordingConnection()
         self.log_links.opened(log_link, wire.LogHello(wire.VERSION, token, node, "life"))
         return log_link
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("http://10.0.0.1:7433", "http://10.0.0.1:7433"),
+        ("https://c1:7433", "https://c1:7433"),
+        ("http://0.0.0.0:7433", ""),
+        ("http://[::]:7433", ""),
+        ("", ""),
+    ],
+)
+def test_tasks_get_the_address_of_their_coordinator_unless_it_is_of_no_use_elsewhere(address: str, told: str):
+    links = Links(ClusterState, Credentials.local("user-token", "node-token"), address)
+    assert links._brief(a_job(), 0).address == told
 
 
 def welcome(connection: RecordingConnection) -> wire.Welcome:

@@ -82,6 +82,23 @@ def submission(**fields: Any) -> bytes:
     return messages.submit_request.pack(SubmitRequest(command=["true"], **fields))
 
 
+def a_submitted_workflow(spec: bytes) -> bytes:
+    return bytes(messages.SubmitWorkflowMessage(workflow=spec).SerializeToString())
+
+
+async def test_a_workflow_may_be_longer_than_a_job():
+    """Over one MiB, which is where the messages of other calls end."""
+    stage = b'{"name": "a", "spec": {"x": "%s"}, "job": {"groups": [{"command": ["true"]}]}}' % (
+        b"y" * 60_000
+    )
+    many = b",".join(stage.replace(b'"a"', b'"s%d"' % number, 1) for number in range(30))
+    async with a_caller(a_rest_app()) as caller:
+        said = a_submitted_workflow(b'{"stages": [%s]}' % many)
+        assert len(said) > BODY_BYTES_MAX
+        made = messages.submitted_workflow.unpack(await caller.ask("SubmitWorkflow", said))
+        assert len(made.jobs) == 30
+
+
 async def test_a_job_is_submitted_watched_and_cancelled():
     house = a_rest_app()
     async with a_caller(house) as caller:
@@ -160,6 +177,17 @@ async def test_every_error_has_its_status_and_its_document(error: Exception, cod
         ("Submit", submission(memory="much"), "memory"),
         ("Submit", submission(gpus=-1), "gpus"),
         ("Cancel", b"", "id is missing: expected the id of a job"),
+        ("ShowWorkflow", b"", "id is missing: expected the id of a workflow"),
+        ("CancelWorkflow", b"", "id is missing: expected the id of a workflow"),
+        ("RetryWorkflow", b"", "id is missing: expected the id of a workflow"),
+        ("SubmitWorkflow", b"", "workflow: expected a WorkflowSpec as JSON"),
+        ("SubmitWorkflow", a_submitted_workflow(b'{"stages": []}, "request_id": "x"'), "as JSON"),
+        ("SubmitWorkflow", a_submitted_workflow(b'{"stages": []}'), "stages: there is none"),
+        (
+            "ListWorkflows",
+            messages.ListWorkflowsMessage(limit=-1).SerializeToString(),
+            "limit",
+        ),
         (
             "Call",
             messages.CallRequestMessage(method="PATCH").SerializeToString(),

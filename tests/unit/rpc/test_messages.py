@@ -11,8 +11,9 @@ from typing import Any, get_args
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
 
-from phalanx.api.schema.jobs import CancelReply, WatchEvent
+from phalanx.api.schema.jobs import CancelReply, Page, WatchEvent
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.workflows import RetryReply, SubmittedWorkflow, WorkflowView
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.link import wire
 from phalanx.rpc import messages
@@ -31,8 +32,16 @@ ALONE: dict[str, Any] = {
     "SubmitReply": SubmitReply,
     "CancelReply": CancelReply,
     "WatchEvent": WatchEvent,
+    "SubmittedWorkflow": SubmittedWorkflow,
+    "WorkflowView": WorkflowView,
+    "WorkflowPage": Page[WorkflowView],
+    "RetryReply": RetryReply,
 }
-OF_GRPC_ALONE = {"CancelRequest", "WatchRequest", "WatchReply", "CallRequest", "CallReply"}
+OF_GRPC_ALONE = {
+    *("CancelRequest", "WatchRequest", "WatchReply", "CallRequest", "CallReply"),
+    *("SubmitWorkflowRequest", "ShowWorkflowRequest", "ListWorkflowsRequest"),
+    *("CancelWorkflowRequest", "RetryWorkflowRequest"),
+}
 
 
 def compiled() -> list[File]:

@@ -25,6 +25,13 @@ def test_a_jobs_token_stands_in_its_environment_and_only_if_there_is_one():
     assert "PHALANX_TASK_TOKEN" not in group_environment(a_brief(), "n1", "/ckpt")
 
 
+def test_the_address_for_that_token_stands_beside_it_and_never_alone():
+    env = group_environment(a_brief(token="phx_task_x", address="http://c1:7433"), "n1", "/ckpt")
+    assert env["PHALANX_TASK_ADDRESS"] == "http://c1:7433"
+    for brief in (a_brief(token="phx_task_x"), a_brief(address="http://c1:7433")):
+        assert "PHALANX_TASK_ADDRESS" not in group_environment(brief, "n1", "/ckpt")
+
+
 def a_brief(tasks: int = 1, **fields: object) -> Brief:
     given: dict[str, object] = {"group_tasks": tasks, "env": {}, "group": 0, "name": "train"} | fields
     env, group, name = given.pop("env"), given.pop("group"), given.pop("name")

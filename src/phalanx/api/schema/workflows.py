@@ -16,9 +16,11 @@ from msgspec import Struct, structs
 from phalanx.api.schema.fields import check_count, check_name, check_text, shown
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
+from phalanx.core.cluster.stage_inputs import artifact_of_job, texts_of
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
 from phalanx.core.model.references import (
+    ARTIFACTS,
     Unresolved,
     has_references,
     is_program,
@@ -164,6 +166,7 @@ def to_workflow(
         made = _stage(stage, job, numbers, field)
         stages.append(structs.replace(made, merges=True) if program is not None and program.merges else made)
     _refuse_circles(stages)
+    _check_artifacts(stages, numbers)
     return Workflow(id, tuple(stages), now, spec.name, user)
 
 
@@ -302,12 +305,27 @@ def _referred(
             continue
         has_any = True
         try:
-            found.update(
-                (numbers[known.stage], None) for known in references(each, numbers) if not known.is_id
-            )
+            for known in references(each, numbers):
+                found.update({} if known.is_id else {numbers[known.stage]: None})
         except Unresolved as error:
             raise BadRequest(f"{where}: {error}", reason="BadReference") from None
     return list(found) if has_any else None
+
+
+def _check_artifacts(stages: list[Stage], numbers: dict[str, int]) -> None:
+    """Of a stage with several tasks, a reference to an artifact has to say of which."""
+    for number, stage in enumerate(stages):
+        texts = (text for text in texts_of(stage) if ARTIFACTS in text) if stage.refers else ()
+        for text in texts:
+            for reference in references(text, numbers):
+                if reference.artifact is None:
+                    continue
+                try:
+                    artifact_of_job(stages[numbers[reference.stage]].job, reference)
+                except Unresolved as error:
+                    raise BadRequest(
+                        f"stages[{number}] ({stage.name}): {error}", reason="BadReference"
+                    ) from None
 
 
 def _texts_of(command: Command, stages: dict[str, int], field: str) -> list[tuple[str, str]]:

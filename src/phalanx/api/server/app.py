@@ -266,6 +266,8 @@ async def _check_owner(service: Service, route: Route, http_request: HttpRequest
         if identity.role == "task":  # which may not even learn what there is
             raise forbidden(identity, permission) from None
         raise
+    if identity.role == "task" and await service.commands.is_of_same_workflow(identity.job, job):
+        job = identity.job  # the stages of a workflow may read each other
     if not identity.may(permission, job, user):
         raise forbidden(identity, permission, whose="" if identity.role == "task" else user)
     http_request.is_inspector = identity.may("inspect", job, user)

@@ -117,6 +117,10 @@ class Commands(Protocol):
         """Of a job, a task or a workflow: the whole id of the job or workflow, and its user."""
         ...
 
+    async def is_of_same_workflow(self, job: str, other: str) -> bool:
+        """Whether a job is a stage of a workflow, and `other` another stage of it or the workflow itself."""
+        ...
+
     async def task(self, id: str) -> TaskView: ...
 
     async def tasks(

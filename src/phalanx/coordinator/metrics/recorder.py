@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from msgspec import structs
+
 from phalanx.coordinator.metrics.accounts import NodeAccounts
 from phalanx.coordinator.metrics.density import Density
 from phalanx.coordinator.metrics.dispatches import STICKY_WORKER_BUSY, DispatchTally
@@ -25,7 +27,7 @@ from phalanx.coordinator.metrics.tallies import (
     category_of,
     no_timings,
 )
-from phalanx.coordinator.metrics.task_events import TaskEvents
+from phalanx.coordinator.metrics.task_events import WORDS, TaskEvents
 from phalanx.coordinator.turn import Turn, replay, restore
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
@@ -33,6 +35,8 @@ from phalanx.core.cluster.decision import Disposed, Settle, WaitAgain
 from phalanx.core.cluster.event_kinds import NodeEvent
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflow_events import StagesEnded
+from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import UNCHARGED, AttemptKey, Disposition, Exit, Status
 from phalanx.store.protocol import Loaded
@@ -44,6 +48,8 @@ AGAIN_MAX = (
 FENCED = frozenset({Disposition.STALE_EPOCH, Disposition.STALE_LEASE, Disposition.STALE_ATTEMPT})
 WORKER_FAILED = "worker_failed"  # the requeue reason of whatever a task did itself, as FlowMesh calls it
 RESTARTED = "restarted"
+# Why a stage of a workflow ended without a job.
+CONDITION, DEPENDENCY, REFERENCE = "condition_not_met", "dependency", "reference"
 
 
 class Recorder:
@@ -80,6 +86,7 @@ class Recorder:
         self._causes: dict[JobId, str] = {}  # of jobs that ended in this turn: the one before them
         self._parents: dict[JobId, JobId] = {}  # and the one that they ran as a part of
         self._jobs: dict[JobId, JobState] = {}  # of the state that is being observed
+        self._flows: dict[JobId, WorkflowState] = {}  # of the same state
         self._names: list[str] = []  # of its nodes, by number
         self._running: set[AttemptKey] = set()  # attempts whose start was counted, and that have not ended
         self._handlers: dict[type, Callable[[Any], None]] = {
@@ -96,11 +103,12 @@ class Recorder:
             e.TasksAbandoned: self._abandoned,
             d.TaskDeferred: self._deferred,
             d.MergedEnded: self._merged_ended,
+            StagesEnded: self._stages_ended,
         }
 
     def observe(self, turn: Turn, state: ClusterState) -> None:
         """A turn is durable, and `state` is what came of it."""
-        self._jobs, self._names = state.jobs, state.known_names
+        self._jobs, self._flows, self._names = state.jobs, state.workflows, state.known_names
         handlers = self._handlers
         for event in turn.events:
             kind = type(event)
@@ -125,7 +133,7 @@ class Recorder:
         self._last = max(self._last, turn.revision)
         if self._causes or self._parents:
             self._causes, self._parents = {}, {}
-        self._jobs, self._names = {}, []  # a state that is discarded must not live on here
+        self._jobs, self._flows, self._names = {}, {}, []  # a state that is discarded must not live on here
         if self.task_events is not None:
             self.state = state
 
@@ -287,6 +295,31 @@ class Recorder:
     def _abandoned(self, event: e.TasksAbandoned) -> None:
         if self.task_events is not None:
             self._causes[event.job] = event.other
+
+    def _stages_ended(self, event: StagesEnded) -> None:
+        """Stages that never got a job are counted here, submitted and ended at once; all others by their jobs."""
+        flow = self._flows.get(event.workflow)
+        for end in () if flow is None else event.ends:
+            assert flow is not None
+            id = flow.job_id(end.stage)
+            if id in self._jobs or flow.phase(end.stage) == StagePhase.WAITING:  # it had one, or begins anew
+                continue
+            job = structs.replace(flow.workflow.stages[end.stage].job, id=id)
+            self._count_submitted(event.at, job, job.tasks)
+            self.ended[end.status] += job.tasks
+            if self.task_events is not None:
+                parent = "" if end.parent is None else flow.job_id(end.parent)
+                reason = CONDITION if end.skipped else DEPENDENCY if parent else REFERENCE
+                self.task_events.note(
+                    event.at,
+                    WORDS[end.status],
+                    job,
+                    None,
+                    tasks=job.tasks,
+                    reason=reason,
+                    error="" if end.skipped else end.text,
+                    dependency_failure=parent,
+                )
 
     # Dispatch.
 

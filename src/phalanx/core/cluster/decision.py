@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.stage_inputs import FetchInputs
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import Job, JobId, NodeName
@@ -55,7 +56,7 @@ class WaitAgain(Struct, frozen=True):
     count: int
 
 
-Effect = Send | Settle | WaitAgain
+Effect = Send | Settle | WaitAgain | FetchInputs
 
 
 class Accepted(Struct, frozen=True):

@@ -11,6 +11,7 @@ from msgspec import msgpack
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
 from phalanx.core.cluster.workflow_events import (
+    InputsAwaited,
     StagesEnded,
     WorkflowCancelled,
     WorkflowForgotten,
@@ -387,10 +388,10 @@ Event = (
     | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | WorkflowSubmitted | StagesEnded
     | WorkflowCancelled | WorkflowRetried | WorkflowForgotten | NodeDisabled | NodeEnabled | NodeNeeded
-    | TaskDeferred | MergedEnded
+    | TaskDeferred | MergedEnded | InputsAwaited
 )
 # fmt: on
-VOLATILE = (NodeHeard, BackoffsEnded)
+VOLATILE = (NodeHeard, BackoffsEnded, InputsAwaited)
 # A list of events, as the log keeps them; a damaged record raises msgspec.DecodeError or ValidationError.
 encode = msgpack.Encoder().encode
 decode = msgpack.Decoder(list[Event]).decode

@@ -95,6 +95,17 @@ class Advance(Input, frozen=True):
     workflow: JobId
 
 
+class GiveInputs(Input, frozen=True):
+    """What was fetched for a stage, or why it could not be."""
+
+    workflow: JobId
+    stage: int
+    job: JobId  # that the stage is to become: of an earlier retry, it comes too late
+    results: dict[tuple[int, int], str] = {}  # by stage and position, as JSON
+    trouble: str = ""
+    is_final: bool = False  # trying again would not help: the stage fails
+
+
 class CancelWorkflow(Input, frozen=True):
     workflow: JobId
     cause: str = "user"

@@ -90,6 +90,13 @@ def users_with_work_are_counted(state: ClusterState) -> Iterator[str]:
         yield f"users with work {state.working}, jobs say {dict(working)}"
     if not state.skipped and dict(tasks) != state.tasks_of:
         yield f"tasks by user {state.tasks_of}, jobs say {dict(tasks)}"
+    stages = Counter[str]()
+    for flow in state.workflows.values():
+        for number, phase in enumerate(flow.phases):
+            if phase == StagePhase.WAITING:
+                stages[flow.workflow.user] += flow.workflow.stages[number].job.tasks
+    if not state.skipped and (+stages, sum(stages.values())) != (state.stages_of, state.stage_tasks):
+        yield f"tasks of stages without a job {state.stages_of}, {state.stage_tasks}; workflows say {dict(stages)}"
 
 
 def ready_jobs_wait(state: ClusterState) -> Iterator[str]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
+from phalanx.core.cluster.stage_inputs import artifact_of
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.job import Command, Group, Job
-from phalanx.core.model.orders import RESULT_BYTES_MAX
 from phalanx.core.model.references import (
     Reference,
     Unresolved,
@@ -30,10 +32,18 @@ class SkippedStage(Struct, frozen=True):
     text: str
 
 
-def job_of_stage(flow: WorkflowState, number: int, now: float) -> Job | SkippedStage:
-    """The job that a stage becomes now; Unresolved if a value that it refers to is not there."""
+def job_of_stage(
+    flow: WorkflowState,
+    number: int,
+    now: float,
+    fetched: Mapping[tuple[int, int], str] = MappingProxyType({}),
+) -> Job | SkippedStage:
+    """The job that a stage becomes now; Unresolved if a value that it refers to is not there.
+
+    `fetched` are the results that are not in the log, by stage and position.
+    """
     stage, workflow = flow.workflow.stages[number], flow.workflow
-    results = _Results(flow)
+    results = _Results(flow, fetched)
     if stage.condition is not None:
         actual, wanted = _text_at(results, stage), stage.condition.equals
         if actual != (wanted.lower() if actual in ("true", "false") else wanted):  # FlowMesh writes True
@@ -57,8 +67,9 @@ def job_of_stage(flow: WorkflowState, number: int, now: float) -> Job | SkippedS
 class _Results:
     """The values that references stand for, each result read once."""
 
-    def __init__(self, flow: WorkflowState) -> None:
+    def __init__(self, flow: WorkflowState, fetched: Mapping[tuple[int, int], str]) -> None:
         self._flow = flow
+        self._fetched = fetched
         self.names = flow.numbers
         self._read: dict[int, Any] = {}
 
@@ -66,6 +77,9 @@ class _Results:
         stage = self.names[reference.stage]
         if reference.is_id:
             return self._flow.job_id(stage)
+        if reference.artifact is not None:
+            found = artifact_of(self._flow, reference)
+            return f"{found.task_id}:{found.path}"
         try:
             return look_up(self.of(stage), reference.path)
         except Unresolved as error:
@@ -74,22 +88,28 @@ class _Results:
     def of(self, stage: int) -> Any:
         """The whole result of a stage; Unresolved if it has none."""
         if stage not in self._read:
-            text = self._flow.results.get(stage)
-            if text is None:
-                raise Unresolved(self._why_none(stage))
             try:
-                self._read[stage] = msgspec.json.decode(text)
+                self._read[stage] = self._whole(stage)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise Unresolved(f"the result cannot be read: {error}") from None
         return self._read[stage]
 
-    def _why_none(self, stage: int) -> str:
-        if self._flow.phase(stage) == StagePhase.SKIPPED:
-            return "the stage was skipped"
-        note = self._flow.notes.get(stage)
-        if note is None:
-            return "the stage gave no result"
-        return f"{note}: stages can refer only to smaller ones, of up to {RESULT_BYTES_MAX} bytes"
+    def _whole(self, stage: int) -> Any:
+        """A result that the log has, with the parts of it in their places that were fetched."""
+        text, kept = self._flow.results.get(stage), self._flow.kept.get(stage, ())
+        if text is None and not kept:
+            skipped = self._flow.phase(stage) == StagePhase.SKIPPED
+            raise Unresolved("the stage was skipped" if skipped else "the stage gave no result")
+        tasks = self._flow.workflow.stages[stage].job.tasks
+        found = [None] * tasks if text is None else msgspec.json.decode(text)
+        for each in kept:
+            part = self._fetched.get((stage, each.position))
+            if part is None:  # of several tasks, no value of this one was asked for
+                continue
+            if tasks == 1:
+                return msgspec.json.decode(part)
+            found[each.position] = msgspec.json.decode(part)
+        return found
 
 
 def _text_at(results: _Results, stage: Stage) -> str:

@@ -22,7 +22,7 @@ from phalanx.core.model.credential import Keyring
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job, JobId, NodeName
-from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.plan import PlanMemory, Snapshot
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
@@ -212,6 +212,7 @@ class ClusterState(Struct, eq=False):
     due: dict[JobId, None] = {}  # workflows with stages that have ended or may begin; empty between turns
     ended_workflows: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # oldest first
     stages_of: dict[str, int] = {}  # by user: the tasks of stages that have no job yet
+    stage_tasks: int = 0  # of all users together
     retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
     result_bytes: int = 0  # of the results of those
@@ -328,7 +329,18 @@ class ClusterState(Struct, eq=False):
 
     def count_stages(self, user: str, tasks: int) -> None:
         """So many more tasks of a user belong to stages that have no job yet, or so many fewer."""
+        before = self.stages_of.get(user, 0)
         _add(self.stages_of, user, tasks)
+        self.stage_tasks += self.stages_of.get(user, 0) - before
+
+    @property
+    def waiting_tasks(self) -> int:
+        """How many tasks wait for a place, those of stages that have no job yet among them."""
+        return self.counts[Status.PENDING] + self.stage_tasks
+
+    def unfinished_tasks(self, user: str) -> int:
+        """How many tasks of a user have not ended, those of stages that have no job yet among them."""
+        return self.tasks_of.get(user, 0) + self.stages_of.get(user, 0)
 
     def note_due(self, flow: WorkflowState) -> None:
         """Something is to be decided about a workflow, or nothing any more."""

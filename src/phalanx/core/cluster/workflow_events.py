@@ -37,6 +37,13 @@ class StagesEnded(WorkflowEvent, frozen=True):
     ends: tuple[StageEnd, ...]
 
 
+class InputsAwaited(WorkflowEvent, frozen=True):
+    """Volatile: these stages cannot begin before values were fetched for them from the place for files."""
+
+    stages: tuple[int, ...]
+    trouble: str = ""  # why it takes longer
+
+
 class WorkflowCancelled(WorkflowEvent, frozen=True):
     """No further stage begins. The jobs of those that have begun are cancelled by events of their own."""
 

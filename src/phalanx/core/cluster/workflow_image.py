@@ -6,7 +6,7 @@ from array import array
 
 from msgspec import Struct, msgpack
 
-from phalanx.core.cluster.workflows import WorkflowState
+from phalanx.core.cluster.workflows import KeptResult, WorkflowState
 from phalanx.core.model.workflow import Workflow
 
 # Records of jobs and of workflows stand in one history. No record of a job begins so: MessagePack has no such byte.
@@ -23,6 +23,7 @@ class WorkflowImage(Struct, array_like=True):
     times: bytes
     nodes: bytes
     ended_at: float | None
+    kept: dict[int, tuple[KeptResult, ...]] = {}
 
 
 def workflow_image(flow: WorkflowState) -> WorkflowImage:
@@ -36,6 +37,7 @@ def workflow_image(flow: WorkflowState) -> WorkflowImage:
         flow.stage_times.tobytes(),
         flow.stage_nodes.tobytes(),
         flow.ended_at,
+        flow.kept,
     )
 
 
@@ -44,6 +46,7 @@ def workflow_state(image: WorkflowImage) -> WorkflowState:
     flow.phases, flow.ended_at = image.phases, image.ended_at
     flow.parents, flow.notes, flow.results = image.parents, image.notes, image.results
     flow.retries, flow.stage_nodes = array("H", image.retries), array("I", image.nodes)
+    flow.kept = image.kept
     flow.stage_times = array("d", image.times)
     flow.result_bytes = sum(map(len, flow.results.values()))
     flow.unfinished = sum(not flow.phase(stage).is_over for stage in range(len(flow.phases)))

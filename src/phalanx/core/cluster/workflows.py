@@ -2,13 +2,16 @@
 
 `missing` counts, for each stage, the stages that it builds on and that have not completed. A stage with none missing is
 in `ready` until its job is submitted; one whose job has ended is in `over` until that is recorded. Both are empty
-between turns.
+between turns. A stage whose values have to be fetched first is in `awaited` meanwhile; that is not written down, so a
+coordinator that takes over finds it in `ready` and has them fetched again.
 """
 
 from __future__ import annotations
 
 from array import array
 from enum import IntEnum
+
+from msgspec import Struct
 
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import Status
@@ -48,12 +51,21 @@ _STATUSES = {
 _WELL = (StagePhase.COMPLETED, StagePhase.SKIPPED)
 
 
+class KeptResult(Struct, frozen=True, array_like=True):
+    """A result of one task that is in the place for files: of which attempt, and how it is verified."""
+
+    position: int
+    attempt: int
+    size: int
+    sha256: str
+
+
 class WorkflowState:
     """A workflow and its stages' columns, by number."""
 
     __slots__ = (
-        "dependents", "ended_at", "missing", "notes", "numbers", "over", "parents", "phases", "ready", "result_bytes",
-        "results", "retries", "stage_nodes", "stage_times", "unfinished", "workflow",
+        "awaited", "dependents", "ended_at", "kept", "missing", "notes", "numbers", "over", "parents", "phases",
+        "ready", "result_bytes", "results", "retries", "stage_nodes", "stage_times", "unfinished", "workflow",
     )  # fmt: skip
 
     def __init__(self, workflow: Workflow) -> None:
@@ -70,6 +82,7 @@ class WorkflowState:
         self.parents: dict[int, int] = {}  # of a stage that ended because another did: which
         self.notes: dict[int, str] = {}  # why it ended so, where its job does not say
         self.results: dict[int, str] = {}  # as JSON
+        self.kept: dict[int, tuple[KeptResult, ...]] = {}  # results that are too large for the log
         self.result_bytes = 0
         self.stage_times = array("d", bytes(16 * size))  # started and ended, two numbers per stage; 0: not
         self.stage_nodes = array("I", bytes(4 * size))  # number of the node that ran it last, plus 1
@@ -77,6 +90,7 @@ class WorkflowState:
         self.ended_at: float | None = None
         self.ready = {number: None for number, count in enumerate(self.missing) if not count}
         self.over: dict[int, None] = {}
+        self.awaited: dict[int, str] = {}  # whose values are fetched, and what went wrong with that so far
 
     @property
     def is_over(self) -> bool:
@@ -120,11 +134,13 @@ class WorkflowState:
     def release(self, stage: int) -> None:
         """Its job was submitted."""
         self.ready.pop(stage, None)
+        self.awaited.pop(stage, None)
         self.phases[stage] = StagePhase.RELEASED
 
     def end(self, stage: int, phase: StagePhase, at: float) -> None:
         """A stage has ended, and those that build on it lack one less if it did well."""
         self.ready.pop(stage, None)
+        self.awaited.pop(stage, None)
         self.over.pop(stage, None)
         if self.phase(stage).is_over:
             return
@@ -142,6 +158,11 @@ class WorkflowState:
         self.result_bytes += len(result) - len(self.results.get(stage, ""))
         self.results[stage] = result
 
+    def wait_for_inputs(self, stage: int, trouble: str) -> None:
+        """It cannot begin before values were fetched for it."""
+        self.ready.pop(stage, None)
+        self.awaited[stage] = trouble
+
     def begin_again(self, stages: tuple[int, ...]) -> None:
         """These stages run once more, under new ids; all that build on them are among them."""
         for stage in stages:
@@ -149,6 +170,7 @@ class WorkflowState:
             self.phases[stage] = StagePhase.WAITING
             self.retries[stage] += 1
             self.result_bytes -= len(self.results.pop(stage, ""))
+            self.kept.pop(stage, None)
             self.parents.pop(stage, None)
             self.notes.pop(stage, None)
             self.stage_times[2 * stage] = self.stage_times[2 * stage + 1] = 0.0

@@ -154,6 +154,7 @@ class Brief(Struct, frozen=True, array_like=True, tag="brief"):
     replicas: int = 1  # of this group
     replicas_of_all: int = 1  # of all groups of the job together
     token: str = ""  # what the job's own processes may show to the coordinator
+    address: str = ""  # where they can show it: the coordinator's REST; empty: not known
 
 
 class Roll(Struct, frozen=True, array_like=True, tag="roll"):

@@ -132,6 +132,14 @@ waiting_task = _reason("WaitingDependency", _HELD, "task _when status",
     "Starts after task {task} has {_when}; it is {status}")
 waiting_unknown_job = _reason("WaitingDependency", _HELD, "job",
     "Starts after job {job}, of which nothing is known any more; `phalanx cancel` ends it")
+waiting_stages = _reason("WaitingDependency", _HELD, "_text stages count",
+    "Waits for {_text}")
+waiting_reference = _reason("WaitingReference", _HELD, "stages",
+    "Uses what these stages give: {stages}")
+waiting_condition = _reason("WaitingCondition", _HELD, "stage field equals",
+    "Runs only if {field} of stage {stage} is {equals!r}")
+waiting_files = _reason("WaitingFiles", _PROGRESS, "_text",
+    "{_text}")
 held_back = _reason("Held", _HELD, "because",
     "Held: {because}. `phalanx resume` releases it, `phalanx cancel` ends it")
 restarting = _reason("Restarting", _PROGRESS, "left",
@@ -146,6 +154,10 @@ finished = _reason("Finished", _PROGRESS, "",
     "Exited with code 0; waiting for the rest of the job")
 tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
     "{count} of {tasks} tasks are waiting; `phalanx why {first}` says why")
+stages_running = _reason("StagesRunning", _PROGRESS, "count stages _text",
+    "{count} of {stages} stages are under way: {_text}")
+stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
+    "{count} of {stages} stages wait for others: {_text}")
 
 # What gangs need
 no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",

@@ -1,8 +1,9 @@
 """References to the results of other stages: `${train.result.metrics.0.loss}`, a closed grammar over JSON values.
 
 A reference names a stage and a path of keys and list indexes in that stage's result; `${train.task_id}` is the id of
-the stage's job. A text that is one reference becomes the value itself, with its type; a reference inside a longer text
-is written into it. What is inserted is data: it is not read again for references. `$${` stands for a plain `${`.
+the stage's job, and `${train.artifacts.model.pt}` names a file that the stage left, as `phalanx cp` understands it. A
+text that is one reference becomes the value itself, with its type; a reference inside a longer text is written into it.
+What is inserted is data: it is not read again for references. `$${` stands for a plain `${`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from phalanx.core.model.files import why_bad_path
+
 EXPRESSION_MAX = 1000
 TASK_ID = "task_id"
 RESULT = "result"
+ARTIFACTS = "artifacts"
 _EXPRESSION = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
 
 
@@ -30,6 +34,7 @@ class Reference(Struct, frozen=True):
     stage: str
     path: tuple[str, ...] = ()
     is_id: bool = False  # the id of the stage's job is meant, which is known before it has run
+    artifact: str | None = None  # the path of an artifact, not a value, is meant; empty: all of them
 
 
 def has_references(text: str) -> bool:
@@ -82,7 +87,16 @@ def _reference(stage: str, parts: list[str]) -> Reference:
     path = tuple(part.strip() for part in parts if part.strip())  # blank segments are skipped
     if path == (TASK_ID,):
         return Reference(stage, is_id=True)
+    if path[:1] == (ARTIFACTS,):
+        return Reference(stage, artifact=_artifact(stage, ".".join(parts).partition(".")[2].strip()))
     return Reference(stage, path[1:] if path[:1] == (RESULT,) else path)
+
+
+def _artifact(stage: str, path: str) -> str:
+    """The path of an artifact, dots and all."""
+    if path and (wrong := why_bad_path(path)):
+        raise Unresolved(f"${{{stage}.{ARTIFACTS}.{path[:80]}}}: {wrong}")
+    return path
 
 
 def look_up(value: Any, path: tuple[str, ...]) -> Any:

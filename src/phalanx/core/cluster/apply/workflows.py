@@ -7,7 +7,7 @@ from phalanx.core.cluster.apply.bindings import unbind
 from phalanx.core.cluster.decision import Effect, Settle
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
-from phalanx.core.cluster.workflows import StagePhase, WorkflowState
+from phalanx.core.cluster.workflows import KeptResult, StagePhase, WorkflowState
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
 
@@ -79,6 +79,10 @@ def _keep(flow: WorkflowState, stage: int, job: JobState) -> None:
     if (result := stage_result(job)) is not None:
         flow.keep_result(stage, result)
     if job.kept_results:
+        flow.kept[stage] = tuple(
+            KeptResult(position, job.attempts[position], *found)
+            for position, found in sorted(job.kept_results.items())
+        )
         size = max(size for size, _ in job.kept_results.values())
         flow.notes[stage] = f"its result of {size} bytes is in the place for files"
 
@@ -90,6 +94,13 @@ def stage_result(job: JobState) -> str | None:
     if not job.results:
         return None
     return f"[{','.join(job.results.get(position, 'null') for position in range(job.job.tasks))}]"
+
+
+def inputs_awaited(state: ClusterState, event: w.InputsAwaited) -> None:
+    flow = _flow(state, event.workflow)
+    for stage in event.stages:
+        flow.wait_for_inputs(stage, event.trouble)
+    state.note_due(flow)
 
 
 def workflow_cancelled(state: ClusterState, event: w.WorkflowCancelled) -> list[Effect]:

@@ -80,13 +80,15 @@ def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now:
 def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
     """Why its tasks may not wait with the others: too many do, or too many of its user's have not ended."""
     added = job.tasks - (state.jobs[job.id].job.tasks if amends else 0)
-    waiting, held = state.counts[Status.PENDING], state.tasks_of.get(job.user, 0)
-    return queue_full(state, job.user, added, waiting, held)
+    return queue_full(state, job.user, added)
 
 
-def queue_full(state: ClusterState, user: str, added: int, waiting: int, held: int) -> Reason | None:
-    """Why so many more tasks of a user may not wait, if so many wait already and so many of his have not ended."""
-    most = state.rules.pending_max
+def queue_full(state: ClusterState, user: str, added: int) -> Reason | None:
+    """Why so many more tasks of a user may not wait: too many do already, or too many of his have not ended.
+
+    Jobs, workflows and their retries are counted alike: stages that have no job yet count with their tasks.
+    """
+    most, waiting, held = state.rules.pending_max, state.waiting_tasks, state.unfinished_tasks(user)
     if waiting + added > most:
         text = f"{waiting} tasks are waiting, the maximum is {most}"
         return Reason("QueueFull", Tier.POLICY, text, {"limit": most})

@@ -16,8 +16,9 @@ from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.workflows import stage_result
 from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome, why_never
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
-from phalanx.core.cluster.inputs import Advance, CancelWorkflow, RetryWorkflow, SubmitWorkflow
+from phalanx.core.cluster.inputs import Advance, CancelWorkflow, GiveInputs, RetryWorkflow, SubmitWorkflow
 from phalanx.core.cluster.stage_dispatch import dispatch_of_stage
+from phalanx.core.cluster.stage_inputs import FetchInputs, needs_of
 from phalanx.core.cluster.stages import SkippedStage, job_of_stage
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_events import StageEnd
@@ -26,7 +27,7 @@ from phalanx.core.model.job import After, Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.references import Unresolved
-from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, SPEC_VARIABLE, Workflow
+from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, SPEC_VARIABLE
 
 RELEASED_AT_ONCE = 500  # stages that become jobs in one decision
 _ENDED_WITHOUT = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
@@ -37,7 +38,7 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
     flow = given.workflow
     if given.request_id and (known := state.requests.get(flow.user, given.request_id)):
         return Decision([], [], Replayed(tuple(known)))
-    if (no := _too_many(state, flow)) is not None:
+    if (no := queue_full(state, flow.user, flow.tasks)) is not None:
         return refuse(no, "too_many")
     seen: set[tuple[object, ...]] = set()
     for stage in flow.stages:
@@ -65,13 +66,6 @@ def _refused(state: ClusterState, given: SubmitWorkflow, job: Job) -> Refused | 
     return None if no is None else Refused(no, "never")
 
 
-def _too_many(state: ClusterState, flow: Workflow) -> Reason | None:
-    """As for jobs: stages that have no job yet count with the tasks that wait."""
-    waiting = state.counts[Status.PENDING] + sum(state.stages_of.values())
-    held = state.tasks_of.get(flow.user, 0) + state.stages_of.get(flow.user, 0)
-    return queue_full(state, flow.user, flow.tasks, waiting, held)
-
-
 def advance(state: ClusterState, given: Advance, now: float) -> Decision:
     """Record what has ended; once that is done, let begin what may."""
     flow = state.workflows[given.workflow]
@@ -80,25 +74,70 @@ def advance(state: ClusterState, given: Advance, now: float) -> Decision:
         return _with_followers(flow, ends, [], now)
     ends = []
     begun: list[e.Event] = []
-    stages = flow.workflow.stages
+    fetches: list[FetchInputs] = []
     for number in islice(flow.ready, RELEASED_AT_ONCE):
-        try:
-            made = job_of_stage(flow, number, now)
-            if isinstance(made, Job):
-                spec = made.groups[0].command.env.get(SPEC_VARIABLE, "")
-                made = structs.replace(
-                    made,
-                    after=_still_awaited(state, made) if made.after else (),
-                    dispatch=dispatch_of_stage(state, flow, number, made, spec),
-                )
-        except Unresolved as error:
-            ends.append(StageEnd(number, stages[number].name, Status.FAILED, text=str(error)))
-            continue
-        if isinstance(made, SkippedStage):
-            ends.append(StageEnd(number, stages[number].name, Status.COMPLETED, text=made.text, skipped=True))
+        found = _begin(state, flow, number, now)
+        if isinstance(found, FetchInputs):
+            fetches.append(found)
+        elif isinstance(found, StageEnd):
+            ends.append(found)
         else:
-            begun.append(e.JobSubmitted(at=now, cause=f"workflow {flow.workflow.id}", job=made))
-    return _with_followers(flow, ends, begun, now)
+            begun.append(found)
+    decision = _with_followers(flow, ends, begun, now)
+    if fetches:
+        waiting = tuple(each.stage for each in fetches)
+        decision.events.append(w.InputsAwaited(at=now, workflow=flow.workflow.id, stages=waiting))
+        decision.effects += fetches
+    return decision
+
+
+def _begin(
+    state: ClusterState,
+    flow: WorkflowState,
+    number: int,
+    now: float,
+    fetched: dict[tuple[int, int], str] | None = None,
+) -> e.JobSubmitted | StageEnd | FetchInputs:
+    """What becomes of a stage that may begin: a job, an end, or first a search for values that are not in the log."""
+    name = flow.workflow.stages[number].name
+    try:
+        if fetched is None and (needs := needs_of(flow, number)):
+            return FetchInputs(flow.workflow.id, number, flow.job_id(number), needs)
+        made = job_of_stage(flow, number, now, fetched or {})
+        if isinstance(made, Job):
+            spec = made.groups[0].command.env.get(SPEC_VARIABLE, "")
+            made = structs.replace(
+                made,
+                after=_still_awaited(state, made) if made.after else (),
+                dispatch=dispatch_of_stage(state, flow, number, made, spec),
+            )
+    except Unresolved as error:
+        return StageEnd(number, name, Status.FAILED, text=str(error))
+    if isinstance(made, SkippedStage):
+        return StageEnd(number, name, Status.COMPLETED, text=made.text, skipped=True)
+    return e.JobSubmitted(at=now, cause=f"workflow {flow.workflow.id}", job=made)
+
+
+def give_inputs(state: ClusterState, given: GiveInputs, now: float) -> Decision:
+    """A stage begins with what was fetched for it, fails because that is gone, or waits on."""
+    flow = state.workflows.get(given.workflow)
+    if flow is None or given.stage not in flow.awaited or flow.job_id(given.stage) != given.job:
+        return refuse_because(
+            "NotAwaited", f"stage {given.stage} of {given.workflow} waits for nothing", "stale"
+        )
+    if given.trouble and not given.is_final:
+        waits = w.InputsAwaited(at=now, workflow=given.workflow, stages=(given.stage,), trouble=given.trouble)
+        return Decision([waits], [], Accepted())
+    if given.trouble:
+        name = flow.workflow.stages[given.stage].name
+        return _with_followers(
+            flow, [StageEnd(given.stage, name, Status.FAILED, text=given.trouble)], [], now
+        )
+    found = _begin(state, flow, given.stage, now, given.results)
+    if isinstance(found, StageEnd):
+        return _with_followers(flow, [found], [], now)
+    assert isinstance(found, e.JobSubmitted)
+    return _with_followers(flow, [], [found], now)
 
 
 def _still_awaited(state: ClusterState, job: Job) -> tuple[After, ...]:
@@ -181,6 +220,9 @@ def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Dec
         stages = sorted(flow.builds_on(given.stage))
     if (no := _why_not_again(flow, stages)) is not None:
         return refuse(no)
+    added = sum(flow.workflow.stages[number].job.tasks for number in stages)
+    if (no := queue_full(state, flow.workflow.user, added)) is not None:
+        return refuse(no, "too_many")
     event = w.WorkflowRetried(at=now, cause=given.cause, workflow=given.workflow, stages=tuple(stages))
     return Decision([event], [], Accepted(len(stages)))
 
