@@ -64,7 +64,11 @@ def test_stages_are_given_nodes_as_flowmesh_does(tmp_path: Path) -> None:
     cluster.environment = FLOWMESH | {"PYTHONPATH": str(tmp_path)}
     cluster.node_settings = {name: {"runner.cost_per_hour": cost} for name, cost in COSTS.items()}
     try:
-        cluster.start({"t2": TWIN, "t1": TWIN, "small": SMALL, "mid": MID, "big": BIG})
+        cluster.start({"t2": TWIN})  # it joins first
+        others = {"t1": TWIN, "small": SMALL, "mid": MID, "big": BIG}
+        for name, pretend in others.items():
+            cluster.start_runner(name, pretend)
+        cluster.wait_online(*others)
         mixed_workloads(cluster.client)
         ties(cluster.client)
         first_fit(cluster.client)
