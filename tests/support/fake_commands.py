@@ -393,6 +393,9 @@ class FakeCommands(FakeWorkflows):
         self.require_active()
         return 1
 
+    async def catch_up(self) -> bool:
+        return False
+
     def behind_s(self) -> float:
         return self.behind
 

@@ -290,6 +290,9 @@ class CoordinatorCommands:
         self._loop.require_lease()
         return self._loop.state.epoch
 
+    async def catch_up(self) -> bool:
+        return await self._loop.catch_up()
+
     def behind_s(self) -> float:
         return self._loop.behind_s()
 

@@ -81,7 +81,12 @@ def build_app(
         try:
             http_request = HttpRequest(scope, receive)
             guard.check_origin(http_request.headers)
-            route = _admitted(tokens, http_request)
+            try:
+                route = _admitted(tokens, http_request)
+            except Unauthorized:
+                if not http_request.headers.get(b"authorization") or not await commands.catch_up():
+                    raise
+                route = _admitted(tokens, http_request)  # a standby did not know a token that is a moment old
             if http_request.identity.fingerprint and (connection := scope.get(CONNECTION)) is not None:
                 connection.identify(http_request)
         except PhalanxError as error:

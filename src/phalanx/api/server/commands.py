@@ -265,6 +265,10 @@ class Commands(Protocol):
         """The epoch, if this one is active and its lease holds; else raise NotActive, which names who is."""
         ...
 
+    async def catch_up(self) -> bool:
+        """A standby reads the log to its end. False for the active one, which has nothing to read."""
+        ...
+
     def behind_s(self) -> float:
         """How old this coordinator's state may be, in seconds: 0 for the active one."""
         ...
