@@ -1,9 +1,9 @@
 """Short tasks queue in a lane of their own kind, so that a node does not idle between two of them.
 
 Only the first that found no room may: if others did, their lanes would never end and the first would never find
-room. Gangs have no lanes to queue in, so behind a gang that waits nobody queues. Stages of workflows are jobs of one task
-each, so those right behind the first queue with it, in order, each in a lane of its pool; the first of them that cannot,
-or a unit of another class between them, ends that.
+room. Gangs have no lanes to queue in, so behind a gang that waits nobody queues. Stages of workflows are jobs of one
+task each, so those right behind the first queue with it, in order, each in a lane of its pool, until one of them
+cannot or a unit of another class comes first.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def prefetch_stages(
     """Queue stages behind those of their pools that run: the first without room, and whoever comes right after it."""
     rank, waiting_class = first
     until = _first_of_others(waiting_class, snapshot.waiting, memory, snapshot.gain, draft.now)
-    placed = {each.job for each in (*draft.placements, *draft.gang_placements)}
+    placed = {each.job for each in draft.placements}
     known: dict[LanePool, tuple[int, _Lanes]] = {}
     ranks = waiting_class.ranks
     for at in range(bisect_left(ranks, rank), len(ranks)):
