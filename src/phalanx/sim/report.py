@@ -29,6 +29,8 @@ ACTIONS = (
     "stage skipped",
     "workflow cancelled",
     "workflow retried",
+    "lane shared by stages",
+    "stage that left a shared lane unfinished",
     "node disabled",
     "node enabled",
 )

@@ -295,10 +295,7 @@ class RunnerState:
 
     @property
     def is_urgent(self) -> bool:
-        """True if a lane has no more to do than it has done since the last message, or a gang may wait for a member.
-
-        So the coordinator hears of a lane while it still has work, and what is sent then arrives before it is idle.
-        """
+        """True if a lane has no more left than it has done since the last message, or a gang may wait for a member."""
         if any(count >= len(self.lanes.get(lane, ())) for lane, count in self.ended_in.items()):
             return True
         kinds = {type(report) for report in self.fresh}
