@@ -79,7 +79,7 @@ class Launches:
         port = 0 if start.formation else self._ports.take(start.key)
         place = standing(start, brief, effect.roll, here, port)
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
-        env["PHALANX_RESULT"] = str(self._result_path(start.key))
+        env["PHALANX_RESULT"] = str(self._path(start.key, RESULT))
         artifacts = self.artifacts_path(start.key)
         env["PHALANX_ARTIFACTS"] = str(artifacts)
         self._machine.make_artifacts(artifacts)
@@ -99,7 +99,7 @@ class Launches:
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
-        result, error = self._machine.read_result(self._result_path(key))
+        result, error = self._machine.read_result(self._path(key, RESULT))
         return structs.replace(end, result=result, result_error=error) if result or error else end
 
     def close_artifacts(self, key: AttemptKey) -> bool:
@@ -115,11 +115,8 @@ class Launches:
         if self._machine.has_artifacts(log_path(self.log_root, *key, ARTIFACTS).former):
             self._former.add(key)
 
-    def _result_path(self, key: AttemptKey) -> LogPath:
-        """Beside its artifacts; the task makes it."""
-        return self._path(key, RESULT)
-
     def _path(self, key: AttemptKey, kind: str) -> LogPath:
+        """Where the task makes its result, or finds the folder for its artifacts."""
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
