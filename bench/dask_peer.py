@@ -1,4 +1,4 @@
-"""Dask distributed on this machine: `dask_peer.py CORES`. Each stage is a function in a warm worker that spawns `/bin/true`.
+"""Dask distributed on this machine: `dask_peer.py CORES`. A stage is a function in a warm worker, which spawns.
 
 Nothing of it is durable. A DAG is given as lists of numbers and submitted as one graph; the scheduler runs beside the
 client, each worker is a process of its own.

@@ -30,7 +30,11 @@ from bench.session import Session
 from bench.workflows import as_workflow, submit_workflow, wait_workflow
 
 SLOTS = 2
-PINS = {"Dask": "distributed==2026.8.0", "Snakemake": "snakemake==9.23.1", "Prefect": "prefect==3.7.9"}
+PINS = {
+    "Dask": ["distributed==2026.8.0"],
+    "Snakemake": ["snakemake==9.27.1"],
+    "Prefect": ["prefect==3.8.8", "fastapi==0.139.0"],  # it does not start with the newest FastAPI
+}
 AHEAD = {"Dask": 1.0, "Snakemake": 10.0, "Prefect": 1.0}
 _FOLDER = Path(__file__).parent
 _RULES = """
@@ -152,9 +156,9 @@ def _started(name: str, venvs: Path, folder: Path) -> Peer | None:
     os.environ["PREFECT_LOGGING_LEVEL"] = "ERROR"
     try:
         if not python.exists():
-            print(f"installing {PINS[name]}", flush=True)
+            print(f"installing {' '.join(PINS[name])}", flush=True)
             subprocess.run([sys.executable, "-m", "venv", str(python.parents[1])], check=True)
-            subprocess.run([str(python), "-m", "pip", "-qq", "install", PINS[name]], check=True)
+            subprocess.run([str(python), "-m", "pip", "-qq", "install", *PINS[name]], check=True)
         if name == "Snakemake":
             return Snakemake(str(python), work)
         return Driven(str(python), f"{name.lower()}_peer.py", work)
