@@ -7,6 +7,7 @@ the coordinator is all there is; and the engine alone, in this process, with one
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import time
@@ -167,6 +168,7 @@ def engine_s(dag: Dag, cores: int = 64) -> float:
     engine.turn([Hello("n1", "a", "o", Capacity(cores, 1 << 40), [])], 0.0)
     lease, now = engine.state.nodes["n1"].generation, 1.0
     turn = engine.turn([SubmitWorkflow(flow)], now)
+    gc.disable()  # the coordinator sets aside what survives, so that the state is not looked through
     began = time.process_time()
     while True:
         starts = [each.order for each in turn.effects if type(each) is Send and type(each.order) is Start]
@@ -176,6 +178,7 @@ def engine_s(dag: Dag, cores: int = 64) -> float:
         exit = Exit(Why.NONE, 0, now, now)
         turn = engine.turn([Tell("n1", "a", 1, Ended(start.key, exit), lease) for start in starts], now)
     cpu_s = time.process_time() - began
+    gc.enable()
     if engine.state.workflows[flow.id].overall_status != Status.COMPLETED:
         raise RuntimeError("the workflow did not complete")
     return cpu_s / len(dag)
