@@ -16,7 +16,7 @@ import time
 from collections.abc import Hashable, Iterator
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
@@ -25,9 +25,12 @@ from phalanx.core.model.job import Command, Gang, Group, Job
 from phalanx.core.model.plan import Placement, Plan, PlanMemory, Policy, Snapshot
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
+from phalanx.core.model.tenants import NEVER, Tenant, Tenants
 from phalanx.core.model.waiting import Part, Queues, Rank, Unit, Waiting
 from phalanx.core.placement.engine import plan
+
+if TYPE_CHECKING:  # an older tree, which this is compared with, does not have it
+    from phalanx.core.model.lanes import Lane, LanePool
 
 BOUND_S = 10.0  # shorter jobs count as this long in the slowdown
 TARGET_PERCENT = 10.0
@@ -57,6 +60,7 @@ class Task:
         self.request = job.groups[0].request
         self.kind: Hashable = self.request
         self.lanes: dict[tuple[str, int], Lane] = {}
+        self.pool: LanePool | None = None
 
     def ready(self, most: int) -> Iterator[int]:
         return iter((0,)[:most])

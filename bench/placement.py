@@ -13,7 +13,7 @@ import argparse
 import gc
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from statistics import median
 from typing import Literal
@@ -24,7 +24,7 @@ from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Placement, Snapshot
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import Lane, Tenants
+from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.waiting import Part, Queues, Rank, Waiting
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
@@ -45,7 +45,6 @@ class WaitingSet:
     is_surplus: bool = False
     may_hold_part: bool = False
     comes_back: bool = False
-    lanes: dict[tuple[str, int], Lane] = field(default_factory=dict)
 
     def wanted(self) -> tuple[Part, ...]:
         (group,) = self.job.groups

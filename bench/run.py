@@ -21,7 +21,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # so that this file can be run by its name
 
-from bench import accept, cgroup, coordinator, gangs, latency, memory, recovery, throughput  # noqa: E402
+from bench import (  # noqa: E402
+    accept,
+    cgroup,
+    coordinator,
+    gangs,
+    latency,
+    memory,
+    recovery,
+    throughput,
+    workflows,
+)
 from bench.figures import Chapter  # noqa: E402
 from bench.machine import Machine, filesystem  # noqa: E402
 from bench.report import write  # noqa: E402
@@ -29,6 +39,7 @@ from bench.session import Session  # noqa: E402
 
 CELLS: dict[str, Callable[[Session], Chapter]] = {
     "throughput": throughput.measure,
+    "workflows": workflows.measure,
     "latency": latency.measure,
     "accept": accept.measure,
     "coordinator": coordinator.measure,

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.errors import NotFound, PhalanxError, Unavailable
+from phalanx.runner.log_files import log_path
 from tests.support.real_cluster import RealCluster, a_real_cluster, end_keeper
 from tests.support.s3_server import CREDENTIALS, shared_s3
 from tests.support.waiting import wait_until
@@ -68,7 +69,7 @@ def test_logs_are_copied_after_the_runner_was_restarted_and_read_from_the_copy_w
         cluster.wait_task(id, "Running")
         cluster.kill("coordinator")
         (tmp_path / "go").touch()
-        log = tmp_path / "n1" / "logs" / id / "0.1.stdout"
+        log = Path(log_path(tmp_path / "n1" / "logs", id, 0, 1, "stdout"))
         wait_until(lambda: "ended" in log.read_text(), what="the task has ended")
         cluster.kill("n1")
         cluster.start_coordinator()
@@ -223,7 +224,7 @@ open("good", "w").write("x")
             assert said in told
         listed = run_cli(cluster, "files", id)
         assert b"7 not kept" in listed.stderr
-        assert not list((tmp_path / "n1" / "logs" / id).glob("*.artifacts"))
+        assert not list((tmp_path / "n1" / "logs").rglob("*.artifacts"))
 
 
 def test_a_hundred_thousand_files_are_bounded(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ def test_the_middle_of_a_large_log_is_given_back(tmp_path: Path):
 
     async def story(node: Node) -> None:
         path = log_path(node.folder, "j", 0, 1, "stdout")
-        (node.folder / "j").mkdir()
+        Path(path).parent.mkdir()
         script = f"echo begin; head -c {40 * MIB} /dev/zero | tr '\\0' x; echo end; "
         node.sh("j/0/1", script + FOREVER, out=str(path), log_max_bytes=4 * MIB)
         written = Path(path)

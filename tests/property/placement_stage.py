@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from phalanx.core.model.job import Job
+from phalanx.core.model.lanes import Lane, LanePool
 from phalanx.core.model.plan import Snapshot
 from phalanx.core.model.resources import Capacity, Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
+from phalanx.core.model.tenants import NEVER, Tenant, Tenants
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Part, Queues, Rank, Waiting
 from tests.property.placement_oracle import Errand, Picture
@@ -65,6 +66,7 @@ class SmallGroup:
     kind: Hashable
     lanes: dict[tuple[str, int], Lane]
     number: int = 0
+    pool: LanePool | None = None
 
     @property
     def is_gang(self) -> Literal[False]:

@@ -11,7 +11,10 @@ from phalanx.sim.trial import run
 SEEDS = 500
 CHUNK = 125
 FENCED_SHARE_MIN = 0.3  # R2: a simulator in which no stale report is ever refused proves nothing
-SHARES_MIN = {"gang released": 0.7, "formation recalled": 0.1, "eviction for room": 0.2, "whole restart": 0.2}
+SHARES_MIN = {
+    "gang released": 0.7, "formation recalled": 0.1, "eviction for room": 0.2, "whole restart": 0.2,
+    "lane shared by stages": 0.1,
+}  # fmt: skip
 
 
 def chunks() -> list[range]:

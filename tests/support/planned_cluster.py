@@ -9,10 +9,11 @@ from collections.abc import Hashable, Iterator
 from typing import Literal
 
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
+from phalanx.core.model.lanes import Lane, LanePool
 from phalanx.core.model.plan import KeptNodes, Placement, Plan, PlanMemory, Policy, Snapshot
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import NEVER, Lane, Tenant, Tenants
+from phalanx.core.model.tenants import NEVER, Tenant, Tenants
 from phalanx.core.model.waiting import Part, Queues, Quota, Rank, Waiting
 from phalanx.core.placement.engine import plan
 
@@ -32,6 +33,7 @@ class WaitingTasks:
         self.request = job.groups[0].request
         self.kind: Hashable = (job.queue, self.request)
         self.lanes: dict[tuple[str, int], Lane] = {}
+        self.pool: LanePool | None = None
         self.left = list(range(job.tasks))
         self.typical_run_s: float | None = None
 

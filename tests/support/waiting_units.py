@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 from typing import Literal
 
 from phalanx.core.model.job import Job
-from phalanx.core.model.tenants import Lane
+from phalanx.core.model.lanes import Lane, LanePool
 from phalanx.core.model.waiting import Part, Rank
 
 
@@ -43,6 +43,7 @@ class FakeTasks:
     comes_back = False
     rank: Rank = (0.0, 0, 0)
     kind: Hashable = "tasks"
+    pool: LanePool | None = None
     number = 0
     typical_run_s: float | None = None
 

@@ -125,7 +125,7 @@ def _folder(folder: LogPath, parents: tuple[str, ...]) -> Iterator[int]:
     """A folder below the attempt's, opened step by step so that no link is followed."""
     at = os.open(folder.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in (folder.job, folder.name, *parents):
+        for part in (folder.folder, folder.name, *parents):
             inner = os.open(part, _FOLDER, dir_fd=at)
             os.close(at)
             at = inner

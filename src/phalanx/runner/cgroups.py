@@ -58,6 +58,7 @@ class Cgroups:
         self._hierarchies = hierarchies
         self._limit_cpu = limit_cpu
         self._track = track
+        self._tracked_in: str | None = None
 
     @classmethod
     def find(
@@ -90,8 +91,10 @@ class Cgroups:
         """
         if not self._track or not self._hierarchies:
             return None
-        base = min(self._hierarchies, key=lambda each: each.controller).base
-        return str(base / THREADED if (base / THREADED).is_dir() else base)
+        if self._tracked_in is None or not os.path.isdir(self._tracked_in):  # noqa: PTH112 - for every job
+            base = min(self._hierarchies, key=lambda each: each.controller).base
+            self._tracked_in = str(base / THREADED if (base / THREADED).is_dir() else base)
+        return self._tracked_in
 
     @property
     def bases(self) -> tuple[str, ...]:

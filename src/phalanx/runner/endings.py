@@ -27,7 +27,7 @@ from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.logger import logger
 from phalanx.runner.artifacts import ArtifactLimits, Found, find_artifacts, opened
 from phalanx.runner.launches import Launches
-from phalanx.runner.log_files import ARTIFACTS
+from phalanx.runner.log_files import ARTIFACTS, read_name
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads, UploadFailed
 
@@ -87,11 +87,12 @@ class AttemptEndings:
     def resume(self, live: set[AttemptKey]) -> None:
         """Send artifacts of attempts whose ends were reported before they were sent."""
         for path in self._launches.log_root.glob(f"*/*.*.{ARTIFACTS}"):
-            position, number, _ = path.name.split(".", 2)
-            if position.isdecimal() and number.isdecimal():
-                key = (path.parent.name, int(position), int(number))
-                if key not in live and key not in self._waiting and self._launches.close_artifacts(key):
-                    self._begin(self._copy_artifacts(key, asyncio.Event()))
+            key, _ = read_name(path.parent.name, path.name) or (None, "")
+            if key is None or key in live or key in self._waiting:
+                continue
+            self._launches.find_files(key)
+            if self._launches.close_artifacts(key):
+                self._begin(self._copy_artifacts(key, asyncio.Event()))
 
     def _begin(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)

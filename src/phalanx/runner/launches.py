@@ -34,7 +34,7 @@ from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.keeper_messages import Launch
-from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, log_path
+from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, folder_of, log_path
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
 
@@ -65,6 +65,7 @@ class Launches:
         self._machine = machine
         self._held_cgroups: dict[AttemptKey, Cgroup] = {}
         self._briefed: set[str] = set()
+        self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
 
     def start(self, keeper: Processes, effect: Spawn, not_after: float) -> None:
@@ -78,7 +79,7 @@ class Launches:
         port = 0 if start.formation else self._ports.take(start.key)
         place = standing(start, brief, effect.roll, here, port)
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
-        env["PHALANX_RESULT"] = str(self._result_path(start.key))
+        env["PHALANX_RESULT"] = str(self._path(start.key, RESULT))
         artifacts = self.artifacts_path(start.key)
         env["PHALANX_ARTIFACTS"] = str(artifacts)
         self._machine.make_artifacts(artifacts)
@@ -98,7 +99,7 @@ class Launches:
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
-        result, error = self._machine.read_result(self._result_path(key))
+        result, error = self._machine.read_result(self._path(key, RESULT))
         return structs.replace(end, result=result, result_error=error) if result or error else end
 
     def close_artifacts(self, key: AttemptKey) -> bool:
@@ -106,16 +107,23 @@ class Launches:
         return self._machine.close_artifacts(self.artifacts_path(key))
 
     def artifacts_path(self, key: AttemptKey) -> LogPath:
-        """Beside its logs as well; it is there when the task starts."""
-        return log_path(self.log_root, *key, ARTIFACTS)
+        """The folder for its artifacts, made with those above it before the task starts."""
+        return self._path(key, ARTIFACTS)
 
-    def _result_path(self, key: AttemptKey) -> LogPath:
-        """Beside its logs, so that it is removed with them; the task makes it."""
-        return log_path(self.log_root, *key, RESULT)
+    def find_files(self, key: AttemptKey) -> None:
+        """Look for the files of an attempt that an earlier runner had started: its version may have them elsewhere."""
+        if self._machine.has_artifacts(log_path(self.log_root, *key, ARTIFACTS).former):
+            self._former.add(key)
+
+    def _path(self, key: AttemptKey, kind: str) -> LogPath:
+        """Where the task makes its result, or finds the folder for its artifacts."""
+        path = log_path(self.log_root, *key, kind)
+        return path.former if key in self._former else path
 
     def adopt(self, key: AttemptKey, name: str) -> None:
         """An attempt that an earlier runner had started."""
         self.names[key] = name
+        self.find_files(key)
         self._held_cgroups[key] = self._cgroups.named(cgroup_name(key))
 
     def new_keeper(self) -> None:
@@ -124,6 +132,7 @@ class Launches:
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
+        self._former.discard(key)
         name = self.names.pop(key, None)
         if keeper is not None and name is not None:
             keeper.forget([name])
@@ -144,13 +153,12 @@ class Launches:
             self.release(key)
 
     def _brief(self, keeper: Processes, brief: Brief) -> None:
-        """Send the keeper what a group's attempts share, once, and make the folder of the job's logs."""
+        """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""
         id = _brief_id(brief.job, brief.group)
         if id in self._briefed:
             return
-        checkpoints = self._checkpoints / brief.job
-        self._machine.make_folder(self.log_root / brief.job)
-        env = self._base_env | group_environment(brief, self._engine.node, str(checkpoints))
+        self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
+        env = self._base_env | group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}")
         keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._cgroups.tracking)
         self._briefed.add(id)
 

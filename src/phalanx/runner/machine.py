@@ -101,12 +101,16 @@ class LocalMachine:
         folder = os.path.realpath(self._state_dir)
         return sum(_kill_keeper(pid, folder) for pid in lookup.keepers(folder, service.LOCK)) > 0
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: str) -> None:
         try:
-            path.mkdir(mode=0o700)
+            os.mkdir(path, mode=0o700)  # noqa: PTH102 - for every job
+        except FileExistsError:
+            if not stat.S_ISDIR(os.lstat(path).st_mode):
+                system.set_aside(path, unless=stat.S_ISDIR)
+                Path(path).mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError:  # it exists, or something else does, or its parent is missing
-            system.set_aside(str(path), unless=stat.S_ISDIR)
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            system.set_aside(path, unless=stat.S_ISDIR)
+            Path(path).mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def read_result(self, path: LogPath) -> tuple[str, str]:
         return read_result(path)
@@ -116,7 +120,10 @@ class LocalMachine:
             with suppress(OSError):  # somebody has removed it
                 os.rename(self._spare.pop(), path)  # noqa: PTH104 - of every task
                 return
-        self.make_folder(Path(path))
+        self.make_folder(str(path))
+
+    def has_artifacts(self, path: LogPath) -> bool:
+        return os.path.lexists(path)
 
     def close_artifacts(self, path: LogPath) -> bool:
         try:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -70,7 +69,7 @@ class Machine(Protocol):
         """Kill the keeper, if there is one; False if none was found."""
         ...
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: str) -> None:
         """Make a folder and those above it, unless it is there; raises OSError."""
         ...
 
@@ -80,6 +79,10 @@ class Machine(Protocol):
 
     def make_artifacts(self, path: LogPath) -> None:
         """Make the folder of an attempt's artifacts, or take one that was not used; raises OSError."""
+        ...
+
+    def has_artifacts(self, path: LogPath) -> bool:
+        """Whether there is such a folder."""
         ...
 
     def close_artifacts(self, path: LogPath) -> bool:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -21,14 +20,13 @@ from msgspec import Struct
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey
 from phalanx.logger import logger, told
+from phalanx.runner.log_files import ARTIFACTS, RESULTS_FOLDER, read_name
 
 log = logger("runner")
 FIRST_AFTER_S, EVERY_S = 60.0, 600.0
 SETTLED_S = (
     60.0  # a log that was written to just now may be of an attempt that has started since `live` was read
 )
-_NAME = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.(?:stdout|stderr|result)")
-_FOLDER = re.compile(r"([0-9]{1,9})\.([0-9]{1,9})\.artifacts")
 FILES_COUNTED_MAX = 100_000  # of artifacts that could not be sent
 _BLOCK = 512
 
@@ -96,14 +94,15 @@ def _logs_of(folder: os.DirEntry[str]) -> Iterator[_Log]:
     with os.scandir(folder.path) as files:
         for file in files:
             is_folder = file.is_dir(follow_symlinks=False)
-            named = (_FOLDER if is_folder else _NAME).fullmatch(file.name)
-            if named is None or not (is_folder or file.is_file(follow_symlinks=False)):
+            named = read_name(folder.name, file.name)
+            if named is None or is_folder != (named[1] == ARTIFACTS):
+                continue
+            if not is_folder and not file.is_file(follow_symlinks=False):
                 continue
             with suppress(OSError):  # it went away meanwhile
                 found = file.stat(follow_symlinks=False)
-                key = (folder.name, int(named[1]), int(named[2]))
                 size = _size(file.path) if is_folder else found.st_blocks * _BLOCK
-                yield _Log(found.st_mtime, size, file.path, key, is_folder)
+                yield _Log(found.st_mtime, size, file.path, named[0], is_folder)
 
 
 def _size(folder: str) -> int:
@@ -121,6 +120,8 @@ def _size(folder: str) -> int:
 
 def _remove_empty(root: Path) -> None:
     for folder in _folders(root):
+        if folder.name == RESULTS_FOLDER:
+            continue
         with suppress(OSError):  # it still holds logs
             os.rmdir(folder.path)  # noqa: PTH106
 

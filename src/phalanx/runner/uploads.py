@@ -23,7 +23,7 @@ from phalanx.core.model.files import LOG_RUNS_MAX, FileKind
 from phalanx.core.model.orders import AttemptKey
 from phalanx.link import wire
 from phalanx.logger import logger
-from phalanx.runner.log_files import log_path, open_file
+from phalanx.runner.log_files import LogPath, log_path, open_file, read_name
 from phalanx.runner.logs import data_runs
 
 log = logger("runner")
@@ -210,7 +210,10 @@ class RunnerUploads:
         runs: list[LogRun] = []
         for stream in STREAMS:
             with suppress(OSError):
-                fd = open_file(log_path(self._root, *key, stream))
+                path = log_path(self._root, *key, stream)
+                if _is_empty(path):  # as those of most tasks, and then this is all that it costs
+                    continue
+                fd = open_file(path)
                 try:
                     if os.fstat(fd).st_mode & stat.S_IWUSR:  # else it was copied before
                         runs += self._runs(fd, stream)
@@ -242,18 +245,25 @@ class RunnerUploads:
                     os.close(fd)
 
 
+def _is_empty(path: LogPath) -> bool:
+    try:
+        about = os.lstat(path)
+    except FileNotFoundError:  # an earlier version may have written it elsewhere
+        return False
+    return stat.S_ISREG(about.st_mode) and not about.st_size
+
+
 def uncopied(root: Path, live: set[AttemptKey], since: float) -> list[AttemptKey]:
     """Ended attempts with logs that were written since then and not copied."""
     found: dict[AttemptKey, None] = {}
     for folder in _entries(root):
         for file in _entries(Path(folder.path)) if folder.is_dir(follow_symlinks=False) else ():
-            position, _, rest = file.name.partition(".")
-            number, _, stream = rest.partition(".")
-            if stream not in STREAMS or not (position.isdecimal() and number.isdecimal()):
+            named = read_name(folder.name, file.name)
+            if named is None or named[1] not in STREAMS:
                 continue
             with suppress(OSError):
                 about = file.stat(follow_symlinks=False)
-                key = (folder.name, int(position), int(number))
+                key = named[0]
                 is_new = about.st_size and about.st_mtime >= since and about.st_mode & stat.S_IWUSR
                 if is_new and stat.S_ISREG(about.st_mode) and key not in live:
                     found[key] = None

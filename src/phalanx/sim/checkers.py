@@ -3,8 +3,8 @@
 The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
-`dispatches` the nodes that these are given, `limits` time limits, `standstill` nodes that cannot work, `elastic` nodes
-that are disabled, `waits` the queue. The first violation ends the run.
+`dispatches` the nodes that these are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes
+that cannot work, `elastic` nodes that are disabled, `waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from phalanx.sim.dispatches import DispatchChecker
 from phalanx.sim.elastic import ElasticNodes
 from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
+from phalanx.sim.lanes import LaneChecker
 from phalanx.sim.limits import TimeLimits
 from phalanx.sim.places import Places
 from phalanx.sim.promises import Promises
@@ -65,6 +66,7 @@ class Checkers:
         self.dependencies = Dependencies(self.chronicle, self.count)
         self.workflows = WorkflowChecker(self.chronicle, self.count)
         self.dispatches = DispatchChecker(self.count)
+        self.lanes = LaneChecker(self.places, self.count)
         self.elastic = ElasticNodes(self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
@@ -101,6 +103,7 @@ class Checkers:
             self.limits.note(event)
             self.standstill.note(event)
             self.elastic.note(event)
+            self.lanes.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
                 self.on_promise(event)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Protocol, cast
 
 from msgspec import structs
@@ -20,7 +19,7 @@ from phalanx.runner.keeper.journal import JournalContents
 from phalanx.runner.keeper.recovery import over
 from phalanx.runner.keeper.table import KeeperTable
 from phalanx.runner.keeper_messages import Ticks
-from phalanx.runner.log_files import LogPath
+from phalanx.runner.log_files import LogPath, read_name
 from phalanx.runner.processes import KeeperFailed, Processes
 from phalanx.sim import keeper as keeping
 from phalanx.sim import runner as running
@@ -103,15 +102,18 @@ class Node:
         self.crash_keeper(KEEPER_STARTS_S)
         return was_alive
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: str) -> None:
         """Nothing to do: there are no folders."""
 
     def read_result(self, path: LogPath) -> tuple[str, str]:
-        position, number, _ = path.name.split(".")
-        return self._disk.results.get((path.job, int(position), int(number)), ""), ""
+        named = read_name(path.folder, path.name)
+        return ("" if named is None else self._disk.results.get(named[0], "")), ""
 
     def make_artifacts(self, path: LogPath) -> None:
         """Nothing to do here either."""
+
+    def has_artifacts(self, path: LogPath) -> bool:
+        return False
 
     def close_artifacts(self, path: LogPath) -> bool:
         return False

@@ -38,6 +38,8 @@ ACTIONS = (
     "merged task completed",
     "merged task failed",
     "merged task that runs by itself",
+    "lane shared by stages",
+    "stage that left a shared lane unfinished",
     "node disabled",
     "node enabled",
 )

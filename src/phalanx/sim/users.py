@@ -40,7 +40,7 @@ from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.network import Network
 from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
 from phalanx.sim.workload_gang import QUEUES
-from phalanx.sim.workload_workflow import a_workflow
+from phalanx.sim.workload_workflow import a_wide_workflow, a_workflow
 from phalanx.sim.world import World
 
 ASK_AGAIN_S = (1.0, 4.0)
@@ -77,6 +77,7 @@ class Users:
         self._order = world.dice("dependencies")
         self._orders_jobs = self._order.random() < 0.5
         self._flow_dice = world.dice("workflows")
+        self._wide_dice = world.dice("wide workflows")
         self._flows: list[Workflow] = []
         self._toggles = world.dice("elastic")
         self._known: list[Job] = []
@@ -98,6 +99,9 @@ class Users:
             self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
         if self._flow_dice.random() < 0.5:
             self._begin_workflows(until_s)
+        if self._wide_dice.random() < 0.3:
+            for _ in range(self._wide_dice.randint(1, 3)):
+                self._world.after(1.0 + 0.7 * until_s * self._wide_dice.random(), self._submit_wide_workflow)
         for effect, chance in ((self._limit, 0.4), (self._rewire, 0.15), (self._meddle, 0.6)):
             if self._dice.random() < chance:
                 self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
@@ -161,9 +165,24 @@ class Users:
             self._world.after(5.0 + (until_s - 5.0) * dice.random(), self._touch_workflow)
 
     def _submit_workflow(self) -> None:
+        self._send_workflow(a_workflow(self._flow_dice, self._world.now))
+
+    def _submit_wide_workflow(self) -> None:
+        self._send_workflow(a_wide_workflow(self._wide_dice, self._world.now))
+        self._world.after(0.5 + 2 * self._wide_dice.random(), self._cancel_stage)
+
+    def _cancel_stage(self) -> None:
+        """One stage of a workflow that holds a place, perhaps in a lane with others."""
+        leader = self._coordinators.leader()
+        jobs = [] if leader is None else [each.job for each in leader.state.jobs.values() if each.live]
+        stages = [job.id for job in jobs if job.workflow is not None]
+        if stages:
+            self.ask([Cancel(self._wide_dice.choice(stages))])
+
+    def _send_workflow(self, flow: Workflow) -> None:
         self._requests += 1
         self.unanswered += 1
-        WorkflowSubmission(self, f"r{self._requests}", a_workflow(self._flow_dice, self._world.now)).send()
+        WorkflowSubmission(self, f"r{self._requests}", flow).send()
 
     def _touch_workflow(self) -> None:
         if self._flows:

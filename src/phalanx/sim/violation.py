@@ -8,7 +8,7 @@ class Violation(AssertionError):
 
     One of accepted, one-commit, one-run, devices, ledger, heals, replay, epochs, durable; for leadership and leases
     leader, generations, brake; for gangs and urgent jobs gang-whole, preemption, nomination, restarts; for nodes
-    limits (of time), standstill and elastic.
+    limits (of time), standstill, lanes and elastic.
     """
 
     def __init__(self, checker: str, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Workflows that users submit, drawn from the seed: small graphs of short stages that pass values on."""
+"""Workflows that users submit, drawn from the seed: small graphs that pass values on, wide ones of short stages."""
 
 from __future__ import annotations
 
@@ -41,6 +41,33 @@ def a_workflow(dice: Random, now: float) -> Workflow:
         stage = Stage(f"s{number}", job, after, condition, task_type, spec, refers, merges)
         stages.append(stage)
     return Workflow(workflow_id(int(now * 1000), dice.getrandbits(79)), tuple(stages), now, user="ada")
+
+
+def a_wide_workflow(dice: Random, now: float) -> Workflow:
+    """Many short stages of few requests, which queue in each other's lanes; a few are slow or fail."""
+    user = dice.choice(("ada", "bob"))
+    cores = dice.choice(((1,), (1, 2), (4,), (16, 16, 1)))
+    stages: list[Stage] = []
+    for number in range(dice.randint(20, 60)):
+        first = max(0, number - 12)
+        after = tuple(
+            sorted(dice.sample(range(first, number), min(number - first, dice.choice((0, 1, 1, 2)))))
+        )
+        run_s, code = (
+            ("4.00", "0") if dice.random() < 0.03 else ("0.01", "1" if dice.random() < 0.03 else "0")
+        )
+        group = Group(Command(("run", run_s, code)), Request(cores=dice.choice(cores)))
+        job = Job(
+            "",
+            (group,),
+            "",
+            now,
+            user=user,
+            max_retries=dice.choice((1, 3)),
+            priority=dice.choice((0, 0, 0, 2)),
+        )
+        stages.append(Stage(f"s{number}", job, after))
+    return Workflow(workflow_id(int(now * 1000), dice.getrandbits(79)), tuple(stages), now, user=user)
 
 
 def some_dispatch_policy(dice: Random) -> DispatchPolicy:

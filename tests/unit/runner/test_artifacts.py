@@ -16,7 +16,7 @@ JOB = "01jcm3k8t0z9x5v7b2n4d6f8gh"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / JOB / "0.1.artifacts"
+    made = Path(log_path(tmp_path, JOB, 0, 1, "artifacts"))
     made.mkdir(parents=True)
     return made
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from phalanx.runner import logs
 from phalanx.runner.keeper.attempt import KeptAttempt
 from phalanx.runner.keeper.logs import Trimmer
-from phalanx.runner.log_files import LogPath, log_path
+from phalanx.runner.log_files import LogPath, log_path, read_name
 from phalanx.runner.logs import Chunk
 
 MIB = 1 << 20
@@ -22,7 +22,7 @@ JOB = "01jcm3k8t0z9x5v7b2n4d6f8gh"
 
 def a_log(root: Path, data: bytes) -> LogPath:
     path = log_path(root, JOB, 3, 1, "stdout")
-    (root / JOB).mkdir(exist_ok=True)
+    Path(path).parent.mkdir(exist_ok=True)
     Path(path).write_bytes(data)
     return path
 
@@ -166,9 +166,29 @@ def test_links_fifos_and_second_names_are_not_read(tmp_path: Path):
             Path(path).touch()
 
 
+def test_a_log_is_found_where_an_earlier_version_wrote_it(tmp_path: Path):
+    path = log_path(tmp_path, JOB, 3, 1, "stdout")
+    assert str(path.former) == f"{tmp_path}/{JOB}/3.1.stdout"
+    Path(path.former).parent.mkdir()
+    Path(path.former).write_bytes(b"old")
+    assert logs.read(path, 0).data == b"old"
+
+
+def test_jobs_of_one_time_share_a_folder_and_a_name_says_whose_file_it_is(tmp_path: Path):
+    first, second = (log_path(tmp_path, f"{JOB[:-5]}{end}", 3, 12, "result") for end in ("00001", "00002"))
+    assert first.folder == second.folder and first.name != second.name
+    assert read_name(first.folder, first.name) == ((f"{JOB[:-5]}00001", 3, 12), "result")
+    assert read_name(JOB, "3.12.stdout") == ((JOB, 3, 12), "stdout")
+    for name in (f"{JOB}.3.stdout", f"{JOB}.3.1.core", f"{JOB}..1.stdout", "a b.1.1.stdout", "notes.txt"):
+        assert read_name(JOB, name) is None
+
+
 def test_a_job_folder_that_is_a_link_is_not_entered(tmp_path: Path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "3.1.stdout").write_text("secret")
-    (tmp_path / JOB).symlink_to(elsewhere)
+    path = log_path(tmp_path, JOB, 3, 1, "stdout")
+    for name in (path.name, path.former.name):
+        (elsewhere / name).write_text("secret")
+    for folder in (path.folder, path.former.folder):
+        (tmp_path / folder).symlink_to(elsewhere)
     assert logs.read(log_path(tmp_path, JOB, 3, 1, "stdout"), 0).data == b""

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, cast
 
-from phalanx.runner.log_files import log_path
+from phalanx.runner.log_files import folder_of, log_path
 from phalanx.runner.machine import (
     ASK_AFTER,
     ENDS_S,
@@ -98,7 +98,7 @@ def test_one_that_cannot_be_reached_is_past_after_a_lease_and_again_after_anothe
 
 def test_an_unused_folder_of_artifacts_is_taken_again(tmp_path: Path):
     machine, (root, job) = LocalMachine(tmp_path), (tmp_path / "logs", "01jcm3k8t0z9x5v7b2n4d6f8gh")
-    (root / job).mkdir(parents=True)
+    (root / folder_of(job)).mkdir(parents=True)
     first, second, third = (log_path(root, job, position, 1, "artifacts") for position in range(3))
     machine.make_artifacts(first)
     inode = Path(first).stat().st_ino
@@ -113,7 +113,7 @@ def test_an_unused_folder_of_artifacts_is_taken_again(tmp_path: Path):
 
 def test_a_folder_of_artifacts_that_a_task_has_changed_is_not_taken_again(tmp_path: Path):
     machine, (root, job) = LocalMachine(tmp_path), (tmp_path / "logs", "01jcm3k8t0z9x5v7b2n4d6f8gh")
-    (root / job).mkdir(parents=True)
+    (root / folder_of(job)).mkdir(parents=True)
     paths = [log_path(root, job, position, 1, "artifacts") for position in range(4)]
     for path in paths[:3]:
         machine.make_artifacts(path)

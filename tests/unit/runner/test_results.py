@@ -16,8 +16,9 @@ JOB = "0" * 26
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    (tmp_path / JOB).mkdir()
-    return tmp_path / JOB / "0.1.result"
+    path = Path(log_path(tmp_path, JOB, 0, 1, "result"))
+    path.parent.mkdir()
+    return path
 
 
 def read(file: Path) -> tuple[str, str]:

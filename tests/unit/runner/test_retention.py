@@ -47,6 +47,14 @@ def test_the_oldest_go_until_the_rest_is_small_enough(tmp_path: Path):
     assert left(tmp_path) == {f"{OLD}/0.4.stderr", f"{OLD}/0.5.stderr"}
 
 
+def test_jobs_that_share_a_folder_have_ages_of_their_own(tmp_path: Path):
+    a_log(tmp_path, OLD[:7], f"{OLD}.0.1.stdout", 3 * HOUR)
+    a_log(tmp_path, OLD[:7], f"{NEW}.0.1.stdout", 3 * HOUR)
+    a_log(tmp_path, OLD[:7], f"{NEW}.0.2.stdout", HOUR)
+    assert sweep(tmp_path, Limits(2 * HOUR, 0), {(NEW, 0, 1)}, NOW) == (1, MIB)
+    assert left(tmp_path) == {f"{OLD[:7]}/{NEW}.0.{number}.stdout" for number in (1, 2)}
+
+
 @pytest.mark.parametrize("limits", [Limits(HOUR, 0), Limits(0.0, 1)])
 def test_logs_of_a_running_attempt_stay(tmp_path: Path, limits: Limits):
     a_log(tmp_path, OLD, "7.2.stdout", 9 * HOUR)

@@ -12,6 +12,7 @@ import pytest
 
 from phalanx.link import wire
 from phalanx.runner import uploads as module
+from phalanx.runner.log_files import folder_of, log_path
 from phalanx.runner.uploads import RunnerUploads, UploadFailed, uncopied
 from tests.support.waiting import until
 
@@ -54,7 +55,7 @@ def uploads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunnerUploads:
 
 
 def a_log(root: Path, name: str, data: bytes) -> Path:
-    path = root / JOB / name
+    path = root / folder_of(JOB) / f"{JOB}.{name}"
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(data)
     return path
@@ -136,9 +137,25 @@ async def test_a_log_that_was_refused_for_now_is_sent_again(uploads: RunnerUploa
     keeping.cancel()
 
 
+async def test_logs_of_an_earlier_version_are_copied_as_well(uploads: RunnerUploads, tmp_path: Path):
+    path = Path(log_path(tmp_path, *KEY, "stderr").former)
+    path.parent.mkdir()
+    path.write_bytes(b"old")
+    assert uncopied(tmp_path, set(), 0.0) == [KEY]
+    coordinator = FakeCoordinator(uploads)
+    keeping = asyncio.ensure_future(uploads.keep(set, 0.0))
+    uploads.add([KEY])
+    assert await uploads.drained(10.0)
+    assert coordinator.files["stderr/0"] == b"old"
+    assert uncopied(tmp_path, set(), 0.0) == []
+    keeping.cancel()
+
+
 async def test_links_in_the_place_of_logs_are_not_followed(uploads: RunnerUploads, tmp_path: Path):
-    (tmp_path / JOB).mkdir()
-    (tmp_path / JOB / "0.1.stdout").symlink_to("/etc/passwd")
+    path = log_path(tmp_path, *KEY, "stdout")
+    for planted in (Path(path), Path(path.former)):
+        planted.parent.mkdir()
+        planted.symlink_to("/etc/passwd")
     assert uncopied(tmp_path, set(), 0.0) == []
     coordinator = FakeCoordinator(uploads)
     keeping = asyncio.ensure_future(uploads.keep(set, 0.0))

@@ -14,7 +14,14 @@ from msgspec import Struct, msgpack, structs
 
 from phalanx.core.cluster.apply.bindings import restore_bindings
 from phalanx.core.cluster.apply.dependencies import restore_dependents
-from phalanx.core.cluster.apply.grants import keep_for, note_completeness, queue_up, restore_merged, tenant
+from phalanx.core.cluster.apply.grants import (
+    keep_for,
+    note_completeness,
+    queue_up,
+    restore_merged,
+    share_lanes,
+    tenant,
+)
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.workflows import restore_workflows
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, told_preemption
@@ -24,9 +31,10 @@ from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, w
 from phalanx.core.model.bindings import BindingsImage
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job, JobId
+from phalanx.core.model.lanes import Lane
 from phalanx.core.model.orders import AttemptKey, Status, Why
 from phalanx.core.model.resources import Capacity, Grant
-from phalanx.core.model.tenants import NEVER, Lane
+from phalanx.core.model.tenants import NEVER
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Quota
 
@@ -286,6 +294,7 @@ def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
 def _restore_job(state: ClusterState, image: JobImage) -> None:
     job = _job_state(image, state.counts, state.incomplete, state.rules.aging_s)
     state.add_job(job)
+    share_lanes(state, job)
     for status, count in enumerate(job.counts[1:], start=1):
         state.counts[status] += count
     for attempt in image.live:
@@ -335,13 +344,13 @@ def _job_state(
 def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
     node = state.nodes[image.name]
     for lane_id, grant, keys in image.lanes:
-        lane = node.lanes[lane_id] = Lane(lane_id, node.name, grant)
+        job = state.jobs[keys[0][0]]
+        attempt = job.live[keys[0][1]]
+        lane = Lane(lane_id, node.name, grant, job.groups[attempt.group].lanes)
+        node.lanes[lane_id] = lane
         lane.attempts = dict.fromkeys(keys)
         endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
         lane.is_slow = Why.EVICTED in endings or None not in endings
-        job = state.jobs[keys[0][0]]
-        attempt = job.live[keys[0][1]]
-        job.groups[attempt.group].lanes[node.name, lane_id] = lane
         state.table.retake(node.row, grant)
         state.queues.take(job.job.queue, grant)
         held = tenant(job, attempt, attempt.since)

@@ -9,6 +9,7 @@ from phalanx.core.cluster.dependencies import has_come, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import StagePhase
+from phalanx.core.model.lanes import lane_kind
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import Status
 from phalanx.core.model.resources import Grant
@@ -59,6 +60,21 @@ def lanes_hold_live_attempts(state: ClusterState) -> Iterator[str]:
         for attempt in job.live.values():
             if attempt.key not in state.nodes[attempt.node].attempts:
                 yield f"{attempt.key} is alive for its job but not on {attempt.node}"
+
+
+def lanes_are_of_one_kind(state: ClusterState) -> Iterator[str]:
+    """A lane has attempts of one job, or of jobs that may share lanes, and its tenant is the job of the first."""
+    for node in state.nodes.values():
+        for lane in node.lanes.values():
+            ids = list(dict.fromkeys(key[0] for key in lane.attempts))
+            kinds = {lane_kind(state.jobs[id].job) for id in ids}
+            if len(ids) > 1 and (None in kinds or len(kinds) > 1):
+                yield f"{node.name}: lane {lane.id} has jobs that may not share it: {ids[:5]}"
+            held = state.tenants.get((node.name, lane.id))
+            if ids and held is not None and held.job != ids[0]:
+                yield f"{node.name}: lane {lane.id} is held by {held.job}, its first attempt is of {ids[0]}"
+            if lane.listed_in.get((node.name, lane.id)) is not lane:
+                yield f"{node.name}: lane {lane.id} is not among those of its group"
 
 
 def status_follows_attempts(state: ClusterState) -> Iterator[str]:
@@ -238,6 +254,7 @@ SENTENCES = (
     ledgers_are_exact,
     devices_have_one_holder,
     lanes_hold_live_attempts,
+    lanes_are_of_one_kind,
     status_follows_attempts,
     ready_jobs_wait,
     tenants_follow_lanes,

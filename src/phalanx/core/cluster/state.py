@@ -22,11 +22,12 @@ from phalanx.core.model.credential import Keyring
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job, JobId, NodeName
+from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.plan import PlanMemory, Snapshot
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.tenants import Lane, TenantKey, Tenants
+from phalanx.core.model.tenants import TenantKey, Tenants
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Queues, Quota, Waiting
 
@@ -194,6 +195,7 @@ class ClusterState(Struct, eq=False):
     table: NodeTable = field(default_factory=NodeTable)
     waiting: Waiting = field(default_factory=Waiting)
     tenants: Tenants = field(default_factory=Tenants)
+    pools: LanePools = field(default_factory=LanePools)  # lanes that stages share; not kept in images
     queues: Queues = field(default_factory=Queues)
     bindings: Bindings = field(default_factory=Bindings)
     keyring: Keyring = field(default_factory=Keyring)  # the credentials that were created

@@ -22,15 +22,13 @@ from msgspec import Struct
 from phalanx.core.model.bindings import workflow_key
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Gang, Group, Job, JobId
+from phalanx.core.model.lanes import SAMPLES_MIN, Lane, LaneKey, LanePool, averaged
 from phalanx.core.model.orders import AttemptKey, Status, Why
 from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.tenants import Lane
 from phalanx.core.model.waiting import Part, Rank
 
 if TYPE_CHECKING:
     from phalanx.core.cluster.jobs import JobState
-
-_SAMPLES_MIN = 4
 
 
 class Gate(Enum):
@@ -80,8 +78,8 @@ class GroupState:
     """One group of a job; a unit that waits, unless the job is a gang."""
 
     __slots__ = (
-        "again", "first", "fresh", "group", "job", "kind", "lanes", "last", "live", "number", "owner", "rank",
-        "request", "run_s", "samples", "staying",
+        "again", "first", "fresh", "group", "job", "kind", "lanes", "last", "live", "number", "owner", "pool",
+        "rank", "request", "run_s", "samples", "staying",
     )  # fmt: skip
     is_gang: Literal[False] = False
     comes_back = False
@@ -100,13 +98,22 @@ class GroupState:
         self.again: list[int] = []  # positions to be placed again, sorted
         self.live: dict[int, int] = {}  # places held, by replica
         self.staying = 0  # of these, how many were not told to leave
-        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.lanes: dict[LaneKey, Lane] = {}
+        self.pool: LanePool | None = None  # of jobs that share lanes, these among them
         self.run_s = 0.0
         self.samples = 0
 
     @property
     def typical_run_s(self) -> float | None:
-        return self.run_s if self.samples >= _SAMPLES_MIN else None
+        if self.pool is not None:
+            return self.pool.typical_run_s
+        return self.run_s if self.samples >= SAMPLES_MIN else None
+
+    def share_lanes(self, pool: LanePool) -> None:
+        """Its task may queue in the lanes of this pool, and others in its own. How long it took is known already."""
+        self.pool, self.lanes = pool, pool.lanes
+        if self.samples:
+            pool.learn(self.run_s)
 
     @property
     def has_ready(self) -> bool:
@@ -204,9 +211,10 @@ class GroupState:
         self.fresh = self.last
 
     def learn(self, run_s: float) -> None:
-        weight = 0.25 if self.samples >= _SAMPLES_MIN else 1.0 / (self.samples + 1)
-        self.run_s += weight * (max(run_s, 0.0) - self.run_s)
+        self.run_s = averaged(self.run_s, self.samples, run_s)
         self.samples += 1
+        if self.pool is not None:
+            self.pool.learn(run_s)
 
     def _in_order(self, most: int) -> Iterator[int]:
         if self.again and most > 0:

@@ -52,6 +52,7 @@ NODE_MOVES: dict[tuple[str, str], str] = {
 
 PROMISE_MOVES: dict[tuple[str, str], str] = {
     (NONE, "Leaving"): "a plan found victims: they are asked to leave, and their places are set aside",
+    (NONE, "Free"): "another promise gave way, and what this one takes of it is free already",
     ("Leaving", "Free"): "the last victim has left",
     ("Leaving", NONE): "withdrawn: too late, no longer needed, or its job was cancelled or restarted",
     ("Free", NONE): "kept: its job was placed there; or withdrawn",

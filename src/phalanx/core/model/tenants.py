@@ -3,9 +3,7 @@
 Preemption asks whose priority is low enough, a reservation asks who will have ended by when; neither may loop over
 forty thousand objects. A slot is reused when its tenant has left.
 
-A *lane* is one grant on a node, opened by a placement and held until its last attempt has ended. Short tasks of one job
-may be queued behind each other in it, so that the node need not wait for the coordinator between them; since they run
-one at a time, nothing is ever given out twice.
+The tenant of a lane is the job of its first attempt (`core/model/lanes.py`).
 """
 
 from __future__ import annotations
@@ -20,27 +18,7 @@ from numpy.typing import NDArray
 from phalanx.core.model.amounts import ANY, FIXED, DeviceKind, Rows, fixed, matching
 from phalanx.core.model.columns import Columns, Matrix
 from phalanx.core.model.job import JobId
-from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Grant
-
-
-class Lane:
-    """Attempts in the order in which they run; the first is the one that holds the grant now."""
-
-    __slots__ = ("attempts", "grant", "id", "is_slow", "node")
-
-    def __init__(self, id: int, node: str, grant: Grant) -> None:
-        self.id = id
-        self.node = node
-        self.grant = grant
-        self.attempts: dict[AttemptKey, None] = {}  # a dict keeps order and finds quickly
-        self.is_slow = (
-            False  # its runner gave back what was queued, or it has to be left: nothing more is queued
-        )
-
-    def __len__(self) -> int:
-        return len(self.attempts)
-
 
 NEVER = float("inf")
 TenantKey = tuple[str, int]  # (node, lane) of a lane; (job, position) of a promise
@@ -109,7 +87,7 @@ class Tenants:
             self.near.setdefault(tenant.affinity, Counter())[tenant.node_row] += 1
 
     def replace(self, tenant: Tenant) -> None:
-        """The same holder with other facts, such as a start that gives it a deadline."""
+        """The same place with other facts, such as a start that gives it a deadline, or another job in the lane."""
         self._write(self.slots[tenant.key], tenant)
 
     def get(self, key: TenantKey) -> Tenant | None:
@@ -129,11 +107,7 @@ class Tenants:
         slot = self.slots.pop(key)
         self.used[slot] = False
         if (tenant := self.tenants[slot]) is not None:
-            siblings = self.of_job[tenant.job]
-            del siblings[key]
-            if not siblings:
-                del self.of_job[tenant.job]
-                self._numbers_free.append(self.numbers.pop(tenant.job))
+            self._leave_job(tenant)
             if tenant.affinity:
                 self._leave(tenant)
         self.tenants[slot] = None
@@ -167,6 +141,13 @@ class Tenants:
                 self.near.setdefault(tenant.affinity, Counter())[after] += 1
             self._write(slot, moved)
 
+    def _leave_job(self, tenant: Tenant) -> None:
+        siblings = self.of_job[tenant.job]
+        del siblings[tenant.key]
+        if not siblings:
+            del self.of_job[tenant.job]
+            self._numbers_free.append(self.numbers.pop(tenant.job))
+
     def _leave(self, tenant: Tenant) -> None:
         rows = self.near[tenant.affinity]
         rows[tenant.node_row] -= 1
@@ -176,7 +157,9 @@ class Tenants:
                 del self.near[tenant.affinity]
 
     def _write(self, slot: int, tenant: Tenant) -> None:
-        grant = tenant.grant
+        grant, before = tenant.grant, self.tenants[slot]
+        if before is not None and before.job != tenant.job:
+            self._leave_job(before)
         self.tenants[slot] = tenant
         self.of_job.setdefault(tenant.job, {})[tenant.key] = tenant
         self.node[slot] = tenant.node_row

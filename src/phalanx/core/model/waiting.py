@@ -22,7 +22,7 @@ from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Cores, Grant, Request
 
 if TYPE_CHECKING:  # clients know quotas, and need no numpy for that
-    from phalanx.core.model.tenants import Lane
+    from phalanx.core.model.lanes import Lane, LanePool
 
 DEFAULT = "default"
 QUEUES_MAX = 1000
@@ -174,6 +174,7 @@ class WaitingGroup(_Waits, Protocol):
 
     number: int  # of the group in its job
     lanes: dict[tuple[str, int], Lane]
+    pool: LanePool | None  # of jobs that share lanes with it
 
     @property
     def is_gang(self) -> Literal[False]: ...

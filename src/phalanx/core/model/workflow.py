@@ -65,6 +65,7 @@ def workflow_id(at_ms: int, chance: int) -> JobId:
     return ulid(at_ms, chance >> _FREE_BITS << _FREE_BITS)
 
 
+@lru_cache(16_384)
 def stage_job_id(workflow: JobId, stage: int, retries: int) -> JobId:
     """The id of the job that a stage becomes when it has been retried so often."""
     number = (_first_of(workflow[_KEPT_SIGNS:]) + (retries << _STAGE_BITS | stage)) + 1

@@ -22,7 +22,7 @@ from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
 from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
-from phalanx.core.placement.prefetch import prefetch
+from phalanx.core.placement.prefetch import prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
@@ -72,6 +72,7 @@ class _Pass:
         self._policy = policy
         self._gain = snapshot.gain
         self._now = snapshot.now
+        self._snapshot = snapshot
         self._held: set[WaitingClass] = set()  # classes in which one that runs long was held back
         self._held_count = 0
         self._evictions = 0  # how often it was worked out whom to evict
@@ -150,7 +151,10 @@ class _Pass:
         first = self.front.first or min(self._capped, default=None)
         if first is not None and not (unit := first[1].units[first[0]]).is_gang:
             self.serves = first[1]
-            prefetch(unit, self.draft, self._policy)
+            if unit.pool is not None:
+                prefetch_stages(first, self._snapshot, self.memory, self.draft, self._policy)
+            else:
+                prefetch(unit, self.draft, self._policy)
 
     def _pass_over(self, waiting_class: WaitingClass, rank: Rank, block: Block) -> None:
         """The class gets nothing more until there may be more room."""

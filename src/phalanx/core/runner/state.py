@@ -110,6 +110,7 @@ class RunnerState:
         self.lanes: dict[int, deque[AttemptKey]] = {}
         self.outbox: dict[AttemptKey, Report] = {}  # ends that no coordinator has disposed of yet
         self.fresh: list[Report] = []  # reports to send with the next message
+        self.ended_in: dict[int, int] = {}  # by lane: how many ends are among them
         self.tombstones: dict[AttemptKey, None] = {}
 
     def adopt(
@@ -289,12 +290,14 @@ class RunnerState:
 
     def take_fresh(self) -> list[Report]:
         """The reports to send now. What came before an end needs no word of its own when the end is told as well."""
-        reports, self.fresh = self.fresh, []
+        reports, self.fresh, self.ended_in = self.fresh, [], {}
         return [each for each in reports if self._is_news(each)]
 
     @property
     def is_urgent(self) -> bool:
-        """True if an end is to be told and some lane has nothing more to do, or a gang may wait for this member."""
+        """True if a lane has no more left than it has done since the last message, or a gang may wait for a member."""
+        if any(count >= len(self.lanes.get(lane, ())) for lane, count in self.ended_in.items()):
+            return True
         kinds = {type(report) for report in self.fresh}
         return Ready in kinds or (not self.is_busy and not kinds <= {Started})
 
@@ -377,6 +380,7 @@ class RunnerState:
         lane.remove(key)
         if not lane:
             del self.lanes[held.lane]
+        self.ended_in[held.lane] = self.ended_in.get(held.lane, 0) + 1
         self._report(report)
 
     def _report(self, report: Report) -> None:

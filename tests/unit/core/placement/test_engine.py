@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from phalanx.core.model.lanes import Lane
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.tenants import Lane
 from phalanx.core.placement.engine import HELD_MAX
 from phalanx.core.placement.place_one import place_one
 from tests.support.planned_cluster import PlannedCluster

@@ -15,8 +15,9 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import JobId
+from phalanx.core.model.lanes import Lane
 from phalanx.core.model.orders import Stop, Why
-from phalanx.core.model.tenants import NEVER, Lane, Tenant
+from phalanx.core.model.tenants import NEVER, Tenant
 
 
 def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -> Lane:
@@ -24,13 +25,20 @@ def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -
     node = state.nodes[attempt.node]
     state.table.take(node.row, attempt.grant)
     state.queues.take(job.job.queue, attempt.grant)
-    lane = Lane(attempt.lane, attempt.node, attempt.grant)
-    node.lanes[attempt.lane] = job.groups[attempt.group].lanes[attempt.node, attempt.lane] = lane
+    lane = Lane(attempt.lane, attempt.node, attempt.grant, job.groups[attempt.group].lanes)
+    node.lanes[attempt.lane] = lane
     node.next_lane, node.idle_since = attempt.lane + 1, None
     state.tenants.add(tenant(job, attempt, at))
     if job.gang is not None:
         state.tenants.needed[job.job.id] = tuple(group.needed for group in job.job.groups)
     return lane
+
+
+def share_lanes(state: ClusterState, job: JobState) -> None:
+    """Let a job that may share lanes with others of its kind do so."""
+    pool = state.pools.of(job.job)
+    if pool is not None:
+        job.groups[0].share_lanes(pool)
 
 
 def tenant(job: JobState, attempt: Attempt, at: float) -> Tenant:
@@ -66,8 +74,7 @@ def tell_to_leave(state: ClusterState, job: JobState, attempt: Attempt, why: Why
     lane = state.nodes[attempt.node].lanes[attempt.lane]
     held = state.tenants.get((attempt.node, attempt.lane))
     grace_s = 0.0 if why == Why.RECALLED else job.job.grace_s
-    others = (state.attempt(key) for key in lane.attempts)  # of one lane, one alone may be cancelled
-    all_leave = all(other is None or other.ending is not None for other in others)
+    all_leave = _all_leave(state, lane)
     if why == Why.EVICTED or all_leave:
         lane.is_slow = True  # nobody queues where all have to leave: the place is soon another's
     if held is not None and all_leave:
@@ -85,7 +92,7 @@ def end_attempt(state: ClusterState, job: JobState, attempt: Attempt, at: float)
     del lane.attempts[attempt.key]
     if not lane.attempts:
         del node.lanes[attempt.lane]
-        del job.groups[attempt.group].lanes[attempt.node, attempt.lane]
+        lane.close()
         state.table.give_back(node.row, attempt.grant)
         state.queues.give_back(job.job.queue, attempt.grant)
         state.tenants.remove((attempt.node, attempt.lane))
@@ -94,6 +101,8 @@ def end_attempt(state: ClusterState, job: JobState, attempt: Attempt, at: float)
         state.gain += 1
         if not node.lanes:
             node.idle_since = at
+    else:
+        _pass_on(state, lane, at)
     if job.forming is not None:
         job.forming.positions.discard(attempt.key[1])
         job.forming.ready.discard(attempt.key[1])
@@ -133,6 +142,28 @@ def _part(state: ClusterState, attempt: Attempt) -> None:
         if job is not None and job.merged_into == attempt.key:
             job.merged_into = None
             queue_up(state, job)
+
+
+def _pass_on(state: ClusterState, lane: Lane, at: float) -> None:
+    """An attempt of a lane has ended and others are left: the lane is held by the job of the first of them."""
+    first = state.attempt(next(iter(lane.attempts)))
+    held = state.tenants.get((lane.node, lane.id))
+    if first is None or held is None:  # only after a damaged record
+        return
+    is_leaving = held.is_leaving or (first.ending is not None and _all_leave(state, lane))
+    if held.job == first.key[0] and held.is_leaving == is_leaving:
+        return
+    holder = tenant(state.jobs[first.key[0]], first, at)
+    if is_leaving:
+        lane.is_slow = True
+        holder = structs.replace(holder, evictable_at=NEVER, ends_at=min(held.ends_at, at), is_leaving=True)
+    state.tenants.replace(holder)
+
+
+def _all_leave(state: ClusterState, lane: Lane) -> bool:
+    """Whether every attempt of a lane was told to leave: of several, one alone may be cancelled."""
+    attempts = (state.attempt(key) for key in lane.attempts)
+    return all(each is None or each.ending is not None for each in attempts)
 
 
 def end_forming(state: ClusterState, job: JobState) -> None:

@@ -23,6 +23,7 @@ from phalanx.core.cluster.apply.grants import (
     note_start,
     open_lane,
     queue_up,
+    share_lanes,
     tell_to_leave,
 )
 from phalanx.core.cluster.apply.nodes import count_fault
@@ -56,6 +57,7 @@ def _add(
     state.add_job(job)
     if event.job.workflow is not None:
         release_stage(state, event.job)
+    share_lanes(state, job)
     wait_for_others(state, job)
     queue_up(state, job)
     if event.request_id:

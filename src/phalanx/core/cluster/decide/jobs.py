@@ -26,9 +26,9 @@ from phalanx.core.model import reason
 from phalanx.core.model.dispatch import TASK_TYPE_TAG, checked
 from phalanx.core.model.job import EACH_TASKS_MAX, Job, JobId
 from phalanx.core.model.orders import Status
+from phalanx.core.model.plan import Placement
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
-from phalanx.core.model.tenants import Lane
 
 USER_TASKS_MIN = 1000
 
@@ -201,7 +201,7 @@ def propose(state: ClusterState, given: Propose, now: float) -> Decision:
     if placement.lane is None:
         if not state.table.ledgers[node.row].has_room(placement.grant):
             return STALE
-    elif not _takes_more(node.lanes.get(placement.lane), job):
+    elif not _takes_more(job, placement):
         return STALE
     if placement.merged and not may_merge(state, job, placement.merged):
         return STALE
@@ -219,9 +219,11 @@ def defer(state: ClusterState, given: Defer, now: float) -> Decision:
     return Decision([d.TaskDeferred(at=now, cause="plan", job=given.job, node=asked.sticky)], [], Accepted())
 
 
-def _takes_more(lane: Lane | None, job: JobState) -> bool:
-    """Whether tasks of a job may be queued in a lane: it is the job's, and need not be left."""
-    return lane is not None and not lane.is_slow and any(key[0] == job.job.id for key in lane.attempts)
+def _takes_more(job: JobState, placement: Placement) -> bool:
+    """Whether a task may be queued in a lane: it is one of its group or of its pool, and need not be left."""
+    assert placement.lane is not None
+    lane = job.group_of(placement.position).lanes.get((placement.node, placement.lane))
+    return lane is not None and not lane.is_slow and lane.grant == placement.grant
 
 
 def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
