@@ -276,10 +276,42 @@ def _settled(
     return Settings(given=given, untrusted=untrusted, **made, **rest)
 
 
+_WORKER_VARIABLES = ("PHALANX_TASK_ID", "PHALANX_ATTEMPT", "PHALANX_TASK_TOKEN", "PHALANX_EXECUTOR_ADDRESS")
+
+
 def task_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What tasks inherit from our own environment: PATH and locale, and no more. Anything else may be a
     secret of one user, and tasks belong to all users."""
     return {name: text for name, text in env.items() if _INHERITED.fullmatch(name)}
+
+
+class WorkerEnvironment(Struct, frozen=True):
+    """What a worker of an executor is told: its task, its token, and where the coordinators are."""
+
+    task: str
+    attempt: int
+    token: str
+    address: str
+    ca_file: str = ""
+    path: str = ""  # folders of the client's modules
+
+
+def worker_environment(env: Mapping[str, str] = os.environ) -> WorkerEnvironment:
+    """As the client and the runner have set it for the task."""
+    missing = [name for name in _WORKER_VARIABLES if not env.get(name)]
+    if missing:
+        raise ConfigError(
+            f"{' and '.join(missing)} not set: a worker is a task of an executor",
+            hint="use phalanx.Executor, which submits its workers",
+        )
+    return WorkerEnvironment(
+        env["PHALANX_TASK_ID"],
+        int(env["PHALANX_ATTEMPT"]),
+        env["PHALANX_TASK_TOKEN"],
+        env["PHALANX_EXECUTOR_ADDRESS"],
+        env.get("PHALANX_EXECUTOR_CA_FILE", ""),
+        env.get("PHALANX_EXECUTOR_PATH", ""),
+    )
 
 
 class Trusted(Struct, frozen=True, forbid_unknown_fields=True):
