@@ -294,6 +294,7 @@ class WorkerEnvironment(Struct, frozen=True):
     address: str
     ca_file: str = ""
     path: str = ""  # folders of the client's modules
+    idle_s: float = 10.0  # after which a worker without calls ends
 
 
 def worker_environment(env: Mapping[str, str] = os.environ) -> WorkerEnvironment:
@@ -311,6 +312,7 @@ def worker_environment(env: Mapping[str, str] = os.environ) -> WorkerEnvironment
         env["PHALANX_EXECUTOR_ADDRESS"],
         env.get("PHALANX_EXECUTOR_CA_FILE", ""),
         env.get("PHALANX_EXECUTOR_PATH", ""),
+        float(env.get("PHALANX_EXECUTOR_IDLE_S", "10")),
     )
 
 

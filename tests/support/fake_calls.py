@@ -24,7 +24,7 @@ class FakeCalls:
 
     async def post_calls(self, user: str, name: str, request: CallsRequest) -> CallsReply:
         queue = self.call_queues.setdefault(name, CallQueue(name, request.python, 0.0))
-        return CallsReply(queue.id, queue.post(request.batches), queue.withdraw(request.withdrawn))
+        return CallsReply(queue.id, queue.post(request.batches, 0.0), queue.withdraw(request.withdrawn))
 
     async def call_results(self, user: str, name: str, query: ResultsQuery) -> ResultsReply:
         queue = self.call_queues.get(name)

@@ -31,6 +31,7 @@ from phalanx.clock import Deadline
 from phalanx.errors import BadRequest, CallFailed
 
 R = TypeVar("R")
+IDLE_S_MAX = 86_400
 FOREVER_S = threading.TIMEOUT_MAX
 _open: WeakSet[SharedPools] = WeakSet()  # those that the end of the program has to end
 
@@ -115,6 +116,7 @@ class Executor(StandardExecutor):
         python: str | None = None,
         address: str | None = None,
         retries: int = 3,
+        idle_s: float = 10.0,
         **resources: Unpack[CallFields],
     ) -> None:
         """`client` is a `Client`, `phalanx.local()`, or None for the cluster that the settings name.
@@ -122,15 +124,18 @@ class Executor(StandardExecutor):
         At most `max_workers` workers run at once, by default as many as the nodes could hold. `python` is the program
         of the workers, by default that of this process; it must have phalanx, cloudpickle and the same minor version.
         `address` is where workers reach the coordinators, if not where this client does. A call whose process died is
-        run again at most `retries` times.
+        run again at most `retries` times. A worker without calls ends after `idle_s` and gives back what it holds.
         """
         _check("max_workers", max_workers, 1, WORKERS_MAX)
         _check("retries", retries, 0, RETRIES_MAX)
+        _check("idle_s", idle_s, 0, IDLE_S_MAX)
         unknown = set(resources) - set(CallFields.__annotations__)
         if unknown:
             known = ", ".join(CallFields.__annotations__)
             raise BadRequest(f"{', '.join(sorted(unknown))}: not a resource of calls; these are: {known}")
-        reach = {"PHALANX_EXECUTOR_ADDRESS": address} if address else {}
+        reach = {"PHALANX_EXECUTOR_IDLE_S": f"{idle_s:g}"}
+        if address:
+            reach["PHALANX_EXECUTOR_ADDRESS"] = address
         self._shared = SharedPools(client, max_workers, python, retries, reach)
         self._fields = resources
 
@@ -207,7 +212,7 @@ def _failed(error: CallFailed) -> Future[Any]:
     return future
 
 
-def _check(name: str, value: int | None, least: int, most: int) -> None:
+def _check(name: str, value: float | None, least: int, most: int) -> None:
     if value is not None and not least <= value <= most:
         raise BadRequest(f"{name} = {value} is not possible: expected {least} to {most}")
 

@@ -249,7 +249,7 @@ class CallPool:
         for call in calls:
             if not batches or batches[-1].digest != call.function.digest:
                 batches.append(CallBatch(call.function.digest, [], call.function.pickled, self._retries))
-            batches[-1].calls.append(PostedCall(call.id, call.arguments))
+            batches[-1].calls.append(PostedCall(call.id, call.arguments, call.future.running()))
         return batches
 
     def _renew(self) -> None:

@@ -3,7 +3,8 @@
 It is a table without I/O and clock, and it is not durable: the client holds the futures, and sends what is not finished
 to a new queue if this one is lost. A call leaves it when the client has seen its result. A call whose worker is lost,
 or whose process died, waits again; from then on it is given alone, so that one call that kills its process takes no
-other with it. The first result of a call counts, whichever worker sends it.
+other with it. A call that a worker had by a former queue waits for that worker to say so, or for the end of a lease.
+The first result of a call counts, whichever worker sends it.
 """
 
 from __future__ import annotations
@@ -60,13 +61,14 @@ class QueuedCall:
 class ServingWorker:
     """A worker: one attempt of one task, when it was last heard, and the calls that it has."""
 
-    __slots__ = ("asked", "attempt", "heard_at", "held", "sent", "task")
+    __slots__ = ("asked", "attempt", "claims", "heard_at", "held", "sent", "task")
 
     def __init__(self, task: str, attempt: int, now: float) -> None:
         self.task = task
         self.attempt = attempt
         self.heard_at = now
         self.held: dict[int, QueuedCall] = {}
+        self.claims: frozenset[int] = frozenset()  # calls that it had before this queue knew of it
         self.asked = 0  # the number of its newest question
         self.sent: list[int] = []  # calls in the answer to it, which may be lost
 
@@ -89,12 +91,14 @@ class CallQueue:
         self._newest = -1  # number of the newest call
         self._waiting: OrderedDict[int, QueuedCall] = OrderedDict()
         self._suspects: OrderedDict[int, QueuedCall] = OrderedDict()  # to be given alone
+        self._unclaimed: OrderedDict[int, QueuedCall] = OrderedDict()  # begun, nobody says where
+        self._unclaimed_at = now  # when the newest of them came
         self._results: deque[tuple[int, CallResult]] = deque()
         self._functions: dict[str, QueuedFunction] = {}
 
     # From the client.
 
-    def post(self, batches: Iterable[CallBatch]) -> int:
+    def post(self, batches: Iterable[CallBatch], now: float) -> int:
         """Take calls in; how many of them, in their order. One that was here before is not taken twice."""
         accepted = 0
         for batch in batches:
@@ -105,6 +109,8 @@ class CallQueue:
                     if not self._has_room(call):
                         return accepted
                     self._add(call)
+                    if each.begun:
+                        self._set_aside(call, now)
                 accepted += 1
         return accepted
 
@@ -153,6 +159,12 @@ class CallQueue:
             self._return(worker.sent, worker)
         worker.asked, worker.sent = number, []
 
+    def claim(self, worker: ServingWorker, ids: Iterable[int]) -> None:
+        """A worker says which calls it has since before this queue."""
+        worker.claims = frozenset(ids)
+        for id in worker.claims & self._unclaimed.keys():
+            self._hold(self._unclaimed.pop(id), worker)
+
     def has_call_for(self, worker: ServingWorker) -> bool:
         if self.results_bytes > RESULTS_BYTES_MAX or any(each.losses for each in worker.held.values()):
             return False
@@ -164,8 +176,7 @@ class CallQueue:
             return []
         given = self._alone() if self._suspects and not worker.held else self._share(want)
         for call in given:
-            call.holder = worker
-            worker.held[call.id] = call
+            self._hold(call, worker)
         worker.sent = [call.id for call in given]
         self.taken += worker.sent
         return _batches(given, set(known))
@@ -194,6 +205,12 @@ class CallQueue:
         if not is_paused:
             self.silent[worker.task] = worker.attempt
         self.lose(worker)
+
+    def release_unclaimed(self, now: float) -> None:
+        """Calls that no worker has claimed in time wait like others."""
+        if self._unclaimed and now - self._unclaimed_at > LEASE_S:
+            self._waiting.update(self._unclaimed)
+            self._unclaimed.clear()
 
     def lose(self, worker: ServingWorker) -> None:
         """A worker is gone: all of its calls wait again."""
@@ -239,6 +256,20 @@ class CallQueue:
             self.bytes += len(call.function.pickled)
         call.function.calls += 1
 
+    def _set_aside(self, call: QueuedCall, now: float) -> None:
+        """A call that a worker may still run: its worker has it, or is yet to be heard."""
+        del self._waiting[call.id]
+        holder = next((each for each in self.workers.values() if call.id in each.claims), None)
+        if holder is not None:
+            self._hold(call, holder)
+        else:
+            self._unclaimed[call.id] = call
+            self._unclaimed_at = now
+
+    def _hold(self, call: QueuedCall, worker: ServingWorker) -> None:
+        call.holder = worker
+        worker.held[call.id] = call
+
     def _let_go(self, call: QueuedCall) -> None:
         if call.holder is not None:
             call.holder.held.pop(call.id, None)
@@ -264,6 +295,7 @@ class CallQueue:
     def _remove(self, call: QueuedCall) -> None:
         self._waiting.pop(call.id, None)
         self._suspects.pop(call.id, None)
+        self._unclaimed.pop(call.id, None)
         del self.calls[call.id]
         self.bytes -= call.size
         call.function.calls -= 1

@@ -66,7 +66,7 @@ class CallQueues:
         queue.seen_at = self._clock.monotonic()
         gone = queue.withdraw(request.withdrawn)
         is_room = sum(each.bytes for each in self._queues.values()) < BYTES_MAX
-        accepted = queue.post(request.batches) if is_room else 0
+        accepted = queue.post(request.batches, queue.seen_at) if is_room else 0
         if accepted:
             self._wake(key)
         return CallsReply(queue.id, accepted, gone)
@@ -134,12 +134,14 @@ class CallQueues:
         if queue is None:
             return GiveReply(self._word(key))
         worker = self._worker(queue, state, request.task, request.attempt)
+        if request.holding:
+            queue.claim(worker, request.holding)
         if request.results and queue.is_full():
-            return GiveReply("full")
+            return GiveReply("full", queue.id)
         if request.results or request.returned:
             queue.give(request.results, request.returned, worker)
             self._wake(key)
-        return GiveReply("open")
+        return GiveReply("open", queue.id)
 
     def _word(self, key: QueueKey) -> QueueWord:
         if key in self._queues:
@@ -196,6 +198,7 @@ class CallQueues:
     def _look_after(self, queue: CallQueue) -> None:
         """Take the calls of workers back that have ended or are silent."""
         now = self._clock.monotonic()
+        queue.release_unclaimed(now)
         for worker in list(queue.workers.values()):
             if not self._is_alive(worker):
                 queue.lose(worker)

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from phalanx.api.schema.calls import CallBatch, CallResult, GiveRequest, TakeRequest
+from phalanx.api.schema.calls import BATCH_CALLS_MAX, CallBatch, CallResult, GiveRequest, TakeRequest
 from phalanx.client import executor_calls
 from phalanx.client.access import ApiAccess, transport
 from phalanx.client.calls import Call
@@ -40,7 +40,6 @@ from phalanx.worker.frames import (
 
 BEAT_S = 2.0
 LOOK_S = 0.5  # between two looks at the process while calls are in hand
-IDLE_S = 60.0
 POLL_S = 10.0
 PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 GATHER_S = 0.002  # results of short calls travel together
@@ -77,6 +76,7 @@ class Worker:
         self._busy_at = self._clock.monotonic()
         self._has_started = False  # the process has been ready once
         self._is_closed = False
+        self._queue = ""  # the one that was told what is in hand
 
     def run(self) -> int:
         self._start()
@@ -146,7 +146,7 @@ class Worker:
     def _give(self) -> None:
         while True:
             with self._changed:
-                if not self._hand.results and not self._hand.returned:
+                if not self._hand.results and not self._hand.returned and not self._is_over:
                     self._changed.wait(LOOK_S if self._hand.running else BEAT_S)
                 if len(self._hand.results) == 1 and self._hand.running:
                     self._changed.wait(GATHER_S)
@@ -159,6 +159,10 @@ class Worker:
     def _deliver(self, results: list[CallResult], returned: list[int]) -> None:
         request = GiveRequest(self._environment.task, self._environment.attempt, results, returned)
         reply = self._asked(executor_calls.give(self._job, request))
+        if reply.queue != self._queue:
+            self._queue = reply.queue
+            if reply.queue:
+                self._tell_holding()
         with self._changed:
             if reply.state == "open":
                 self._hand.sent(len(results), len(returned))
@@ -166,6 +170,14 @@ class Worker:
                 self._is_closed = True
             elif results:  # nobody wants them now: its client may be back in a moment
                 self._changed.wait(PAUSES_S[2])
+
+    def _tell_holding(self) -> None:
+        """There is another queue: the calls in hand need not be given to others."""
+        with self._changed:
+            holding = [*self._hand.running, *(each.id for each in self._hand.results)][:BATCH_CALLS_MAX]
+        if holding:
+            request = GiveRequest(self._environment.task, self._environment.attempt, holding=holding)
+            self._asked(executor_calls.give(self._job, request))
 
     def _look(self) -> None:
         """Whether the process lives, runs, and is not stuck in one call with others behind it."""
@@ -216,7 +228,7 @@ class Worker:
 
     @property
     def _is_idle(self) -> bool:
-        return not self._hand.running and self._clock.monotonic() - self._busy_at > IDLE_S
+        return not self._hand.running and self._clock.monotonic() - self._busy_at > self._environment.idle_s
 
     def _asked(self, call: Call[T]) -> T:
         """The answer, of a coordinator that may be away for a while."""

@@ -28,11 +28,12 @@ Outcome = Literal["returned", "raised", "failed", "died"]
 QueueWord = Literal["open", "full", "absent", "closed"]
 
 
-class PostedCall(Struct, forbid_unknown_fields=True):
+class PostedCall(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """One call: its number, which its executor never gives twice, and its arguments."""
 
     id: Id
     arguments: Pickled
+    begun: bool = False  # a worker had it already, by a former queue, and may still run it
 
 
 class CallBatch(Struct, forbid_unknown_fields=True):
@@ -116,9 +117,11 @@ class GiveRequest(Struct, forbid_unknown_fields=True):
     attempt: Id
     results: Annotated[list[CallResult], Meta(max_length=BATCH_CALLS_MAX)] = []
     returned: Annotated[list[Id], Meta(max_length=BATCH_CALLS_MAX)] = []
+    holding: Annotated[list[Id], Meta(max_length=BATCH_CALLS_MAX)] = []  # told once to each queue
 
 
 class GiveReply(Struct, omit_defaults=True):
     """Unless `state` is open, the results were not taken, and are to be sent again."""
 
     state: QueueWord
+    queue: str = ""
