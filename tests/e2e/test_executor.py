@@ -234,16 +234,20 @@ def test_a_frozen_process_does_not_hang_a_map(local, tmp_path):
 
 
 def test_resources_of_calls_are_those_of_the_job(cluster):
-    with phalanx.Executor(cluster.client, max_workers=1, cores=2, idle_s=0.5) as executor:
+    with phalanx.Executor(cluster.client, max_workers=1, cores=2, name="pair", idle_s=0.5) as executor:
         executor.submit(called.square, 1).result()
         on_gpu = executor.with_resources(gpus=1, memory="1GiB", name="trainer", env={"COLOUR": "green"})
         assert on_gpu.submit(called.environment, "CUDA_VISIBLE_DEVICES").result() in ("0", "1")
         assert on_gpu.submit(called.environment, "COLOUR").result() == "green"
         assert (
-            executor.with_resources(target="n1").submit(called.environment, "PHALANX_NODE").result() == "n1"
+            executor.with_resources(target="n1", name="there")
+            .submit(called.environment, "PHALANX_NODE")
+            .result()
+            == "n1"
         )
         requests = {job.name: job.request for job in jobs_of_executors(cluster.client)}
-    assert (requests["executor"].cores, requests["trainer"].gpus) == (2, 1)
+    assert (requests["pair"].cores, requests["trainer"].gpus) == (2, 1)
+    assert requests["there"].target == "n1"
     assert requests["trainer"].memory_bytes == 1 << 30
 
 

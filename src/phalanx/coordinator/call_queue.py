@@ -3,7 +3,7 @@
 It is a table without I/O and clock, and it is not durable: the client holds the futures, and sends what is not finished
 to a new queue if this one is lost. A call leaves it when the client has seen its result. A call whose worker is lost,
 or whose process died, waits again; from then on it is given alone, so that one call that kills its process takes no
-other with it. A call that a worker had by a former queue waits for that worker to say so, or for the end of a lease.
+other with it. A call that a worker had by a former queue waits a moment for that worker to say so.
 The first result of a call counts, whichever worker sends it.
 """
 
@@ -26,6 +26,7 @@ CALLS_BYTES_MAX = 16 << 20
 RESULTS_BYTES_MAX = 16 << 20
 CALL_COST = 200  # bytes of a call beside its arguments, about
 LEASE_S = 10.0  # a worker that is silent for so long has lost its calls; it speaks every 2 s
+UNCLAIMED_S = 6.0  # for a worker to say that it has a call since before this queue
 DIED: Literal["died"] = "died"
 
 
@@ -208,7 +209,7 @@ class CallQueue:
 
     def release_unclaimed(self, now: float) -> None:
         """Calls that no worker has claimed in time wait like others."""
-        if self._unclaimed and now - self._unclaimed_at > LEASE_S:
+        if self._unclaimed and now - self._unclaimed_at > UNCLAIMED_S:
             self._waiting.update(self._unclaimed)
             self._unclaimed.clear()
 

@@ -29,7 +29,7 @@ from phalanx.worker.frames import (
     write_frame,
 )
 
-FUNCTIONS_MAX = 64  # kept unpickled; the worker counts on it
+FUNCTIONS_MAX = 64  # kept; the worker counts on it
 RESULT_BYTES_MAX = 2 << 20  # as in api/schema/calls.py
 TEXT_MAX = 16 << 10
 PLAIN = frozenset({int, float, str, bytes, bool, type(None)})  # pickled alike by every pickler, and fast
@@ -46,6 +46,7 @@ class CallProcess:
         self._out = fd_out
         self._writing = threading.Lock()
         self._queue: SimpleQueue[QueuedItem] = SimpleQueue()
+        self._pickled: OrderedDict[str, bytes] = OrderedDict()
         self._functions: OrderedDict[str, Function] = OrderedDict()
 
     def run(self) -> None:
@@ -61,12 +62,21 @@ class CallProcess:
         while (messages := self._reader.read()) is not None:
             for message in messages:
                 if isinstance(message, RunCalls):
+                    function = self._pickled_function(message)
                     for id, arguments in message.calls:
-                        self._queue.put((id, message.digest, message.function, arguments))
+                        self._queue.put((id, message.digest, function, arguments))
                 elif isinstance(message, ReturnCalls):
                     self._send(CallsReturned(self._drained()))
         _flush()
         os._exit(0)  # the worker has ended, and so does whatever runs
+
+    def _pickled_function(self, message: RunCalls) -> bytes:
+        """The bytes of its function, kept as they come: the worker sends them once, whatever becomes of the calls."""
+        if message.function:
+            self._pickled[message.digest] = message.function
+            if len(self._pickled) > FUNCTIONS_MAX:
+                self._pickled.popitem(last=False)
+        return self._pickled[message.digest]
 
     def _drained(self) -> list[int]:
         ids: list[int] = []
