@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from tests.support import called
 from tests.support.called import runs
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
+from tests.tidy.source import ROOT
 
 pytestmark = pytest.mark.timeout(120)
 ONE_NODE = {"n1": "cpus=4,gpus=2,type=h100,memory=80GiB,ram=16GiB"}
@@ -182,9 +184,21 @@ def test_an_interrupt_cancels_the_job_at_once(local, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    assert isinstance(held[0].exception(1.0), phalanx.CallFailed)
+    error = held[0].exception(1.0)
+    assert isinstance(error, phalanx.CallFailed)
+    assert error.reason == "ShutDown"
     assert held[2].cancelled()
     assert running(local) == 0
+
+
+def test_calls_end_when_somebody_cancels_the_job_of_their_workers(local, tmp_path):
+    with phalanx.Executor(local, max_workers=1, name="unwanted") as executor:
+        calls = [executor.submit(called.wait_for, str(tmp_path), n, "never") for n in range(2)]
+        wait_until(calls[0].running, 30.0, "the first call runs")
+        (job,) = [job for job in jobs_of_executors(local) if job.name == "unwanted"]
+        local.cancel(job.id)
+        errors = [call.exception(30.0) for call in calls]
+    assert {error.reason for error in errors if isinstance(error, phalanx.CallFailed)} == {"WorkersCancelled"}
 
 
 def test_a_call_whose_process_dies_runs_again_alone(local, tmp_path):
@@ -234,7 +248,7 @@ def test_a_frozen_process_does_not_hang_a_map(local, tmp_path):
 
 
 def test_resources_of_calls_are_those_of_the_job(cluster):
-    with phalanx.Executor(cluster.client, max_workers=1, cores=2, name="pair", idle_s=0.5) as executor:
+    with phalanx.Executor(cluster.client, max_workers=1, cores=2, name="pair") as executor:
         executor.submit(called.square, 1).result()
         on_gpu = executor.with_resources(gpus=1, memory="1GiB", name="trainer", env={"COLOUR": "green"})
         assert on_gpu.submit(called.environment, "CUDA_VISIBLE_DEVICES").result() in ("0", "1")
@@ -249,6 +263,21 @@ def test_resources_of_calls_are_those_of_the_job(cluster):
     assert (requests["pair"].cores, requests["trainer"].gpus) == (2, 1)
     assert requests["there"].target == "n1"
     assert requests["trainer"].memory_bytes == 1 << 30
+
+
+def test_a_call_after_its_workers_have_ended_makes_new_ones(local):
+    with phalanx.Executor(local, max_workers=1, name="brief", idle_s=0.2) as executor:
+        assert executor.submit(called.square, 2).result() == 4
+        (first,) = [job for job in jobs_of_executors(local) if job.name == "brief"]
+        wait_until(lambda: local.job(first.id).status == "Completed", 30.0, "the idle worker has ended")
+        assert executor.submit(called.square, 3).result(8.0) == 9
+
+
+def test_idle_workers_make_room_for_calls_with_other_resources(cluster):
+    with phalanx.Executor(cluster.client, max_workers=1, cores=4, idle_s=600.0) as executor:
+        assert executor.submit(called.square, 2).result() == 4
+        assert executor.with_resources(cores=3).submit(called.square, 3).result(30.0) == 9
+        assert executor.submit(called.square, 4).result(30.0) == 16
 
 
 def test_a_worker_that_is_killed_is_replaced_and_no_result_is_wrong(cluster, tmp_path):
@@ -360,3 +389,34 @@ def test_a_coordinator_that_is_killed_in_the_middle_loses_no_call(tmp_path):
             assert held.result(30.0) == 0
             assert len(runs(folder, 0)) == 1  # its worker has lived on, and has said so
         wait_until(lambda: running(cluster.client) == 0, 30.0, "no task is left")
+
+
+def test_the_example_of_the_guide_runs(tmp_path):
+    page = (ROOT / "docs/guides/executor.md").read_text(encoding="utf-8")
+    program = page.partition("```python\n")[2].partition("```")[0]
+    (tmp_path / "example.py").write_text(program)
+    run = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    many = sum(n * n for n in range(10_000))
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [
+        "one: 1024",
+        f"many: {many}",
+        "failed: invalid literal for int() with base 10: 'seven'",
+        "elsewhere: 144",
+    ]
+
+
+def test_a_program_that_ends_without_a_shutdown_leaves_no_worker_behind(cluster, tmp_path):
+    program = (
+        "import sys, phalanx\n"
+        "client = phalanx.Client(sys.argv[1], sys.argv[2])\n"
+        "executor = phalanx.Executor(client, max_workers=1, name='left')\n"
+        "print(executor.submit(abs, -3).result())\n"
+    )
+    words = [sys.executable, "-c", program, cluster.address("coordinator"), cluster.user_token]
+    run = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert (run.returncode, run.stdout) == (0, "3\n"), run.stderr
+    (job,) = [job for job in jobs_of_executors(cluster.client) if job.name == "left"]
+    assert job.counts.running + job.counts.assigned + job.counts.pending == 0

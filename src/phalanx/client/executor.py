@@ -79,7 +79,14 @@ class SharedPools:
             python=self._python,
             reach=self.client._worker_access() | self._reach,  # noqa: SLF001 - of this package
         )
-        return CallPool(self.client, name, jobs, self._retries)
+        return CallPool(self.client, name, jobs, self._retries, self._make_room)
+
+    def _make_room(self, starved: CallPool) -> None:
+        """Calls of one pool have no room: idle workers of the others give back what they hold."""
+        with self._lock:
+            others = [pool for pool in self._pools.values() if pool is not starved]
+        for pool in others:
+            pool.release()
 
     def shut_down(self, *, wait: bool, cancel_futures: bool, at_once: bool = False) -> None:
         with self._lock:

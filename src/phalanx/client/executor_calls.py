@@ -39,8 +39,10 @@ def post(name: str, request: CallsRequest) -> Call[CallsReply]:
     return Call(method="POST", path=path, answer=CallsReply, body=body, repeatable=True)
 
 
-def results(name: str, queue: str, after: int, timeout_s: float) -> Call[ResultsReply]:
-    query = query_of(queue=queue, after=after, timeout_s=timeout_s)
+def results(
+    name: str, queue: str, after: int, timeout_s: float, workers: int | None = None
+) -> Call[ResultsReply]:
+    query = query_of(queue=queue, after=after, timeout_s=timeout_s, workers=workers)
     path = f"/v1/executors/{name}/results"
     return Call(
         method="GET",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -86,7 +86,11 @@ class RemoteCall:
 class CallPool:
     """Calls and workers of one kind."""
 
-    def __init__(self, client: Client, name: str, jobs: WorkerJobs, retries: int) -> None:
+    def __init__(
+        self, client: Client, name: str, jobs: WorkerJobs, retries: int, starved: Callable[[CallPool], None]
+    ) -> None:
+        """`starved` is called when calls wait and there is no room for their workers."""
+        self._starved = starved
         self._client = client
         self._name = name
         self._jobs = jobs
@@ -167,6 +171,16 @@ class CallPool:
         with self._changed:
             self._changed.wait_for(lambda: not self._calls)
 
+    def release(self) -> None:
+        """If there are no calls, let the workers end now; the next call makes new ones."""
+        with self._posting:
+            with self._changed:
+                if self._calls or not self._queue:
+                    return
+                self._queue, self._workers = "", 0
+            with suppress(PhalanxError):
+                executor_calls.ask(self._client, executor_calls.close(self._name))
+
     def close(self, *, at_once: bool) -> None:
         """End the workers and the threads. With `at_once` whatever still runs is given up."""
         if not self._threads:
@@ -226,7 +240,7 @@ class CallPool:
             self._renew()
             return False
         if not queue:
-            self._queue, self._last = reply.queue, 0
+            self._queue, self._last, self._workers = reply.queue, 0, 0
         for call in calls[: reply.accepted]:
             if self._unsent.pop(call.id, None) is not None:
                 call.is_sent = True
@@ -266,6 +280,8 @@ class CallPool:
             if now - self._reviewed_at > REVIEW_S and self._workers < self._jobs.workers:
                 self._reviewed_at = now
                 self._jobs.review()
+                if self._workers < self._jobs.workers:
+                    self._starved(self)
             self._jobs.ensure(len(self._calls))
         except (Unavailable, TooMany):
             with self._changed:  # the next look is soon enough
@@ -279,9 +295,9 @@ class CallPool:
                 self._changed.wait_for(lambda: self._is_closed or (self._queue and self._calls))
                 if self._is_closed:
                     return
-                queue, last = self._queue, self._last
+                queue, last, workers = self._queue, self._last, self._workers
             try:
-                reply = self._asked(executor_calls.results(self._name, queue, last, POLL_S))
+                reply = self._asked(executor_calls.results(self._name, queue, last, POLL_S, workers))
             except PhalanxError as error:
                 self.fail(error)
                 continue
@@ -309,6 +325,9 @@ class CallPool:
                 _settle(gone.future, result)
         for task in reply.silent:
             self._jobs.evict(task)
+        if reply.silent:
+            with self._changed:  # they are named again until they have ended
+                self._changed.wait(PAUSES_S[2])
         if reply.trouble:
             self.fail(
                 CallFailed(

@@ -83,7 +83,8 @@ class CallQueues:
             now = queue.seen_at = self._clock.monotonic()
             self._look_after(queue)
             reply = self._reply(queue, query.after)
-            if reply.results or reply.taken or reply.trouble or reply.silent or now >= until:
+            has_changed = query.workers not in (-1, reply.workers)
+            if reply.results or reply.taken or reply.trouble or reply.silent or has_changed or now >= until:
                 return reply
             await self._wait(key, min(LOOK_S, until - now))
             self._loop.require_active()
@@ -181,7 +182,11 @@ class CallQueues:
         """The worker that speaks, if it is that of a task of its job."""
         if task != state.job.id and not task.startswith(f"{state.job.id}."):
             raise BadRequest(f"task {task!r} is not one of the job {state.job.id}, whose token was shown")
-        return queue.hear(task, attempt, self._clock.monotonic())
+        is_new = task not in queue.workers
+        worker = queue.hear(task, attempt, self._clock.monotonic())
+        if is_new:
+            self._wake(_key(state))
+        return worker
 
     def _check_python(self, queue: CallQueue, request: TakeRequest) -> None:
         """Functions that were pickled by one version of Python cannot be read by another."""

@@ -8,7 +8,11 @@ import pytest
 
 from bench.compare import ROOT
 
-PEERS = {"hyperqueue_peer", "ray_peer"}  # run with the packages of the schedulers that we compare with
+PEERS = {
+    "call_peer",
+    "hyperqueue_peer",
+    "ray_peer",
+}  # run with the packages of the schedulers that we compare with
 
 
 @pytest.mark.parametrize("name", sorted({path.stem for path in (ROOT / "bench").glob("*.py")} - PEERS))

@@ -65,6 +65,7 @@ class CallsReply(Struct):
 class ResultsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     queue: Short = ""
     after: Id = 0  # the last result that has arrived; it and those before are forgotten
+    workers: Annotated[int, Meta(ge=-1)] = -1  # how many the client knows of; another number is told at once
     timeout_s: PollS = 10.0
 
 
