@@ -391,6 +391,17 @@ def test_a_coordinator_that_is_killed_in_the_middle_loses_no_call(tmp_path):
         wait_until(lambda: running(cluster.client) == 0, 30.0, "no task is left")
 
 
+def test_calls_go_on_with_the_next_coordinator(tmp_path):
+    names = ("c1", "c2")
+    with a_real_cluster(tmp_path / "cluster", ONE_NODE, coordinators=names) as cluster:
+        with phalanx.Executor(cluster.client, max_workers=2) as executor:
+            results = executor.map(called.square, range(4000))
+            assert next(results) == 0
+            cluster.kill(cluster.leader())
+            assert list(results) == [n * n for n in range(1, 4000)]
+        wait_until(lambda: running(cluster.client) == 0, 30.0, "no task is left")
+
+
 def test_the_example_of_the_guide_runs(tmp_path):
     page = (ROOT / "docs/guides/executor.md").read_text(encoding="utf-8")
     program = page.partition("```python\n")[2].partition("```")[0]
