@@ -24,11 +24,12 @@ from phalanx.api.schema.calls import (
     TakeRequest,
 )
 from phalanx.client import executor_calls
+from phalanx.coordinator.call_queue import UNCLAIMED_S
 from phalanx.errors import BadRequest
 from tests.support import called
 from tests.support.called import runs
 from tests.support.real_cluster import RealCluster, a_real_cluster
-from tests.support.waiting import wait_until
+from tests.support.waiting import pause, wait_until
 from tests.tidy.source import ROOT
 
 pytestmark = pytest.mark.timeout(120)
@@ -389,6 +390,23 @@ def test_a_coordinator_that_is_killed_in_the_middle_loses_no_call(tmp_path):
             assert held.result(30.0) == 0
             assert len(runs(folder, 0)) == 1  # its worker has lived on, and has said so
         wait_until(lambda: running(cluster.client) == 0, 30.0, "no task is left")
+
+
+def test_a_call_that_runs_while_the_coordinator_restarts_stays_with_its_worker(tmp_path):
+    with a_real_cluster(tmp_path / "cluster", ONE_NODE) as cluster:
+        with phalanx.Executor(cluster.client, max_workers=2, idle_s=60.0) as executor:
+            held = executor.submit(called.wait_for, str(tmp_path), 0, "go")
+            other = executor.submit(called.wait_for, str(tmp_path), 1, "first")
+            wait_until(lambda: runs(tmp_path, 0) and runs(tmp_path, 1), 30.0, "both calls run")
+            free(tmp_path, "first")
+            assert other.result(10.0) == 1
+            cluster.kill("coordinator")
+            cluster.start_coordinator()
+            cluster.wait_ready("coordinator")
+            pause(UNCLAIMED_S + 3.0)  # the other worker would have it by then
+            assert len(runs(tmp_path, 0)) == 1
+            free(tmp_path)
+            assert held.result(20.0) == 0
 
 
 def test_calls_go_on_with_the_next_coordinator(tmp_path):
