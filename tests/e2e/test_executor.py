@@ -393,20 +393,22 @@ def test_a_coordinator_that_is_killed_in_the_middle_loses_no_call(tmp_path):
 
 
 def test_a_call_that_runs_while_the_coordinator_restarts_stays_with_its_worker(tmp_path):
-    with a_real_cluster(tmp_path / "cluster", ONE_NODE) as cluster:
-        with phalanx.Executor(cluster.client, max_workers=2, idle_s=60.0) as executor:
-            held = executor.submit(called.wait_for, str(tmp_path), 0, "go")
-            other = executor.submit(called.wait_for, str(tmp_path), 1, "first")
-            wait_until(lambda: runs(tmp_path, 0) and runs(tmp_path, 1), 30.0, "both calls run")
-            free(tmp_path, "first")
-            assert other.result(10.0) == 1
-            cluster.kill("coordinator")
-            cluster.start_coordinator()
-            cluster.wait_ready("coordinator")
-            pause(UNCLAIMED_S + 3.0)  # the other worker would have it by then
-            assert len(runs(tmp_path, 0)) == 1
-            free(tmp_path)
-            assert held.result(20.0) == 0
+    with (
+        a_real_cluster(tmp_path / "cluster", ONE_NODE) as cluster,
+        phalanx.Executor(cluster.client, max_workers=2, idle_s=60.0) as executor,
+    ):
+        held = executor.submit(called.wait_for, str(tmp_path), 0, "go")
+        other = executor.submit(called.wait_for, str(tmp_path), 1, "first")
+        wait_until(lambda: runs(tmp_path, 0) and runs(tmp_path, 1), 30.0, "both calls run")
+        free(tmp_path, "first")
+        assert other.result(10.0) == 1
+        cluster.kill("coordinator")
+        cluster.start_coordinator()
+        cluster.wait_ready("coordinator")
+        pause(UNCLAIMED_S + 3.0)  # the other worker would have it by then
+        free(tmp_path)
+        assert held.result(20.0) == 0
+    assert len(runs(tmp_path, 0)) == 1
 
 
 def test_calls_go_on_with_the_next_coordinator(tmp_path):
