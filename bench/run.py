@@ -23,6 +23,7 @@ sys.path.insert(0, str(ROOT))  # so that this file can be run by its name
 
 from bench import (  # noqa: E402
     accept,
+    calls,
     cgroup,
     coordinator,
     gangs,
@@ -47,6 +48,7 @@ CELLS: dict[str, Callable[[Session], Chapter]] = {
     "recovery": recovery.measure,
     "gangs": gangs.measure,
     "cgroup": cgroup.measure,
+    "calls": calls.measure,
 }
 
 
@@ -93,7 +95,9 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small numbers: does it work at all?")
     parser.add_argument("--only", nargs="+", default=[], choices=CELLS, metavar="CELL", help=" ".join(CELLS))
-    parser.add_argument("--with-ray", action="store_true", help="fetch Ray into a venv of its own as well")
+    parser.add_argument(
+        "--with-ray", action="store_true", help="fetch Ray, and Dask, into venvs of their own as well"
+    )
     parser.add_argument("--folder", type=Path, default=ROOT.parent, help="a folder on a real disk")
     parser.add_argument("--keep", action="store_true", help="leave state and logs there afterwards")
     parser.add_argument("--out", type=Path, default=ROOT / "bench" / "RESULTS.md")

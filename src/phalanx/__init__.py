@@ -98,6 +98,9 @@ if TYPE_CHECKING:
     )
     from phalanx.client.async_client import AsyncClient
     from phalanx.client.client import Client
+    from phalanx.client.executor import Executor
+    from phalanx.client.executor_jobs import CallFields
+    from phalanx.client.pickles import CallLost, RemoteTraceback
     from phalanx.client.workflows import (
         ResultReference,
         StageFields,
@@ -109,6 +112,7 @@ if TYPE_CHECKING:
     from phalanx.errors import (
         BadRequest,
         Busy,
+        CallFailed,
         ConfigError,
         Conflict,
         Forbidden,
@@ -143,6 +147,9 @@ __all__ = [
     "AuditLine",
     "BadRequest",
     "Busy",
+    "CallFailed",
+    "CallFields",
+    "CallLost",
     "Called",
     "CancelReply",
     "Client",
@@ -159,6 +166,7 @@ __all__ = [
     "DraftSpec",
     "DraftView",
     "EvictReply",
+    "Executor",
     "FailedTarget",
     "FileView",
     "FilesView",
@@ -199,6 +207,7 @@ __all__ = [
     "QuotaSpec",
     "QuotaView",
     "ReasonView",
+    "RemoteTraceback",
     "RemovedNode",
     "RequestView",
     "RestartSpec",
@@ -270,9 +279,12 @@ _MODULES = {
     "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",
+    "phalanx.client.executor": "Executor",
+    "phalanx.client.executor_jobs": "CallFields",
+    "phalanx.client.pickles": "CallLost RemoteTraceback",
     "phalanx.embedded": "LocalCluster local",
     "phalanx.errors": (
-        "BadRequest Busy ConfigError Conflict Forbidden Gone NeverFits NoRoom NotActive NotFound "
+        "BadRequest Busy CallFailed ConfigError Conflict Forbidden Gone NeverFits NoRoom NotActive NotFound "
         "PhalanxError TokenError TooLarge TooMany Unauthorized Unavailable Unconfirmed Unprocessable "
         "WrongMethod WrongType"
     ),

@@ -27,7 +27,7 @@ from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.files_config import FilesConfig
 from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
-from phalanx.coordinator.server import RunnerConnection
+from phalanx.coordinator.server import RestServer, RunnerConnection, rest_server
 from phalanx.errors import BadRequest
 from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
@@ -64,6 +64,11 @@ class LocalCluster(Client):
         if not self._loop.is_closed():
             super().close()
             self._end()
+
+    def _worker_access(self) -> dict[str, str]:
+        """Tasks reach this process at a port of loopback, which is opened when the first `Executor` needs it."""
+        address = self._run(self._cluster.listen())
+        return {"PHALANX_EXECUTOR_ADDRESS": address}
 
     def __enter__(self) -> Self:
         return self
@@ -104,6 +109,9 @@ class _Cluster:
             MemoryStore(), LeadershipConfig(), keys, SubmitDefaults(RETRIES, BUILT_IN), files=files
         )
         self.app = build_app(self._coordinator.commands, keys)
+        self._address: str | None = None  # of REST, once tasks need it
+        self._server: RestServer | None = None
+        self._serving: asyncio.Future[None] | None = None
         self._shells: list[RunnerLoop] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -115,11 +123,22 @@ class _Cluster:
             await self._add_node(f"n{number}", pretend)
 
     async def close(self) -> None:
+        if self._serving is not None and self._server is not None:
+            self._server.should_exit = self._server.force_exit = True
+            await self._serving
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await asyncio.gather(*(shell.close(stop_tasks=True) for shell in self._shells))
         self._folder.cleanup()
+
+    async def listen(self) -> str:
+        """The address of REST for tasks of this cluster; it is served from now on."""
+        if self._address is None:
+            server = rest_server(self.app, "127.0.0.1", 0)
+            self._server, self._serving = server, asyncio.ensure_future(server.serve())
+            self._address = f"http://127.0.0.1:{await server.port()}"
+        return self._address
 
     async def _add_node(self, name: str, pretend: str | None) -> None:
         folder = Path(self._folder.name) / name

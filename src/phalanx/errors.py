@@ -18,6 +18,7 @@
     ├── Unavailable                       503    69   the coordinator cannot be reached, or cannot write
     │   ├── NotActive                     503    69   a standby was asked for a change: its `leader` may do it
     │   └── Unconfirmed                   503    69   a change was sent and not answered: it may have been accepted
+    ├── CallFailed                        500     1   a call of an Executor: lost too often, too large, not picklable
     └── ConfigError                       500     2   a setting that cannot be used
         └── TokenError                    500    77   a token file that must not be used
 
@@ -156,6 +157,12 @@ class Unconfirmed(Unavailable):
     """
 
     title = "Outcome unknown"
+
+
+class CallFailed(PhalanxError):
+    """A call of an `Executor` has no result, for a reason that is not an exception of its function."""
+
+    status, exit_code, title = 500, 1, "Call failed"
 
 
 class ConfigError(PhalanxError):

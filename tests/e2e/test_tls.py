@@ -111,6 +111,14 @@ def test_a_cluster_over_mutual_tls_runs_a_job(tmp_path: Path):
         assert (done.stdout, done.returncode) == ("over TLS\n", 0)
 
 
+def test_calls_of_an_executor_go_over_tls(tmp_path: Path):
+    with a_cluster(tmp_path) as cluster:
+        cluster.run_node("n1", cluster.authority.node("n1"))
+        cluster.wait_online("n1")
+        with phalanx.Executor(cluster.client, max_workers=1) as executor:
+            assert list(executor.map(abs, [-1, -2])) == [1, 2]
+
+
 def test_a_nodes_certificate_does_not_speak_for_another_node(tmp_path: Path):
     with a_cluster(tmp_path) as cluster:
         cluster.run_node("n2", cluster.authority.node("n1"))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from phalanx.api.server.app import build_app
-from phalanx.api.server.auth import Tokens
+from phalanx.api.server.auth import Identity, Tokens
 from phalanx.api.server.limits import ServerLimits
 from phalanx.api.server.messages import App, Message
 from phalanx.client.async_client import AsyncClient
@@ -42,6 +42,21 @@ def a_rest_app(cluster: FakeCommands | None = None, **limits: Any) -> RestApp:
     cluster = cluster or FakeCommands()
     tokens = Tokens([("ada", TOKEN)])
     return RestApp(build_app(cluster, tokens, limits=ServerLimits(**limits)), cluster, tokens)
+
+
+class TaskToken:
+    """Accepts any token, as that of a task of one job of Ada's."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+
+    def accepts_user(self, token: str) -> Identity | None:
+        return Identity("ada", "task", "f" * 16, self._job)
+
+
+def as_task(house: RestApp, job: str) -> App:
+    """The same app, for the tasks of a job."""
+    return build_app(house.cluster, TaskToken(job))
 
 
 async def ask(

@@ -19,7 +19,7 @@ PLAIN = {
         embedded endpoint environment errors feed files garbage goal graph harm history http id image launches limits
         listener live load one
         logger logs lookup loop machine main message metrics model names network offline online open output page
-        patterns picture process protocol questions read record refusal reply retention script search server
+        patterns pickle picture pool process protocol questions read record refusal reply retention script search server
         session set settings socket state statuses supervisor table tokenfile tree trust types users verified
         version view wire
     """,

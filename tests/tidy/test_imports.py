@@ -1,6 +1,6 @@
 """Imports go one way, and the arrows are drawn here.
 
-    cli ─► sim ─► coordinator | runner ─► client ─► api.server | rpc ─► api.schema | link | store ─► core
+    cli ─► sim ─► coordinator | runner | worker ─► client ─► api.server | rpc ─► api.schema | link | store ─► core
 
 Siblings separated by | do not import each other; arrows may skip layers. `config`, `errors`, `clock`, `logger` and the
 version are there for all but `core`. Inside `core`, `cluster` and `placement` meet only
@@ -70,6 +70,7 @@ ARROWS: dict[str, set[str]] = {
     "preview": CORE | SHARED | {"api.schema", "manifests"},
     "coordinator": BELOW | {"certificates", "manifests", "preview"},
     "runner": BELOW,
+    "worker": CORE | SHARED | API | {"client"},
     "sim": SHELLS,
     "embedded": SHELLS,  # The whole cluster in one process wires both shells together.
     "cli": SHELLS | {"certificates", "manifests", "preview", "sim", "embedded", "phalanx"},
@@ -90,6 +91,7 @@ LAZY_ROOMS = {
     "trust",
     "phalanx",
     "store",
+    "worker",  # of cloudpickle, which only needs who pickles
 }
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
 ALWAYS_LAZY_FROM_PHALANX = CORE | API | {"client", "embedded", "errors", "tls"}

@@ -47,9 +47,10 @@ from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply,
 from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
-from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
 from phalanx.client.workflows import WorkflowCalls
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
@@ -75,8 +76,10 @@ class Client(WorkflowCalls):
 
         A token that came out of `token_file`, or of a file that the settings name, is read again when it is refused.
         """
+        self._reach = WorkerReach(() if address is None else addresses_of(address), tls_files)
         if exchange is None or token is None:
             found = access(address, token, tls_files)
+            self._reach = WorkerReach(found.addresses, found.tls_files)
             token, token_file = found.token, found.token_file
             exchange = exchange or transport(found)
         self._token = ClientToken(token, token_file)
@@ -349,6 +352,10 @@ class Client(WorkflowCalls):
                 raise Unavailable("the watch ended", reason="Dropped")
             except (Unavailable, TooMany) as error:
                 self._pause(patience, error)
+
+    def _worker_access(self) -> dict[str, str]:
+        """The variables by which workers of an `Executor` find the coordinators: as this client does, over REST."""
+        return self._reach.variables(lambda: self.cluster().coordinator)
 
     def _ask(self, call: Call[T]) -> T:
         with closing(self._sent(call)) as answer:

@@ -18,6 +18,7 @@ from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.attempt_files import AttemptFiles
+from phalanx.coordinator.call_queues import CallQueues
 from phalanx.coordinator.declarations import Declarations, is_same
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
@@ -95,6 +96,10 @@ class CoordinatorCommands:
         self.wait_workflow = flows.wait_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files)
         self.result, self.files, self.file = left.result, left.files, left.file
+        queues = CallQueues(loop, clock)
+        self.post_calls, self.call_results = queues.post_calls, queues.call_results
+        self.close_calls, self.take_calls = queues.close_calls, queues.take_calls
+        self.give_results = queues.give_results
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token

@@ -239,6 +239,16 @@ class RestServer(uvicorn.Server):
     tls: Callable[[], ssl.SSLContext] | None = None
     unauthenticated_max = HANDSHAKES_MAX
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._listens = asyncio.Event()
+
+    async def port(self) -> int:
+        """Where it listens, as soon as it does."""
+        await self._listens.wait()
+        found: int = self.servers[0].sockets[0].getsockname()[1]
+        return found
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
         self.started = False
@@ -252,6 +262,7 @@ class RestServer(uvicorn.Server):
         )
         self.servers = [cast(asyncio.Server, acceptor)]
         self.started = True
+        self._listens.set()
 
     def _protocol(self) -> asyncio.Protocol:
         return BoundedProtocol(self.config, self.server_state, self.lifespan.state)

@@ -1,7 +1,7 @@
 """The loop round a runner's state machine: it carries out effects and passes events in.
 
-Effects become requests to the keeper; the keeper's answers become events of the state machine; reports gather for a
-moment and travel together. A report is urgent only when a lane would otherwise be idle.
+Effects become requests to the keeper, its answers events of the state machine. Reports gather for a moment and travel
+together; one is urgent only when a lane would otherwise be idle.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Forget, ForgetBrief, Freeze, Halt, Release, Retract, RunnerEffect, Spawn
 from phalanx.link import wire
 from phalanx.logger import logger
+from phalanx.runner import environment
 from phalanx.runner import keeper_messages as messages
 from phalanx.runner.artifacts import USUAL_LIMITS, ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.endings import AttemptEndings
-from phalanx.runner.launches import LOOPBACK, Launches, cgroup_name, read_key
+from phalanx.runner.launches import Launches, cgroup_name, read_key
 from phalanx.runner.leaving import Leaving
 from phalanx.runner.link import Wire
 from phalanx.runner.machine import LOOK_S, Connecting, KeeperHealth, LocalMachine
@@ -142,7 +143,7 @@ class RunnerLoop:
     def connected(self, wire_out: Wire) -> None:
         self._wire = wire_out
         if self._finds_address:
-            self.engine.address = wire_out.local_address or LOOPBACK
+            self.engine.address = wire_out.local_address or environment.LOOPBACK
         wire_out.send(self.engine.hello(self.clock.now()))
 
     def received(self, message: wire.Message) -> None:
@@ -389,8 +390,7 @@ class RunnerLoop:
         if state.is_urgent:
             self._flush()
         elif self._flush_at is None:
-            delay_s = GATHER_S if state.is_busy else START_GATHER_S
-            self._flush_at = loop.call_later(delay_s, self._flush)
+            self._flush_at = loop.call_later(GATHER_S if state.is_busy else START_GATHER_S, self._flush)
 
     def _flush(self) -> None:
         if self._flush_at is not None:

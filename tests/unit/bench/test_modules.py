@@ -8,7 +8,8 @@ import pytest
 
 from bench.compare import ROOT
 
-PEERS = {"dask_peer", "hyperqueue_peer", "prefect_peer", "ray_peer"}  # run with the packages of the schedulers that we compare with
+# Run with the packages of the schedulers that we compare with.
+PEERS = {"call_peer", "dask_peer", "hyperqueue_peer", "prefect_peer", "ray_peer"}
 
 
 @pytest.mark.parametrize("name", sorted({path.stem for path in (ROOT / "bench").glob("*.py")} - PEERS))

@@ -171,7 +171,7 @@ async def test_jobs_and_tasks_are_selected_by_their_tags():
         assert await listed("app=train") == [job.id]
         assert await listed("role=work,app") == [job.id]
         assert await listed("app!=train") == [plain]
-        assert await listed("app") == [plain, job.id]
+        assert set(await listed("app")) == {plain, job.id}  # the ids of one millisecond have no order
         assert (await commands.job(plain)).tags == {"app": "eval"}
         first = await commands.tasks(job.id, selector="role=work", status=None, cursor=None, limit=2)
         rest = await commands.tasks(

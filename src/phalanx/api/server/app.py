@@ -190,13 +190,14 @@ async def _answer(
 ) -> Response | StreamedResponse[Any]:
     try:
         reply = await _carried_out(service, route, http_request)
-        if _is_change(route):
+        if _is_change(route) and not route.is_traffic:
             _note(service, http_request, route, reply.status if isinstance(reply, Response) else 200, None)
         return _dated(reply, service.commands.behind_s()) if isinstance(reply, Response) else reply
     except ClientDisconnected:
         raise
     except PhalanxError as error:
-        if _is_change(route) or isinstance(error, Unauthorized | Forbidden):
+        is_change = _is_change(route) and not route.is_traffic
+        if is_change or isinstance(error, Unauthorized | Forbidden):
             _note(service, http_request, route, error.status, error)
         if type(error) is not PhalanxError:
             return problem_reply(error, http_request.path)
@@ -223,6 +224,9 @@ async def _carried_out(
         await service.commands.require_leader()
     if route.is_about_a_job:
         await _check_owner(service, route, http_request)
+    if route.is_traffic and http_request.is_large(service.limits.large_bytes):
+        with service.large_bodies.taken(http_request):
+            return await _handled(service, route, http_request)
     if route.is_costly:
         return await _in_turn(service, route, http_request)
     if route.method == "GET" and not route.lasting and route.permission != "open":

@@ -23,7 +23,7 @@ from phalanx.core.model.credential import FINGERPRINT_CHARACTERS, power
 from phalanx.errors import Forbidden, Unauthorized
 
 Permission = Literal[
-    "open", "read", "follow", "inspect", "submit", "control", "operate", "declare", "grant", "audit"
+    "open", "read", "follow", "inspect", "submit", "control", "operate", "declare", "grant", "audit", "serve"
 ]
 Bearer = Literal["viewer", "user", "operator", "admin", "node", "join", "task"]
 Scope = Literal["all", "own"]
@@ -40,6 +40,7 @@ MEANINGS: dict[Permission, str] = {
     "declare": "set quotas and the layers of the network",
     "grant": "create, list, rotate and revoke tokens (own: for one's own name, of no more power)",
     "audit": "read who did what",
+    "serve": "carry out the calls of an executor, as a worker of its job",
 }
 
 GRANTS: dict[Bearer, dict[Permission, Scope]] = {
@@ -72,7 +73,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "grant": "all",
         "audit": "all",
     },
-    "task": {"follow": "own", "inspect": "own"},
+    "task": {"follow": "own", "inspect": "own", "serve": "own"},
     "node": {},  # for the link port alone, and there for its own name
     "join": {},  # for one hello of one runner
 }
@@ -90,7 +91,7 @@ _WITH_JOBS: dict[Permission, str] = {
 _ELSEWHERE: dict[Bearer, str] = {
     "node": "a node's credential is for runners, at the link port",
     "join": "a join token is for the first hello of a runner, at the link port",
-    "task": "a task's token is for reading its own job while that lives",
+    "task": "a task's token is for reading and serving its own job while that lives",
 }
 
 

@@ -14,6 +14,16 @@ from typing import Protocol
 from msgspec import Raw
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.calls import (
+    CallsReply,
+    CallsRequest,
+    GiveReply,
+    GiveRequest,
+    ResultsQuery,
+    ResultsReply,
+    TakeReply,
+    TakeRequest,
+)
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -236,6 +246,24 @@ class Commands(Protocol):
     async def file(self, id: str, path: str, *, attempt: int | None) -> tuple[FileView, AsyncIterator[bytes]]:
         """One of them, and its bytes, which end with an error if they are not what the task wrote."""
         ...
+
+    async def post_calls(self, user: str, name: str, request: CallsRequest) -> CallsReply:
+        """Calls for the workers of a user's executor, which are not durable: its client sends them again."""
+        ...
+
+    async def call_results(self, user: str, name: str, query: ResultsQuery) -> ResultsReply:
+        """Results of such calls, as soon as there are some."""
+        ...
+
+    async def close_calls(self, user: str, name: str) -> CallsReply:
+        """Let the workers of a user's executor end."""
+        ...
+
+    async def take_calls(self, job: str, request: TakeRequest) -> TakeReply:
+        """Calls for a worker of a job, as soon as there are some."""
+        ...
+
+    async def give_results(self, job: str, request: GiveRequest) -> GiveReply: ...
 
     async def tokens(self) -> list[TokenView]:
         """Every token that was created, newest first. Who may see which is decided before."""

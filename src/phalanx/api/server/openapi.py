@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from phalanx.api.schema import sse
 from phalanx.api.schema.apply import ApplyRequest, PlanRequest
+from phalanx.api.schema.calls import CallsRequest, GiveRequest, TakeRequest
 from phalanx.api.schema.cluster import (
     DrainRequest,
     ElasticRequest,
@@ -38,6 +39,7 @@ _PLURALS = {
     "queues": "queue",
     "tokens": "token",
     "workflows": "workflow",
+    "executors": "executor",
 }
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
@@ -56,6 +58,25 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     },
     PlanRequest: {
         "specs": [{"gang": True, "groups": [{"tasks": 4, "gpus": 8, "command": ["torchrun", "train.py"]}]}]
+    },
+    CallsRequest: {
+        "python": "cpython 3.12",
+        "batches": [
+            {"digest": "5f2b", "function": "gASV", "calls": [{"id": 0, "arguments": "gASV"}], "retries": 3}
+        ],
+    },
+    TakeRequest: {
+        "task": "01kxq3m5x8t2v6z9b1c4d7f0ha.1",
+        "attempt": 1,
+        "python": "cpython 3.12",
+        "number": 1,
+        "want": 10,
+        "timeout_s": 0.0,
+    },
+    GiveRequest: {
+        "task": "01kxq3m5x8t2v6z9b1c4d7f0ha.1",
+        "attempt": 1,
+        "results": [{"id": 0, "outcome": "returned", "value": "gARLCS4="}],
     },
     QuotaSpec: {"gpus": 64, "memory": "2TiB"},
     TokenRequest: {"name": "ada", "role": "user", "expires": "30d"},

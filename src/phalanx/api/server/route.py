@@ -118,6 +118,7 @@ class Route(Struct, frozen=True, kw_only=True):
     lasting: bool = False  # may take long, so it is cancelled when the client hangs up
     is_about_a_job: bool = False  # the id in the path is that of a job or task, which has an owner
     is_costly: bool = False  # only so many of them are carried out at once
+    is_traffic: bool = False  # data of programs at work, of which only refusals are audited
     is_heavy: bool = False  # costly however little is asked: it looks at everything that waits
 
 

@@ -48,7 +48,7 @@ class NotAKey(ValueError):
     """A request about a key that cannot be an attempt's; it would stay in the journal for good."""
 
 
-class Executor:
+class EffectRunner:
     """Serves one table."""
 
     def __init__(
@@ -177,7 +177,7 @@ class KeeperLoop:
         self._journal = journal
         self._boot = boot
         self._outbox = Outbox(journal)
-        self._executor = Executor(table, processes, journal, spawner, self._logs, self._outbox)
+        self._executor = EffectRunner(table, processes, journal, spawner, self._logs, self._outbox)
         self._endings = KeeperEndings(table, processes, trimmer, self._executor.ended)
         self._alone_s = alone_s
         self._alone_since: float | None = None

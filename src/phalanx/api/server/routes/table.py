@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from phalanx.api.server.route import Route
-from phalanx.api.server.routes import apply, cluster, files, jobs, metrics, nodes, tasks, tokens, workflows
+from phalanx.api.server.routes import (
+    apply,
+    calls,
+    cluster,
+    files,
+    jobs,
+    metrics,
+    nodes,
+    tasks,
+    tokens,
+    workflows,
+)
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *workflows.ROUTES,
     *tasks.ROUTES,
     *files.ROUTES,
+    *calls.ROUTES,
     *nodes.ROUTES,
     *apply.ROUTES,
     *cluster.ROUTES,

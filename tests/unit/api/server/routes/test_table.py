@@ -17,7 +17,16 @@ from phalanx.api.server.openapi import EXAMPLES
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.errors import NotFound, PhalanxError, TooMany, Unavailable
 from tests.support.fake_commands import FakeCommands
-from tests.support.rest_app import JSON, TOKEN, RawResponse, RestApp, a_rest_app, an_async_client, ask
+from tests.support.rest_app import (
+    JSON,
+    TOKEN,
+    RawResponse,
+    RestApp,
+    a_rest_app,
+    an_async_client,
+    as_task,
+    ask,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +81,8 @@ async def test_every_route_answers_as_its_row_says(route):
     path = route.path.replace("{id}", "n1" if named else id)
     body = b"" if route.body is Nothing else msgspec.json.encode(EXAMPLES[route.body])
     query = b"timeout_s=0" if path.endswith("/wait") else b""
-    answered = await ask(house.app, route.method, path, body, query=query, headers=JSON)
+    app = as_task(house, id) if route.permission == "serve" else house.app
+    answered = await ask(app, route.method, path, body, query=query, headers=JSON)
     assert (answered.status, answered.headers["content-type"]) == (route.status, route.media)
     assert answered.headers["cache-control"] == "no-store"
     if route.answer is not None:
@@ -163,8 +173,13 @@ async def test_an_unknown_id_is_404():
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 async def test_no_route_ignores_a_parameter(route):
-    path = route.path.replace("{id}", "n1")
-    answered = await ask(a_rest_app().app, route.method, path, query=b"bogus=1", headers=JSON)
+    house, id = a_rest_app(), "n1"
+    app = house.app
+    if route.permission == "serve":
+        id = await a_job(house)
+        app = as_task(house, id)
+    path = route.path.replace("{id}", id)
+    answered = await ask(app, route.method, path, query=b"bogus=1", headers=JSON)
     assert problem(answered)["status"] == 400
     assert "'bogus'" in answered.json()["detail"]
 

@@ -11,7 +11,7 @@ from phalanx.config import TASK_VARIABLE
 from phalanx.core.model.job import Command
 from phalanx.core.model.orders import Brief, Roll, Start
 from phalanx.core.model.resources import Capacity, Device, Grant
-from phalanx.runner.launches import Peer, attempt_environment, group_environment, standing
+from phalanx.runner.environment import Peer, attempt_environment, group_environment, standing
 from tests.tidy.source import ROOT
 
 HERE = Peer("n1", "10.0.0.1")
