@@ -194,6 +194,11 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
         "a number from 0 to 1000000",
         "what an hour of this node costs; 1.0 is assumed if not set",
     ] = None
+    slots: Annotated[
+        Annotated[int, Meta(ge=0, le=1)],
+        "0 or 1",
+        "1 = one task at a time, which is given all cores and memory of this node; 0 = as many as find room",
+    ] = 0
     log_max_bytes: Annotated[Size, "maximum size of one stream of one attempt"] = 64 << 20
     cgroups: Annotated[
         CgroupsFor,

@@ -175,6 +175,7 @@ def node_lines(node: NodeView) -> Iterable[str]:
             ("GPUs", _devices(node) if node.devices else None),
             ("Labels", _labels(node)),
             ("Cost", None if node.cost_per_hour is None else f"{node.cost_per_hour:g} an hour"),
+            ("Tasks at a time", node.slots or None),
             ("Tasks", f"{node.task_count}: {' '.join(node.tasks)}" if node.task_count else 0),
             ("Seen", moment(node.last_seen_at)),
             ("Incarnation", node.incarnation),

@@ -51,6 +51,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         rests_until=node.rests_until,
         note=_note(state, node),
         cost_per_hour=ledger.capacity.cost_per_hour,
+        slots=ledger.capacity.slots,
         elastic_disabled=node.disabled_reason is not None,
         disabled_reason=node.disabled_reason or "",
         disabled_automatically=node.disabled_automatically,

@@ -59,11 +59,16 @@ def run(settings: Settings, drain: bool = False) -> int:
 
 
 def capacity_of(
-    name: str, pretend: str | None, labels: str | None = None, cost_per_hour: float | None = None
+    name: str,
+    pretend: str | None,
+    labels: str | None = None,
+    cost_per_hour: float | None = None,
+    slots: int = 0,
 ) -> Capacity:
-    """What the node has, real or simulated, with its labels and its price."""
+    """What the node has, real or simulated, with its labels, its price, and how many tasks it takes."""
     has = parse_pretend(pretend, name) if pretend else discover()
-    return structs.replace(has, labels=has.labels | parse_labels(labels or ""), cost_per_hour=cost_per_hour)
+    carried = has.labels | parse_labels(labels or "")
+    return structs.replace(has, labels=carried, cost_per_hour=cost_per_hour, slots=slots)
 
 
 def check_addresses(join: tuple[str, ...], tls_files: TlsFiles) -> None:
@@ -110,7 +115,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
             secrets.token_hex(8),
             origin,
             credential.shown,
-            capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour),
+            capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots),
             section.address or "",
             credential.keep,
         ),

@@ -83,6 +83,7 @@ class NodeView(Struct):
     rests_until: float | None = None  # after failures it gets no new work before this
     note: str = ""  # what is unusual about it
     cost_per_hour: float | None = None  # as its runner says; None: not said
+    slots: int = 0  # 1: it runs one task at a time
     elastic_disabled: bool = False  # it takes no work of any kind until it is enabled
     disabled_reason: str = ""  # by whom, or after how long without work
     disabled_automatically: bool = False

@@ -138,6 +138,7 @@ class Columns:
         self.changes = Changes()
         self.joined = Changes()
         self._open: Mask = np.zeros(64, dtype=np.bool_)
+        self._whole: Mask = np.zeros(64, dtype=np.bool_)
         self._numbers: Matrix = np.zeros((2 * FIXED + 1, 64), dtype=np.int64)
         self.alike = Alike()
         self._devices: dict[DeviceKind, _Devices] = {}
@@ -157,6 +158,7 @@ class Columns:
         for column, amount in zip(self.every, fixed(ledger.capacity), strict=True):
             column[row] = amount
         self.device_size[row] = ledger.device_size
+        self.whole[row] = bool(ledger.capacity.slots)
         self.alike.put(row, ledger)
         self.joined.note(row)
         self.refresh(row)
@@ -166,7 +168,7 @@ class Columns:
         last = len(self.ledgers) - 1
         self.ledgers[row] = self.ledgers[last]
         self.ledgers.pop()
-        for column in (self._open, *self._numbers):
+        for column in (self._open, self._whole, *self._numbers):
             column[row] = column[last]
             column[last] = 0
         self._show()
@@ -223,6 +225,10 @@ class Columns:
         found = slots_each(free, ask, SLOTS_MAX)
         if request.labels:
             found[~self.labelled(request)[at]] = 0
+        if self.whole.any():
+            np.minimum(found, 1, out=found, where=self.whole[at])
+            if not every:
+                found[self.whole[at] & (self.free[0][at] < self.every[0][at])] = 0
         if not every:
             found[~self.open[at]] = 0
         return found
@@ -243,6 +249,7 @@ class Columns:
         """Twice as many cells when they are used up, so that a node that joins costs the same at any size."""
         if len(self.ledgers) > len(self._open):
             self._open = np.concatenate([self._open, np.zeros_like(self._open)])
+            self._whole = np.concatenate([self._whole, np.zeros_like(self._whole)])
             self._numbers = np.concatenate([self._numbers, np.zeros_like(self._numbers)], axis=1)
         self._show()
 
@@ -250,6 +257,7 @@ class Columns:
         """The columns are the first part of longer ones."""
         size = len(self.ledgers)
         self.open: Mask = self._open[:size]  # may take new work
+        self.whole: Mask = self._whole[:size]  # given to one task at a time
         numbers = [column[:size] for column in self._numbers]
         self.free: list[Column] = numbers[:FIXED]  # less than nothing where more is promised than there is
         self.every: list[Column] = numbers[FIXED : 2 * FIXED]  # what there is, free or not

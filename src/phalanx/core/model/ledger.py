@@ -80,15 +80,27 @@ class Ledger:
             devices = chosen
         if (numa is not None or not amounts.holds(self.free, request)) and (no := self._lacks(request, numa)):
             return no
+        if self.capacity.slots:
+            return self._whole(request, devices, numa)
         near = self.devices[devices[0]].numa if devices and numa is None else numa
         cores = self._choose_cores(request.cores, near) if self.numa_free and request.cores else ()
         return Grant(request.cores, request.memory_bytes, devices, numa, cores)
+
+    def _whole(self, request: Request, devices: tuple[int, ...], numa: int | None) -> Grant | Reason:
+        """All cores and memory of a node that runs one task at a time."""
+        has = self.capacity
+        if not self.is_empty:
+            return reason.not_enough_cores(self.name, has.cores, self.cores_free, has.cores)
+        cores = tuple((each.id, each.cores) for each in has.numa)
+        return Grant(has.cores, has.memory_bytes, devices, numa, cores)
 
     def slots(self, request: Request) -> int:
         """How many tasks with this request would find room here, one after another."""
         if request.labels and self._labels_lacking(request):
             return 0
         most, free = SLOTS_MAX, self.free
+        if self.capacity.slots:
+            return int(isinstance(self.fit(request), Grant))
         if request.gpus:
             target = request.target
             if target is not None and target.devices:

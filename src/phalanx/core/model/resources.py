@@ -137,11 +137,14 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     devices: tuple[Device, ...] = ()
     labels: dict[str, str] = {}
     cost_per_hour: float | None = None  # what an hour of it costs, as its operator says
+    slots: int = 0  # 1: one task at a time, which is given all cores and memory; 0: as many as find room
 
     def __post_init__(self) -> None:
         """A runner says what its node has, so a number that cannot be is refused where it is read."""
         if self.cost_per_hour is not None and not 0 <= self.cost_per_hour <= COST_MAX:
             raise ValueError(f"cost_per_hour: {self.cost_per_hour} is out of range, expected 0 to {COST_MAX}")
+        if self.slots not in (0, 1):
+            raise ValueError(f"slots: {self.slots} is out of range, expected 0 or 1")
         if not 0 <= self.cores <= CAPACITY_CORES_MAX:
             raise ValueError(f"cores: {self.cores} is out of range, a node has 0 to {CAPACITY_CORES_MAX}")
 
