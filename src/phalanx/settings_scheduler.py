@@ -48,6 +48,11 @@ class Scheduler(Struct, frozen=True, kw_only=True):
         "true or false",
         "whether a stage that continues from the weights of another runs where those were made",
     ] = False
+    learn: Annotated[
+        bool,
+        "true or false",
+        "whether the score rests on earlier run times of the same task type and models, once enough are known",
+    ] = True
     merge: Annotated[
         bool,
         "true or false",

@@ -21,6 +21,8 @@ def told_choice(note: DispatchNote) -> str:
         told += f", {note.reused} of its models and datasets loaded there already"
     if note.strategy == "best_fit" or note.weight:
         told += f", λ {note.weight:g}, score {note.score:.6g}"
+    if note.learned_s:
+        told += f", by earlier run times ({note.learned_s:g} s on such a node)"
     if note.others:
         told += f"; next {', '.join(f'{name} {score:.6g}' for name, score in note.others)}"
     return told

@@ -14,6 +14,7 @@ from msgspec import Struct
 from phalanx.core.model.contexts import Contexts
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.job import Job, JobId, NodeName
+from phalanx.core.model.run_times import RunTimes
 
 TYPES_MAX = 1000  # of task types that are bound to a node; the one bound first is forgotten
 
@@ -24,6 +25,7 @@ class BindingsImage(Struct, frozen=True, array_like=True):
     turns: dict[str, int] = {}
     contexts: dict[str, dict[str, float]] = {}
     deferred: list[str] = []
+    run_times: dict[str, dict[str, tuple[int, float]]] = {}
 
 
 class Bindings:
@@ -36,6 +38,7 @@ class Bindings:
         self.last_turn = 0
         self.deferred: set[JobId] = set()  # jobs that are known to wait for their sticky node
         self.contexts = Contexts()
+        self.run_times = RunTimes()
 
     def note_placed(self, job: Job, node: NodeName) -> NodeName | None:
         """A task was given a node. Returns the node that its workflow was bound to before, if to another."""
@@ -64,7 +67,8 @@ class Bindings:
 
     def image(self) -> BindingsImage | None:
         """All of it; None if there is nothing."""
-        tables = (self.workflows, self.types, self.turns, self.contexts.image(), sorted(self.deferred))
+        contexts, run_times = self.contexts.image(), self.run_times.image()
+        tables = (self.workflows, self.types, self.turns, contexts, sorted(self.deferred), run_times)
         return BindingsImage(*tables) if any(tables) else None
 
     def restore(self, image: BindingsImage) -> None:
@@ -72,6 +76,7 @@ class Bindings:
         self.last_turn = max(self.turns.values(), default=0)
         self.contexts.restore(image.contexts)
         self.deferred = set(image.deferred)
+        self.run_times.restore(image.run_times)
 
 
 def workflow_key(job: Job) -> str:

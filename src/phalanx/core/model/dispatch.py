@@ -65,6 +65,7 @@ class DispatchPolicy(Struct, frozen=True):
     reuse: bool = True  # nodes that have loaded what a task needs come first
     reuse_s: float = 3600.0  # for so long after they used it; 0: always
     sticky: bool = False
+    learn: bool = True  # whether run times replace the proxies, once enough are known
     merge: bool = True  # whether tasks that differ only in their data run as one,
     merge_max: int = 4  # up to so many,
     merge_across_owners: bool = False  # also those of several users
@@ -88,3 +89,4 @@ class DispatchNote(Struct, frozen=True, array_like=True):
     weight: float = 0.0
     score: float = 0.0
     others: tuple[tuple[str, float], ...] = ()  # the next best, with their scores
+    learned_s: float = 0.0  # how long its like took on nodes as the chosen one, if the score rests on that

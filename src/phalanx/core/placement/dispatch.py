@@ -25,6 +25,7 @@ from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.proxies import Numbers
 from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.run_times import hardware_class
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Block, WaitingClass, WaitingGroup
@@ -218,7 +219,20 @@ class Dispatcher:
             return row, DispatchNote(selection, pool, reused, score=round(size, 9))
         weight = self._policy.weight(asked.task_type)
         note = DispatchNote(selection, pool, reused, weight)
-        return self._by_score(rows, task, weight, self._policy.jitter, note)
+        times = self._run_times(rows, asked) if self._policy.learn and len(rows) > 1 else None
+        row, note = self._by_score(rows, task, weight, self._policy.jitter, note, times)
+        if times is not None:
+            note = structs.replace(note, learned_s=round(float(times[np.flatnonzero(rows == row)[0]]), 3))
+        return row, note
+
+    def _run_times(self, rows: Column, asked: Dispatch) -> Numbers | None:
+        """How long such a task takes on each of these nodes, if that is known of all of them."""
+        known = self._view.bindings.run_times
+        if not known.has(asked):
+            return None
+        classes = [hardware_class(self._nodes.ledgers[row].capacity) for row in rows.tolist()]
+        found = known.of(asked, set(classes))
+        return None if found is None else np.array([found[each] for each in classes], dtype=np.float64)
 
     def _with_context(self, rows: Column, context: tuple[str, ...]) -> tuple[Column, int]:
         """Of these rows those that have most of what is wanted; all of them if none has any."""
@@ -230,15 +244,25 @@ class Dispatcher:
         return (rows[np.array(found) == most], most) if most else (rows, 0)
 
     def _by_score(
-        self, rows: Column, task: str, weight: float, most: float, note: DispatchNote
+        self,
+        rows: Column,
+        task: str,
+        weight: float,
+        most: float,
+        note: DispatchNote,
+        times: Numbers | None = None,
     ) -> tuple[int, DispatchNote]:
         """The best by score and jitter; of equals the smallest name. Only those that can win are hashed."""
         names = self._nodes.names
         if len(rows) == 1:  # scaled, both terms are 0
             row = int(rows[0])
             return row, structs.replace(note, score=round(jitter(task, names[row], most), 9))
-        throughputs, costs = self._columns()
-        scores = weight * _scaled(throughputs[rows]) - (1 - weight) * _scaled(costs[rows])
+        throughputs, costs = (column[rows] for column in self._columns())
+        if (
+            times is not None
+        ):  # what a task takes and costs, instead of what its node has and costs by the hour
+            throughputs, costs = 1.0 / times, costs * times
+        scores = weight * _scaled(throughputs) - (1 - weight) * _scaled(costs)
         near = np.flatnonzero(scores >= scores.max() - 2 * max(most, 0.0))
         ranked = sorted(
             (-(float(scores[at]) + jitter(task, names[rows[at]], most)), names[rows[at]], int(rows[at]))

@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 from msgspec import structs
 
+from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import RemoveNode, Tick
 from phalanx.core.model.contexts import NAMES_MAX, Contexts
-from phalanx.core.model.dispatch import DispatchPolicy, Selection, category_of
+from phalanx.core.model.dispatch import Dispatch, DispatchPolicy, Selection, category_of
+from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.core.model.proxies import cost, throughput
+from phalanx.core.model.run_times import KINDS_MAX, SAMPLES_MIN, RunTimes, hardware_class
 from phalanx.core.placement.dispatch import jitter
 from tests.support.dispatch_cluster import BIG, MID, SMALL, DispatchCluster, a_machine, a_task
 
@@ -142,3 +145,54 @@ def test_each_name_has_the_time_of_its_own_last_use() -> None:
     assert other.image() == contexts.image()
     contexts.forget_node("n1")
     assert contexts.image() == {}
+
+
+class TestLearnedTimes:
+    """Numbers that were measured replace the proxies, once they are known of every class of node in question."""
+
+    NODES = {"slow": a_machine(8, cost=1.0), "fast": a_machine(64, cost=4.0)}  # noqa: RUF012
+
+    def run_on(self, cluster: DispatchCluster, node: str, seconds: float, times: int) -> None:
+        cluster.queue("flows", "adaptive")
+        for _ in range(times):
+            job = cluster.run_job(
+                f"j{len(cluster.state.jobs)}", "flows", target=node, tags=(("task-type", "rag"),)
+            )
+            attempt = cluster.attempt(job.id)
+            assert attempt is not None
+            began, cluster.now = cluster.now, cluster.now + seconds
+            cluster.tell(node, Started(attempt.key, began))
+            cluster.tell(node, Ended(attempt.key, Exit(Why.NONE, 0, began, cluster.now)))
+
+    def ask(self, cluster: DispatchCluster) -> tuple[str, float]:
+        job = cluster.stage(cluster.run(a_task("rag")))
+        note = cluster.note(job)
+        return cluster.finish(job), note.learned_s
+
+    def test_a_slow_cheap_node_does_not_win_where_it_costs_more(self) -> None:
+        cluster = DispatchCluster(DispatchPolicy(jitter=0.0, weight_other=0.0), self.NODES)
+        assert self.ask(cluster) == ("slow", 0.0), "by the price of an hour"
+        self.run_on(cluster, "slow", 100.0, SAMPLES_MIN)
+        self.run_on(cluster, "fast", 10.0, SAMPLES_MIN - 1)
+        assert self.ask(cluster) == ("slow", 0.0), "one class is not known well enough"
+        self.run_on(cluster, "fast", 10.0, 1)
+        assert self.ask(cluster) == ("fast", 10.0), "40 against 100 for a task"
+        again = decode_state(encode_state(cluster.state), cluster.state.rules)
+        assert again.bindings.run_times.image() == cluster.state.bindings.run_times.image()
+
+    def test_it_can_be_switched_off(self) -> None:
+        cluster = DispatchCluster(DispatchPolicy(jitter=0.0, weight_other=0.0, learn=False), self.NODES)
+        for node, seconds in (("slow", 100.0), ("fast", 10.0)):
+            self.run_on(cluster, node, seconds, SAMPLES_MIN)
+        assert self.ask(cluster) == ("slow", 0.0)
+
+    def test_what_is_known_is_bounded_and_forgets(self) -> None:
+        times, asked = RunTimes(), Dispatch(task_type="rag", context=("m",))
+        for seconds in [100.0] * 5 + [10.0] * 30:
+            times.learn(asked, SMALL, seconds)
+        found = times.of(asked, {hardware_class(SMALL)})
+        assert found is not None and found[hardware_class(SMALL)] == pytest.approx(10.0, abs=0.2)
+        for number in range(KINDS_MAX):
+            times.learn(Dispatch(task_type=f"t{number}"), SMALL, 1.0)
+        assert not times.has(asked)
+        assert hardware_class(BIG) == "128c " + " ".join(["a100"] * 8)

@@ -38,7 +38,7 @@ def deferred(state: ClusterState, event: d.TaskDeferred) -> None:
     state.bindings.deferred.add(state.job(event.job).job.id)
 
 
-def note_ended(state: ClusterState, job: JobState, node: str, event: e.AttemptEnded) -> None:
+def note_ended(state: ClusterState, job: JobState, node: str, event: e.AttemptEnded, *, merged: bool) -> None:
     """An attempt has ended there: what it used is loaded, unless its result says otherwise."""
     asked = job.job.dispatch
     if asked is None or event.exit.code != 0:
@@ -46,6 +46,9 @@ def note_ended(state: ClusterState, job: JobState, node: str, event: e.AttemptEn
     contexts = state.bindings.contexts
     if asked.context:
         contexts.use(node, asked.context, event.at)
+    began, ended = event.exit.started_at, event.exit.ended_at
+    if began is not None and ended is not None and not merged and asked.task_type:
+        state.bindings.run_times.learn(asked, state.nodes[node].capacity, ended - began)
     result = event.exit.result
     if result.startswith("{") and ('"cached"' in result or '"evicted"' in result):
         try:

@@ -137,7 +137,7 @@ def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:
         state.nodes[attempt.node].lanes[attempt.lane].is_slow = True
     count_fault(state, state.nodes[attempt.node], event)
     end_attempt(state, job, attempt, event.at)
-    note_ended(state, job, attempt.node, event)
+    note_ended(state, job, attempt.node, event, merged=bool(attempt.merged))
     if event.charged:
         job.charged[position] = job.charged.get(position, 0) + 1
     if event.loss:
