@@ -11,11 +11,11 @@ from collections.abc import Callable
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.turn import Engine, Turn, restore
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Send, brief, roll
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import Event, GangReleased, TaskPlaced, TermOpened, encode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell, Tick
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.orders import AttemptKey, Order, Ready, Report, Start, Started, Why
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.runner.state import RunnerState

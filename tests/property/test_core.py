@@ -15,7 +15,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.turn import Turn, replay, restore
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused, Send
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import (
     AttemptEnded,
     BackoffsEnded,
@@ -40,6 +39,7 @@ from phalanx.core.cluster.inputs import (
 )
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.cluster.units import GroupState
 from phalanx.core.model.job import Job, Restart, ulid
 from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Returned, Start, Status, Why

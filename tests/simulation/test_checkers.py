@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.image import encode_state
+from phalanx.core.cluster.transitions import apply
 from phalanx.link import wire
 from phalanx.sim.fences import Fences
 from phalanx.sim.replica import differences

@@ -10,7 +10,6 @@ from msgspec import structs
 from phalanx.coordinator import turn
 from phalanx.coordinator.views_cluster import node_status
 from phalanx.core.cluster.decision import Effect
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import (
     Event,
     JobAmended,
@@ -22,6 +21,7 @@ from phalanx.core.cluster.events import (
 )
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.explain.transitions import GANG_MOVES, NODE_MOVES, NONE, PROMISE_MOVES
 from phalanx.core.model.job import IncompleteGang
 from phalanx.sim.trial import run

@@ -21,9 +21,9 @@ from phalanx.core.cluster.apply import grants
 from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.decide import nodes as decide_nodes
 from phalanx.core.cluster.decision import Answer
-from phalanx.core.cluster.dispatch import CHOICES
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Submit, Tell
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import CHOICES
 from phalanx.core.model.orders import AttemptKey
 from phalanx.runner.turn import RunnerEngine
 from phalanx.sim.trial import MODES

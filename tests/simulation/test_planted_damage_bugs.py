@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from phalanx.coordinator import replica, turn
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import apply
 from phalanx.sim.trial import run
 from phalanx.store.chain import events_of
 from phalanx.store.protocol import Batch

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from phalanx.coordinator.loop import Loop
 from phalanx.coordinator.turn import Engine, Turn
-from phalanx.core.cluster import dispatch, image
+from phalanx.core.cluster import image, transitions
 from phalanx.core.cluster.apply import gangs as apply_gangs
 from phalanx.core.cluster.apply import grants
 from phalanx.core.cluster.apply import jobs as apply_jobs
@@ -180,7 +180,7 @@ def test_a_promise_that_outlives_its_cancelled_job_is_found(monkeypatch: Patch):
             patch.setattr(apply_gangs, "drop_promise", lambda state, job: None)
             return cancelled(state, event)
 
-    monkeypatch.setitem(dispatch.CHANGES, TasksCancelled, leaky)
+    monkeypatch.setitem(transitions.CHANGES, TasksCancelled, leaky)
     must_find({"nomination"}, within=60, faults=[])
 
 
@@ -199,7 +199,7 @@ def test_a_promise_that_never_ends_is_found(monkeypatch: Patch):
 
 
 def test_a_member_that_is_done_and_does_not_run_again_is_found(monkeypatch: Patch):
-    restarted = dispatch.CHANGES[JobRestarted]
+    restarted = transitions.CHANGES[JobRestarted]
 
     def lazy(state: ClusterState, event: JobRestarted) -> list[Effect] | None:
         job = state.jobs[event.job]
@@ -208,7 +208,7 @@ def test_a_member_that_is_done_and_does_not_run_again_is_found(monkeypatch: Patc
         job.done = done
         return effects
 
-    monkeypatch.setitem(dispatch.CHANGES, JobRestarted, lazy)
+    monkeypatch.setitem(transitions.CHANGES, JobRestarted, lazy)
     must_find({"restarts", "heals", "one-commit"}, within=20)
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from phalanx.coordinator import turn
 from phalanx.core.cluster.decision import Decision
-from phalanx.core.cluster.dispatch import decide
 from phalanx.core.cluster.inputs import Heartbeat, Input, Submit
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import decide
 from phalanx.core.model.plan import Plan, Policy, Snapshot
 from phalanx.core.placement.engine import plan
 from phalanx.sim.report import describe_failure

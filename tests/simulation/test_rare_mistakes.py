@@ -7,10 +7,10 @@ import pytest
 from phalanx.coordinator.link import Links, RunnerSession
 from phalanx.coordinator.link_auth import SharedToken
 from phalanx.coordinator.turn import read_back
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import NodeHeard, TermOpened, encode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Hello, Submit, Tick
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.orders import Start
 from phalanx.link import wire
 from phalanx.store.protocol import Batch, Fenced, Loaded

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.decision import Answer, Send
-from phalanx.core.cluster.dispatch import apply, decide
 from phalanx.core.cluster.events import BackoffsEnded, Event
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Input, Propose, ProposeGang, Redeem, Submit, Tell
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import apply, decide
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import (
     AttemptKey,

@@ -33,8 +33,8 @@ PLAIN = {
         eviction explain fit fixes free health invariants kinds lacking leader leaving link object offers
         outage packing place planned preempt prefetch pretend preview priorities product quantity ranking
         read releases repair report reserve reserved resources restarts rules shape shortage sim slots smaller
-        scheduler spread start stopping store times subjects survey topology traits transitions trim unconfirmed unread victim
-        waiting workload
+        scheduler spread start stopping store subjects survey times topology traits transitions trim unconfirmed
+        unread victim waiting workload
     """,
     "the simulator's checkers and models": """
         checkers chronicle faults floor life places standstill trial vault violation waits watched world

@@ -19,12 +19,12 @@ from phalanx.coordinator.link_auth import SharedToken
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.turn import Engine, restore
 from phalanx.core.cluster.decision import Answer
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import VOLATILE, Event, TermOpened, encode
 from phalanx.core.cluster.inputs import Input, SubmitWorkflow, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.stage_inputs import FetchInputs, needs_in_words
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.job import ulid
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Roll, Stop

@@ -39,9 +39,9 @@ from phalanx.coordinator.views_cluster import queue_view
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
-from phalanx.core.cluster.dispatch import decide
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import decide
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.shortage import whole_never
 from phalanx.core.model.job import Job

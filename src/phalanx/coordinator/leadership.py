@@ -28,10 +28,10 @@ from phalanx.coordinator.replica import Replica
 from phalanx.coordinator.term import Term
 from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.decision import Answer
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import TermOpened, encode
 from phalanx.core.cluster.inputs import Input
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.plan import Policy
 from phalanx.logger import logger
 from phalanx.store.copy import MIGRATED

@@ -26,11 +26,11 @@ from phalanx.coordinator.link import Envelope, Reply
 from phalanx.coordinator.term import Term, confirm_every_s
 from phalanx.coordinator.turn import Engine, Turn, collector_still, leases_only, read_back
 from phalanx.core.cluster.decision import Answer, Refused
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import LogSettled, encode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Submit, Tell, Tick
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.errors import PhalanxError, TooMany, Unavailable
 from phalanx.logger import logger, told

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator
 
 from phalanx.clock import Clock
 from phalanx.coordinator.turn import Engine, Turn, collector_still, replay, restore
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.plan import Policy
 from phalanx.store.protocol import Batch, Loaded, Store
 

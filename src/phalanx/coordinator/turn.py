@@ -14,7 +14,6 @@ from msgspec import Struct, structs
 
 from phalanx.core.cluster.apply.nodes import carry_on
 from phalanx.core.cluster.decision import Accepted, Answer, Effect, Refused, Replayed, refuse_because
-from phalanx.core.cluster.dispatch import apply, apply_batch, decide
 from phalanx.core.cluster.events import (
     VOLATILE,
     BackoffsEnded,
@@ -44,6 +43,7 @@ from phalanx.core.cluster.inputs import (
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply, apply_batch, decide
 from phalanx.core.cluster.workflow_events import WorkflowForgotten
 from phalanx.core.cluster.workflow_image import encode_workflow
 from phalanx.core.explain.shortage import gang_never

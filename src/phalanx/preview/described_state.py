@@ -7,7 +7,6 @@ room.
 
 from __future__ import annotations
 
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import (
     AttemptEnded,
     AttemptStarted,
@@ -24,6 +23,7 @@ from phalanx.core.cluster.events import (
     TopologySet,
 )
 from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.job import Job
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import AttemptKey, Exit, Status, Why

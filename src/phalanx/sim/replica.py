@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import msgpack, structs
 
 from phalanx.coordinator.turn import restore
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.image import ClusterImage, decode_state, encode_state
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.store.protocol import Loaded
 

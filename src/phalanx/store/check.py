@@ -9,11 +9,11 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import MsgspecError, Struct
 
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.image import decode_job, decode_state
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
 from phalanx.errors import NotFound
 from phalanx.store.chain import events_of, missing_before

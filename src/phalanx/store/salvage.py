@@ -11,11 +11,11 @@ from msgspec import MsgspecError, Struct
 
 from phalanx.core.cluster.apply.grants import hold_back
 from phalanx.core.cluster.apply.jobs import never_again
-from phalanx.core.cluster.dispatch import apply, apply_batch
 from phalanx.core.cluster.events import Event, JobForgotten, LogRepaired
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply, apply_batch
 from phalanx.core.model.job import is_job_id
 from phalanx.store.chain import events_of, missing_before
 from phalanx.store.protocol import Batch, Loaded, Store, StoreError

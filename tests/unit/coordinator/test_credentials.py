@@ -12,7 +12,6 @@ from phalanx.coordinator.link_auth import LinkAccess
 from phalanx.core.cluster.decide import declared
 from phalanx.core.cluster.decide.declared import KEEP_ENDED_S, USED_EVERY_S
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
-from phalanx.core.cluster.dispatch import apply, decide
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import (
     Admit,
@@ -26,6 +25,7 @@ from phalanx.core.cluster.inputs import (
     UseCredentials,
 )
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import apply, decide
 from phalanx.core.model.credential import Credential, Kind
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.resources import Capacity, Request

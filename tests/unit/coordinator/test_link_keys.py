@@ -10,9 +10,9 @@ from phalanx.api.server.auth import digest, fingerprint
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.link import Links, RunnerSession
 from phalanx.coordinator.logs import LogLinks
-from phalanx.core.cluster.dispatch import apply, decide
 from phalanx.core.cluster.inputs import CreateCredential, Input, RevokeCredential
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import apply, decide
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire

@@ -13,11 +13,11 @@ from msgspec import structs
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.questions import StateReads
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import JobSubmitted
 from phalanx.core.cluster.image import encode_job
 from phalanx.core.cluster.inputs import Drain
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.store.memory import MemoryStore
 from phalanx.store.protocol import Batch, History
 from tests.support.builders import a_cluster, a_job

@@ -5,11 +5,11 @@ from __future__ import annotations
 from phalanx.coordinator.views_cluster import brake_text, node_view
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decision import Accepted, Refused
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import BrakeReleased, BrakeSet, Event, NodeLost, TermOpened
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import DeclareLost, Drain, Leave, Tick
 from phalanx.core.cluster.state import Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.orders import Status, Why
 from tests.support.builders import Cluster, a_job
 

@@ -6,12 +6,12 @@ import pytest
 from msgspec import structs
 
 from phalanx.core.cluster.decision import Accepted, Refused
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import JobAmended, decode, encode
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, ProposeGang, Submit
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.job import IncompleteGang, Job
 from phalanx.core.model.plan import GangPlacement

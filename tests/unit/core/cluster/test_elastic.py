@@ -11,10 +11,10 @@ from phalanx.coordinator.turn import restore
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.jobs import why_closed, why_not_now
 from phalanx.core.cluster.decision import Accepted, Refused
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Disconnect, Drain, Hello, SetElastic, SetQuota, Submit, Tick, Undrain
 from phalanx.core.cluster.state import Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Start, Status

@@ -7,7 +7,6 @@ from typing import get_args
 import pytest
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.dispatch import CHANGES, CHOICES, apply
 from phalanx.core.cluster.event_kinds import (
     AttemptEvent,
     ClusterEvent,
@@ -18,6 +17,7 @@ from phalanx.core.cluster.event_kinds import (
 )
 from phalanx.core.cluster.inputs import Input
 from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.transitions import CHANGES, CHOICES, apply
 from phalanx.core.cluster.workflow_events import WorkflowSubmitted
 
 OF_NODES_ALONE = {e.NodeCleared, e.NodeQuarantined}  # the node's story tells of them, the task's need not

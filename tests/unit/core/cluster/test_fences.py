@@ -9,10 +9,10 @@ import pytest
 
 from phalanx.coordinator.turn import Engine, leases_only, restore
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import NodeJoined, TermOpened, decode, encode
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Heartbeat, Hello, Tell, Tick
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Disposition, Ended, Exit, Status, Stop, Why
 from phalanx.store.protocol import Batch, Loaded

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import JobForgotten
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.job import Job, is_object
 from tests.support.builders import a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster

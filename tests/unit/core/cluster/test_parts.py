@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import PromiseWithdrawn, RoomPromised
 from phalanx.core.cluster.inputs import Evict
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.orders import Status, Why
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job

@@ -6,12 +6,12 @@ import pytest
 
 from phalanx.coordinator.turn import Engine
 from phalanx.core.cluster.decision import Accepted, Refused
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import VOLATILE, decode
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import GiveInputs, Tick
 from phalanx.core.cluster.stage_inputs import INPUT_BYTES_MAX, FetchInputs
 from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.errors import PhalanxError
 from tests.support.workflow_cluster import WorkflowCluster

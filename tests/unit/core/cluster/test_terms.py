@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import BackoffsEnded, TermOpened
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Timers
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.orders import Status, Why
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.cluster.dispatch import apply
 from phalanx.core.cluster.events import TermOpened
 from phalanx.core.cluster.inputs import Heartbeat, Hello, Tell
+from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Go, Phase, Ready, Start, Status, Stop, Why
 from tests.support.builders import Cluster, a_capacity, a_cluster, a_gang, a_group, a_job
 
