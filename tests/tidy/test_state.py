@@ -3,7 +3,7 @@
 A function holds a piece of the state if a parameter says so by its type, if it reaches it from a name or an attribute
 called `state` (or `nodes`, `tenants`, `queues`, `waiting`, `ledgers` of a draft or snapshot), or from something that
 it holds already. Whoever holds a piece may read it. Assignments to it, and calls of methods that change it, are for
-`core/cluster/apply`, for `apply` itself in `dispatch.py` and for `draft.py`; `image.py` builds the state that it gives
+`core/cluster/apply`, for `apply` itself in `transitions.py` and for `draft.py`; `image.py` builds the state that it gives
 back. Which methods change their object is read from the classes themselves. What a plan and a decision really leave
 behind is asked in `tests/simulation`.
 """
@@ -18,7 +18,7 @@ from tests.tidy.source import ROOT, Source, a_tree, sources
 
 CORE = "src/phalanx/core/"
 ALLOWED = (f"{CORE}cluster/apply/", f"{CORE}cluster/image.py", f"{CORE}placement/draft.py")
-ALLOWED_FUNCTIONS = {f"{CORE}cluster/dispatch.py": {"apply", "apply_batch"}}
+ALLOWED_FUNCTIONS = {f"{CORE}cluster/transitions.py": {"apply", "apply_batch"}}
 ELSEWHERE = (
     f"{CORE}model/",
     f"{CORE}runner/",
