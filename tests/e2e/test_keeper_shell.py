@@ -121,7 +121,7 @@ def a_brief(script: str, program: str = "sh") -> Brief:
 
 
 def printed(folder: Path) -> str:
-    return (folder / "logs/g1/1.1.stdout").read_text()
+    return (folder / "logs/g1/g1.1.1.stdout").read_text()
 
 
 def test_a_member_says_it_is_ready_and_runs_with_its_roll_when_told_to_go(tmp_path: Path) -> None:

@@ -174,7 +174,19 @@ def test_no_series_is_added_by_more_jobs_users_and_names(measured: Measured):
     added = {each for each in after - before if not each[0].startswith("phalanx_http_requests")}
     assert added == set()
     labels = {name for _, labels in after for name, _ in labels}
-    closed = {"status", "state", "queue", "reason", "cause", "node", "part", "route", "version", "le"}
+    closed = {
+        "status",
+        "state",
+        "queue",
+        "reason",
+        "cause",
+        "node",
+        "part",
+        "route",
+        "version",
+        "le",
+        "strategy",
+    }
     assert labels <= closed
     text = cluster.get("/metrics")
     for secret in (measured.jobs["done"], "job-1", "type-1", "/bin", cluster.user_token):

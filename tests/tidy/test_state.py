@@ -3,9 +3,9 @@
 A function holds a piece of the state if a parameter says so by its type, if it reaches it from a name or an attribute
 called `state` (or `nodes`, `tenants`, `queues`, `waiting`, `ledgers` of a draft or snapshot), or from something that
 it holds already. Whoever holds a piece may read it. Assignments to it, and calls of methods that change it, are for
-`core/cluster/apply`, for `apply` itself in `transitions.py` and for `draft.py`; `image.py` builds the state that it gives
-back. Which methods change their object is read from the classes themselves. What a plan and a decision really leave
-behind is asked in `tests/simulation`.
+`core/cluster/apply`, for `apply` itself in `transitions.py` and for `draft.py`; `image.py` builds the state that
+it gives back. Which methods change their object is read from the classes themselves. What a plan and a decision
+really leave behind is asked in `tests/simulation`.
 """
 
 from __future__ import annotations

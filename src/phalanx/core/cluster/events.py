@@ -54,15 +54,18 @@ class JobAmended(_Submitted, frozen=True):
     """Members of a gang came that was not whole: the job as it is now, under its id. Nothing of it was ever placed."""
 
 
-class TaskPlaced(AttemptEvent, frozen=True):
-    """An attempt was given a node and a grant. `opens` is false when it queues in a lane that is already held."""
-
+class _Placed(AttemptEvent, frozen=True):
     node: NodeName
     lane: int
     grant: Grant
     opens: bool = True
     formation: int = 0  # of a gang: the members of one formation start together
     promised: bool = False  # the place had been set aside for it
+
+
+class TaskPlaced(_Placed, frozen=True, kw_only=True):
+    """An attempt was given a node and a grant. `opens` is false when it queues in a lane that is already held."""
+
     note: DispatchNote | None = None  # what the choice of the node rested on, if a mode made it
     merged: tuple[JobId, ...] = ()  # jobs of one task that run as a part of it
 

@@ -23,6 +23,7 @@ from phalanx.core.model.references import (
 )
 from phalanx.core.model.workflow import SPEC_BYTES_MAX, SPEC_VARIABLE, Stage
 
+INSERTED_BYTES_MAX = 4 << 20  # of all values that the references of one stage stand for
 ARG_BYTES_MAX = 128 * 1024 - 1  # the kernel's limit for one string of exec, less its closing NUL
 
 
@@ -48,7 +49,7 @@ def job_of_stage(
         actual, wanted = _text_at(results, stage), stage.condition.equals
         if actual != (wanted.lower() if actual in ("true", "false") else wanted):  # FlowMesh writes True
             name = workflow.stages[stage.condition.stage].name
-            text = f"{'.'.join(stage.condition.path)} of {name} is {actual[:200]!r}, not {wanted[:200]!r}"
+            text = f"{'.'.join(stage.condition.path)} of {name} is not {wanted[:200]!r}"
             return SkippedStage(f"its condition does not hold: {text}")
     groups = stage.job.groups
     if stage.refers or stage.spec:
@@ -72,6 +73,8 @@ class _Results:
         self._fetched = fetched
         self.names = flow.numbers
         self._read: dict[int, Any] = {}
+        self._sizes: dict[Reference, int] = {}
+        self._inserted = 0
 
     def __call__(self, reference: Reference) -> Any:
         stage = self.names[reference.stage]
@@ -81,9 +84,19 @@ class _Results:
             found = artifact_of(self._flow, reference)
             return f"{found.task_id}:{found.path}"
         try:
-            return look_up(self.of(stage), reference.path)
+            value = look_up(self.of(stage), reference.path)
         except Unresolved as error:
             raise Unresolved(f"${{{'.'.join((reference.stage, *reference.path))[:200]}}}: {error}") from None
+        self._count(reference, value)
+        return value
+
+    def _count(self, reference: Reference, value: Any) -> None:
+        """Refuse what is too much before it is written down: one large value may be named very often."""
+        if reference not in self._sizes:
+            self._sizes[reference] = len(msgspec.json.encode(value))
+        self._inserted += self._sizes[reference]
+        if self._inserted > INSERTED_BYTES_MAX:
+            raise Unresolved(f"its references stand for over {INSERTED_BYTES_MAX} bytes in all")
 
     def of(self, stage: int) -> Any:
         """The whole result of a stage; Unresolved if it has none."""

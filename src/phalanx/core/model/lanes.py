@@ -54,10 +54,13 @@ def lane_kind(job: Job) -> Hashable | None:
     """
     if job.workflow is None or job.gang is not None or job.tasks != 1:
         return None
-    group = job.groups[0]
+    group, asked = job.groups[0], job.dispatch
+    how = (
+        None if asked is None else (asked.mode, asked.task_type, asked.context, asked.sticky, asked.selection)
+    )
     return (
         job.user, job.queue, group.request, job.priority, job.evictable, job.min_run_s, job.time_limit_s,
-        group.command.argv[:1], job.dispatch,
+        group.command.argv[:1], how,
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from msgspec import structs
 
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import Cancel, Drain, Hello, SetElastic, Tick
+from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Hello, SetElastic, Tick
 from phalanx.core.explain.explain import explain
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.orders import Status
@@ -91,6 +91,10 @@ class TestReuse:
         assert cluster.at_once(a_task("inference", **M)) == "a"
         assert cluster.at_once(a_task("inference", **other)) == "b"
 
+    @pytest.mark.parametrize("result", ['{"cached"', '{"cached": 7}', '{"evicted": [[]]}'])
+    def test_a_result_that_cannot_be_read_corrects_nothing(self, result: str) -> None:
+        assert self.a_pair().at_once(a_task("rag", **M), result) == "b"
+
     def test_what_failed_there_is_not_loaded(self) -> None:
         cluster = DispatchCluster(DispatchPolicy(jitter=0.0), {"b": DEAR})
         cluster.finish(cluster.stage(cluster.run(a_task("inference", max_attempts=1, **M))), code=1)
@@ -171,6 +175,17 @@ class TestStaticWorker:
         assert (again.nodes["w1"].bound_to, again.table.is_open("w1")) == (flow, False)
         cluster.finish(cluster.stage(flow, "two"))
         assert cluster.where(plain) == "w1"
+
+    def test_a_stage_starts_as_soon_as_its_bound_node_is_well_again(self) -> None:
+        cluster = DispatchCluster(self.POLICY, {"w1": a_machine(1), "w2": a_machine(1)})
+        flow = cluster.run(a_flow(*self.PAIR))
+        first, second = cluster.stage(flow, "one"), cluster.stage(flow, "two")
+        home = cluster.where(first)
+        cluster.give(Disconnect(home, "a"))
+        cluster.give(Hello(home, "a", f"origin-{home}", a_machine(1), [], trouble="its keeper is frozen"))
+        assert cluster.where(second) == ""
+        cluster.give(Hello(home, "a", f"origin-{home}", a_machine(1), []))
+        assert cluster.where(first) == home or cluster.where(second) == home
 
     @pytest.mark.parametrize("how", ["drained", "lost"])
     def test_it_is_bound_anew_when_its_node_is_gone(self, how: str) -> None:

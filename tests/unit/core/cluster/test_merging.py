@@ -14,7 +14,7 @@ from phalanx.core.cluster.inputs import Cancel
 from phalanx.core.explain.explain import explain
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.job import JobId
-from phalanx.core.model.orders import Start, Status
+from phalanx.core.model.orders import Ended, Exit, Start, Status, Why
 from phalanx.core.model.plan import Policy
 from tests.support.dispatch_cluster import DispatchCluster, a_flow, a_machine
 
@@ -222,3 +222,18 @@ def test_the_event_names_all_of_them() -> None:
     end = d.MergedEnded(at=1.0, key=("p", 0, 1), alone=("c",))
     assert end.jobs == ("p", "c")
     assert structs.asdict(end)["alone"] == ("c",)
+
+
+def test_an_answer_that_is_too_large_to_be_taken_apart_lets_each_run_by_itself() -> None:
+    cluster = ready()
+    parent = stage(cluster, 0)
+    attempt = cluster.attempt(parent)
+    assert attempt is not None
+    exit = Exit(Why.NONE, 0, cluster.now, cluster.now, result_bytes=5000, result_sha256="0" * 64)
+    cluster.tell("w1", Ended(attempt.key, exit))
+    assert statuses(cluster)[:4] == [Status.ASSIGNED, Status.PENDING, Status.PENDING, Status.PENDING]
+    assert cluster.state.jobs[parent].charged == {}
+    assert not cluster.state.jobs[parent].kept_results
+    for at in range(4):
+        cluster.finish(stage(cluster, at), "1")
+    assert [count for _, count in placed(cluster)][:5] == [3, 0, 0, 0, 0]

@@ -53,7 +53,7 @@ def note_ended(state: ClusterState, job: JobState, node: str, event: e.AttemptEn
     if result.startswith("{") and ('"cached"' in result or '"evicted"' in result):
         try:
             loaded = msgspec.json.decode(result, type=_Loaded)
-        except (msgspec.ValidationError, RecursionError):
+        except (msgspec.DecodeError, RecursionError):
             return
         contexts.drop(node, _names(loaded.evicted))
         contexts.use(node, _names(loaded.cached), event.at)

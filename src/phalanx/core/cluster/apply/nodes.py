@@ -290,4 +290,5 @@ def reopen(state: ClusterState, node: NodeState) -> None:
     for each in touched:
         each.is_kept_away = each.rests_until is not None and not nobody_else
         state.table.set_open(each.name, each.takes_work)
-        state.gain += each.takes_work or each.is_out  # whoever waits for this very node may go elsewhere
+        # Whoever waits for this very node may have room there again, or may go elsewhere.
+        state.gain += each.takes_work or each.is_out or bool(each.bound_to)

@@ -6,7 +6,9 @@ ends at the barrier recalls its formation. A job may have its tasks restart and 
 
 from __future__ import annotations
 
-from phalanx.core.cluster.decide.merging import merged_ended, split
+from msgspec import structs
+
+from phalanx.core.cluster.decide.merging import TOO_LARGE, all_alone, merged_ended, split
 from phalanx.core.cluster.events import AttemptEnded, Event, GangRecalled, JobRestarted, JobSettled
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -45,6 +47,10 @@ class Endings:
             self._end(attempt, exit, status)
         elif attempt.ending in (Why.RECALLED, Why.RESTARTED):  # its life is over: how it ended says nothing
             self._end(attempt, exit)
+        elif exit.why == Why.NONE and exit.code == 0 and attempt.merged and exit.result_sha256:
+            self._end(attempt, structs.replace(exit, result_bytes=0, result_sha256=""), then=TOO_LARGE)
+            self.events.append(all_alone(self._state, attempt, self._now))
+            return
         elif exit.why == Why.NONE and exit.code == 0:
             self._succeeded(job, attempt, exit)
         elif exit.why in UNCHARGED:

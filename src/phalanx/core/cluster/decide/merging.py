@@ -18,6 +18,8 @@ from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import RESULT_BYTES_MAX, Exit, Status, Why
 
+TOO_LARGE = f"the answer for all merged tasks is over {RESULT_BYTES_MAX} bytes, so each runs by itself"
+
 
 def may_merge(state: ClusterState, parent: JobState, children: tuple[JobId, ...]) -> bool:
     """Whether these jobs may run as a part of another: they wait, and differ from it only in their data."""
@@ -51,6 +53,13 @@ def split(exit: Exit) -> tuple[Exit, dict[str, str]]:
     return structs.replace(exit, result=own), {
         id: part for id, part in parts.items() if len(part.encode()) <= RESULT_BYTES_MAX
     }
+
+
+def all_alone(state: ClusterState, attempt: Attempt, now: float) -> MergedEnded:
+    """The answer is in the place for files, so its parts cannot be told apart here: each task runs by itself."""
+    waiting = [id for id in attempt.merged if id in state.jobs and state.jobs[id].merged_into == attempt.key]
+    parent = attempt.key[0]
+    return MergedEnded(at=now, cause=f"job {parent}", key=attempt.key, alone=(parent, *waiting))
 
 
 def merged_ended(
