@@ -76,8 +76,7 @@ def test_values_are_only_for_those_who_may_see_inside():
     cluster.finish("b", result='{"ok": "secret"}')
     reply = why(cluster, "c")
     assert (reply.status, reply.dominant.code) == ("Completed", "EndedCompleted")
-    assert "'secret', not 'yes'" in reply.dominant.text
-    assert "secret" in why(cluster, "c", Asker("ada")).dominant.text
+    assert reply.dominant.text == "Its condition does not hold: ok of b is not 'yes'"
     for asker in (NOBODY, Asker("bob")):
         assert why(cluster, "c", asker).dominant.text == "It was skipped: its condition does not hold"
 

@@ -255,8 +255,7 @@ class Dispatcher:
         """The best by score and jitter; of equals the smallest name. Only those that can win are hashed."""
         names = self._nodes.names
         if len(rows) == 1:  # scaled, both terms are 0
-            row = int(rows[0])
-            return row, structs.replace(note, score=round(jitter(task, names[row], most), 9))
+            return int(rows[0]), note
         throughputs, costs = (column[rows] for column in self._columns())
         if (
             times is not None
