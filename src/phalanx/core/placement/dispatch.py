@@ -96,6 +96,7 @@ class Dispatcher:
         self._workflows: dict[str, str] = {}  # what this plan has bound so far
         self._types: dict[str, str] = {}
         self._turns: dict[str, int] = {}
+        self._last_turn = view.bindings.last_turn
         self._proxies: tuple[Numbers, Numbers] | None = None
         self.merged: set[JobId] = set()  # jobs that run as a part of others
 
@@ -134,7 +135,8 @@ class Dispatcher:
         elif asked.mode == "fixed_pipeline":
             self._types[asked.task_type] = name
         elif asked.mode == "static_round_robin":
-            self._turns[name] = self._view.bindings.last_turn + 1 + len(self._turns)
+            self._last_turn += 1
+            self._turns[name] = self._last_turn
 
     def merged_with(self, unit: WaitingGroup, waiting_class: WaitingClass) -> tuple[JobId, ...]:
         """The next jobs of the class that may run as a part of this one, as far as all their specifications fit."""
@@ -143,10 +145,11 @@ class Dispatcher:
             return ()
         found: list[JobId] = []
         room = SPEC_BYTES_MAX
-        for rank in waiting_class.ranks[bisect_right(waiting_class.ranks, unit.rank) :]:
+        ranks = waiting_class.ranks
+        for at in range(bisect_right(ranks, unit.rank), len(ranks)):
             if len(found) >= self._policy.merge_max - 1:
                 break
-            other = waiting_class.units[rank]
+            other = waiting_class.units[ranks[at]]
             if other.is_gang or other.job.id in self.merged:
                 continue
             if next(other.ready(1), None) is None:

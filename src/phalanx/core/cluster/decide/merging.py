@@ -55,9 +55,14 @@ def split(exit: Exit) -> tuple[Exit, dict[str, str]]:
     }
 
 
+def _still_merged(state: ClusterState, attempt: Attempt) -> list[JobId]:
+    """The jobs that are a part of an attempt, and were not cancelled meanwhile."""
+    return [id for id in attempt.merged if id in state.jobs and state.jobs[id].merged_into == attempt.key]
+
+
 def all_alone(state: ClusterState, attempt: Attempt, now: float) -> MergedEnded:
     """The answer is in the place for files, so its parts cannot be told apart here: each task runs by itself."""
-    waiting = [id for id in attempt.merged if id in state.jobs and state.jobs[id].merged_into == attempt.key]
+    waiting = _still_merged(state, attempt)
     parent = attempt.key[0]
     return MergedEnded(at=now, cause=f"job {parent}", key=attempt.key, alone=(parent, *waiting))
 
@@ -67,7 +72,7 @@ def merged_ended(
 ) -> MergedEnded | None:
     """What the end of an attempt means for those that ran as a part of it; None if they simply wait again."""
     parent = state.jobs[attempt.key[0]].job.id
-    waiting = [id for id in attempt.merged if id in state.jobs and state.jobs[id].merged_into == attempt.key]
+    waiting = _still_merged(state, attempt)
     if not waiting or status not in (Status.COMPLETED, Status.FAILED):
         return None
     ends: list[MergedEnd] = []
