@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -14,19 +14,36 @@ from phalanx.cli.apply import read_or_exit, texts_of
 from phalanx.cli.drafts import read_files
 from phalanx.cli.output import OutputOption, Table, emit, moment, note, plain_lines, span
 from phalanx.cli.pages import collected
-from phalanx.cli.session import TimeoutOption, deadline, session
+from phalanx.cli.session import TimeoutOption, session
+from phalanx.cli.session import deadline as deadline_of
 from phalanx.cli.workflow_graph import GraphForm, draw_graph, follow_graph
-from phalanx.cli.workflows import await_workflow, counted, exit_of, hand_in, submitted_table, tell_ends
+from phalanx.cli.workflows import (
+    await_workflow,
+    counted,
+    exit_of,
+    hand_in,
+    limit_lines,
+    submitted_table,
+    tell_ends,
+    with_limits,
+)
 from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest
 
-if TYPE_CHECKING:
-    pass
-
+DeadlineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline", help="Stop it then: 2h from now, or a time with its zone, as 2027-01-31T08:00:00Z."
+    ),
+]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option("--budget", min=0, help="Stop it once it has cost so much, by the prices of its nodes."),
+]
 WorkflowArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the workflow, or a prefix of it.")]
 
 
-def submit(
+def submit(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
     file: Annotated[
         list[Path], typer.Option("-f", "--file", help="Workflow file; - is standard input; repeatable.")
@@ -38,6 +55,8 @@ def submit(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until it ends; exit with 1 unless it completed.")
     ] = False,
+    deadline: DeadlineOption = None,
+    budget: BudgetOption = None,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
 ) -> int:
@@ -46,7 +65,7 @@ def submit(
     Commands run in the current folder unless the file names another.
     """
     here = session(ctx)
-    chosen, until = here.output(output), deadline(timeout)
+    chosen, until = here.output(output), deadline_of(timeout)
     texts = read_or_exit(lambda: texts_of(file))
     made = read_or_exit(lambda: read_files(texts, [], strict=strict))
     if made.found or not made.workflows:
@@ -59,7 +78,8 @@ def submit(
     for caution in made.warnings:
         note(f"warning: {caution}")
     client = here.client()
-    replies = [hand_in(client, each, allow_infeasible=allow_infeasible) for each in made.workflows]
+    flows = [with_limits(each, deadline, budget) for each in made.workflows]
+    replies = [hand_in(client, each, allow_infeasible=allow_infeasible) for each in flows]
     if not wait:
         emit(replies, chosen, [each.id for each in replies], lambda _wide: submitted_table(replies))
         return 0
@@ -96,6 +116,7 @@ def show(ctx: typer.Context, id: WorkflowArgument, output: OutputOption = None) 
     lines = [
         f"{view.id}  {view.name or '(no name)'}  {view.status}  {counted(view)}",
         f"submitted {moment(view.submitted_at)} by {view.user}" + ("" if took == "-" else f", took {took}"),
+        *limit_lines(view),
         "",
         *(line.rstrip("\n") for line in plain_lines([list(table.headings), *table.rows])),
     ]
@@ -132,11 +153,13 @@ def retry(
     from_stage: Annotated[
         str | None, typer.Option("--from-stage", help="Run this stage and all that build on it again.")
     ] = None,
+    deadline: DeadlineOption = None,
+    budget: BudgetOption = None,
     output: OutputOption = None,
 ) -> None:
     """Run stages of an ended workflow again: whatever did not complete. Finished results are kept."""
     here = session(ctx)
-    reply = here.client().retry_workflow(id, from_stage)
+    reply = here.client().retry_workflow(id, from_stage, deadline=deadline, budget=budget)
     lines = [f"{reply.id}: {plural(len(reply.jobs), 'stage')} run again: {', '.join(reply.jobs)}"]
     emit(reply, here.output(output), list(reply.jobs.values()), lambda _wide: lines)
 
@@ -146,7 +169,7 @@ def wait(
 ) -> int:
     """Wait until a workflow has ended. Exits with 0 if it completed, else with 1."""
     here = session(ctx)
-    view = await_workflow(here.client(), id, deadline(timeout))
+    view = await_workflow(here.client(), id, deadline_of(timeout))
     tell_ends([view], here.output(output))
     return exit_of([view])
 

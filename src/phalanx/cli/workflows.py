@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowRequest, WorkflowSpec, WorkflowView
-from phalanx.cli.output import Table, emit, note, span
+from phalanx.cli.output import Table, emit, moment, note, span
 from phalanx.cli.wait import TimedOut
 from phalanx.clock import Deadline
 from phalanx.errors import BadRequest
@@ -28,10 +28,28 @@ ORDER = ("Running", "Assigned", "Pending", "Waiting", "Completed", "Skipped", "F
 def hand_in(client: Client, found: ParsedWorkflow, *, allow_infeasible: bool) -> SubmittedWorkflow:
     """Submit one workflow; a refusal names its file."""
     try:
-        return client.submit_workflow(WorkflowRequest(_in_this_folder(found.spec), allow_infeasible))
+        reply = client.submit_workflow(WorkflowRequest(_in_this_folder(found.spec), allow_infeasible))
     except BadRequest as error:
         error.detail = f"{found.where}: {error.detail}"
         raise
+    for warning in reply.warnings:
+        note(f"warning: {reply.name or reply.id}: {warning}")
+    return reply
+
+
+def with_limits(found: ParsedWorkflow, deadline: str | None, budget: float | None) -> ParsedWorkflow:
+    """The same with limits of the command line instead of those of its file."""
+    given = {name: value for name, value in (("deadline", deadline), ("budget", budget)) if value is not None}
+    return structs.replace(found, spec=structs.replace(found.spec, **given))
+
+
+def limit_lines(view: WorkflowView) -> list[str]:
+    """What it has cost, and its limits."""
+    words = [f"cost {view.cost:.4g}" + ("" if view.budget is None else f" of {view.budget:g}")]
+    if view.deadline_at is not None:
+        words.append(f"deadline {moment(view.deadline_at)}")
+    has_any = view.cost or view.budget is not None or view.deadline_at is not None
+    return ([", ".join(words)] if has_any else []) + ([f"stopped: {view.reason}"] if view.reason else [])
 
 
 def submitted_table(replies: Sequence[SubmittedWorkflow]) -> Table:

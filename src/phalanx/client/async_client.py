@@ -46,6 +46,7 @@ from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
 from phalanx.api.schema.workflows import (
     RetryReply,
+    RetryRequest,
     SubmittedWorkflow,
     WorkflowRequest,
     WorkflowSpec,
@@ -200,8 +201,15 @@ class AsyncClient:
     async def cancel_workflow(self, id: str) -> CancelReply:
         return await self._ask(workflow_calls.cancel_workflow(id))
 
-    async def retry_workflow(self, id: str, from_stage: str | None = None) -> RetryReply:
-        return await self._ask(workflow_calls.retry_workflow(id, from_stage))
+    async def retry_workflow(
+        self,
+        id: str,
+        from_stage: str | None = None,
+        *,
+        deadline: float | str | None = None,
+        budget: float | None = None,
+    ) -> RetryReply:
+        return await self._ask(workflow_calls.retry_workflow(id, RetryRequest(from_stage, deadline, budget)))
 
     async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
         id = (await self.named(id)).id if "/" in id else id  # which may be given again while we wait

@@ -193,7 +193,8 @@ class AskedCall:
                 said = messages.CancelWorkflowMessage(id=id)
                 return await self._unary("CancelWorkflow", said.SerializeToString(), messages.cancel_reply)
             case ("POST", True, "retry"):
-                said = messages.RetryWorkflowMessage(id=id, **body)
+                until = {"deadline": str(body["deadline"])} if "deadline" in body else {}
+                said = messages.RetryWorkflowMessage(id=id, **{**body, **until})
                 return await self._unary("RetryWorkflow", said.SerializeToString(), messages.retry_reply)
         return await self.any(call)
 

@@ -56,8 +56,8 @@ def cancel_workflow(id: str) -> Call[CancelReply]:
     return Call(method="POST", path=path_of("workflows", id, "cancel"), answer=CancelReply)
 
 
-def retry_workflow(id: str, from_stage: str | None) -> Call[RetryReply]:
-    body = msgspec.json.encode(RetryRequest(from_stage))
+def retry_workflow(id: str, request: RetryRequest) -> Call[RetryReply]:
+    body = msgspec.json.encode(request)
     return Call(method="POST", path=path_of("workflows", id, "retry"), answer=RetryReply, body=body)
 
 

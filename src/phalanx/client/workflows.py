@@ -20,6 +20,7 @@ from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.workflows import (
     ConditionSpec,
     RetryReply,
+    RetryRequest,
     StageSpec,
     SubmittedWorkflow,
     WorkflowRequest,
@@ -105,9 +106,17 @@ _OF_GROUP = ("cores", "memory", "gpus", "gpu_type", "gpu_memory", "labels", "tar
 class WorkflowBuilder:
     """A workflow, stage by stage."""
 
-    def __init__(self, name: str = "", client: WorkflowCalls | None = None) -> None:
+    def __init__(
+        self,
+        name: str = "",
+        client: WorkflowCalls | None = None,
+        *,
+        deadline: float | str | None = None,
+        budget: float | None = None,
+    ) -> None:
         self._name = name
         self._client = client
+        self._limits = deadline, budget
         self._stages: list[StageSpec] = []
 
     def stage(
@@ -142,7 +151,7 @@ class WorkflowBuilder:
 
     def spec(self) -> WorkflowSpec:
         """The workflow as it can be submitted."""
-        return WorkflowSpec(list(self._stages), self._name)
+        return WorkflowSpec(list(self._stages), self._name, *self._limits)
 
     def submit(self) -> WorkflowHandle:
         """Submit it. It is durable when this returns."""
@@ -160,6 +169,7 @@ class WorkflowHandle:
         self._client = client
         self.id = submitted.id
         self.jobs = submitted.jobs  # the id of each stage's job
+        self.warnings = submitted.warnings  # why it may not keep its deadline or its budget
 
     def view(self) -> WorkflowView:
         """As it stands now."""
@@ -176,8 +186,14 @@ class WorkflowHandle:
     def cancel(self) -> CancelReply:
         return self._client.cancel_workflow(self.id)
 
-    def retry(self, from_stage: str | None = None) -> RetryReply:
-        return self._client.retry_workflow(self.id, from_stage)
+    def retry(
+        self,
+        from_stage: str | None = None,
+        *,
+        deadline: float | str | None = None,
+        budget: float | None = None,
+    ) -> RetryReply:
+        return self._client.retry_workflow(self.id, from_stage, deadline=deadline, budget=budget)
 
 
 def _name(stage: StageHandle | str) -> str:
@@ -206,9 +222,11 @@ class WorkflowCalls:
     ) -> Any:
         raise NotImplementedError
 
-    def workflow(self, name: str = "") -> WorkflowBuilder:
-        """A new workflow, to be built stage by stage and submitted."""
-        return WorkflowBuilder(name, self)
+    def workflow(
+        self, name: str = "", *, deadline: float | str | None = None, budget: float | None = None
+    ) -> WorkflowBuilder:
+        """A new workflow, to be built stage by stage and submitted. It is stopped at its deadline and its budget."""
+        return WorkflowBuilder(name, self, deadline=deadline, budget=budget)
 
     def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow:
         """Submit a workflow: all of its stages are accepted, or none."""
@@ -236,7 +254,15 @@ class WorkflowCalls:
         found: CancelReply = self._ask(workflow_calls.cancel_workflow(id))
         return found
 
-    def retry_workflow(self, id: str, from_stage: str | None = None) -> RetryReply:
+    def retry_workflow(
+        self,
+        id: str,
+        from_stage: str | None = None,
+        *,
+        deadline: float | str | None = None,
+        budget: float | None = None,
+    ) -> RetryReply:
         """Run stages of an ended workflow again: one and all that build on it, or whatever did not complete."""
-        found: RetryReply = self._ask(workflow_calls.retry_workflow(id, from_stage))
+        request = RetryRequest(from_stage, deadline, budget)
+        found: RetryReply = self._ask(workflow_calls.retry_workflow(id, request))
         return found

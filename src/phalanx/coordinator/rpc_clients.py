@@ -19,7 +19,7 @@ from phalanx.api.schema.documents import BODY_BYTES_MAX, read_problem, retry_aft
 from phalanx.api.schema.jobs import CancelReply
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitReply
-from phalanx.api.schema.workflows import SubmittedWorkflow
+from phalanx.api.schema.workflows import RetryRequest, SubmittedWorkflow
 from phalanx.api.server.auth import GRANTS, Accepts, Identity, forbidden
 from phalanx.api.server.limits import ConcurrencyLimit, ServerLimits, StreamLimit
 from phalanx.api.server.messages import App
@@ -177,8 +177,11 @@ class ClientsService:
 
     async def _retry_workflow(self, context: Any, identity: Identity) -> None:
         said = await self._named_workflow(context, identity, messages.RetryWorkflowMessage)
-        stage = said.from_stage if said.HasField("from_stage") else None
-        await self._answer(context, workflow_calls.retry_workflow(said.id, stage), messages.retry_reply)
+        given = {
+            name: getattr(said, name) for name in ("from_stage", "deadline", "budget") if said.HasField(name)
+        }
+        call = workflow_calls.retry_workflow(said.id, RetryRequest(**given))
+        await self._answer(context, call, messages.retry_reply)
 
     async def _named_workflow(self, context: Any, identity: Identity, made: Any) -> Any:
         said: Any = await self._said(context, identity, messages.reader(made))

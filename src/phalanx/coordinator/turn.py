@@ -46,6 +46,7 @@ from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply, apply_batch, decide
 from phalanx.core.cluster.workflow_events import WorkflowForgotten
 from phalanx.core.cluster.workflow_image import encode_workflow
+from phalanx.core.explain.forecast import forecast
 from phalanx.core.explain.shortage import gang_never
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Plan, PlanMemory, Policy
@@ -115,7 +116,7 @@ class Engine:
             if type(given) is Submit:
                 self._submit(given, leaders, now, turn)
             elif type(given) is SubmitWorkflow:
-                self._decide(self._with_gangs(given), now, turn)
+                self._decide(self._foreseen(given), now, turn)
             else:
                 self._decide(given, now, turn)
         self._follow(now, turn)
@@ -180,9 +181,12 @@ class Engine:
         gang = None if job.gang is None else JobState(job, 0, [0] * 6).gang
         return None if gang is None else gang_never(self.state.table, gang)
 
-    def _with_gangs(self, given: SubmitWorkflow) -> SubmitWorkflow:
-        """With the reason why a stage that is a gang could never fit, if there is one."""
-        for stage in given.workflow.stages:
+    def _foreseen(self, given: SubmitWorkflow) -> SubmitWorkflow:
+        """With the reason why a stage that is a gang could never fit, or why its limits cannot be kept."""
+        flow = given.workflow
+        if flow.is_limited and (never := forecast(self.state, flow).never(flow, self.turned_at)):
+            return structs.replace(given, never=never)
+        for stage in flow.stages:
             if (never := self._never_together(stage.job)) is not None:
                 named = structs.replace(never, text=f"stage {stage.name}: {never.text}")
                 return structs.replace(given, never=named)

@@ -9,6 +9,7 @@ import msgspec
 
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.workflows import StageView, StageWord, WorkflowView
+from phalanx.core.cluster.decide.deadlines import cost_so_far
 from phalanx.core.cluster.stage_inputs import needs_in_words, needs_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
@@ -17,7 +18,9 @@ from phalanx.core.model.references import Unresolved
 _NAMED = 5  # stages that a sentence names
 
 
-def workflow_view(state: ClusterState, flow: WorkflowState, *, with_stages: bool = True) -> WorkflowView:
+def workflow_view(
+    state: ClusterState, flow: WorkflowState, now: float, *, with_stages: bool = True
+) -> WorkflowView:
     """One workflow, with its stages unless it is one of many."""
     words = [stage_word(state, flow, number) for number in range(len(flow.phases))]
     return WorkflowView(
@@ -31,6 +34,10 @@ def workflow_view(state: ClusterState, flow: WorkflowState, *, with_stages: bool
         stages=[_stage_view(state, flow, number, word) for number, word in enumerate(words)]
         if with_stages
         else [],
+        deadline_at=flow.workflow.deadline_at,
+        budget=flow.workflow.budget,
+        cost=round(cost_so_far(state, flow, now), 6),
+        reason=flow.stopped,
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import structs
 
+from phalanx.api.schema.fields import read_deadline
 from phalanx.api.schema.jobs import CancelReply, Page
 from phalanx.api.schema.submission import check_request_id
 from phalanx.api.schema.workflows import (
@@ -19,6 +20,7 @@ from phalanx.api.schema.workflows import (
     WorkflowRequest,
     WorkflowSpec,
     WorkflowView,
+    check_budget,
     to_workflow,
 )
 from phalanx.api.server.auth import PRIORITY_OF_USERS
@@ -31,12 +33,20 @@ from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_workflows import workflow_view
 from phalanx.core.cluster.decision import Refused, Replayed
 from phalanx.core.cluster.inputs import CancelWorkflow, RetryWorkflow, SubmitWorkflow
+from phalanx.core.explain.forecast import forecast
 from phalanx.core.model.job import is_job_id
 from phalanx.core.model.workflow import Workflow, stage_job_id, workflow_id
 from phalanx.errors import BadRequest, NeverFits
 from phalanx.store.protocol import Store
 
 IN_A_THREAD = 200  # stages from which a workflow is read beside the loop
+
+
+_HINTS = {
+    "never": "ask for less, or submit with --allow-infeasible to wait for a larger node",
+    "DeadlineImpossible": "give a later --deadline, or submit with --allow-infeasible to try it",
+    "BudgetImpossible": "give a larger --budget, or submit with --allow-infeasible to try it",
+}
 
 
 class WorkflowCommands:
@@ -74,9 +84,15 @@ class WorkflowCommands:
         if isinstance(answer, Refused):
             error = refusal(answer, made.name or "workflow")
             if isinstance(error, NeverFits):
-                error.hint = "ask for less, or submit with --allow-infeasible to wait for a larger node"
+                error.hint = _HINTS.get(answer.reason.code, _HINTS["never"])
             raise error
-        return _submitted(made)
+        return structs.replace(_submitted(made), warnings=self._warnings(made))
+
+    def _warnings(self, made: Workflow) -> list[str]:
+        """Why it may not keep its limits."""
+        if not made.is_limited:
+            return []
+        return forecast(self._loop.state, made).warnings(made, self._clock.now())
 
     async def _made(self, spec: WorkflowSpec, user: str) -> Workflow:
         now = self._clock.now()
@@ -130,20 +146,20 @@ class WorkflowCommands:
             if piece.is_over:
                 piece = await self._slices.turn()
             if (flow := state.workflows.get(id)) is not None:
-                found.append(workflow_view(state, flow, with_stages=False))
+                found.append(workflow_view(state, flow, self._clock.now(), with_stages=False))
         return Page(found, None)
 
     async def workflow(self, id: str) -> WorkflowView:
         flow = await lookup.find_workflow(self._loop, self._store, id)
         await self._slices.turn()
-        return workflow_view(self._loop.state, flow)
+        return workflow_view(self._loop.state, flow, self._clock.now())
 
     async def wait_workflow(self, id: str, timeout_s: float) -> WorkflowView:
         flow = await lookup.find_workflow(self._loop, self._store, id)
         if not flow.is_over and timeout_s > 0:
             await self._feed.settled(flow.workflow.id, None, timeout_s)
             flow = await lookup.find_workflow(self._loop, self._store, flow.workflow.id)
-        return workflow_view(self._loop.state, flow)
+        return workflow_view(self._loop.state, flow, self._clock.now())
 
     async def cancel_workflow(self, id: str) -> CancelReply:
         flow = await lookup.find_workflow(self._loop, self._store, id)
@@ -153,7 +169,15 @@ class WorkflowCommands:
     async def retry_workflow(self, id: str, request: RetryRequest) -> RetryReply:
         flow = await lookup.find_workflow(self._loop, self._store, id)
         stage = None if request.from_stage is None else lookup.stage_number(flow, request.from_stage)
-        accepted(await self._loop.ask([RetryWorkflow(flow.workflow.id, stage)]), flow.workflow.id)
+        until = request.deadline
+        check_budget(request.budget)
+        asked = RetryWorkflow(
+            flow.workflow.id,
+            stage,
+            deadline_at=None if until is None else read_deadline("deadline", until, self._clock.now()),
+            budget=request.budget,
+        )
+        accepted(await self._loop.ask([asked]), flow.workflow.id)
         again = self._loop.state.workflows[flow.workflow.id]
         unfinished = [number for number in range(len(again.phases)) if not again.phase(number).is_over]
         return RetryReply(
@@ -169,7 +193,8 @@ def _submitted(made: Workflow) -> SubmittedWorkflow:
 def _is_same(first: Workflow, again: Workflow) -> bool:
     """Whether two submissions ask for the same; when they came does not matter."""
     stages = zip(first.stages, again.stages, strict=False)
-    return (first.name, len(first.stages)) == (again.name, len(again.stages)) and all(
+    asked = (first.name, first.budget, len(first.stages)), (again.name, again.budget, len(again.stages))
+    return asked[0] == asked[1] and all(
         structs.replace(one, job=structs.replace(one.job, submitted_at=0.0))
         == structs.replace(other, job=structs.replace(other.job, submitted_at=0.0))
         for one, other in stages

@@ -34,7 +34,8 @@ VERSIONS = ("flowmesh/", "mloc", "phalanx/")
 ATTEMPTS = 3  # runs of a stage in all, unless its file says otherwise
 WILDCARDS = ("", "any", "auto", "*")
 _ENTRY_FIELDS = ("name", "id", "spec", "dependsOn")
-_ABOUT_STAGES = ("stages", "graph", "dependsOn", "condition")
+_LIMITS = ("deadline", "budget")
+_ABOUT_STAGES = ("stages", "graph", "dependsOn", "condition", *_LIMITS)
 _GROUP_FIELDS = frozenset(GroupSpec.__struct_fields__) - {"name", "after", "objects", "optional", "min"}
 _JOB_FIELDS = frozenset(JobSpec.__struct_fields__) - {
     "groups",
@@ -51,6 +52,13 @@ _FOR_PROGRAMS = (
     "adapters", "agent", "api", "checkpoint", "data", "dataset", "embedding", "evaluation", "inference", "lora",
     "model", "models", "output", "parallel", "params", "prompt", "serve", "shard", "training", "validation",
 )  # fmt: skip
+
+
+class _Limits(Struct, forbid_unknown_fields=True):
+    """Of the workflow as a whole; they stand beside its stages."""
+
+    deadline: float | str | None = None
+    budget: float | None = None
 
 
 class ParsedWorkflow(Struct, frozen=True):
@@ -113,7 +121,13 @@ def read_workflow(document: View) -> ParsedWorkflow:
         raise document.error("spec", "is missing or empty: give taskType or command, stages, or graph")
     spec.skip(*spec.content)
     stages = [_stage(*each) for each in _entries(spec)]
-    made = WorkflowSpec(stages, plain_name(name, metadata) if name else "")
+    limits = {key: spec.content[key] for key in _LIMITS if spec.content.get(key) is not None}
+    try:
+        limited = msgspec.convert(_plain(limits), _Limits)
+    except msgspec.ValidationError as error:
+        field, what = complaint(error, _Limits, limits)
+        raise spec.error(field, what) from None
+    made = WorkflowSpec(stages, plain_name(name, metadata) if name else "", limited.deadline, limited.budget)
     _validate(made, document)
     return ParsedWorkflow(made, document.where())
 
@@ -148,6 +162,9 @@ def _entries(spec: View) -> Iterator[Entry]:
     for number, (view, name) in enumerate(zip(views, names, strict=True)):
         own = view.view("spec")
         own.skip(*own.content)
+        for key in _LIMITS:
+            if key in own:
+                raise own.error(key, "is of the whole workflow: it belongs beside the stages, not into one")
         after, jobs = _split(view, "dependsOn", names)
         if "dependsOn" in own:
             more, others = _split(own, "dependsOn", names)

@@ -65,7 +65,7 @@ def _fields(state: ClusterState) -> dict[str, Any]:
     bindings = state.bindings
     fields["bindings"] = (bindings.workflows, bindings.types, bindings.turns, sorted(bindings.deferred))
     fields["contexts"] = bindings.contexts.image()
-    fields["run times"] = bindings.run_times.image()
+    fields["run times"] = bindings.run_times.image(), bindings.stage_times.image()
     fields["stages of users"] = state.stages_of
     for flow in image.workflows:
         missing = state.workflows[flow.workflow.id].missing

@@ -11,6 +11,7 @@ back over what it tried, and so it has no backreferences, look-ahead or possessi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -217,6 +218,23 @@ def read_span(field: str, value: float | str, most: float | None = None) -> floa
     if most is not None:
         check_number(field, seconds, 0, most)
     return seconds
+
+
+def read_deadline(field: str, value: float | str, now: float) -> float:
+    """An instant to come: so long from now, or written as a date and a time with its zone."""
+    if not isinstance(value, str) or "T" not in value.upper():
+        return now + read_duration(field, value)
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise BadRequest(
+            f"{field}: {shown(value)} is no time with its zone: write 2027-01-31T08:00:00Z, or 2h for so long from now"
+        )
+    if at.timestamp() <= now:
+        raise Unprocessable(f"{field}: {shown(value)} has passed", reason="OutOfRange")
+    return at.timestamp()
 
 
 def shown(value: object) -> str:

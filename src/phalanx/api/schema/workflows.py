@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from phalanx.api.schema.fields import check_count, check_name, check_text, shown
+from phalanx.api.schema.fields import check_count, check_name, check_number, check_text, read_deadline, shown
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.core.cluster.stage_inputs import artifact_of_job, texts_of
@@ -39,6 +39,7 @@ from phalanx.core.model.workflow import (
 )
 from phalanx.errors import BadRequest, PhalanxError
 
+BUDGET_MAX = 1e9
 STAGE_TASKS_MAX = 1000  # results of several tasks are one list, which others read
 _STAGE_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -81,6 +82,10 @@ class WorkflowSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_default
 
     stages: list[StageSpec]
     name: str = ""
+    deadline: float | str | None = (
+        None  # 2h or seconds from now, or a time with its zone: 2027-01-31T08:00:00Z
+    )
+    budget: float | None = None  # what its attempts may cost, by the prices that nodes have for an hour
 
 
 class WorkflowRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -98,6 +103,7 @@ class SubmittedWorkflow(Struct, omit_defaults=True):
     name: str
     jobs: dict[str, str]
     replayed: bool = False  # true when the same request_id had been answered before
+    warnings: list[str] = []  # why it may not keep its deadline or its budget
 
 
 class StageView(Struct, omit_defaults=True):
@@ -130,12 +136,18 @@ class WorkflowView(Struct, omit_defaults=True):
     counts: dict[str, int]
     ended_at: float | None = None
     stages: list[StageView] = []  # none in lists
+    deadline_at: float | None = None
+    budget: float | None = None
+    cost: float = 0.0  # so far, by the share of each node that its attempts held
+    reason: str = ""  # which limit it was stopped at
 
 
 class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     """Which stages run again: one and all that build on it, or whatever did not complete."""
 
     from_stage: str | None = None
+    deadline: float | str | None = None  # instead of the one before
+    budget: float | None = None  # in all, with what earlier attempts have cost
 
 
 class RetryReply(Struct):
@@ -167,7 +179,14 @@ def to_workflow(
         stages.append(structs.replace(made, merges=True) if program is not None and program.merges else made)
     _refuse_circles(stages)
     _check_artifacts(stages, numbers)
-    return Workflow(id, tuple(stages), now, spec.name, user)
+    until = None if spec.deadline is None else read_deadline("deadline", spec.deadline, now)
+    check_budget(spec.budget)
+    return Workflow(id, tuple(stages), now, spec.name, user, until, spec.budget)
+
+
+def check_budget(budget: float | None) -> None:
+    if budget is not None:
+        check_number("budget", budget, 0, BUDGET_MAX)
 
 
 def _numbered(stages: list[StageSpec]) -> dict[str, int]:

@@ -8,16 +8,9 @@ from __future__ import annotations
 
 from msgspec import msgpack
 
+from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
-from phalanx.core.cluster.workflow_events import (
-    InputsAwaited,
-    StagesEnded,
-    WorkflowCancelled,
-    WorkflowForgotten,
-    WorkflowRetried,
-    WorkflowSubmitted,
-)
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Job, JobId, NodeName
@@ -389,12 +382,12 @@ Event = (
     | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected | NodeDisconnected | NodeLost | NodeCleared
     | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained | NodeResumed | NodeRested | NodeRecovered
     | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
-    | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | WorkflowSubmitted | StagesEnded
-    | WorkflowCancelled | WorkflowRetried | WorkflowForgotten | NodeDisabled | NodeEnabled | NodeNeeded
-    | TaskDeferred | MergedEnded | InputsAwaited
+    | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded
+    | TaskDeferred | MergedEnded | w.WorkflowSubmitted | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled
+    | w.WorkflowStopped | w.WorkflowRetried | w.WorkflowForgotten
 )
 # fmt: on
-VOLATILE = (NodeHeard, BackoffsEnded, InputsAwaited)
+VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)
 # A list of events, as the log keeps them; a damaged record raises msgspec.DecodeError or ValidationError.
 encode = msgpack.Encoder().encode
 decode = msgpack.Decoder(list[Event]).decode

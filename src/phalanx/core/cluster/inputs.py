@@ -117,6 +117,8 @@ class RetryWorkflow(Input, frozen=True):
     workflow: JobId
     stage: int | None = None
     cause: str = "user"
+    deadline_at: float | None = None  # None: as before
+    budget: float | None = None
 
 
 class Evict(Input, frozen=True):

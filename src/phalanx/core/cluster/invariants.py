@@ -244,6 +244,8 @@ def stages_begin_in_order(state: ClusterState) -> Iterator[str]:
         waiting = sum(phase <= StagePhase.RELEASED for phase in flow.phases)
         if flow.unfinished != waiting or flow.is_over != (id in state.ended_workflows):
             yield f"{id}: {waiting} stages have not ended, its counter says {flow.unfinished}"
+        if (id in state.limited) != (flow.workflow.is_limited and not flow.is_over):
+            yield f"{id}: its limits are not looked at, or no longer need to be"
     for id in state.due:
         if not state.workflows[id].is_due:
             yield f"{id} is said to be due"

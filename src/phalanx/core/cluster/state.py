@@ -202,8 +202,7 @@ class ClusterState(Struct, eq=False):
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
     promised: dict[JobId, None] = {}  # jobs for which places are set aside
-    # By the job that comes first: those that start after it, of them those whose tasks wait one by one for its tasks,
-    # and those that wait for it to start.
+    # By the job that comes first: those after it, of them those that wait task by task, and those for its start.
     dependents: dict[JobId, dict[JobId, None]] = {}
     task_dependents: dict[JobId, dict[JobId, None]] = {}
     start_dependents: dict[JobId, dict[JobId, None]] = {}
@@ -212,6 +211,7 @@ class ClusterState(Struct, eq=False):
     abandoned_tasks: dict[JobId, dict[int, JobId]] = {}
     workflows: dict[JobId, WorkflowState] = {}
     due: dict[JobId, None] = {}  # workflows with stages that have ended or may begin; empty between turns
+    limited: dict[JobId, None] = {}  # those with a deadline or a budget that have not ended
     ended_workflows: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # oldest first
     stages_of: dict[str, int] = {}  # by user: the tasks of stages that have no job yet
     stage_tasks: int = 0  # of all users together

@@ -150,6 +150,7 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     w.StagesEnded: apply_workflows.stages_ended,
     w.InputsAwaited: apply_workflows.inputs_awaited,
     w.WorkflowCancelled: apply_workflows.workflow_cancelled,
+    w.WorkflowStopped: apply_workflows.workflow_stopped,
     w.WorkflowRetried: apply_workflows.workflow_retried,
     w.WorkflowForgotten: apply_workflows.workflow_forgotten,
     e.LogSettled: _of_the_log,

@@ -48,10 +48,20 @@ class WorkflowCancelled(WorkflowEvent, frozen=True):
     """No further stage begins. The jobs of those that have begun are cancelled by events of their own."""
 
 
+class WorkflowStopped(WorkflowEvent, frozen=True):
+    """A limit of the workflow was reached: no further stage begins, and the jobs of those that have begun are cancelled
+    by events of their own.
+    """
+
+    text: str  # which limit, in words
+
+
 class WorkflowRetried(WorkflowEvent, frozen=True):
     """These stages run once more, as new jobs; the results of all others are kept."""
 
     stages: tuple[int, ...]
+    deadline_at: float | None = None  # instead of the one before; None: as it was
+    budget: float | None = None
 
 
 class WorkflowForgotten(WorkflowEvent, frozen=True):

@@ -24,6 +24,8 @@ class WorkflowImage(Struct, array_like=True):
     nodes: bytes
     ended_at: float | None
     kept: dict[int, tuple[KeptResult, ...]] = {}
+    spent: float = 0.0
+    stopped: str = ""
 
 
 def workflow_image(flow: WorkflowState) -> WorkflowImage:
@@ -38,6 +40,8 @@ def workflow_image(flow: WorkflowState) -> WorkflowImage:
         flow.stage_nodes.tobytes(),
         flow.ended_at,
         flow.kept,
+        flow.spent,
+        flow.stopped,
     )
 
 
@@ -46,7 +50,7 @@ def workflow_state(image: WorkflowImage) -> WorkflowState:
     flow.phases, flow.ended_at = image.phases, image.ended_at
     flow.parents, flow.notes, flow.results = image.parents, image.notes, image.results
     flow.retries, flow.stage_nodes = array("H", image.retries), array("I", image.nodes)
-    flow.kept = image.kept
+    flow.kept, flow.spent, flow.stopped = image.kept, image.spent, image.stopped
     flow.stage_times = array("d", image.times)
     flow.result_bytes = sum(map(len, flow.results.values()))
     flow.unfinished = sum(not flow.phase(stage).is_over for stage in range(len(flow.phases)))

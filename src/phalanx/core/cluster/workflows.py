@@ -9,6 +9,7 @@ coordinator that takes over finds it in `ready` and has them fetched again.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Iterator
 from enum import IntEnum
 
 from msgspec import Struct
@@ -65,7 +66,8 @@ class WorkflowState:
 
     __slots__ = (
         "awaited", "dependents", "ended_at", "kept", "missing", "notes", "numbers", "over", "parents", "phases",
-        "ready", "result_bytes", "results", "retries", "stage_nodes", "stage_times", "unfinished", "workflow",
+        "ready", "result_bytes", "results", "retries", "spent", "stage_nodes", "stage_times", "stopped", "unfinished",
+        "workflow",
     )  # fmt: skip
 
     def __init__(self, workflow: Workflow) -> None:
@@ -86,6 +88,8 @@ class WorkflowState:
         self.result_bytes = 0
         self.stage_times = array("d", bytes(16 * size))  # started and ended, two numbers per stage; 0: not
         self.stage_nodes = array("I", bytes(4 * size))  # number of the node that ran it last, plus 1
+        self.spent = 0.0  # what its attempts that have ended cost, those of earlier retries too
+        self.stopped = ""  # why it was stopped before its end, if a limit of it was reached
         self.unfinished = size
         self.ended_at: float | None = None
         self.ready = {number: None for number, count in enumerate(self.missing) if not count}
@@ -131,6 +135,13 @@ class WorkflowState:
             found += fresh
         return found
 
+    def released(self) -> Iterator[int]:
+        """The stages whose jobs are there and have not ended."""
+        stage = self.phases.find(StagePhase.RELEASED)
+        while stage >= 0:
+            yield stage
+            stage = self.phases.find(StagePhase.RELEASED, stage + 1)
+
     def release(self, stage: int) -> None:
         """Its job was submitted."""
         self.ready.pop(stage, None)
@@ -174,7 +185,7 @@ class WorkflowState:
             self.parents.pop(stage, None)
             self.notes.pop(stage, None)
             self.stage_times[2 * stage] = self.stage_times[2 * stage + 1] = 0.0
-        self.ended_at = None
+        self.ended_at, self.stopped = None, ""
         self.count_missing()
 
     def count_missing(self) -> None:

@@ -296,6 +296,8 @@ def _workflow_sentence(event: e.Event) -> str:
             shown = "; ".join(_describe_stage_end(end) for end in event.ends[:STAGES_SHOWN])
             more = f"; and {len(event.ends) - STAGES_SHOWN} more" if len(event.ends) > STAGES_SHOWN else ""
             return shown + more
+        case w.WorkflowStopped():
+            return f"stopped: {event.text}"
         case w.WorkflowRetried():
             return f"{plural(len(event.stages), 'stage')} run again"
     return ""

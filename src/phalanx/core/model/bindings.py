@@ -26,6 +26,7 @@ class BindingsImage(Struct, frozen=True, array_like=True):
     contexts: dict[str, dict[str, float]] = {}
     deferred: list[str] = []
     run_times: dict[str, dict[str, tuple[int, float]]] = {}
+    stage_times: dict[str, dict[str, tuple[int, float]]] = {}
 
 
 class Bindings:
@@ -38,7 +39,8 @@ class Bindings:
         self.last_turn = 0
         self.deferred: set[JobId] = set()  # jobs that are known to wait for their sticky node
         self.contexts = Contexts()
-        self.run_times = RunTimes()
+        self.run_times = RunTimes()  # by task type and models, for choices
+        self.stage_times = RunTimes()  # by name, for forecasts
 
     def note_placed(self, job: Job, node: NodeName) -> NodeName | None:
         """A task was given a node. Returns the node that its workflow was bound to before, if to another."""
@@ -67,8 +69,8 @@ class Bindings:
 
     def image(self) -> BindingsImage | None:
         """All of it; None if there is nothing."""
-        contexts, run_times = self.contexts.image(), self.run_times.image()
-        tables = (self.workflows, self.types, self.turns, contexts, sorted(self.deferred), run_times)
+        contexts, times = self.contexts.image(), (self.run_times.image(), self.stage_times.image())
+        tables = (self.workflows, self.types, self.turns, contexts, sorted(self.deferred), *times)
         return BindingsImage(*tables) if any(tables) else None
 
     def restore(self, image: BindingsImage) -> None:
@@ -77,6 +79,7 @@ class Bindings:
         self.contexts.restore(image.contexts)
         self.deferred = set(image.deferred)
         self.run_times.restore(image.run_times)
+        self.stage_times.restore(image.stage_times)
 
 
 def workflow_key(job: Job) -> str:

@@ -1,7 +1,8 @@
-"""How long tasks of one type with the same models took on each class of hardware, so that a choice rests on it.
+"""How long work of one kind took on each class of hardware, so that choices and forecasts rest on it.
 
-It is off for a task until enough of its like have ended well on every class of node that comes into question: numbers
-that are known for some of them and guessed for others could not be compared.
+A kind is a task type with the models that are loaded, for choices, or a stage by its name and those of its workflow and
+user, for forecasts. A choice asks for enough samples on every class of node that comes into question: numbers that are
+known for some of them and guessed for others could not be compared.
 """
 
 from __future__ import annotations
@@ -28,15 +29,19 @@ def work_kind(asked: Dispatch) -> str:
     return _SEPARATOR.join((asked.task_type, *asked.context))
 
 
+def stage_kind(user: str, workflow: str, stage: str) -> str:
+    """Stages of one name, of workflows of one name and user, are of one kind."""
+    return _SEPARATOR.join((user, workflow, stage))
+
+
 class RunTimes:
     """Means that forget, by kind of work and class of hardware."""
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, tuple[int, float]]] = {}  # number of samples and mean, in seconds
 
-    def learn(self, asked: Dispatch, capacity: Capacity, seconds: float) -> None:
+    def learn(self, kind: str, capacity: Capacity, seconds: float) -> None:
         """A task ran so long, and ended well."""
-        kind = work_kind(asked)
         of_kind = self._known.setdefault(kind, {})
         name = hardware_class(capacity)
         samples, mean = of_kind.get(name, (0, 0.0))
@@ -45,13 +50,13 @@ class RunTimes:
         if len(self._known) > KINDS_MAX:
             del self._known[next(iter(self._known))]
 
-    def has(self, asked: Dispatch) -> bool:
-        """Whether anything is known of its kind."""
-        return work_kind(asked) in self._known
+    def samples(self, kind: str) -> Mapping[str, tuple[int, float]]:
+        """By class of hardware, how many runs of this kind are known and how long they took."""
+        return self._known.get(kind, {})
 
-    def of(self, asked: Dispatch, classes: Iterable[str]) -> dict[str, float] | None:
+    def of(self, kind: str, classes: Iterable[str]) -> dict[str, float] | None:
         """The typical run time on each of these classes; None if any is not known well enough."""
-        of_kind = self._known.get(work_kind(asked))
+        of_kind = self._known.get(kind)
         if of_kind is None:
             return None
         found: dict[str, float] = {}

@@ -54,6 +54,12 @@ class Workflow(Struct, frozen=True, omit_defaults=True):
     submitted_at: float
     name: str = ""
     user: str = ""
+    deadline_at: float | None = None  # what has not ended by then is stopped
+    budget: float | None = None  # so is everything once its attempts have cost so much
+
+    @property
+    def is_limited(self) -> bool:
+        return self.deadline_at is not None or self.budget is not None
 
     @property
     def tasks(self) -> int:

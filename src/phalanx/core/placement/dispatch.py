@@ -25,7 +25,7 @@ from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.proxies import Numbers
 from phalanx.core.model.resources import Grant, Request
-from phalanx.core.model.run_times import hardware_class
+from phalanx.core.model.run_times import hardware_class, work_kind
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Block, WaitingClass, WaitingGroup
@@ -230,11 +230,11 @@ class Dispatcher:
 
     def _run_times(self, rows: Column, asked: Dispatch) -> Numbers | None:
         """How long such a task takes on each of these nodes, if that is known of all of them."""
-        known = self._view.bindings.run_times
-        if not known.has(asked):
+        known, kind = self._view.bindings.run_times, work_kind(asked)
+        if not known.samples(kind):
             return None
         classes = [hardware_class(self._nodes.ledgers[row].capacity) for row in rows.tolist()]
-        found = known.of(asked, set(classes))
+        found = known.of(kind, set(classes))
         return None if found is None else np.array([found[each] for each in classes], dtype=np.float64)
 
     def _with_context(self, rows: Column, context: tuple[str, ...]) -> tuple[Column, int]:

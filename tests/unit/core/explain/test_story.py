@@ -50,6 +50,10 @@ TOLD: list[tuple[Event, str]] = [
         "stage 0 completed; stage 1 completed; stage 2 completed; stage 3 completed; stage 4 completed; and 2 more",
     ),
     (w.WorkflowCancelled(at=1.0, workflow="w1"), "the workflow is cancelled"),
+    (
+        w.WorkflowStopped(at=1.0, workflow="w1", text="the deadline has passed"),
+        "stopped: the deadline has passed",
+    ),
     (w.WorkflowRetried(at=1.0, workflow="w1", stages=(0, 1)), "2 stages run again"),
     (w.WorkflowForgotten(at=1.0, workflow="w1"), "moved to the history"),
     (e.TermOpened(at=1.0, epoch=7), "a coordinator opened epoch 7"),

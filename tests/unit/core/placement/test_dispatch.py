@@ -11,7 +11,7 @@ from phalanx.core.model.contexts import NAMES_MAX, Contexts
 from phalanx.core.model.dispatch import Dispatch, DispatchPolicy, Selection, category_of
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.core.model.proxies import cost, throughput
-from phalanx.core.model.run_times import KINDS_MAX, SAMPLES_MIN, RunTimes, hardware_class
+from phalanx.core.model.run_times import KINDS_MAX, SAMPLES_MIN, RunTimes, hardware_class, work_kind
 from phalanx.core.placement.dispatch import jitter
 from tests.support.dispatch_cluster import BIG, MID, SMALL, DispatchCluster, a_machine, a_task
 
@@ -187,12 +187,12 @@ class TestLearnedTimes:
         assert self.ask(cluster) == ("slow", 0.0)
 
     def test_what_is_known_is_bounded_and_forgets(self) -> None:
-        times, asked = RunTimes(), Dispatch(task_type="rag", context=("m",))
+        times, kind = RunTimes(), work_kind(Dispatch(task_type="rag", context=("m",)))
         for seconds in [100.0] * 5 + [10.0] * 30:
-            times.learn(asked, SMALL, seconds)
-        found = times.of(asked, {hardware_class(SMALL)})
+            times.learn(kind, SMALL, seconds)
+        found = times.of(kind, {hardware_class(SMALL)})
         assert found is not None and found[hardware_class(SMALL)] == pytest.approx(10.0, abs=0.2)
         for number in range(KINDS_MAX):
-            times.learn(Dispatch(task_type=f"t{number}"), SMALL, 1.0)
-        assert not times.has(asked)
+            times.learn(f"t{number}", SMALL, 1.0)
+        assert not times.samples(kind)
         assert hardware_class(BIG) == "128c " + " ".join(["a100"] * 8)

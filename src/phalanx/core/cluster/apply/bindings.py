@@ -11,6 +11,9 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.bindings import BindingsImage, workflow_key
 from phalanx.core.model.dispatch import CONTEXT_MAX, CONTEXT_NAME_MAX
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Exit
+from phalanx.core.model.run_times import stage_kind, work_kind
 
 
 class _Loaded(msgspec.Struct):
@@ -40,15 +43,15 @@ def deferred(state: ClusterState, event: d.TaskDeferred) -> None:
 
 def note_ended(state: ClusterState, job: JobState, node: str, event: e.AttemptEnded, *, merged: bool) -> None:
     """An attempt has ended there: what it used is loaded, unless its result says otherwise."""
-    asked = job.job.dispatch
-    if asked is None or event.exit.code != 0:
+    if event.exit.code != 0:
         return
-    contexts = state.bindings.contexts
+    if not merged:
+        _learn(state, job.job, node, event.exit)
+    asked, contexts = job.job.dispatch, state.bindings.contexts
+    if asked is None:
+        return
     if asked.context:
         contexts.use(node, asked.context, event.at)
-    began, ended = event.exit.started_at, event.exit.ended_at
-    if began is not None and ended is not None and not merged and asked.task_type:
-        state.bindings.run_times.learn(asked, state.nodes[node].capacity, ended - began)
     result = event.exit.result
     if result.startswith("{") and ('"cached"' in result or '"evicted"' in result):
         try:
@@ -57,6 +60,19 @@ def note_ended(state: ClusterState, job: JobState, node: str, event: e.AttemptEn
             return
         contexts.drop(node, _names(loaded.evicted))
         contexts.use(node, _names(loaded.cached), event.at)
+
+
+def _learn(state: ClusterState, job: Job, node: str, exit: Exit) -> None:
+    """How long such a task takes there."""
+    if exit.started_at is None or exit.ended_at is None:
+        return
+    seconds, capacity = exit.ended_at - exit.started_at, state.nodes[node].capacity
+    if job.dispatch is not None and job.dispatch.task_type:
+        state.bindings.run_times.learn(work_kind(job.dispatch), capacity, seconds)
+    flow = None if job.workflow is None else state.workflows.get(job.workflow[0])
+    if job.workflow is not None and flow is not None and flow.workflow.name:
+        name = flow.workflow.stages[job.workflow[1]].name
+        state.bindings.stage_times.learn(stage_kind(job.user, flow.workflow.name, name), capacity, seconds)
 
 
 def _names(given: list[str]) -> list[str]:

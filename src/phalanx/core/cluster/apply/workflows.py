@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.bindings import unbind
 from phalanx.core.cluster.decision import Effect, Settle
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.units import Attempt
 from phalanx.core.cluster.workflows import KeptResult, StagePhase, WorkflowState
+from phalanx.core.model.cost import cost_rate
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Status
+from phalanx.core.model.orders import Exit, Status
 
 _PHASES = {
     Status.COMPLETED: StagePhase.COMPLETED,
@@ -29,10 +33,35 @@ def workflow_submitted(state: ClusterState, event: w.WorkflowSubmitted) -> None:
 def add_workflow(state: ClusterState, flow: WorkflowState) -> WorkflowState:
     """Put a workflow into the tables."""
     state.workflows[flow.workflow.id] = flow
+    note_limits(state, flow)
     state.count_stages(flow.workflow.user, _waiting_tasks(flow))
     if flow.is_over:
         state.ended_workflows[flow.workflow.id] = None
     return flow
+
+
+def note_limits(state: ClusterState, flow: WorkflowState) -> None:
+    """Its limits are looked at while it goes on."""
+    if flow.workflow.is_limited and not flow.is_over:
+        state.limited[flow.workflow.id] = None
+    else:
+        state.limited.pop(flow.workflow.id, None)
+
+
+def note_cost(state: ClusterState, job: Job, attempt: Attempt, exit: Exit, at: float) -> None:
+    """An attempt has ended: its workflow, if it has one, is charged for it.
+
+    What the runner measured counts; an end that nobody saw came when it was told.
+    """
+    flow = None if job.workflow is None else state.workflows.get(job.workflow[0])
+    if flow is None:
+        return
+    if exit.started_at is not None and exit.ended_at is not None:
+        seconds = exit.ended_at - exit.started_at
+    else:
+        seconds = 0.0 if attempt.started_at is None else at - attempt.since
+    held, capacity = attempt.grant, state.nodes[attempt.node].capacity
+    flow.spent += max(0.0, seconds) * cost_rate(capacity, held.cores, held.memory_bytes, len(held.devices))
 
 
 def release_stage(state: ClusterState, job: Job) -> None:
@@ -112,9 +141,24 @@ def workflow_cancelled(state: ClusterState, event: w.WorkflowCancelled) -> list[
     return _moved(state, flow)
 
 
+def workflow_stopped(state: ClusterState, event: w.WorkflowStopped) -> list[Effect]:
+    flow = _flow(state, event.workflow)
+    flow.stopped = event.text
+    for stage, phase in enumerate(flow.phases):
+        if phase == StagePhase.WAITING:
+            state.count_stages(flow.workflow.user, -flow.workflow.stages[stage].job.tasks)
+            flow.notes[stage] = event.text
+            flow.end(stage, StagePhase.FAILED, event.at)
+    return _moved(state, flow)
+
+
 def workflow_retried(state: ClusterState, event: w.WorkflowRetried) -> None:
     flow = _flow(state, event.workflow)
+    limits = {"deadline_at": event.deadline_at, "budget": event.budget}
+    given = {name: value for name, value in limits.items() if value is not None}
+    flow.workflow = structs.replace(flow.workflow, **given) if given else flow.workflow
     flow.begin_again(event.stages)
+    note_limits(state, flow)
     for stage in event.stages:
         state.count_stages(flow.workflow.user, flow.workflow.stages[stage].job.tasks)
     state.ended_workflows.pop(event.workflow, None)
@@ -125,6 +169,7 @@ def workflow_forgotten(state: ClusterState, event: w.WorkflowForgotten) -> None:
     flow = _flow(state, event.workflow)
     state.count_stages(flow.workflow.user, -_waiting_tasks(flow))
     del state.workflows[event.workflow]
+    state.limited.pop(event.workflow, None)
     state.ended_workflows.pop(event.workflow, None)
     state.due.pop(event.workflow, None)
 
@@ -147,6 +192,7 @@ def _moved(state: ClusterState, flow: WorkflowState) -> list[Effect]:
     if not flow.is_over:
         return []
     state.ended_workflows[flow.workflow.id] = None
+    note_limits(state, flow)
     unbind(state, flow.workflow.id)
     return [Settle(flow.workflow.id, None)]
 

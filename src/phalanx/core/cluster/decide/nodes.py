@@ -23,6 +23,7 @@ from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.gangs import late, overdue, ready
 from phalanx.core.cluster.decide.history import forget
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
+from phalanx.core.cluster.decide.deadlines import overrun
 from phalanx.core.cluster.decision import (
     Accepted,
     Decision,
@@ -111,7 +112,9 @@ def disconnect(state: ClusterState, given: i.Disconnect, now: float) -> Decision
 
 
 def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
-    """Leases that are over, rests that are over, nodes that are gone for good, and ended jobs that may leave memory."""
+    """Leases and rests that are over, nodes that are gone for good, workflows that have reached a limit, and ended jobs
+    that may leave memory.
+    """
     away = [
         each for each in state.nodes.values() if each.lost or each.is_silent(now, state.rules.lost_after_s)
     ]
@@ -125,7 +128,7 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     events += _rested(state, now)
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
-    return Decision([*events, *forget(state, now)])
+    return Decision([*events, *overrun(state, now), *forget(state, now)])
 
 
 def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:

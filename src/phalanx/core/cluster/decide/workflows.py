@@ -15,6 +15,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.workflows import stage_result
 from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome, why_never
+from phalanx.core.cluster.decide.deadlines import cancelled_jobs, why_stopped_again
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
 from phalanx.core.cluster.inputs import Advance, CancelWorkflow, GiveInputs, RetryWorkflow, SubmitWorkflow
 from phalanx.core.cluster.stage_dispatch import dispatch_of_stage
@@ -155,6 +156,8 @@ def _judged(state: ClusterState, flow: WorkflowState, stage: int) -> StageEnd:
     """How a stage ended whose job has."""
     job, name = state.jobs[flow.job_id(stage)], flow.workflow.stages[stage].name
     status = job.overall_status
+    if flow.stopped and status == Status.CANCELLED:
+        return StageEnd(stage, name, Status.FAILED, text=flow.stopped)
     size = len(stage_result(job) or "")
     if status == Status.COMPLETED and flow.result_bytes + size > WORKFLOW_RESULTS_BYTES_MAX:
         text = (
@@ -192,14 +195,10 @@ def cancel_workflow(state: ClusterState, given: CancelWorkflow, now: float) -> D
         return refuse_because("NotFound", f"no workflow {given.workflow}", "not_found")
     if flow.is_over:
         return refuse_because("AlreadyEnded", f"workflow {given.workflow} has already ended")
-    events: list[e.Event] = [w.WorkflowCancelled(at=now, cause=given.cause, workflow=given.workflow)]
-    stopping = 0
-    for stage, phase in enumerate(flow.phases):
-        job = state.jobs.get(flow.job_id(stage)) if phase == StagePhase.RELEASED else None
-        if job is not None and not job.is_over:
-            events.append(e.TasksCancelled(at=now, cause=given.cause, job=job.job.id))
-            stopping += len(job.live)
-    return Decision(events, [], Accepted(flow.unfinished, stopping))
+    jobs = cancelled_jobs(state, flow, given.cause, now)
+    stopping = sum(len(state.jobs[each.job].live) for each in jobs)
+    cancelled = w.WorkflowCancelled(at=now, cause=given.cause, workflow=given.workflow)
+    return Decision([cancelled, *jobs], [], Accepted(flow.unfinished, stopping))
 
 
 def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Decision:
@@ -218,12 +217,20 @@ def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Dec
         ]
     else:
         stages = sorted(flow.builds_on(given.stage))
-    if (no := _why_not_again(flow, stages)) is not None:
+    no = _why_not_again(flow, stages) or why_stopped_again(flow, given.deadline_at, given.budget, now)
+    if no is not None:
         return refuse(no)
     added = sum(flow.workflow.stages[number].job.tasks for number in stages)
     if (no := queue_full(state, flow.workflow.user, added)) is not None:
         return refuse(no, "too_many")
-    event = w.WorkflowRetried(at=now, cause=given.cause, workflow=given.workflow, stages=tuple(stages))
+    event = w.WorkflowRetried(
+        at=now,
+        cause=given.cause,
+        workflow=given.workflow,
+        stages=tuple(stages),
+        deadline_at=given.deadline_at,
+        budget=given.budget,
+    )
     return Decision([event], [], Accepted(len(stages)))
 
 

@@ -1,0 +1,187 @@
+"""How long a workflow will take and what it will cost, by earlier runs, so that a limit it cannot keep is told at once.
+
+A stage is known by its name and those of its workflow and user, or else by its task type and models
+(`core/model/run_times.py`); of one that never ran, its time limit is taken. Two numbers are given for each: what is
+expected, with nodes used as in earlier runs, and the least, with every stage on the nodes where it was fastest or
+cheapest. Neither counts the time that stages wait for room, nor attempts that fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from graphlib import TopologicalSorter
+
+import numpy as np
+from msgspec import Struct
+
+from phalanx.core.cluster.stage_dispatch import context_names
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.amounts import describe_seconds
+from phalanx.core.model.cost import cost_rate
+from phalanx.core.model.dispatch import Dispatch
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Capacity, Request
+from phalanx.core.model.run_times import SAMPLES_MIN, hardware_class, stage_kind, work_kind
+from phalanx.core.model.workflow import Stage, Workflow
+
+NAMED_MAX = 5  # stages that a sentence names
+REQUESTS_MAX = 200  # different requests of one workflow that are compared with the nodes
+
+Samples = Mapping[str, tuple[int, float]]
+
+
+class Forecast(Struct, frozen=True):
+    """Of a whole workflow. `unknown` are the stages that count with nothing, since nothing is known of them."""
+
+    least_s: float = 0.0
+    expected_s: float = 0.0
+    least_cost: float = 0.0
+    expected_cost: float = 0.0
+    unknown: tuple[str, ...] = ()
+
+    def never(self, workflow: Workflow, now: float) -> Reason | None:
+        """Why it cannot keep its limits even at its best, if so."""
+        if workflow.deadline_at is not None and self.least_s > (left_s := workflow.deadline_at - now):
+            text = (
+                f"its deadline is {describe_seconds(left_s)} away, and by earlier runs its stages take"
+                f" {describe_seconds(self.least_s)} at the least"
+            )
+            return Reason("DeadlineImpossible", Tier.NEVER, text, {"least_s": self.least_s})
+        if workflow.budget is not None and self.least_cost > workflow.budget:
+            text = (
+                f"its budget is {workflow.budget:g}, and by earlier runs its stages cost {self.least_cost:.4g}"
+                " at the least"
+            )
+            return Reason("BudgetImpossible", Tier.NEVER, text, {"least_cost": self.least_cost})
+        return None
+
+    def warnings(self, workflow: Workflow, now: float) -> list[str]:
+        """What may keep it from keeping its limits."""
+        found: list[str] = []
+        if workflow.deadline_at is not None and self.expected_s > (left_s := workflow.deadline_at - now):
+            took = describe_seconds(self.expected_s)
+            found.append(
+                f"its deadline is {describe_seconds(left_s)} away; by earlier runs it takes {took}, waits not counted"
+            )
+        if workflow.budget is not None and self.expected_cost > workflow.budget:
+            found.append(
+                f"its budget is {workflow.budget:g}; by earlier runs it costs {self.expected_cost:.4g}"
+            )
+        if workflow.is_limited and self.unknown:
+            named = ", ".join(self.unknown[:NAMED_MAX])
+            more = len(self.unknown) - NAMED_MAX
+            found.append(
+                "whether it keeps its limits is not known: no earlier run and no time limit is known of"
+                f" {named}{f' and {more} more' if more > 0 else ''}"
+            )
+        return found
+
+
+def forecast(state: ClusterState, workflow: Workflow) -> Forecast:
+    """How long a workflow takes that is submitted now, and what it costs."""
+    nodes = _Nodes(state)
+    stages = [_StageForecast.of(state, nodes, workflow, stage) for stage in workflow.stages]
+    least, expected = [each.least_s for each in stages], [each.expected_s for each in stages]
+    return Forecast(
+        max(_longest_path(workflow, least), nodes.busy_s(workflow, least)),
+        max(_longest_path(workflow, expected), nodes.busy_s(workflow, expected)),
+        sum(each.least_cost for each in stages),
+        sum(each.expected_cost for each in stages),
+        tuple(stage.name for stage, each in zip(workflow.stages, stages, strict=True) if not each.is_known),
+    )
+
+
+class _StageForecast(Struct, frozen=True):
+    """Of one stage: seconds of each of its tasks, and what all of them cost."""
+
+    least_s: float = 0.0
+    expected_s: float = 0.0
+    least_cost: float = 0.0
+    expected_cost: float = 0.0
+    is_known: bool = False
+
+    @staticmethod
+    def of(state: ClusterState, nodes: _Nodes, workflow: Workflow, stage: Stage) -> _StageForecast:
+        rates = nodes.rates(stage)
+        samples = {name: known for name, known in _samples(state, workflow, stage).items() if name in rates}
+        if not samples:
+            limit_s = stage.job.time_limit_s
+            if limit_s is None or not rates:
+                return _StageForecast()
+            most = max(max(each) for each in rates.values())
+            return _StageForecast(0.0, limit_s, 0.0, limit_s * most, is_known=True)
+        runs = sum(count for count, _ in samples.values())
+        expected_s = sum(count * mean for count, mean in samples.values()) / runs
+        expected_cost = (
+            sum(count * mean * sum(rates[name]) / len(rates[name]) for name, (count, mean) in samples.items())
+            / runs
+        )
+        if any(samples.get(name, (0, 0.0))[0] < SAMPLES_MIN for name in rates):  # it may be faster elsewhere
+            return _StageForecast(0.0, expected_s, 0.0, expected_cost, is_known=True)
+        least_s = min(mean for _, mean in samples.values())
+        least_cost = min(mean * min(rates[name]) for name, (_, mean) in samples.items())
+        return _StageForecast(least_s, expected_s, least_cost, expected_cost, is_known=True)
+
+
+def _samples(state: ClusterState, workflow: Workflow, stage: Stage) -> Samples:
+    """What is known of runs of a stage: of the same one in earlier workflows, or else of its type and models."""
+    kind = stage_kind(workflow.user, workflow.name, stage.name)
+    if workflow.name and (found := state.bindings.stage_times.samples(kind)):
+        return found
+    if not stage.task_type:
+        return {}
+    asked = Dispatch(task_type=stage.task_type, context=context_names(stage.spec) if stage.spec else ())
+    return state.bindings.run_times.samples(work_kind(asked))
+
+
+class _Nodes:
+    """Which classes of nodes could hold a stage, and what a second of it costs there."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._table = state.table
+        capacities = [ledger.capacity for ledger in state.table.ledgers]
+        self._classes = [hardware_class(each) for each in capacities]
+        self._capacities: list[Capacity] = capacities
+        self._known: dict[tuple[tuple[Request, int], ...], dict[str, set[float]]] = {}
+        self._cores = float(sum(each.cores for each in capacities))
+        self._devices = sum(len(each.devices) for each in capacities)
+
+    def rates(self, stage: Stage) -> dict[str, set[float]]:
+        """By class of nodes that could hold every group of the stage, what a second of all its tasks costs."""
+        asked = tuple((group.request, group.tasks) for group in stage.job.groups)
+        if asked not in self._known and len(self._known) < REQUESTS_MAX:
+            self._known[asked] = self._rates(asked)
+        return self._known.get(asked, {})
+
+    def _rates(self, asked: tuple[tuple[Request, int], ...]) -> dict[str, set[float]]:
+        fitting = np.ones(len(self._classes), dtype=bool)
+        for request, _ in asked:
+            fitting &= self._table.ever(request)[0] > 0
+        found: dict[str, set[float]] = {}
+        for row in np.flatnonzero(fitting).tolist():
+            rate = sum(
+                tasks * cost_rate(self._capacities[row], each.cores, each.memory_bytes, each.gpus)
+                for each, tasks in asked
+            )
+            found.setdefault(self._classes[row], set()).add(rate)
+        return found
+
+    def busy_s(self, workflow: Workflow, seconds: list[float]) -> float:
+        """How long all nodes together take for the work, if no core and no device of them is ever idle."""
+        cores = devices = 0.0
+        for stage, each in zip(workflow.stages, seconds, strict=True):
+            for group in stage.job.groups:
+                cores += each * group.tasks * group.request.cores
+                devices += each * group.tasks * group.request.gpus
+        by_cores = cores / self._cores if self._cores else 0.0
+        return max(by_cores, devices / self._devices if self._devices else 0.0)
+
+
+def _longest_path(workflow: Workflow, seconds: list[float]) -> float:
+    """The longest of the chains of stages that build on each other."""
+    ends: dict[int, float] = {}
+    graph = {number: stage.after for number, stage in enumerate(workflow.stages)}
+    for number in TopologicalSorter(graph).static_order():
+        begin = max((ends[other] for other in workflow.stages[number].after), default=0.0)
+        ends[number] = begin + seconds[number]
+    return max(ends.values(), default=0.0)

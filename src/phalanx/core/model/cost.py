@@ -1,0 +1,25 @@
+"""What work costs: the price of a node for the time it takes, by the share of the node that it holds.
+
+A task that holds one of eight devices costs an eighth of the node, one that holds a device and all cores costs all of
+it: nobody else could use the rest. The price is what the node's operator has set, or 1 an hour.
+"""
+
+from __future__ import annotations
+
+from phalanx.core.model.proxies import cost
+from phalanx.core.model.resources import Capacity, Cores
+
+_HOUR_S = 3600.0
+
+
+def cost_rate(capacity: Capacity, cores: Cores, memory_bytes: int, devices: int) -> float:
+    """What a second costs on a node of which so much is held."""
+    share = 1.0 if capacity.slots else 0.0
+    for held, has in (
+        (cores, capacity.cores),
+        (memory_bytes, capacity.memory_bytes),
+        (devices, len(capacity.devices)),
+    ):
+        if has:
+            share = max(share, held / has)
+    return cost(capacity) * min(share, 1.0) / _HOUR_S
