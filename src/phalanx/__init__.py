@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         PlanRequest,
         SeatView,
         TopologyView,
+        WorkflowEstimate,
     )
     from phalanx.api.schema.cluster import (
         AuditLine,
@@ -244,6 +245,7 @@ __all__ = [
     "WatchEvent",
     "WhyReply",
     "WorkflowBuilder",
+    "WorkflowEstimate",
     "WorkflowHandle",
     "WorkflowRequest",
     "WorkflowSpec",
@@ -258,7 +260,8 @@ __all__ = [
 _MODULES = {
     "phalanx.api.schema.apply": (
         "AmendSpec AppliedJob ApplyReply ApplyRequest Called DomainView DraftView LayerView PlaceView "
-        "PlanReason PlanReply PlanRequest PlannedEviction PlannedPlacement SeatView TopologyView"
+        "PlanReason PlanReply PlanRequest PlannedEviction PlannedPlacement SeatView TopologyView "
+        "WorkflowEstimate"
     ),
     "phalanx.api.schema.cluster": (
         "AuditLine ClusterView CoordinatorView DeviceView LayerSpec NewToken NodeView NumaView QueueView "

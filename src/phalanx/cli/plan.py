@@ -15,6 +15,7 @@ from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
 from phalanx.cli.submit import SubmitOptions, takes_options
+from phalanx.cli.workflows import in_this_folder
 from phalanx.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def plan(
         reply = _online(here.client(), file, strict)
     else:
         reply = here.client().plan(PlanRequest(submit=options.request()))
-    _tell(reply.warnings, strict)
+    kept = [f"{flow.name}: {warning}" for flow in reply.workflows for warning in flow.warnings]
+    _tell([*reply.warnings, *kept], strict)
     if not (reply.placements or reply.reasons):
         note("no job waits there, so there is nothing to plan")
     emit(structs.replace(reply, warnings=[]), chosen, jobs_of(reply), lambda wide: lines(reply, wide))
@@ -90,7 +92,10 @@ def _online(client: Client, files: list[Path], strict: bool) -> PlanReply:
         )
     names = [Called(each.id, list(each.names)) for each in made.found]
     specs = [drafts.spec(each) for each in made.found]
+    request = PlanRequest(
+        specs, names=names, workflows=[in_this_folder(each.spec) for each in made.workflows]
+    )
     with refusals_at(made.found):
-        reply = client.plan(PlanRequest(specs, names=names)) if specs else PlanReply([], [], [], 0)
+        reply = client.plan(request) if specs or request.workflows else PlanReply([], [], [], 0)
     reply.warnings = [located(warning, made.found) for warning in reply.warnings]
     return with_incomplete(reply, made.incomplete)

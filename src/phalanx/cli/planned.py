@@ -9,17 +9,24 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from phalanx.cli.output import clean, moment, plain_lines
-from phalanx.core.model.amounts import plural
+from phalanx.core.model.amounts import describe_seconds, plural
 
 if TYPE_CHECKING:
-    from phalanx.api.schema.apply import PlannedEviction, PlannedPlacement, PlanReason, PlanReply
+    from phalanx.api.schema.apply import (
+        PlannedEviction,
+        PlannedPlacement,
+        PlanReason,
+        PlanReply,
+        WorkflowEstimate,
+    )
 
 TASKS_SHOWN = 8
 
 
 def lines(reply: PlanReply, wide: bool) -> Iterable[str]:
     """The whole plan, one paragraph for each job."""
-    return [clean(line) for job in jobs_of(reply) for line in _paragraph(reply, job, wide)]
+    jobs = [line for job in jobs_of(reply) for line in _paragraph(reply, job, wide)]
+    return [clean(line) for line in [*jobs, *(_estimate(flow) for flow in reply.workflows)]]
 
 
 def jobs_of(reply: PlanReply) -> Iterable[str]:
@@ -43,6 +50,22 @@ def _paragraph(reply: PlanReply, job: str, wide: bool) -> Iterator[str]:
         yield f"    {why}"
     for no in reasons:
         yield from _reason(no)
+
+
+def _estimate(flow: WorkflowEstimate) -> str:
+    """What earlier runs say of the whole workflow."""
+    later = flow.stages - flow.begins
+    text = f"{flow.name}: {plural(flow.stages, 'stage')}" + (
+        f", {later} begin when others have completed" if later else ""
+    )
+    if len(flow.unknown) == flow.stages:
+        return f"{text}; no earlier run of it is known"
+    time, cost = describe_seconds(flow.expected_s), f"{flow.expected_cost:.4g}"
+    without = f", {plural(len(flow.unknown), 'stage')} not counted that never ran" if flow.unknown else ""
+    least = (
+        f", at the least {describe_seconds(flow.least_s)} and {flow.least_cost:.4g}" if flow.least_s else ""
+    )
+    return f"{text}; by earlier runs it takes {time} without waits and costs {cost}{least}{without}"
 
 
 def _verdict(

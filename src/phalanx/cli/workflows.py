@@ -28,7 +28,7 @@ ORDER = ("Running", "Assigned", "Pending", "Waiting", "Completed", "Skipped", "F
 def hand_in(client: Client, found: ParsedWorkflow, *, allow_infeasible: bool) -> SubmittedWorkflow:
     """Submit one workflow; a refusal names its file."""
     try:
-        reply = client.submit_workflow(WorkflowRequest(_in_this_folder(found.spec), allow_infeasible))
+        reply = client.submit_workflow(WorkflowRequest(in_this_folder(found.spec), allow_infeasible))
     except BadRequest as error:
         error.detail = f"{found.where}: {error.detail}"
         raise
@@ -96,7 +96,7 @@ def counted(view: WorkflowView) -> str:
     return ", ".join(f"{view.counts[word]} {word}" for word in ORDER if view.counts.get(word))
 
 
-def _in_this_folder(spec: WorkflowSpec) -> WorkflowSpec:
+def in_this_folder(spec: WorkflowSpec) -> WorkflowSpec:
     """Commands that name no folder run in the one where they are submitted; programs of task types in the node's."""
     here = str(Path.cwd())
     stages = []

@@ -180,9 +180,11 @@ class AsyncClient:
         """The job or task with this Kubernetes name, namespace/name; with `own` never another user's."""
         return await self._ask(calls.named(name, own=own))
 
-    def workflow(self, name: str = "") -> WorkflowBuilder:
+    def workflow(
+        self, name: str = "", *, deadline: float | str | None = None, budget: float | None = None
+    ) -> WorkflowBuilder:
         """A new workflow; give its spec() to `submit_workflow`."""
-        return WorkflowBuilder(name)
+        return WorkflowBuilder(name, deadline=deadline, budget=budget)
 
     async def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow:
         return await self._ask(workflow_calls.submit_workflow(request))

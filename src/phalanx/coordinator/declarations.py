@@ -36,10 +36,11 @@ from phalanx.coordinator.lookup import find_before, new_ids
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_cluster import queue_view
+from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
-from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit
+from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit, SubmitWorkflow
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.transitions import decide
 from phalanx.core.explain.change import ADMIN, Asker
@@ -47,18 +48,29 @@ from phalanx.core.explain.shortage import whole_never
 from phalanx.core.model.job import Job
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Quota
+from phalanx.core.model.workflow import Workflow
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers
-from phalanx.preview.online import plan_online
+from phalanx.preview.online import WORKFLOWS_MAX, Question, plan_online
 from phalanx.preview.topology import topology_view
+from phalanx.preview.workflows import AskedWorkflow
 from phalanx.store.protocol import Store
 
 
 class Declarations:
     """What is written down whole before it is handed in, and what would come of it."""
 
-    def __init__(self, loop: Requests, store: Store, clock: Clock, retries: int, slices: TimeSlices) -> None:
+    def __init__(
+        self,
+        loop: Requests,
+        store: Store,
+        clock: Clock,
+        retries: int,
+        slices: TimeSlices,
+        flows: WorkflowCommands,
+    ) -> None:
         self._loop = loop
+        self._flows = flows
         self._store = store
         self._clock = clock
         self._default_retries = retries
@@ -120,8 +132,10 @@ class Declarations:
         self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
     ) -> PlanReply:
         request = await self._with_jobs_before(request)
+        made = [await self._flows.made(spec, user) for spec in request.workflows[: WORKFLOWS_MAX + 1]]
         await self._slices.turn()
         engine, now = self._loop.engine, self._clock.now()
+        flows = [self._asked(flow, priority_max, now) for flow in made]
 
         def check(job: Job) -> None:
             """What would be refused at once is refused here, too; a gang with more members is not refused."""
@@ -137,13 +151,20 @@ class Declarations:
             if (no := jobs.never_after(engine.state, job)) is not None:
                 raise refusal(no, job.name)
 
-        retries = self._default_retries
+        question = Question(request, user, self._default_retries, flows)
         there: list[str] = []
         seen = engine.state.snapshot(now, engine.memory)
-        reply = plan_online(
-            engine.state, request, engine.policy, seen, user=user, retries=retries, check=check, asker=asker
-        )
+        reply = plan_online(engine.state, question, engine.policy, seen, check=check, asker=asker)
         return structs.replace(reply, warnings=[*reply.warnings, *there])
+
+    def _asked(self, flow: Workflow, priority_max: int, now: float) -> AskedWorkflow:
+        """A workflow, with the reason why it could never run here, if there is one; any other refusal is an error."""
+        engine = self._loop.engine
+        given = engine.foreseen(SubmitWorkflow(flow, priority_max=priority_max), now)
+        answer = decide(engine.state, given, now).answer
+        if isinstance(answer, Refused) and answer.kind not in ("never", "target"):
+            raise refusal(answer, flow.name or "workflow")
+        return AskedWorkflow(flow, answer.reason if isinstance(answer, Refused) else None)
 
     async def topology(self) -> TopologyView:
         await self._slices.turn()

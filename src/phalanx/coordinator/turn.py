@@ -46,7 +46,7 @@ from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply, apply_batch, decide
 from phalanx.core.cluster.workflow_events import WorkflowForgotten
 from phalanx.core.cluster.workflow_image import encode_workflow
-from phalanx.core.explain.forecast import forecast
+from phalanx.core.explain.estimate import estimate
 from phalanx.core.explain.shortage import gang_never
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Plan, PlanMemory, Policy
@@ -116,7 +116,7 @@ class Engine:
             if type(given) is Submit:
                 self._submit(given, leaders, now, turn)
             elif type(given) is SubmitWorkflow:
-                self._decide(self._foreseen(given), now, turn)
+                self._decide(self.foreseen(given, now), now, turn)
             else:
                 self._decide(given, now, turn)
         self._follow(now, turn)
@@ -181,10 +181,10 @@ class Engine:
         gang = None if job.gang is None else JobState(job, 0, [0] * 6).gang
         return None if gang is None else gang_never(self.state.table, gang)
 
-    def _foreseen(self, given: SubmitWorkflow) -> SubmitWorkflow:
+    def foreseen(self, given: SubmitWorkflow, now: float) -> SubmitWorkflow:
         """With the reason why a stage that is a gang could never fit, or why its limits cannot be kept."""
         flow = given.workflow
-        if flow.is_limited and (never := forecast(self.state, flow).never(flow, self.turned_at)):
+        if flow.is_limited and (never := estimate(self.state, flow).never(flow, now)):
             return structs.replace(given, never=never)
         for stage in flow.stages:
             if (never := self._never_together(stage.job)) is not None:

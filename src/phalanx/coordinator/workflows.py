@@ -33,7 +33,7 @@ from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_workflows import workflow_view
 from phalanx.core.cluster.decision import Refused, Replayed
 from phalanx.core.cluster.inputs import CancelWorkflow, RetryWorkflow, SubmitWorkflow
-from phalanx.core.explain.forecast import forecast
+from phalanx.core.explain.estimate import estimate
 from phalanx.core.model.job import is_job_id
 from phalanx.core.model.workflow import Workflow, stage_job_id, workflow_id
 from phalanx.errors import BadRequest, NeverFits
@@ -73,8 +73,7 @@ class WorkflowCommands:
     ) -> SubmittedWorkflow:
         if request.request_id is not None:
             check_request_id(request.request_id)
-        made = await self._made(request.workflow, user)
-        made = await self._with_jobs_before(made)
+        made = await self.made(request.workflow, user)
         given = SubmitWorkflow(
             made, request.request_id or "", request.allow_infeasible, priority_max=priority_max
         )
@@ -92,9 +91,10 @@ class WorkflowCommands:
         """Why it may not keep its limits."""
         if not made.is_limited:
             return []
-        return forecast(self._loop.state, made).warnings(made, self._clock.now())
+        return estimate(self._loop.state, made).warnings(made, self._clock.now())
 
-    async def _made(self, spec: WorkflowSpec, user: str) -> Workflow:
+    async def made(self, spec: WorkflowSpec, user: str) -> Workflow:
+        """The workflow that a spec describes, under an id of its own."""
         now = self._clock.now()
         id = workflow_id(int(now * 1000), secrets.randbits(79))
 
@@ -104,7 +104,8 @@ class WorkflowCommands:
             )
 
         try:
-            return await asyncio.to_thread(made) if len(spec.stages) > IN_A_THREAD else made()
+            found = await asyncio.to_thread(made) if len(spec.stages) > IN_A_THREAD else made()
+            return await self._with_jobs_before(found)
         except BadRequest as error:
             if error.reason == "UnknownTaskType":
                 known = ", ".join(sorted(self._executors)) or "none"

@@ -231,7 +231,7 @@ class _Reading:
         self._refuse()
         found += [job for part in parts for job in part.jobs]
         workflows = list(self.each(WORKFLOW, read_workflow))
-        if self.for_plan:
+        if has_cluster:  # a running one is asked about the whole workflow
             found += [job for flow in workflows for job in first_stages(flow, self.cautions)]
         found = list(self._all_checked(found, topology))
         self._refuse()

@@ -5,11 +5,11 @@ They get ids that no real job has; the answer uses the names of the question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from msgspec import structs
+from msgspec import Struct, structs
 
-from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
+from phalanx.api.schema.apply import NEVER, Called, PlanReply, PlanRequest
 from phalanx.api.schema.fields import check_count
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
@@ -22,18 +22,27 @@ from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers, fit_request
 from phalanx.preview.names import Names, called
 from phalanx.preview.plan import preview
+from phalanx.preview.workflows import AskedWorkflow
 
 SPECS_MAX = 100
+WORKFLOWS_MAX = 10
+
+
+class Question(Struct, frozen=True):
+    """What is asked, and by whom. `flows` are the workflows of the request, as read."""
+
+    request: PlanRequest
+    user: str
+    retries: int  # of tasks that do not say themselves
+    flows: Sequence[AskedWorkflow] = ()
 
 
 def plan_online(
     state: ClusterState,
-    request: PlanRequest,
+    question: Question,
     policy: Policy,
     snapshot: Snapshot,
     *,
-    user: str,
-    retries: int,
     check: Callable[[Job], None] = lambda _: None,
     asker: Asker = ADMIN,
 ) -> PlanReply:
@@ -41,29 +50,40 @@ def plan_online(
 
     `check` raises for a job that would not be accepted at all.
     """
-    asked = _Asked(state, request, snapshot.now, user, retries)
+    asked, flows = _Asked(state, question, snapshot.now), question.flows
     for number, job in enumerate(asked.jobs):
         try:
             check(job)
         except PhalanxError as error:
-            if number < len(request.specs):
+            if number < len(question.request.specs):
                 error.detail = f"specs[{number}]: {error.detail}"
             raise
-    reply = preview(state, asked.jobs, policy, snapshot, names=asked.names, asker=asker, most=QUESTION_MAX)
-    return structs.replace(reply, warnings=asked.warnings)
+    jobs, now = list(asked.jobs), snapshot.now
+    for flow in flows:
+        for job, name in flow.first_jobs(state, now):
+            asked.names.call(job, name)
+            jobs.append(job)
+    reply = preview(state, jobs, policy, snapshot, names=asked.names, asker=asker, most=QUESTION_MAX)
+    refused = [no for flow in flows for no in flow.reasons()]
+    return structs.replace(
+        reply,
+        reasons=[*reply.reasons, *refused],
+        exit=NEVER if refused else reply.exit,
+        warnings=asked.warnings,
+        workflows=[flow.estimate(state, now) for flow in flows],
+    )
 
 
 class _Asked:
     """The jobs of one question, and their names in the answer."""
 
-    def __init__(
-        self, state: ClusterState, request: PlanRequest, now: float, user: str, retries: int
-    ) -> None:
+    def __init__(self, state: ClusterState, question: Question, now: float) -> None:
+        request = question.request
         _check(request)
         self.names = Names()
         self.warnings: list[str] = []
         self._topology = state.table.topology
-        self._now, self._user, self._retries = now, user, retries
+        self._now, self._user, self._retries = now, question.user, question.retries
         self._count = 0
         self.jobs = [self._of_spec(number, spec, request.names) for number, spec in enumerate(request.specs)]
         if request.submit is not None:
@@ -105,8 +125,9 @@ class _Asked:
 
 
 def _check(request: PlanRequest) -> None:
-    if not request.specs and request.submit is None:
-        raise BadRequest("specs: there is nothing to plan: give specs, or a submission in submit")
+    if not request.specs and request.submit is None and not request.workflows:
+        raise BadRequest("specs: there is nothing to plan: give specs, workflows, or a submission in submit")
     check_count("specs", len(request.specs), SPECS_MAX)
+    check_count("workflows", len(request.workflows), WORKFLOWS_MAX)
     if request.names and len(request.names) != len(request.specs):
         raise BadRequest(f"names: {len(request.names)} are given for {len(request.specs)} specs")

@@ -238,7 +238,11 @@ def test_what_is_not_read_is_told():
 
 def test_a_plan_is_made_of_the_stages_that_would_begin_at_once():
     text = HEAD + "spec: {taskType: echo, cores: 3, stages: [{name: a}, {name: b}]}"
-    made = read([("flow.yaml", text)], for_plan=True)
+    nodes = "nodes: [{name: n1, cores: 4}]"
+    made = read([("flow.yaml", text)], cluster=[("cluster.yaml", nodes)])
     assert [(each.id, each.spec.groups[0].cores) for each in made.found] == [("ft:a", 3)]
     assert any("1 of its stages begin when others have completed" in str(each) for each in made.warnings)
     assert read([("flow.yaml", text)]).found == []
+    assert read([("flow.yaml", text)], for_plan=True).found == [], (
+        "a running cluster is asked about the whole"
+    )

@@ -12,8 +12,10 @@ from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
 from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.workflows import StageSpec, TaskProgram, WorkflowSpec
 from phalanx.api.server.limits import TimeSlices
 from phalanx.coordinator.declarations import Declarations
+from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.image import encode_state
 from phalanx.errors import PhalanxError
 from tests.support.builders import Cluster, a_cluster
@@ -23,7 +25,10 @@ def asking(cluster: Cluster) -> Declarations:
     loop: Any = SimpleNamespace(engine=cluster.engine, state=cluster.state)
     clock: Any = SimpleNamespace(now=lambda: cluster.now, monotonic=lambda: cluster.now)
     store: Any = None  # nothing is looked up
-    return Declarations(loop, store, clock, 3, TimeSlices(clock))
+    feed: Any = None
+    slices = TimeSlices(clock)
+    flows = WorkflowCommands(loop, store, feed, clock, slices, {"echo": TaskProgram(["/bin/echo"])})
+    return Declarations(loop, store, clock, 3, slices, flows)
 
 
 def answered(cluster: Cluster, request: PlanRequest) -> PlanReply:
@@ -106,3 +111,66 @@ def test_a_submission_that_prefers_an_unknown_layer_is_told():
     reply = answered(a_cluster(n1={"cores": 4}), PlanRequest(submit=options))
     assert (reply.exit, len(reply.warnings)) == (0, 1)
     assert "did you mean rack?" in reply.warnings[0]
+
+
+def a_flow(*stages: StageSpec, **fields: Any) -> PlanRequest:
+    return PlanRequest(workflows=[WorkflowSpec(list(stages), "nightly", **fields)])
+
+
+class TestWorkflows:
+    """A plan says of a workflow what its submission would be told, and where its first stages would go."""
+
+    def test_the_first_stages_are_planned_and_the_rest_is_counted(self) -> None:
+        cluster = a_cluster(n1={"cores": 4})
+        stages = StageSpec("a", a_spec()), StageSpec("b", a_spec()), StageSpec("c", a_spec(), after=["a"])
+        before = encode_state(cluster.state)
+        reply = answered(cluster, a_flow(*stages))
+        assert [(each.task, each.node) for each in reply.placements] == [
+            ("nightly:a", "n1"),
+            ("nightly:b", "n1"),
+        ]
+        [found] = reply.workflows
+        assert (found.name, found.stages, found.begins, found.unknown) == ("nightly", 3, 2, ["a", "b", "c"])
+        assert reply.exit == 0
+        assert encode_state(cluster.state) == before
+
+    def test_a_later_stage_that_fits_nowhere_is_told(self) -> None:
+        stages = StageSpec("a", a_spec()), StageSpec("b", a_spec(cores=64), after=["a"])
+        reply = answered(a_cluster(n1={"cores": 4}), a_flow(*stages))
+        [no] = reply.reasons
+        assert (no.job, no.code, reply.exit) == ("nightly", "ExceedsLargestNode", 4)
+        assert "stage b" in no.text
+        assert reply.placements == []
+
+    def test_a_task_type_without_an_executor_is_refused(self) -> None:
+        stage = StageSpec("a", JobSpec([GroupSpec()]), task_type="diffusion")
+        with pytest.raises(PhalanxError, match="no executor is declared for 'diffusion'") as caught:
+            answered(a_cluster(n1={"cores": 4}), a_flow(stage))
+        assert caught.value.hint.startswith("executors are declared for: echo")
+
+    def test_a_limit_that_may_not_be_kept_is_warned_of(self) -> None:
+        reply = answered(
+            a_cluster(n1={"cores": 4}), a_flow(StageSpec("a", a_spec()), deadline="1h", budget=2.5)
+        )
+        [warning] = reply.workflows[0].warnings
+        assert "no earlier run and no time limit is known of a" in warning
+
+    @pytest.mark.parametrize(
+        ("limits", "told"),
+        [
+            ({"deadline": "2001-01-01T00:00:00"}, "is no time with its zone"),
+            ({"deadline": "1960-01-01T00:00:00Z"}, "has passed"),
+            ({"deadline": "soon"}, "deadline: "),
+            ({"deadline": -1.0}, "deadline: "),
+            ({"budget": -1.0}, "budget: "),
+            ({"budget": float("inf")}, "budget: "),
+        ],
+    )
+    def test_limits_that_mean_nothing_are_refused(self, limits: dict[str, Any], told: str) -> None:
+        with pytest.raises(PhalanxError, match=told):
+            answered(a_cluster(n1={"cores": 4}), a_flow(StageSpec("a", a_spec()), **limits))
+
+    def test_so_many_at_once_are_too_many(self) -> None:
+        flow = WorkflowSpec([StageSpec("a", a_spec())])
+        with pytest.raises(PhalanxError, match="workflows: "):
+            answered(a_cluster(n1={"cores": 4}), PlanRequest(workflows=[flow] * 11))

@@ -12,7 +12,7 @@ from phalanx.core.explain.trial import QUESTION_MAX
 from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.plan import Policy
 from phalanx.preview.names import Names
-from phalanx.preview.online import plan_online
+from phalanx.preview.online import Question, plan_online
 from phalanx.preview.plan import preview
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 from tests.support.state_image import memory_image, state_image
@@ -202,6 +202,6 @@ def test_a_coordinator_answers_a_plan_of_a_million_tasks_with_the_first_ones():
     cluster = a_cluster(n1={"cores": 4})
     seen = cluster.state.snapshot(cluster.now, cluster.engine.memory)
     asked = PlanRequest(submit=SubmitRequest(command=["x"], array="1-1000000", cores=0))
-    reply = plan_online(cluster.state, asked, Policy(), seen, user="ada", retries=3)
+    reply = plan_online(cluster.state, Question(asked, "ada", 3), Policy(), seen)
     assert len(reply.placements) == QUESTION_MAX
     assert [no.tasks for no in reply.reasons] == [1_000_000 - QUESTION_MAX]

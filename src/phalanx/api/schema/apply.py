@@ -16,7 +16,7 @@ from phalanx.api.schema.fields import check_count, check_name
 from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.api.schema.workflows import SubmittedWorkflow
+from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowSpec
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest
 
@@ -100,6 +100,7 @@ class PlanRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     specs: list[JobSpec] = []
     submit: SubmitRequest | None = None
     names: list[Called] = []  # of the specs, in the same order
+    workflows: list[WorkflowSpec] = []  # behind the specs
 
 
 class PlannedPlacement(Struct):
@@ -146,6 +147,20 @@ class PlanReason(Struct):
     expected_at: float | None = None  # when it starts if nobody passes it and time limits are used up
 
 
+class WorkflowEstimate(Struct, omit_defaults=True):
+    """What earlier runs say of a workflow, the time it waits for room not counted."""
+
+    name: str
+    stages: int
+    begins: int  # stages that would begin at once, and are planned as NAME:STAGE
+    least_s: float = 0.0  # with every stage where it was fastest
+    expected_s: float = 0.0
+    least_cost: float = 0.0
+    expected_cost: float = 0.0
+    unknown: list[str] = []  # stages that count with nothing: they never ran, and have no time limit
+    warnings: list[str] = []  # why it may not keep its deadline or its budget
+
+
 class PlanReply(Struct, omit_defaults=True):
     """What the scheduler would do. `exit` is the worst of all jobs: 0 now, 3 must wait, 4 never."""
 
@@ -154,6 +169,7 @@ class PlanReply(Struct, omit_defaults=True):
     reasons: list[PlanReason]
     exit: Literal[0, 3, 4]
     warnings: list[str] = []  # what was read otherwise than written
+    workflows: list[WorkflowEstimate] = []
 
 
 class LayerView(Struct):

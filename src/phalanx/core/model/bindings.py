@@ -40,7 +40,7 @@ class Bindings:
         self.deferred: set[JobId] = set()  # jobs that are known to wait for their sticky node
         self.contexts = Contexts()
         self.run_times = RunTimes()  # by task type and models, for choices
-        self.stage_times = RunTimes()  # by name, for forecasts
+        self.stage_times = RunTimes()  # by name, for estimates
 
     def note_placed(self, job: Job, node: NodeName) -> NodeName | None:
         """A task was given a node. Returns the node that its workflow was bound to before, if to another."""

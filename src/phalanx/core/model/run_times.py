@@ -1,7 +1,7 @@
-"""How long work of one kind took on each class of hardware, so that choices and forecasts rest on it.
+"""How long work of one kind took on each class of hardware, so that choices and estimates rest on it.
 
 A kind is a task type with the models that are loaded, for choices, or a stage by its name and those of its workflow and
-user, for forecasts. A choice asks for enough samples on every class of node that comes into question: numbers that are
+user, for estimates. A choice asks for enough samples on every class of node that comes into question: numbers that are
 known for some of them and guessed for others could not be compared.
 """
 

@@ -127,11 +127,8 @@ def test_a_restart_remembers_costs_limits_and_why_it_was_stopped() -> None:
     cluster.end("a", began)
     again = decode_state(encode_state(cluster.state), cluster.state.rules)
     flow = again.workflows[cluster.workflow.id]
-    assert (flow.spent, flow.workflow.budget, flow.workflow.deadline_at) == (
-        pytest.approx(0.5),
-        1.0,
-        10_000.0,
-    )
+    assert flow.spent == pytest.approx(0.5)
+    assert (flow.workflow.budget, flow.workflow.deadline_at) == (1.0, 10_000.0)
     assert list(again.limited) == [cluster.workflow.id]
     cluster.tick_at(10_000.0)
     again = decode_state(encode_state(cluster.state), cluster.state.rules)

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
+from phalanx.core.cluster.decide.deadlines import overrun
 from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.gangs import late, overdue, ready
 from phalanx.core.cluster.decide.history import forget
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
-from phalanx.core.cluster.decide.deadlines import overrun
 from phalanx.core.cluster.decision import (
     Accepted,
     Decision,

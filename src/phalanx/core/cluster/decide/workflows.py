@@ -14,8 +14,8 @@ from msgspec import structs
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.workflows import stage_result
-from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome, why_never
 from phalanx.core.cluster.decide.deadlines import cancelled_jobs, why_stopped_again
+from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome, why_never
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
 from phalanx.core.cluster.inputs import Advance, CancelWorkflow, GiveInputs, RetryWorkflow, SubmitWorkflow
 from phalanx.core.cluster.stage_dispatch import dispatch_of_stage

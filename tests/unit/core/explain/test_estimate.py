@@ -1,4 +1,4 @@
-"""Forecasts of workflows: what earlier runs say of the time and the cost, and what follows for limits."""
+"""Estimates of workflows: what earlier runs say of the time and the cost, and what follows for limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import structs
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Hello, SubmitWorkflow
-from phalanx.core.explain.forecast import Forecast, forecast
+from phalanx.core.explain.estimate import Estimate, estimate
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.run_times import SAMPLES_MIN
@@ -61,16 +61,16 @@ class History(Cluster):
                 self.tell(attempt.node, Ended(attempt.key, exit))
             assert self.state.workflows[flow.id].is_over
 
-    def forecast(self, text: str) -> Forecast:
-        return forecast(self.state, a_workflow(text))
+    def estimate(self, text: str) -> Estimate:
+        return estimate(self.state, a_workflow(text))
 
 
 def test_the_longest_chain_is_the_time_and_all_stages_are_the_cost() -> None:
     history = History()
     text = a_file("a", "b>a", "c>a", "d>b c")
     history.ran(text, {"a": 10.0, "b": 100.0, "c": 40.0, "d": 5.0})
-    found = history.forecast(text)
-    assert (found.least_s, found.expected_s) == (pytest.approx(115.0), pytest.approx(115.0))
+    found = history.estimate(text)
+    assert [found.least_s, found.expected_s] == pytest.approx([115.0, 115.0])
     assert found.least_cost == pytest.approx(155.0 / HOUR_S) == found.expected_cost
     assert found.unknown == ()
 
@@ -79,7 +79,7 @@ def test_more_work_than_fits_at_once_takes_longer_than_the_longest_chain() -> No
     history = History()
     stages = [f"s{number}" for number in range(32)]
     history.ran(a_file(*stages), dict.fromkeys(stages, 60.0))
-    assert history.forecast(a_file(*stages)).least_s == pytest.approx(4 * 60.0)
+    assert history.estimate(a_file(*stages)).least_s == pytest.approx(4 * 60.0)
 
 
 def test_where_it_was_never_tried_it_may_be_faster_so_there_is_no_least() -> None:
@@ -87,7 +87,7 @@ def test_where_it_was_never_tried_it_may_be_faster_so_there_is_no_least() -> Non
     text = a_file("a")
     history.ran(text, {"a": 100.0})
     history.give(Hello("fast", "a", "origin-fast", FAST, []))
-    found = history.forecast(text)
+    found = history.estimate(text)
     assert (found.least_s, found.least_cost) == (0.0, 0.0)
     assert found.expected_s == pytest.approx(100.0)
     assert found.expected_cost == pytest.approx(100.0 / HOUR_S)
@@ -97,8 +97,8 @@ def test_few_runs_are_enough_to_expect_something_and_too_few_to_refuse() -> None
     history = History()
     text = a_file("a")
     history.ran(text, {"a": 100.0}, times=1)
-    found = history.forecast(text)
-    assert (found.least_s, found.expected_s) == (0.0, pytest.approx(100.0))
+    found = history.estimate(text)
+    assert [found.least_s, found.expected_s] == pytest.approx([0.0, 100.0])
 
 
 def test_a_stage_that_never_ran_counts_with_its_time_limit_or_is_named() -> None:
@@ -108,15 +108,15 @@ def test_a_stage_that_never_ran_counts_with_its_time_limit_or_is_named() -> None
         flow.stages[0],
         structs.replace(flow.stages[1], job=structs.replace(flow.stages[1].job, time_limit_s=HOUR_S)),
     ]
-    found = forecast(history.state, structs.replace(flow, stages=tuple(stages)))
-    assert found == Forecast(0.0, HOUR_S, 0.0, pytest.approx(1.0), ("a",))
+    found = estimate(history.state, structs.replace(flow, stages=tuple(stages)))
+    assert found == Estimate(0.0, HOUR_S, 0.0, 1.0, ("a",))
 
 
 def test_stages_of_other_users_and_names_are_others() -> None:
     history = History()
     history.ran(a_file("a"), {"a": 100.0})
-    assert history.forecast(a_file("a", name="weekly")).unknown == ("a",)
-    assert forecast(history.state, a_workflow(a_file("a"), user="bob")).unknown == ("a",)
+    assert history.estimate(a_file("a", name="weekly")).unknown == ("a",)
+    assert estimate(history.state, a_workflow(a_file("a"), user="bob")).unknown == ("a",)
 
 
 def test_a_task_type_is_known_by_its_models_wherever_it_ran() -> None:
@@ -124,16 +124,16 @@ def test_a_task_type_is_known_by_its_models_wherever_it_ran() -> None:
     spec = {"taskType": "rag", "model": {"source": {"identifier": "org/m"}}, "max_attempts": 1}
     one = json.dumps({"apiVersion": "flowmesh/v1", "spec": spec})
     history.ran(one, {"task": 30.0})
-    assert history.forecast(one).expected_s == pytest.approx(30.0)
+    assert history.estimate(one).expected_s == pytest.approx(30.0)
     spec["model"] = {"source": {"identifier": "org/other"}}
-    assert history.forecast(json.dumps({"apiVersion": "flowmesh/v1", "spec": spec})).unknown == ("task",)
+    assert history.estimate(json.dumps({"apiVersion": "flowmesh/v1", "spec": spec})).unknown == ("task",)
 
 
 def test_a_restart_does_not_forget_what_stages_took() -> None:
     history = History()
     history.ran(a_file("a"), {"a": 100.0})
     again = decode_state(encode_state(history.state), history.state.rules)
-    assert forecast(again, a_workflow(a_file("a"))).expected_s == pytest.approx(100.0)
+    assert estimate(again, a_workflow(a_file("a"))).expected_s == pytest.approx(100.0)
 
 
 def limited(text: str, **limits: float) -> Workflow:
@@ -168,7 +168,7 @@ class TestLimits:
     def test_limits_that_can_be_kept_are_accepted_without_a_word(self) -> None:
         history = self.history()
         flow = limited(a_file("a", "b>a"), deadline_at=100.0 + 2.1 * HOUR_S, budget=2.1)
-        assert forecast(history.state, flow).warnings(flow, history.now) == []
+        assert estimate(history.state, flow).warnings(flow, history.now) == []
         [answer] = history.give(SubmitWorkflow(flow))
         assert isinstance(answer, Accepted)
 
@@ -176,7 +176,7 @@ class TestLimits:
         history = self.history()
         history.give(Hello("fast", "a", "origin-fast", FAST, []))  # so that nothing is certain
         flow = limited(a_file("a", "b>a", "c"), deadline_at=100.0 + HOUR_S, budget=1.0)
-        assert forecast(history.state, flow).warnings(flow, history.now) == [
+        assert estimate(history.state, flow).warnings(flow, history.now) == [
             "its deadline is 1h away; by earlier runs it takes 2h, waits not counted",
             "its budget is 1; by earlier runs it costs 2",
             "whether it keeps its limits is not known: no earlier run and no time limit is known of c",
@@ -186,4 +186,4 @@ class TestLimits:
 
     def test_without_limits_there_is_nothing_to_warn_of(self) -> None:
         flow = a_workflow(a_file("a", "b>a"))
-        assert forecast(self.history().state, flow).warnings(flow, 100.0) == []
+        assert estimate(self.history().state, flow).warnings(flow, 100.0) == []

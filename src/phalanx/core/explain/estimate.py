@@ -9,13 +9,13 @@ cheapest. Neither counts the time that stages wait for room, nor attempts that f
 from __future__ import annotations
 
 from collections.abc import Mapping
-from graphlib import TopologicalSorter
 
 import numpy as np
 from msgspec import Struct
 
 from phalanx.core.cluster.stage_dispatch import context_names
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.cost import cost_rate
 from phalanx.core.model.dispatch import Dispatch
@@ -30,7 +30,7 @@ REQUESTS_MAX = 200  # different requests of one workflow that are compared with 
 Samples = Mapping[str, tuple[int, float]]
 
 
-class Forecast(Struct, frozen=True):
+class Estimate(Struct, frozen=True):
     """Of a whole workflow. `unknown` are the stages that count with nothing, since nothing is known of them."""
 
     least_s: float = 0.0
@@ -77,12 +77,12 @@ class Forecast(Struct, frozen=True):
         return found
 
 
-def forecast(state: ClusterState, workflow: Workflow) -> Forecast:
+def estimate(state: ClusterState, workflow: Workflow) -> Estimate:
     """How long a workflow takes that is submitted now, and what it costs."""
     nodes = _Nodes(state)
-    stages = [_StageForecast.of(state, nodes, workflow, stage) for stage in workflow.stages]
+    stages = [_StageEstimate.of(state, nodes, workflow, stage) for stage in workflow.stages]
     least, expected = [each.least_s for each in stages], [each.expected_s for each in stages]
-    return Forecast(
+    return Estimate(
         max(_longest_path(workflow, least), nodes.busy_s(workflow, least)),
         max(_longest_path(workflow, expected), nodes.busy_s(workflow, expected)),
         sum(each.least_cost for each in stages),
@@ -91,7 +91,7 @@ def forecast(state: ClusterState, workflow: Workflow) -> Forecast:
     )
 
 
-class _StageForecast(Struct, frozen=True):
+class _StageEstimate(Struct, frozen=True):
     """Of one stage: seconds of each of its tasks, and what all of them cost."""
 
     least_s: float = 0.0
@@ -101,15 +101,15 @@ class _StageForecast(Struct, frozen=True):
     is_known: bool = False
 
     @staticmethod
-    def of(state: ClusterState, nodes: _Nodes, workflow: Workflow, stage: Stage) -> _StageForecast:
+    def of(state: ClusterState, nodes: _Nodes, workflow: Workflow, stage: Stage) -> _StageEstimate:
         rates = nodes.rates(stage)
         samples = {name: known for name, known in _samples(state, workflow, stage).items() if name in rates}
         if not samples:
             limit_s = stage.job.time_limit_s
             if limit_s is None or not rates:
-                return _StageForecast()
+                return _StageEstimate()
             most = max(max(each) for each in rates.values())
-            return _StageForecast(0.0, limit_s, 0.0, limit_s * most, is_known=True)
+            return _StageEstimate(0.0, limit_s, 0.0, limit_s * most, is_known=True)
         runs = sum(count for count, _ in samples.values())
         expected_s = sum(count * mean for count, mean in samples.values()) / runs
         expected_cost = (
@@ -117,10 +117,10 @@ class _StageForecast(Struct, frozen=True):
             / runs
         )
         if any(samples.get(name, (0, 0.0))[0] < SAMPLES_MIN for name in rates):  # it may be faster elsewhere
-            return _StageForecast(0.0, expected_s, 0.0, expected_cost, is_known=True)
+            return _StageEstimate(0.0, expected_s, 0.0, expected_cost, is_known=True)
         least_s = min(mean for _, mean in samples.values())
         least_cost = min(mean * min(rates[name]) for name, (_, mean) in samples.items())
-        return _StageForecast(least_s, expected_s, least_cost, expected_cost, is_known=True)
+        return _StageEstimate(least_s, expected_s, least_cost, expected_cost, is_known=True)
 
 
 def _samples(state: ClusterState, workflow: Workflow, stage: Stage) -> Samples:
@@ -179,9 +179,12 @@ class _Nodes:
 
 def _longest_path(workflow: Workflow, seconds: list[float]) -> float:
     """The longest of the chains of stages that build on each other."""
-    ends: dict[int, float] = {}
-    graph = {number: stage.after for number, stage in enumerate(workflow.stages)}
-    for number in TopologicalSorter(graph).static_order():
-        begin = max((ends[other] for other in workflow.stages[number].after), default=0.0)
-        ends[number] = begin + seconds[number]
-    return max(ends.values(), default=0.0)
+    flow, ends = WorkflowState(workflow), list(seconds)
+    ordered = list(flow.ready)
+    for stage in ordered:  # it grows while it is read
+        for dependent in flow.dependents[stage]:
+            ends[dependent] = max(ends[dependent], ends[stage] + seconds[dependent])
+            flow.missing[dependent] -= 1
+            if not flow.missing[dependent]:
+                ordered.append(dependent)
+    return max(ends, default=0.0)
