@@ -62,6 +62,45 @@ def test_a_large_result_reaches_the_stage_that_refers_to_it():
             assert found.value.reason == reason
 
 
+def test_a_workflow_is_stopped_at_its_deadline_and_goes_on_with_another() -> None:
+    with phalanx.local() as cluster:
+        flow = cluster.workflow("slow", deadline=2.0)
+        one = flow.stage("one", ["/bin/true"])
+        two = flow.stage("two", ["/bin/sleep", "60"], after=[one])
+        flow.stage("three", ["/bin/true"], after=[two])
+        run = flow.submit()
+        assert run.warnings == [
+            "whether it keeps its limits is not known: no earlier run and no time limit is known of one, two, three"
+        ]
+        view = run.wait(timeout=30)
+        late = "the deadline of the workflow has passed"
+        assert (view.status, view.reason) == ("Failed", late)
+        assert {stage.name: (stage.status, stage.reason) for stage in view.stages} == {
+            "one": ("Completed", ""),
+            "two": ("Failed", late),
+            "three": ("Failed", late),
+        }
+        assert (
+            view.deadline_at is not None and view.ended_at is not None and view.ended_at >= view.deadline_at
+        )
+        with pytest.raises(PhalanxError) as caught:
+            run.retry()
+        assert caught.value.reason == "DeadlinePassed"
+        assert sorted(run.retry(deadline="1h").jobs) == ["three", "two"]
+        run.cancel()
+        assert run.wait(timeout=30).status == "Cancelled"
+
+
+def test_a_workflow_is_stopped_when_it_has_cost_its_budget() -> None:
+    with phalanx.local() as cluster:
+        flow = cluster.workflow("dear", budget=1e-5)
+        flow.stage("one", ["/bin/sleep", "60"], cores=1)
+        view = flow.submit().wait(timeout=30)
+        assert view.status == "Failed"
+        assert view.reason.startswith("the budget of the workflow is used up: ")
+        assert view.cost >= 1e-5
+
+
 def refuses(cluster: phalanx.Client, id: str) -> None:
     """Every mistake about a workflow that is there, and about stages that are not."""
     told: dict[str, type[PhalanxError]] = {}

@@ -9,9 +9,11 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import image, invariants, stages
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply import workflows as applied
+from phalanx.core.cluster.decide import deadlines, nodes
 from phalanx.core.cluster.decide import workflows as decided
 from phalanx.core.cluster.decision import Decision
 from phalanx.core.cluster.inputs import Abandon
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_state
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.orders import Status
@@ -84,3 +86,21 @@ def test_a_counter_that_is_wrong_is_found(monkeypatch: Patch):
     monkeypatch.setattr(WorkflowState, "end", end)
     must_find({"ledger", "workflow"}, within=20)
     assert invariants.stages_begin_in_order in invariants.SENTENCES
+
+
+def test_a_workflow_that_begins_stages_after_its_deadline_is_found(monkeypatch: Patch):
+    def only_jobs(state: ClusterState, now: float) -> list[e.Event]:
+        events = overrun(state, now)
+        return [event for event in events if not isinstance(event, w.StagesEnded)]
+
+    overrun = deadlines.overrun
+    monkeypatch.setattr(nodes, "overrun", only_jobs)
+    must_find({"workflow", "workflow limit"}, within=60)
+
+
+def test_a_workflow_that_is_stopped_too_early_is_found(monkeypatch: Patch):
+    def early(state: ClusterState, flow: WorkflowState, now: float) -> str:
+        return "soon" if flow.workflow.deadline_at is not None else ""
+
+    monkeypatch.setattr(deadlines, "_reached", early)
+    must_find({"workflow limit"}, within=60)

@@ -56,7 +56,7 @@ def _estimate(flow: WorkflowEstimate) -> str:
     """What earlier runs say of the whole workflow."""
     later = flow.stages - flow.begins
     text = f"{flow.name}: {plural(flow.stages, 'stage')}" + (
-        f", {later} begin when others have completed" if later else ""
+        f", {later} of them after others" if later else ""
     )
     if len(flow.unknown) == flow.stages:
         return f"{text}; no earlier run of it is known"

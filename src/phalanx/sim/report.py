@@ -29,6 +29,7 @@ ACTIONS = (
     "stage skipped",
     "workflow cancelled",
     "workflow retried",
+    "workflow stopped at a limit",
     "dispatch to a node with the model",
     "dispatch by static_worker",
     "dispatch by fixed_pipeline",

@@ -40,7 +40,7 @@ from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.network import Network
 from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
 from phalanx.sim.workload_gang import QUEUES
-from phalanx.sim.workload_workflow import a_wide_workflow, a_workflow
+from phalanx.sim.workload_workflow import a_wide_workflow, a_workflow, limited
 from phalanx.sim.world import World
 
 ASK_AGAIN_S = (1.0, 4.0)
@@ -78,6 +78,7 @@ class Users:
         self._orders_jobs = self._order.random() < 0.5
         self._flow_dice = world.dice("workflows")
         self._wide_dice = world.dice("wide workflows")
+        self._limit_dice = world.dice("limits of workflows")
         self._flows: list[Workflow] = []
         self._toggles = world.dice("elastic")
         self._known: list[Job] = []
@@ -165,7 +166,7 @@ class Users:
             self._world.after(5.0 + (until_s - 5.0) * dice.random(), self._touch_workflow)
 
     def _submit_workflow(self) -> None:
-        self._send_workflow(a_workflow(self._flow_dice, self._world.now))
+        self._send_workflow(limited(self._limit_dice, a_workflow(self._flow_dice, self._world.now)))
 
     def _submit_wide_workflow(self) -> None:
         self._send_workflow(a_wide_workflow(self._wide_dice, self._world.now))

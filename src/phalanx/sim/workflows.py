@@ -28,6 +28,8 @@ class FlowRecord:
         self.jobs: dict[int, JobId] = {}
         self.ends: dict[int, w.StageEnd] = {}
         self.is_cancelled = False
+        self.is_stopped = False  # at a limit
+        self.deadline_at = workflow.deadline_at
 
     def has_completed(self, stage: int) -> bool:
         return stage in self.ends and self.ends[stage].status == Status.COMPLETED
@@ -71,8 +73,10 @@ class WorkflowChecker:
                 self._touched.add(event.workflow)
                 self._flows[event.workflow].is_cancelled = True
                 self._count("workflow cancelled")
+            case w.WorkflowStopped():
+                self._stopped(self._flows[event.workflow], event)
             case w.WorkflowRetried():
-                self._retried(self._flows[event.workflow], event.stages)
+                self._retried(self._flows[event.workflow], event)
                 self._touched.add(event.workflow)
 
     def _submitted(self, event: w.WorkflowSubmitted) -> None:
@@ -86,6 +90,8 @@ class WorkflowChecker:
     def _begun(self, id: JobId, stage: int, event: e.JobSubmitted) -> None:
         flow = self._flows[id]
         self._touched.add(id)
+        if flow.is_stopped:
+            raise Violation("workflow limit", f"stage {stage} of {id} began after the workflow was stopped")
         if stage in flow.jobs or stage in flow.ends:
             raise Violation("workflow", f"stage {stage} of {id} began twice")
         if not flow.inputs_have_come(stage):
@@ -111,17 +117,29 @@ class WorkflowChecker:
                 raise Violation("workflow", f"stage {stage} of {id} names {end.parent} as why it never began")
         elif stage in flow.jobs:
             finals = {task.final for task in self._chronicle.jobs[flow.jobs[stage]]}
-            if finals != {end.status}:
+            was_stopped = flow.is_stopped and end.status == Status.FAILED and finals == {Status.CANCELLED}
+            if finals != {end.status} and not was_stopped:
                 raise Violation(
                     "workflow", f"stage {stage} of {id} is {end.status.word}, its tasks are {finals}"
                 )
         elif end.skipped:
             self._count("stage skipped")
 
-    def _retried(self, flow: FlowRecord, stages: tuple[int, ...]) -> None:
+    def _stopped(self, flow: FlowRecord, event: w.WorkflowStopped) -> None:
+        """At its deadline, not before it; at its budget, once anything of it has run; and once."""
+        self._touched.add(event.workflow)
+        self._count("workflow stopped at a limit")
+        is_late = flow.deadline_at is not None and event.at >= flow.deadline_at
+        may_have_cost = flow.workflow.budget is not None and bool(flow.jobs or flow.ends)
+        if flow.is_stopped or not (is_late or may_have_cost):
+            raise Violation("workflow limit", f"{event.workflow} was stopped at {event.at}: {event.text}")
+        flow.is_stopped = True
+
+    def _retried(self, flow: FlowRecord, event: w.WorkflowRetried) -> None:
         self._count("workflow retried")
-        flow.is_cancelled = False
-        for stage in stages:
+        flow.is_cancelled = flow.is_stopped = False
+        flow.deadline_at = flow.deadline_at if event.deadline_at is None else event.deadline_at
+        for stage in event.stages:
             flow.jobs.pop(stage, None)
             flow.ends.pop(stage, None)
 
@@ -140,6 +158,9 @@ class WorkflowChecker:
     def finish(self) -> None:
         """Every workflow has ended, each of its stages."""
         for id, flow in self._flows.items():
+            is_over = flow.is_cancelled or len(flow.ends) == len(flow.workflow.stages)
+            if flow.deadline_at is not None and not is_over:
+                raise Violation("workflow limit", f"{id} goes on after its deadline, {flow.deadline_at}")
             for stage in range(len(flow.workflow.stages)):
                 if stage not in flow.ends and not flow.is_cancelled:
                     raise Violation("workflow", f"stage {stage} of {id} never ended")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import get_args
 
+from msgspec import structs
+
 from phalanx.core.model.dispatch import MERGED_TYPES, DispatchMode, DispatchPolicy, Selection
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.resources import Request
@@ -41,6 +43,14 @@ def a_workflow(dice: Random, now: float) -> Workflow:
         stage = Stage(f"s{number}", job, after, condition, task_type, spec, refers, merges)
         stages.append(stage)
     return Workflow(workflow_id(int(now * 1000), dice.getrandbits(79)), tuple(stages), now, user="ada")
+
+
+def limited(dice: Random, flow: Workflow) -> Workflow:
+    """The same, sometimes with a deadline or a budget that it may well reach."""
+    chance = dice.random()
+    if chance < 0.15:
+        return structs.replace(flow, deadline_at=flow.submitted_at + dice.choice((1.0, 5.0, 20.0, 60.0)))
+    return structs.replace(flow, budget=dice.choice((1e-5, 1e-4, 1e-3))) if chance < 0.3 else flow
 
 
 def a_wide_workflow(dice: Random, now: float) -> Workflow:

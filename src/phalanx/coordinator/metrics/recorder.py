@@ -49,7 +49,7 @@ FENCED = frozenset({Disposition.STALE_EPOCH, Disposition.STALE_LEASE, Dispositio
 WORKER_FAILED = "worker_failed"  # the requeue reason of whatever a task did itself, as FlowMesh calls it
 RESTARTED = "restarted"
 # Why a stage of a workflow ended without a job.
-CONDITION, DEPENDENCY, REFERENCE = "condition_not_met", "dependency", "reference"
+CONDITION, DEPENDENCY, REFERENCE, LIMIT = "condition_not_met", "dependency", "reference", "limit"
 
 
 class Recorder:
@@ -310,6 +310,7 @@ class Recorder:
             if self.task_events is not None:
                 parent = "" if end.parent is None else flow.job_id(end.parent)
                 reason = CONDITION if end.skipped else DEPENDENCY if parent else REFERENCE
+                reason = LIMIT if flow.stopped and end.text == flow.stopped else reason
                 self.task_events.note(
                     event.at,
                     WORDS[end.status],

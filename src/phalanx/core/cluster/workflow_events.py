@@ -49,9 +49,7 @@ class WorkflowCancelled(WorkflowEvent, frozen=True):
 
 
 class WorkflowStopped(WorkflowEvent, frozen=True):
-    """A limit of the workflow was reached: no further stage begins, and the jobs of those that have begun are cancelled
-    by events of their own.
-    """
+    """A limit was reached. Events of their own end stages that have not begun, and cancel the jobs of the others."""
 
     text: str  # which limit, in words
 

@@ -18,7 +18,7 @@ def why_placed(state: ClusterState, job: JobState, position: int, now: float) ->
     """What became of a task that does not wait: where it is, or how it ended."""
     status, attempt = Status(job.status[position]), job.live.get(position)
     if status.is_final:
-        return _ended(job, position, status, attempt)
+        return _ended(state, job, position, status, attempt)
     return reason.finished() if attempt is None else _on_its_node(state, job, attempt, now)
 
 
@@ -66,12 +66,17 @@ def _on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: floa
     return reason.unhealthy(attempt.node, node.trouble) if node.trouble else reason.starting(attempt.node)
 
 
-def _ended(job: JobState, position: int, status: Status, attempt: Attempt | None) -> Reason:
+def _ended(
+    state: ClusterState, job: JobState, position: int, status: Status, attempt: Attempt | None
+) -> Reason:
     if status == Status.COMPLETED:
         return reason.ended(status.word, "exited with code 0")
     message = "" if attempt is not None else job.details.get(position, ("", ""))[0]
     why, code = Why(job.why[position]), job.exit_code(position)
     text = message or (f"exited with code {code}" if code else f"ended: {why.word}")
+    flow = None if job.job.workflow is None else state.workflows.get(job.job.workflow[0])
+    if status == Status.CANCELLED and flow is not None and flow.stopped:
+        text += f"; {flow.stopped}"
     if why == Why.EVICTED and position in job.conditions:
         text += f"; {job.conditions[position].message}"
     return reason.ended(status.word, text + (_budget(job) if status == Status.FAILED else ""))

@@ -134,7 +134,10 @@ def _whole_end(flow: WorkflowState) -> list[Reason]:
     """How it ended, and the stages that led to that."""
     size, word = len(flow.phases), flow.overall_status.word
     well = sum(phase in (StagePhase.COMPLETED, StagePhase.SKIPPED) for phase in flow.phases)
-    return [reason.ended(word, f"{well} of {plural(size, 'stage')} completed"), *_first_failures(flow)]
+    text = f"{well} of {plural(size, 'stage')} completed"
+    if flow.stopped:
+        text = f"{flow.stopped[:1].upper()}{flow.stopped[1:]}; {text}"
+    return [reason.ended(word, text), *_first_failures(flow)]
 
 
 def _first_failures(flow: WorkflowState) -> list[Reason]:

@@ -103,6 +103,7 @@ def test_it_is_stopped_when_what_ran_and_what_runs_have_cost_its_budget() -> Non
     cluster.tick_at(cluster.now + 2.0)
     [told] = cluster.stops()
     assert told.startswith("the budget of the workflow is used up: 1")
+    assert cost_so_far(cluster.state, cluster.flow, cluster.now + HOUR_S) >= 2.0, "until it has stopped"
     assert cluster.statuses() == {"a": "Completed", "b": "Failed", "other": "Failed"}
 
 

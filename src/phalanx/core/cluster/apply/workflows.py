@@ -141,15 +141,8 @@ def workflow_cancelled(state: ClusterState, event: w.WorkflowCancelled) -> list[
     return _moved(state, flow)
 
 
-def workflow_stopped(state: ClusterState, event: w.WorkflowStopped) -> list[Effect]:
-    flow = _flow(state, event.workflow)
-    flow.stopped = event.text
-    for stage, phase in enumerate(flow.phases):
-        if phase == StagePhase.WAITING:
-            state.count_stages(flow.workflow.user, -flow.workflow.stages[stage].job.tasks)
-            flow.notes[stage] = event.text
-            flow.end(stage, StagePhase.FAILED, event.at)
-    return _moved(state, flow)
+def workflow_stopped(state: ClusterState, event: w.WorkflowStopped) -> None:
+    _flow(state, event.workflow).stopped = event.text
 
 
 def workflow_retried(state: ClusterState, event: w.WorkflowRetried) -> None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.workflows import WorkflowState
+from phalanx.core.cluster.workflow_events import StageEnd
+from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.cost import cost_rate
+from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 
 
@@ -20,7 +22,12 @@ def overrun(state: ClusterState, now: float) -> list[e.Event]:
     for id in state.limited:
         flow = state.workflows[id]
         if not flow.stopped and (text := _reached(state, flow, now)):
+            waiting = [each for each, phase in enumerate(flow.phases) if phase == StagePhase.WAITING]
+            names = flow.workflow.stages
+            ends = tuple(StageEnd(each, names[each].name, Status.FAILED, text=text) for each in waiting)
             events.append(w.WorkflowStopped(at=now, cause="its limits", workflow=id, text=text))
+            if ends:
+                events.append(w.StagesEnded(at=now, cause="its limits", workflow=id, ends=ends))
             events += cancelled_jobs(state, flow, text, now)
     return events
 
@@ -36,9 +43,9 @@ def _reached(state: ClusterState, flow: WorkflowState, now: float) -> str:
 
 
 def cost_so_far(state: ClusterState, flow: WorkflowState, now: float) -> float:
-    """What a workflow has cost by now, with the attempts that still run."""
+    """What a workflow has cost by now, with the attempts that still run, or are being stopped after its end."""
     spent = flow.spent
-    for stage in flow.released():
+    for stage in range(len(flow.phases)) if flow.is_over else flow.released():
         job = state.jobs.get(flow.job_id(stage))
         for attempt in () if job is None else job.live.values():
             if attempt.started_at is not None:
@@ -67,7 +74,7 @@ def why_stopped_again(
     until = flow.workflow.deadline_at if deadline_at is None else deadline_at
     most = flow.workflow.budget if budget is None else budget
     if until is not None and until <= now:
-        text = f"the deadline of workflow {flow.workflow.id} has passed: give another with --deadline"
+        text = f"workflow {flow.workflow.id} has passed its deadline: give another with --deadline"
         return Reason("DeadlinePassed", Tier.NEVER, text)
     if most is not None and flow.spent >= most:
         spent = f"{flow.spent:.4g} of its budget of {most:g}"
