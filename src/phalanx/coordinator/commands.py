@@ -94,7 +94,7 @@ class CoordinatorCommands:
         )
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.wait_workflow = flows.wait_workflow
-        self.attempt_files = left = AttemptFiles(loop, store, files)
+        self.attempt_files = left = AttemptFiles(loop, store, files, clock)
         self.result, self.files, self.file = left.result, left.files, left.file
         queues = CallQueues(loop, clock)
         self.post_calls, self.call_results = queues.post_calls, queues.call_results

@@ -41,7 +41,7 @@ class NeededResult(Struct, frozen=True):
 
 
 class NeededArtifact(Struct, frozen=True):
-    """A file of a task, which has to be there."""
+    """A file of a task, which has to be there; an empty path: whatever it left, or all tasks of its job did."""
 
     task_id: str
     path: str
@@ -77,8 +77,7 @@ def needs_of(flow: WorkflowState, number: int) -> StageNeeds:
         for text in filter(has_references, texts_of(stage)):
             for reference in references(text, flow.numbers):
                 if reference.artifact is not None:
-                    needed = artifact_of(flow, reference)
-                    artifacts.update({needed: None} if needed.path else {})
+                    artifacts[artifact_of(flow, reference)] = None
                 elif not reference.is_id:
                     results.update(_results(flow, flow.numbers[reference.stage], reference.path))
     if (size := sum(each.size for each in results.values())) > INPUT_BYTES_MAX:
@@ -91,7 +90,10 @@ def needs_of(flow: WorkflowState, number: int) -> StageNeeds:
 def needs_in_words(flow: WorkflowState, needs: StageNeeds) -> str:
     """What is fetched for a stage, for people."""
     names = list(dict.fromkeys(flow.workflow.stages[each.stage].name for each in needs.results))
-    files = [f"{each.task_id}:{each.path}" for each in needs.artifacts]
+    files = [
+        f"{each.task_id}:{each.path}" if each.path else f"the artifacts of {each.task_id}"
+        for each in needs.artifacts
+    ]
     shown = [f"the result of {name}" for name in names] + files
     more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
     return f"waits for {', '.join(shown[:5])}{more} from the place for files"
