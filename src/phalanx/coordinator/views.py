@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -120,7 +119,7 @@ def _task_view(
         started_at=attempt.started_at if attempt else job.started_at(position),
         ended_at=None if attempt else job.finished_at(position),
         stderr_tail=stderr_tail if status != Status.COMPLETED else "",
-        result=_result(job, position),
+        result=raw_json(job.results.get(position)),
         result_bytes=job.kept_results.get(position, (0, ""))[0],
         group=group.group.name,
         rank=rank,
@@ -186,12 +185,13 @@ def _last_words(job: JobState, position: int, held: dict[int, str]) -> tuple[str
     return f"an earlier attempt: {message}" if message else "", stderr_tail
 
 
-def _result(job: JobState, position: int) -> Any:
-    """What a task gave as its result; None if nothing, or if its runner sent something else than JSON."""
-    if (text := job.results.get(position)) is None:
-        return None
+def raw_json(text: str | None) -> msgspec.Raw | None:
+    """A result as it is written into an answer, without making objects of it; None if there is none, or it is no JSON.
+
+    A runner that is not ours may have sent anything, and one wrong text would make the whole answer unreadable.
+    """
     try:
-        return msgspec.json.decode(text)
+        return None if text is None else msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         return None
 

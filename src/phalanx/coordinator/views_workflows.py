@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
-
-import msgspec
+from typing import cast
 
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.workflows import StageView, StageWord, WorkflowView
+from phalanx.api.server.limits import TimeSlices
+from phalanx.coordinator.views import raw_json
 from phalanx.core.cluster.stage_inputs import needs_in_words, needs_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
@@ -17,20 +17,34 @@ from phalanx.core.model.references import Unresolved
 _NAMED = 5  # stages that a sentence names
 
 
-def workflow_view(state: ClusterState, flow: WorkflowState, *, with_stages: bool = True) -> WorkflowView:
-    """One workflow, with its stages unless it is one of many."""
-    words = [stage_word(state, flow, number) for number in range(len(flow.phases))]
+async def workflow_view(state: ClusterState, flow: WorkflowState, slices: TimeSlices) -> WorkflowView:
+    """One workflow with its stages, made in pieces: what it looks at may change in between."""
+    view = _view(flow)
+    piece = await slices.turn()
+    for number in range(len(flow.phases)):
+        if piece.is_over:
+            piece = await slices.turn()
+        view.stages.append(_stage_view(state, flow, number, stage_word(state, flow, number)))
+    view.counts = dict(Counter(stage.status for stage in view.stages))
+    return view
+
+
+def workflow_row(state: ClusterState, flow: WorkflowState) -> WorkflowView:
+    """One workflow without its stages, as in lists."""
+    view = _view(flow)
+    view.counts = dict(Counter(stage_word(state, flow, number) for number in range(len(flow.phases))))
+    return view
+
+
+def _view(flow: WorkflowState) -> WorkflowView:
     return WorkflowView(
         id=flow.workflow.id,
         name=flow.workflow.name,
         user=flow.workflow.user,
         status=cast(StatusWord, flow.overall_status.word),
         submitted_at=flow.workflow.submitted_at,
-        counts=dict(Counter(words)),
+        counts={},
         ended_at=flow.ended_at,
-        stages=[_stage_view(state, flow, number, word) for number, word in enumerate(words)]
-        if with_stages
-        else [],
     )
 
 
@@ -68,7 +82,7 @@ def _stage_view(state: ClusterState, flow: WorkflowState, number: int, word: Sta
         ended_at=ended,
         parent=None if parent is None else names[parent].name,
         reason=_reason(flow, number, missing, "" if job is None else job.details.get(0, ("", ""))[0]),
-        result=_result(flow, number),
+        result=raw_json(flow.results.get(number)),
     )
 
 
@@ -91,13 +105,3 @@ def awaited_text(flow: WorkflowState, number: int) -> str:
     text = needs_in_words(flow, needs) if needs else "begins in a moment"
     trouble = flow.awaited.get(number)
     return f"{text}: {trouble}" if trouble else text
-
-
-def _result(flow: WorkflowState, number: int) -> Any:
-    text = flow.results.get(number)
-    if text is None:
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None

@@ -28,7 +28,7 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.refusals import accepted, refusal, reused
 from phalanx.coordinator.requests import Requests
-from phalanx.coordinator.views_workflows import workflow_view
+from phalanx.coordinator.views_workflows import workflow_row, workflow_view
 from phalanx.core.cluster.decision import Refused, Replayed
 from phalanx.core.cluster.inputs import CancelWorkflow, RetryWorkflow, SubmitWorkflow
 from phalanx.core.model.job import is_job_id
@@ -130,20 +130,19 @@ class WorkflowCommands:
             if piece.is_over:
                 piece = await self._slices.turn()
             if (flow := state.workflows.get(id)) is not None:
-                found.append(workflow_view(state, flow, with_stages=False))
+                found.append(workflow_row(state, flow))
         return Page(found, None)
 
     async def workflow(self, id: str) -> WorkflowView:
         flow = await lookup.find_workflow(self._loop, self._store, id)
-        await self._slices.turn()
-        return workflow_view(self._loop.state, flow)
+        return await workflow_view(self._loop.state, flow, self._slices)
 
     async def wait_workflow(self, id: str, timeout_s: float) -> WorkflowView:
         flow = await lookup.find_workflow(self._loop, self._store, id)
         if not flow.is_over and timeout_s > 0:
             await self._feed.settled(flow.workflow.id, None, timeout_s)
             flow = await lookup.find_workflow(self._loop, self._store, flow.workflow.id)
-        return workflow_view(self._loop.state, flow)
+        return await workflow_view(self._loop.state, flow, self._slices)
 
     async def cancel_workflow(self, id: str) -> CancelReply:
         flow = await lookup.find_workflow(self._loop, self._store, id)
