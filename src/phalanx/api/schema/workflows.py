@@ -13,12 +13,13 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from phalanx.api.schema.fields import check_count, check_name, check_text, shown
+from phalanx.api.schema.fields import check_count, check_name, check_text, shown, too_deep
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.core.cluster.stage_inputs import artifact_of_job, texts_of
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
+from phalanx.core.model.json_depth import too_deep_at
 from phalanx.core.model.references import (
     ARTIFACTS,
     Unresolved,
@@ -280,8 +281,12 @@ def _spec_text(spec: dict[str, Any], field: str) -> str:
         return ""
     try:
         text = msgspec.json.encode(spec).decode()
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadRequest(f"{field}.spec: it cannot be written as JSON: {error}") from None
+    except RecursionError:
+        raise too_deep(f"{field}.spec") from None
+    if (where := too_deep_at(text)) is not None:
+        raise too_deep(f"{field}.spec.{where}")
     if len(text.encode()) > SPEC_BYTES_MAX:
         raise BadRequest(
             f"{field}.spec: {len(text)} bytes of JSON are too many, at most {SPEC_BYTES_MAX} are allowed"

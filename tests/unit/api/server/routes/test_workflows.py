@@ -10,7 +10,7 @@ import pytest
 from phalanx.api.schema.workflows import StageView, WorkflowView
 from phalanx.api.server.routes import workflows as routes
 from tests.support.fake_commands import FakeCommands
-from tests.support.rest_app import a_rest_app, ask
+from tests.support.rest_app import JSON, a_rest_app, ask
 
 pytestmark = pytest.mark.anyio
 ID = "0" * 26
@@ -57,6 +57,18 @@ async def test_no_piece_is_much_larger_than_allowed():
     sizes = [len(piece) async for piece in routes._pieces(service, view)]
     assert len(sizes) > 20
     assert max(sizes) < routes.PIECE_BYTES + len(LARGE) + 10_000
+
+
+@pytest.mark.parametrize("levels", [101, 975, 980, 5000])
+@pytest.mark.parametrize("key", ["x", "\\u0078"])
+async def test_a_spec_that_is_nested_too_deep_is_refused_and_named(levels: int, key: str):
+    """A key with an escape makes the body be read by another parser, which has its own limit."""
+    deep = "[" * levels + "]" * levels
+    stage = f'{{"name": "a", "spec": {{"{key}": {deep}}}, "job": {{"groups": [{{"command": ["true"]}}]}}}}'
+    body = f'{{"workflow": {{"stages": [{stage}]}}}}'.encode()
+    answer = await ask(a_rest_app().app, "POST", "/v1/workflows", body, headers=JSON)
+    assert (answer.status, answer.json()["reason"]) == (400, "TooDeep")
+    assert ".spec." in answer.json()["detail"].partition(": nested too deep, at most 100 levels")[0]
 
 
 async def _done() -> None:
