@@ -216,6 +216,25 @@ def test_a_program_text_is_left_to_the_shell():
     assert "would be run as part of it" in told(shell.replace("${HOME}", "${a.result.x}"))
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bash, -lc, TEXT",
+        "sh, -ec, TEXT",
+        "env, -S, TEXT",
+        "python, -Ic, TEXT",
+        "node, --eval, TEXT",
+        "perl, -ne, TEXT",
+    ],
+)
+def test_a_reference_in_a_program_text_is_refused_however_the_option_is_written(command: str):
+    flow = (
+        f"spec: {{stages: [{{name: a, spec: {{taskType: x}}}}, {{name: b, spec: {{command: [{command}]}}}}]}}"
+    )
+    assert "would be run as part of it" in told(flow.replace("TEXT", '"echo ${a.result.x}"', 1))
+    read_one(flow.replace("TEXT", '"echo ${HOME} ${x:-y}"', 1))
+
+
 def test_a_bomb_of_aliases_is_refused():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]

@@ -20,11 +20,11 @@ from phalanx.core.cluster.stage_inputs import artifact_of_job, texts_of
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
 from phalanx.core.model.json_depth import too_deep_at
+from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
     ARTIFACTS,
     Unresolved,
     has_references,
-    is_program,
     names_a_stage,
     references,
 )
@@ -336,9 +336,10 @@ def _check_artifacts(stages: list[Stage], numbers: dict[str, int]) -> None:
 def _texts_of(command: Command, stages: dict[str, int], field: str) -> list[tuple[str, str]]:
     """The texts of a command in which references are replaced. What a shell reads as a program is not among them."""
     texts = []
+    programs = program_places(command.argv)
     for place, word in enumerate(command.argv):
         where = f"{field}.command[{place}]"
-        if not is_program(command.argv, place):
+        if place not in programs:
             texts.append((where, word))
         elif names_a_stage(word, stages):
             raise BadRequest(

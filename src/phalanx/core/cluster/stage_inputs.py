@@ -17,12 +17,12 @@ from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.files import why_bad_path
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
     ARTIFACTS,
     Reference,
     Unresolved,
     has_references,
-    is_program,
     references,
 )
 from phalanx.core.model.workflow import Stage
@@ -150,7 +150,8 @@ def texts_of(stage: Stage) -> Iterator[str]:
     """The texts of a stage in which references are replaced."""
     for group in stage.job.groups:
         argv = group.command.argv
-        yield from (word for place, word in enumerate(argv) if not is_program(argv, place))
+        programs = program_places(argv)
+        yield from (word for place, word in enumerate(argv) if place not in programs)
         yield from group.command.env.values()
     if has_references(stage.spec):
         yield from _texts_in(msgspec.json.decode(stage.spec))

@@ -12,11 +12,11 @@ from msgspec import Struct, structs
 from phalanx.core.cluster.stage_inputs import artifact_of
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
     Reference,
     Unresolved,
     as_text,
-    is_program,
     look_up,
     resolve,
     resolve_text,
@@ -137,11 +137,10 @@ def _command(group: Group, stage: Stage, results: _Results) -> Command:
     """What a task of the stage runs, with every reference replaced."""
     command = group.command
     if stage.refers:
+        programs = program_places(command.argv)  # nothing is replaced in these, for it would be run
         command = Command(
             tuple(
-                word
-                if is_program(command.argv, place)
-                else _fitting(resolve_text(word, results.names, results))
+                word if place in programs else _fitting(resolve_text(word, results.names, results))
                 for place, word in enumerate(command.argv)
             ),
             {

@@ -9,7 +9,7 @@ What is inserted is data: it is not read again for references. `$${` stands for 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -40,11 +40,6 @@ class Reference(Struct, frozen=True):
 def has_references(text: str) -> bool:
     """Whether a text has anything to replace."""
     return "${" in text
-
-
-def is_program(argv: Sequence[str], place: int) -> bool:
-    """Whether a word of a command is a program text, `sh -c TEXT`: nothing is replaced in it, for it would be run."""
-    return place > 0 and argv[place - 1] == "-c"
 
 
 def names_a_stage(text: str, stages: Collection[str]) -> bool:
