@@ -197,6 +197,12 @@ def test_mistakes_are_told_with_their_field(text: str, expected: str):
         ("${a.__class__.__mro__}", ""),  # a key like any other: it is looked up in JSON, and is not there
         ("$${a}", ""),
         ("${HOME}", "has no path"),
+        ("${a.result.x", ".spec.data.deep[0]: '${a.result.x' is not closed"),
+        ("${a.result} and ${a.result.x", "'${a.result.x' is not closed"),
+        ("${a.result{x}}", "is not closed: write ${STAGE.result.KEY}, or $${ for a plain ${"),
+        ("$${ and ${", "is not closed"),
+        ("$${ {", ""),
+        ("$ {a", ""),
     ],
 )
 def test_references_are_read_when_the_file_is(reference: str, expected: str):

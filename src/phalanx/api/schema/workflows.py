@@ -27,6 +27,7 @@ from phalanx.core.model.references import (
     has_references,
     names_a_stage,
     references,
+    why_not_closed,
 )
 from phalanx.core.model.workflow import (
     EDGES_MAX,
@@ -309,6 +310,8 @@ def _referred(
         if not has_references(each):
             continue
         has_any = True
+        if wrong := why_not_closed(each):
+            raise BadRequest(f"{where}: {wrong}", reason="BadReference")
         try:
             for known in references(each, numbers):
                 found.update({} if known.is_id else {numbers[known.stage]: None})

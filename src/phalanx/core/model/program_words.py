@@ -74,19 +74,29 @@ _VERSION = re.compile(r"[-.0-9]+$")
 
 def program_places(argv: Sequence[str]) -> frozenset[int]:
     """Which words of a command are program texts, wholly or in part."""
+    return frozenset(_places(argv, split=False))
+
+
+def _places(argv: Sequence[str], *, split: bool) -> set[int]:
+    """The same; `split`: of a command that comes out of a text of env, where all behind a further text counts."""
     places = set(_after_eval(argv))
     known: set[Interpreter] = set()
+    looked_to = -1
     for place, word in enumerate(argv):
         for each in (_ANY, *known):
             taken = each.places(word, place)
             places |= taken
-            if each is _SHELL and place + 1 in taken:
-                places.add(_first_argument(argv, place))
+            if each is _SHELL and place + 1 in taken and place > looked_to:
+                looked_to = _first_argument(argv, place)
+                places.add(looked_to)
+            elif each is _ENV and taken and split:
+                return places | set(range(place, len(argv)))
             elif each is _ENV and taken:
+                split = True  # one is looked into, which bounds the work
                 places |= _after_split(argv, max(taken))
         if (found := _interpreter(word)) is not None:
             known.add(found)
-    return frozenset(places)
+    return places
 
 
 def _interpreter(word: str) -> Interpreter | None:
@@ -117,7 +127,7 @@ def _after_split(argv: Sequence[str], place: int) -> set[int]:
     """`env -S "bash -c" TEXT`: the words of the text come before those that follow it."""
     text = argv[place] if place < len(argv) else ""
     words = text.removeprefix("--split-string=").lstrip("-iv0S").split()
-    found = program_places((*words, *argv[place + 1 :]))
+    found = _places((*words, *argv[place + 1 :]), split=True)
     return {each - len(words) + place + 1 for each in found if each >= len(words)}
 
 

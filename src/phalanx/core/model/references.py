@@ -42,6 +42,17 @@ def has_references(text: str) -> bool:
     return "${" in text
 
 
+def why_not_closed(text: str) -> str:
+    """What is wrong with a `${` of a text that neither begins a reference nor is written as `$${`; empty: nothing."""
+    end = 0
+    for match in (*_EXPRESSION.finditer(text), None):
+        between = text[end : len(text) if match is None else match.start()]
+        if (at := between.find("${")) >= 0:
+            return f"{between[at : at + 40]!r} is not closed: write ${{STAGE.result.KEY}}, or $${{ for a plain ${{"
+        end = 0 if match is None else match.end()
+    return ""
+
+
 def names_a_stage(text: str, stages: Collection[str]) -> bool:
     """Whether a program text has what would be a reference elsewhere; no shell has a variable of that form."""
     for match in _EXPRESSION.finditer(text):

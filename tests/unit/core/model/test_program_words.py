@@ -55,6 +55,20 @@ def test_words_behind_a_split_text_belong_to_its_command():
     assert program_places(["env", "-S"]) == {1, 2}
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["env", "-S"] * 50_000,
+        ["env", "-S", "env -S " * 50_000, "TEXT"],
+        ["sh", *["-c"] * 100_000],
+        ["sh", "-c"] * 50_000,
+    ],
+)
+def test_the_work_grows_with_the_length_of_the_command(argv: list[str]):
+    """A minute would not be enough if it grew with the square of it."""
+    assert len(argv) - 1 in program_places(argv)
+
+
 def test_an_empty_command_and_empty_words():
     assert program_places(()) == frozenset()
     assert program_places(("", "-", "--", "bash", "", "-")) == frozenset()
