@@ -16,13 +16,13 @@ from msgspec import Struct, structs
 from phalanx.api.schema.fields import check_count, check_name, check_text, shown, too_deep
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
-from phalanx.core.cluster.stage_inputs import artifact_of_job, texts_of
+from phalanx.core.cluster.stage_inputs import artifact_of_job, path_in_results, texts_of
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
 from phalanx.core.model.json_depth import too_deep_at
 from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
-    ARTIFACTS,
+    Reference,
     Unresolved,
     has_references,
     names_a_stage,
@@ -168,7 +168,7 @@ def to_workflow(
         made = _stage(stage, job, numbers, field)
         stages.append(structs.replace(made, merges=True) if program is not None and program.merges else made)
     _refuse_circles(stages)
-    _check_artifacts(stages, numbers)
+    _check_indexes(stages, numbers)
     return Workflow(id, tuple(stages), now, spec.name, user)
 
 
@@ -320,20 +320,29 @@ def _referred(
     return list(found) if has_any else None
 
 
-def _check_artifacts(stages: list[Stage], numbers: dict[str, int]) -> None:
-    """Of a stage with several tasks, a reference to an artifact has to say of which."""
+def _check_indexes(stages: list[Stage], numbers: dict[str, int]) -> None:
+    """Of a stage with several tasks, a reference to an artifact or into a result has to say of which."""
     for number, stage in enumerate(stages):
-        texts = (text for text in texts_of(stage) if ARTIFACTS in text) if stage.refers else ()
-        for text in texts:
-            for reference in references(text, numbers):
-                if reference.artifact is None:
-                    continue
-                try:
-                    artifact_of_job(stages[numbers[reference.stage]].job, reference)
-                except Unresolved as error:
-                    raise BadRequest(
-                        f"stages[{number}] ({stage.name}): {error}", reason="BadReference"
-                    ) from None
+        field = f"stages[{number}] ({stage.name})"
+        try:
+            for text in filter(has_references, texts_of(stage)) if stage.refers else ():
+                for reference in references(text, numbers):
+                    _check_index(stages[numbers[reference.stage]].job, reference)
+            if stage.condition is not None:
+                field += ".condition.field"
+                path_in_results(stages[stage.condition.stage].job, stage.condition.path)
+        except Unresolved as error:
+            raise BadRequest(f"{field}: {error}", reason="BadReference") from None
+
+
+def _check_index(job: Job, reference: Reference) -> None:
+    if reference.artifact is not None:
+        artifact_of_job(job, reference)
+        return
+    try:
+        path_in_results(job, reference.path)
+    except Unresolved as error:
+        raise Unresolved(f"${{{'.'.join((reference.stage, *reference.path))[:200]}}}: {error}") from None
 
 
 def _texts_of(command: Command, stages: dict[str, int], field: str) -> list[tuple[str, str]]:

@@ -20,6 +20,7 @@ from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
     ARTIFACTS,
+    RESULT,
     Reference,
     Unresolved,
     has_references,
@@ -115,27 +116,47 @@ def artifact_of_job(job: Job, reference: Reference) -> NeededArtifact:
     if not reference.artifact or (job.array is None and job.tasks == 1):
         return NeededArtifact(job.id, reference.artifact)
     index, _, path = reference.artifact.partition(".")
-    position = job.position(int(index)) if index.isascii() and index.isdecimal() and len(index) <= 9 else None
-    if position is None:
-        raise Unresolved(
-            f"${{{reference.stage}.{ARTIFACTS}.{reference.artifact[:80]}}}: the stage has {job.tasks} tasks,"
-            f" and {index[:60]!r} is no index of one: write {ARTIFACTS}.INDEX.PATH"
-        )
+    try:
+        position = _position(job, index, f"{ARTIFACTS}.INDEX.PATH")
+    except Unresolved as error:
+        raise Unresolved(f"${{{reference.stage}.{ARTIFACTS}.{reference.artifact[:80]}}}: {error}") from None
     if path and (wrong := why_bad_path(path)):
         raise Unresolved(f"${{{reference.stage}.{ARTIFACTS}}}: {wrong}")
     return NeededArtifact(job.task_id(position), path)
 
 
+def path_in_results(job: Job, path: tuple[str, ...]) -> tuple[str, ...]:
+    """Where a value stands in what a stage gave. Of several tasks that is a list, and the path names one by its index.
+
+    The index is the one in the id of the task: of an array 1-3, `result.1` is the first. Unresolved if there is none.
+    """
+    if job.tasks == 1 or not path:
+        return path
+    return (str(_position(job, path[0], f"{RESULT}.INDEX.KEY")), *path[1:])
+
+
+def _position(job: Job, index: str, right: str) -> int:
+    """Where the task with this index stands; Unresolved if there is none."""
+    position = job.position(int(index)) if index.isascii() and index.isdecimal() and len(index) <= 9 else None
+    if position is None:
+        shown = f", {job.array}" if job.array is not None else ""
+        raise Unresolved(
+            f"the stage has {job.tasks} tasks{shown}, and {index[:60]!r} is no index of one: write {right}"
+        )
+    return position
+
+
 def _results(flow: WorkflowState, stage: int, path: tuple[str, ...]) -> dict[tuple[int, int], NeededResult]:
     """The kept results of a stage that a path leads into: of one task, or of all."""
-    job = flow.job_id(stage)
-    one = path[0] if path and flow.workflow.stages[stage].job.tasks > 1 else ""
+    job, spec = flow.job_id(stage), flow.workflow.stages[stage].job
+    path = path_in_results(spec, path)
+    one = int(path[0]) if path and spec.tasks > 1 else None
     return {
         (stage, each.position): NeededResult(
             stage, each.position, (job, each.position, each.attempt), each.size, each.sha256
         )
         for each in flow.kept.get(stage, ())
-        if not one or (one.isdecimal() and int(one) == each.position)
+        if one is None or one == each.position
     }
 
 
