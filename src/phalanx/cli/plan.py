@@ -15,6 +15,7 @@ from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
 from phalanx.cli.submit import SubmitOptions, takes_options
+from phalanx.cli.workflows import stage_names, workflow_refusals_at
 from phalanx.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -88,9 +89,14 @@ def _online(client: Client, files: list[Path], strict: bool) -> PlanReply:
         note(
             "warning: a plan asks the cluster as it is; layers and quotas of these files are not applied to it"
         )
-    names = [Called(each.id, list(each.names)) for each in made.found]
-    specs = [drafts.spec(each) for each in made.found]
-    with refusals_at(made.found):
-        reply = client.plan(PlanRequest(specs, names=names)) if specs else PlanReply([], [], [], 0)
-    reply.warnings = [located(warning, made.found) for warning in reply.warnings]
+    stages = {name for flow in made.workflows for name in stage_names(flow)}
+    found = [
+        each for each in made.found if each.id not in stages
+    ]  # those the coordinator plans and checks itself
+    names = [Called(each.id, list(each.names)) for each in found]
+    specs = [drafts.spec(each) for each in found]
+    asked = PlanRequest(specs, names=names, workflows=[flow.spec for flow in made.workflows])
+    with refusals_at(found), workflow_refusals_at(made.workflows):
+        reply = client.plan(asked) if specs or asked.workflows else PlanReply([], [], [], 0)
+    reply.warnings = [located(warning, found) for warning in reply.warnings]
     return with_incomplete(reply, made.incomplete)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowRequest, Wor
 from phalanx.cli.output import Table, emit, note, span
 from phalanx.cli.wait import TimedOut
 from phalanx.clock import Deadline
-from phalanx.errors import BadRequest
+from phalanx.errors import BadRequest, PhalanxError
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from phalanx.manifests.workflows import ParsedWorkflow
 
 POLL_S = 2.0
+_NUMBERED = re.compile(r"workflows\[(\d+)\]: ")  # how the coordinator names a workflow of several
 ENDED = ("Completed", "Failed", "Cancelled")
 ORDER = ("Running", "Assigned", "Pending", "Waiting", "Completed", "Skipped", "Failed", "Cancelled")
 
@@ -31,6 +34,23 @@ def hand_in(client: Client, found: ParsedWorkflow, *, allow_infeasible: bool) ->
         return client.submit_workflow(WorkflowRequest(_in_this_folder(found.spec), allow_infeasible))
     except BadRequest as error:
         error.detail = f"{found.where}: {error.detail}"
+        raise
+
+
+def stage_names(flow: ParsedWorkflow) -> list[str]:
+    """What a plan calls the stages of a workflow."""
+    return [f"{flow.spec.name or 'workflow'}:{stage.name}" for stage in flow.spec.stages]
+
+
+@contextmanager
+def workflow_refusals_at(flows: Sequence[ParsedWorkflow]) -> Iterator[None]:
+    """What the coordinator refuses of these workflows is told with the file and line of the workflow."""
+    try:
+        yield
+    except PhalanxError as error:
+        at = _NUMBERED.match(error.detail)
+        if at is not None and int(at[1]) < len(flows):
+            error.detail = f"{flows[int(at[1])].where}: {error.detail[at.end() :]}"
         raise
 
 

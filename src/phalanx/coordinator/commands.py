@@ -83,10 +83,10 @@ class CoordinatorCommands:
         self.is_of_same_workflow = reads.is_of_same_workflow
         self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
-        declared = Declarations(loop, store, clock, retries, reads.slices)
+        flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
+        declared = Declarations(loop, store, clock, retries, reads.slices, flows.made)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
-        flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
         self.submit_workflow, self.workflows, self.workflow = (
             flows.submit_workflow,
             flows.workflows,

@@ -7,6 +7,8 @@ A plan is made within one step of the loop, on the live columns, and leaves them
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from msgspec import structs
 
 from phalanx.api.schema.apply import (
@@ -29,6 +31,7 @@ from phalanx.api.schema.cluster import (
 from phalanx.api.schema.fields import read_after
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.submission import check_request_id
+from phalanx.api.schema.workflows import WorkflowSpec
 from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
@@ -47,9 +50,11 @@ from phalanx.core.explain.shortage import whole_never
 from phalanx.core.model.job import Job
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Quota
+from phalanx.core.model.workflow import Workflow
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers
 from phalanx.preview.online import plan_online
+from phalanx.preview.stages import with_first_stages, with_stages
 from phalanx.preview.topology import topology_view
 from phalanx.store.protocol import Store
 
@@ -57,8 +62,18 @@ from phalanx.store.protocol import Store
 class Declarations:
     """What is written down whole before it is handed in, and what would come of it."""
 
-    def __init__(self, loop: Requests, store: Store, clock: Clock, retries: int, slices: TimeSlices) -> None:
+    def __init__(
+        self,
+        loop: Requests,
+        store: Store,
+        clock: Clock,
+        retries: int,
+        slices: TimeSlices,
+        workflow_of: Callable[[WorkflowSpec, str], Awaitable[Workflow]],
+    ) -> None:
+        """`workflow_of` gives the workflow that a spec of a user means, or refuses it as a submission would."""
         self._loop = loop
+        self._workflow_of = workflow_of
         self._store = store
         self._clock = clock
         self._default_retries = retries
@@ -119,7 +134,8 @@ class Declarations:
     async def plan(
         self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
     ) -> PlanReply:
-        request = await self._with_jobs_before(request)
+        flows = await self._workflows_of(request.workflows, user)
+        request = await self._with_jobs_before(with_first_stages(request, flows))
         await self._slices.turn()
         engine, now = self._loop.engine, self._clock.now()
 
@@ -143,7 +159,19 @@ class Declarations:
         reply = plan_online(
             engine.state, request, engine.policy, seen, user=user, retries=retries, check=check, asker=asker
         )
+        reply = with_stages(reply, engine.state, flows, priority_max)
         return structs.replace(reply, warnings=[*reply.warnings, *there])
+
+    async def _workflows_of(self, specs: list[WorkflowSpec], user: str) -> list[Workflow]:
+        """The workflows of a plan; a refusal names which of them."""
+        flows: list[Workflow] = []
+        for number, spec in enumerate(specs):
+            try:
+                flows.append(await self._workflow_of(spec, user))
+            except PhalanxError as error:
+                error.detail = f"workflows[{number}]: {error.detail}"
+                raise
+        return flows
 
     async def topology(self) -> TopologyView:
         await self._slices.turn()

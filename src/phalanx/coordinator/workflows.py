@@ -63,8 +63,7 @@ class WorkflowCommands:
     ) -> SubmittedWorkflow:
         if request.request_id is not None:
             check_request_id(request.request_id)
-        made = await self._made(request.workflow, user)
-        made = await self._with_jobs_before(made)
+        made = await self.made(request.workflow, user)
         given = SubmitWorkflow(
             made, request.request_id or "", request.allow_infeasible, priority_max=priority_max
         )
@@ -78,7 +77,11 @@ class WorkflowCommands:
             raise error
         return _submitted(made)
 
-    async def _made(self, spec: WorkflowSpec, user: str) -> Workflow:
+    async def made(self, spec: WorkflowSpec, user: str) -> Workflow:
+        """The workflow that a spec means here: with the programs of its task types, and whole ids of jobs elsewhere."""
+        return await self._with_jobs_before(await self._read(spec, user))
+
+    async def _read(self, spec: WorkflowSpec, user: str) -> Workflow:
         now = self._clock.now()
         id = workflow_id(int(now * 1000), secrets.randbits(79))
 

@@ -106,7 +106,7 @@ class _Asked:
 
 def _check(request: PlanRequest) -> None:
     if not request.specs and request.submit is None:
-        raise BadRequest("specs: there is nothing to plan: give specs, or a submission in submit")
+        raise BadRequest("specs: there is nothing to plan: give specs, workflows, or a submission in submit")
     check_count("specs", len(request.specs), SPECS_MAX)
     if request.names and len(request.names) != len(request.specs):
         raise BadRequest(f"names: {len(request.names)} are given for {len(request.specs)} specs")

@@ -12,8 +12,11 @@ from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
 from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.workflows import StageSpec, TaskProgram, WorkflowSpec
 from phalanx.api.server.limits import TimeSlices
 from phalanx.coordinator.declarations import Declarations
+from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.image import encode_state
 from phalanx.errors import PhalanxError
 from tests.support.builders import Cluster, a_cluster
@@ -23,7 +26,9 @@ def asking(cluster: Cluster) -> Declarations:
     loop: Any = SimpleNamespace(engine=cluster.engine, state=cluster.state)
     clock: Any = SimpleNamespace(now=lambda: cluster.now, monotonic=lambda: cluster.now)
     store: Any = None  # nothing is looked up
-    return Declarations(loop, store, clock, 3, TimeSlices(clock))
+    slices, echo = TimeSlices(clock), {"echo": TaskProgram(["/bin/echo"])}
+    flows = WorkflowCommands(loop, store, Feed(), clock, slices, echo)
+    return Declarations(loop, store, clock, 3, slices, flows.made)
 
 
 def answered(cluster: Cluster, request: PlanRequest) -> PlanReply:
@@ -106,3 +111,45 @@ def test_a_submission_that_prefers_an_unknown_layer_is_told():
     reply = answered(a_cluster(n1={"cores": 4}), PlanRequest(submit=options))
     assert (reply.exit, len(reply.warnings)) == (0, 1)
     assert "did you mean rack?" in reply.warnings[0]
+
+
+def a_stage(
+    name: str, *after: str, task_type: str = "", command: str = "/bin/true", **fields: Any
+) -> StageSpec:
+    group = GroupSpec(command=[] if task_type else [command], **fields)
+    return StageSpec(name, JobSpec([group]), list(after), task_type=task_type)
+
+
+def test_the_first_stages_of_a_workflow_are_planned_and_the_others_are_checked():
+    flow = WorkflowSpec(
+        [
+            a_stage("a", task_type="echo"),
+            a_stage("b", "a", cores=99),
+            a_stage("c", "b"),
+            a_stage("d", command="${c.result.x}"),  # it waits for c by its reference
+            a_stage("e", "b", gpus=1),
+        ],
+        "ft",
+    )
+    reply = answered(a_cluster(n1={"cores": 4}), PlanRequest([a_spec(name="plain")], workflows=[flow]))
+    assert [(each.task, each.node) for each in reply.placements] == [("plain", "n1"), ("ft:a", "n1")]
+    assert [(each.job, each.tier, each.dominant) for each in reply.reasons] == [
+        ("ft:b", "never", True),
+        ("ft:e", "never", True),
+    ]
+    assert reply.exit == 4
+
+
+def test_a_first_stage_that_never_fits_is_told_once():
+    flow = WorkflowSpec([a_stage("a", cores=99)])
+    reply = answered(a_cluster(n1={"cores": 4}), PlanRequest(workflows=[flow]))
+    assert [each.job for each in reply.reasons if each.dominant] == ["workflow:a"]
+
+
+def test_what_a_submission_refuses_a_plan_refuses_too():
+    flow = WorkflowSpec([a_stage("a"), a_stage("b", "a", task_type="unknown")])
+    with pytest.raises(PhalanxError) as refused:
+        answered(a_cluster(n1={"cores": 4}), PlanRequest(workflows=[WorkflowSpec([a_stage("x")]), flow]))
+    assert refused.value.reason == "UnknownTaskType"
+    assert refused.value.detail.startswith("workflows[1]: stages[1] (b): task_type: no executor is declared")
+    assert "executors are declared for: echo" in refused.value.hint

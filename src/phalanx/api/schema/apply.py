@@ -16,7 +16,7 @@ from phalanx.api.schema.fields import check_count, check_name
 from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.api.schema.workflows import SubmittedWorkflow
+from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowSpec
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest
 
@@ -100,6 +100,7 @@ class PlanRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     specs: list[JobSpec] = []
     submit: SubmitRequest | None = None
     names: list[Called] = []  # of the specs, in the same order
+    workflows: list[WorkflowSpec] = []  # their first stages are planned, the others only checked
 
 
 class PlannedPlacement(Struct):

@@ -47,7 +47,7 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
         if key in seen:
             continue
         seen.add(key)
-        if (answer := _refused(state, given, job)) is not None:
+        if (answer := refused_stage(state, given, job)) is not None:
             named = structs.replace(answer.reason, text=f"stage {stage.name}: {answer.reason.text}")
             return refuse(named, answer.kind)
     if given.never is not None and not given.allow_infeasible:
@@ -56,7 +56,7 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
     return Decision([event], [], Accepted(flow.tasks))
 
 
-def _refused(state: ClusterState, given: SubmitWorkflow, job: Job) -> Refused | None:
+def refused_stage(state: ClusterState, given: SubmitWorkflow, job: Job) -> Refused | None:
     """Why the job of a stage could not be submitted even now."""
     if (never := never_after(state, job)) is not None:
         return never
