@@ -24,6 +24,7 @@ from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
 from phalanx.core.explain.gates import comes_first, nominated, task_names
+from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import Request
@@ -70,7 +71,26 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         object=spec.object_name,
         tags=dict(spec.tags),
         after=[str(each) for each in spec.after],
+        workflow=stage_of(state, spec),
+        written=_written(state, spec),
     )
+
+
+def stage_of(state: ClusterState, job: Job) -> str:
+    """The stage that a job is of, as ID:STAGE, or ID: if the workflow left the memory; empty: it is of none."""
+    if job.workflow is None:
+        return ""
+    id, number = job.workflow
+    flow = state.workflows.get(id)
+    return f"{id}:" if flow is None else f"{id}:{flow.workflow.stages[number].name}"
+
+
+def _written(state: ClusterState, job: Job) -> list[str]:
+    """The command of a stage with its references; empty if it is none, or its workflow left the memory."""
+    flow = None if job.workflow is None else state.workflows.get(job.workflow[0])
+    if flow is None or job.workflow is None:
+        return []
+    return list(flow.workflow.stages[job.workflow[1]].job.groups[0].command.argv)
 
 
 def task_viewer(job: JobState, node_names: list[str]) -> Callable[[int], TaskView]:
