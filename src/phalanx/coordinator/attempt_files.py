@@ -67,6 +67,7 @@ class AttemptFiles:
         still on their way.
         """
         job, one = await lookup.find_task(self._loop, self._store, id)
+        lookup.refuse_merged(job, "the artifacts", "phalanx files")
         for position in range(job.job.tasks) if one is None else (one,):
             node = self._sends_later(job, position)
             if not (path or node):
@@ -140,6 +141,8 @@ class AttemptFiles:
 
     async def _attempt(self, id: str, attempt: int | None) -> tuple[JobState, int, int]:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
+        if attempt is None:
+            lookup.refuse_merged(job, "the artifacts", "phalanx files")
         number = job.attempts[position] if attempt is None else attempt
         if not 0 <= number <= job.attempts[position]:
             raise BadRequest(

@@ -236,6 +236,8 @@ class CoordinatorCommands:
         follow: bool,
     ) -> AsyncIterator[LogChunk]:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
+        if attempt is None:
+            lookup.refuse_merged(job, "the logs", "phalanx logs")
         number = job.attempts[position] if attempt is None else attempt
         if not 0 <= number <= job.attempts[position]:
             raise BadRequest(
