@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phalanx import config
-from phalanx.coordinator.file_retention import FileRetention
+from phalanx.coordinator.file_retention import FileRetention, FileUse
 from phalanx.coordinator.files import FileStore
 from phalanx.core.model.files import FileKey, FileKind, folder_of, read_name
 from phalanx.core.model.job import ulid
@@ -99,7 +99,7 @@ async def test_files_go_when_they_are_old(place: FileStore):
     clock = ManualClock()
     (found,) = [each async for listed in place.listed(JOB[:5]) for each in listed]
     clock.at = found.written_at + 99
-    retention = FileRetention(place, 100.0, 1 << 20, clock, lambda _: True)
+    retention = FileRetention(place, 100.0, 1 << 20, clock, lambda _: FileUse.JOB_ENDED)
     assert await retention.make_pass()
     assert retention.used_bytes == 5
     clock.at = found.written_at + 101
@@ -111,23 +111,49 @@ async def test_the_oldest_jobs_make_room_and_those_that_have_not_ended_go_last(p
     jobs = [ulid(1_700_000_000_000 + day * 86_400_000, 7) for day in range(4)]
     for job in jobs:
         await place.put(a_name(job=job), bytes(100))
-    retention = FileRetention(place, 1e10, 250, ManualClock(), lambda job: job != jobs[0])
+
+    def use_of(job: str) -> FileUse:
+        return FileUse.JOB_GOES_ON if job == jobs[0] else FileUse.JOB_ENDED
+
+    retention = FileRetention(place, 1e10, 250, ManualClock(), use_of)
     assert await retention.make_pass()
     left = [read_name(name) for job in jobs for name in await names(place, job[:5])]
     assert [each.attempt[0] for each in left if each] == [jobs[0], jobs[3]]
     assert retention.used_bytes == 200
     assert retention.why_no_room(100) == ""
     assert "is full: it holds 200 bytes" in retention.why_no_room(200)
-    tight = FileRetention(place, 1e10, 50, ManualClock(), lambda job: job != jobs[0])
+    tight = FileRetention(place, 1e10, 50, ManualClock(), use_of)
     await tight.make_pass()
     assert tight.used_bytes == 0
+
+
+async def test_files_of_workflows_that_go_on_are_kept_whatever_their_age_and_make_room_last(
+    place: FileStore,
+):
+    jobs = [ulid(1_700_000_000_000 + day * 86_400_000, 7) for day in range(3)]
+    for job in jobs:
+        await place.put(a_name(job=job), bytes(100))
+    uses = dict(zip(jobs, (FileUse.WORKFLOW_GOES_ON, FileUse.JOB_GOES_ON, FileUse.JOB_ENDED), strict=True))
+
+    async def left() -> list[str]:
+        found = [read_name(name) for job in jobs for name in await names(place, job[:5])]
+        return [each.attempt[0] for each in found if each]
+
+    for keep_bytes, kept in ((250, jobs[:2]), (150, jobs[:1]), (50, [])):
+        await FileRetention(place, 1e10, keep_bytes, ManualClock(), uses.__getitem__).make_pass()
+        assert await left() == kept
+    for job in jobs:
+        await place.put(a_name(job=job), bytes(100))
+    late = FileRetention(place, 100.0, 1 << 20, ManualClock(1e11), uses.__getitem__)
+    assert await late.make_pass()
+    assert (await left(), late.used_bytes) == (jobs[:1], 100)
 
 
 async def test_one_pass_does_a_bounded_piece_of_the_work(place: FileStore, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("phalanx.coordinator.file_retention.FILES_PER_PASS", 1)
     for day in range(3):
         await place.put(a_name(job=ulid(1_700_000_000_000 + day * 86_400_000, 7)), bytes(100))
-    retention = FileRetention(place, 1e10, 1000, ManualClock(), lambda _: True)
+    retention = FileRetention(place, 1e10, 1000, ManualClock(), lambda _: FileUse.JOB_ENDED)
     assert [await retention.make_pass() for _ in range(3)] == [False, False, True]
     assert retention.used_bytes == 300
 
@@ -139,7 +165,7 @@ async def test_what_a_crash_left_is_removed_from_a_folder(tmp_path: Path):
     draft.write_bytes(b"half")
     written_at = draft.stat().st_mtime
     clock = ManualClock(written_at + 3000)
-    retention = FileRetention(place, 1e10, 1000, clock, lambda _: True)
+    retention = FileRetention(place, 1e10, 1000, clock, lambda _: FileUse.JOB_ENDED)
     await retention.make_pass()
     assert draft.exists()
     clock.at += 1000

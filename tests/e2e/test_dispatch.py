@@ -14,6 +14,7 @@ import pytest
 from phalanx.api.schema.cluster import QuotaSpec
 from phalanx.client.client import Client
 from phalanx.core.placement.dispatch import jitter
+from phalanx.errors import PhalanxError
 from phalanx.manifests.read import read
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
@@ -111,6 +112,17 @@ def merged(client: Client, folder: Path) -> None:
     results = [client.result(f"{id}:s{at}") for at in range(5)]
     assert [each["said"] for each in results] == list(range(5))
     assert [results[at]["pid"] == results[0]["pid"] for at in range(5)] == [True, True, True, True, False]
+    parent, child = (client.workflow_view(id).stages[at].job_id for at in (0, 1))
+    assert b"".join(client.logs(parent)) == b""
+    for asked in (
+        lambda: b"".join(client.logs(child)),
+        lambda: client.files(child),
+        lambda: b"".join(client.file(child, "x")),
+    ):
+        with pytest.raises(PhalanxError, match=f"ran as a part of {parent}") as refused:
+            asked()
+        assert refused.value.reason == "MergedTask"
+        assert refused.value.hint.endswith(parent)
 
 
 def reuse(client: Client) -> None:

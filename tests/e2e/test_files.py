@@ -253,13 +253,19 @@ def test_a_result_that_cannot_be_kept_fails_its_task_and_artifacts_come_later(tm
         result = cluster.client.submit(command=[sys.executable, "-c", LARGE], max_retries=0).task_ids[0]
         script = "echo hello > $PHALANX_ARTIFACTS/a.txt"
         artifacts = cluster.client.submit(command=["sh", "-c", script]).task_ids[0]
+        flow = cluster.client.workflow("late")
+        flow.stage("give", ["sh", "-c", script])
+        flow.stage("take", ["/bin/echo", "${give.artifacts.a.txt}"])
+        run = flow.submit()
         failed = cluster.wait_task(result, "Failed")
         assert failed.reason == "bad_result" and "could not be kept: the place for files" in failed.message
         late = cluster.wait_task(artifacts, "Completed")
         assert late.message == "its artifacts are not in the place for files yet"
+        wait_until(lambda: "from the place" in run.view().stages[1].reason, 60.0, "the stage waits for them")
         shared_s3().asked(bucket, "PUT")
         wait_until(lambda: cluster.client.files(artifacts).files, 60.0, "the artifacts have come")
         assert b"".join(cluster.client.file(artifacts, "a.txt")) == b"hello\n"
+        assert run.wait(60.0).status == "Completed"
     finally:
         cluster.stop()
 

@@ -39,6 +39,8 @@ def test_a_workflow_from_the_command_line(tmp_path: Path) -> None:
     flow = FLOW.replace("PYTHON", sys.executable)
     (tmp_path / "flow.yaml").write_text(flow.replace("LIMIT", "5"))
     (tmp_path / "good.yaml").write_text(flow.replace("LIMIT", "4"))
+    (tmp_path / "unknown.yaml").write_text(flow.replace("echo}}", "ecco}}"))
+    (tmp_path / "large.yaml").write_text(flow.replace("echo}}", "echo, cores: 9999}}"))
     with a_real_cluster(tmp_path / "cluster") as cluster:
 
         def phalanx(*argv: str) -> subprocess.CompletedProcess[str]:
@@ -48,6 +50,13 @@ def test_a_workflow_from_the_command_line(tmp_path: Path) -> None:
         assert planned.returncode == 0
         assert "demo:a would start now" in planned.stdout
         assert "2 of its stages begin when others have completed" in planned.stderr
+        unknown_type = phalanx("plan", "-f", "unknown.yaml")
+        assert unknown_type.returncode not in (0, 3, 4)
+        assert "unknown.yaml:" in unknown_type.stderr and "stages[2] (c)" in unknown_type.stderr
+        assert "no executor is declared for 'ecco'" in unknown_type.stderr
+        large = phalanx("plan", "-f", "large.yaml")
+        assert large.returncode == 4
+        assert "demo:a would start now" in large.stdout and "demo:c can never run here" in large.stdout
         failed = phalanx("workflow", "submit", "-f", "flow.yaml", "--wait")
         assert failed.returncode == 1
         assert "b failed: exited with code 1" in failed.stderr

@@ -207,9 +207,19 @@ def test_one_user_does_not_see_what_stages_of_another_gave(tmp_path: Path):
         address = cluster.address("coordinator")
         with phalanx.Client(address, mine) as ada, phalanx.Client(address, other) as bob:
             flow = ada.workflow("secret")
-            flow.stage("a", ["python3", "-c", GIVES.format('{"key": 1}')])
+            flow.stage("a", ["python3", "-c", GIVES.format('{"key": "hush"}')])
+            flow.stage("b", ["/bin/echo", "${a.result.key}"])
             run = flow.submit()
-            assert run.wait(timeout=30).stages[0].result == {"key": 1}
+            assert run.wait(timeout=30).stages[0].result == {"key": "hush"}
             assert bob.workflow_view(run.id).stages[0].result is None
+            used = run.jobs["b"]
+            assert ada.job(used).command == ["/bin/echo", "hush"]
+            listed = [job for job in bob.jobs().items if job.id == used]
+            for job in (bob.job(used), bob.wait(used, timeout=1), *listed):
+                assert isinstance(job, phalanx.JobView)
+                assert job.command == job.groups[0].command == ["/bin/echo", "${a.result.key}"]
+            assert len(listed) == 1
+            told = f"{bob.story(used)} {bob.why(used)} {bob.story(run.id)} {bob.workflow_view(run.id)}"
+            assert "hush" not in told
             with pytest.raises(PhalanxError, match="ada"):
                 bob.retry_workflow(run.id, "a")

@@ -15,7 +15,7 @@ from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
 from phalanx.cli.submit import SubmitOptions, takes_options
-from phalanx.cli.workflows import in_this_folder
+from phalanx.cli.workflows import in_this_folder, workflow_refusals_at
 from phalanx.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _online(client: Client, files: list[Path], strict: bool) -> PlanReply:
     request = PlanRequest(
         specs, names=names, workflows=[in_this_folder(each.spec) for each in made.workflows]
     )
-    with refusals_at(made.found):
+    with refusals_at(made.found), workflow_refusals_at(made.workflows):
         reply = client.plan(request) if specs or request.workflows else PlanReply([], [], [], 0)
     reply.warnings = [located(warning, made.found) for warning in reply.warnings]
     return with_incomplete(reply, made.incomplete)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowRequest, Wor
 from phalanx.cli.output import Table, emit, moment, note, span
 from phalanx.cli.wait import TimedOut
 from phalanx.clock import Deadline
-from phalanx.errors import BadRequest
+from phalanx.errors import BadRequest, PhalanxError
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from phalanx.manifests.workflows import ParsedWorkflow
 
 POLL_S = 2.0
+_NUMBERED = re.compile(r"workflows\[(\d+)\]: ")  # how the coordinator names a workflow of several
 ENDED = ("Completed", "Failed", "Cancelled")
 ORDER = ("Running", "Assigned", "Pending", "Waiting", "Completed", "Skipped", "Failed", "Cancelled")
 
@@ -50,6 +53,18 @@ def limit_lines(view: WorkflowView) -> list[str]:
         words.append(f"deadline {moment(view.deadline_at)}")
     has_any = view.cost or view.budget is not None or view.deadline_at is not None
     return ([", ".join(words)] if has_any else []) + ([f"stopped: {view.reason}"] if view.reason else [])
+
+
+@contextmanager
+def workflow_refusals_at(flows: Sequence[ParsedWorkflow]) -> Iterator[None]:
+    """What the coordinator refuses of these workflows is told with the file and line of the workflow."""
+    try:
+        yield
+    except PhalanxError as error:
+        at = _NUMBERED.match(error.detail)
+        if at is not None and int(at[1]) < len(flows):
+            error.detail = f"{flows[int(at[1])].where}: {error.detail[at.end() :]}"
+        raise
 
 
 def submitted_table(replies: Sequence[SubmittedWorkflow]) -> Table:

@@ -105,7 +105,7 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
             raise read_problem(status, body, headers.get("retry-after"))
         try:
             value: T = decoder(self.answer).decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Unavailable(f"the answer to {self.path} is not one of phalanx: {error}") from None
         return value
 

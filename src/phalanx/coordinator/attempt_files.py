@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from phalanx.api.schema.files import FilesView, FileView
+from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.files import (
+    ARTIFACTS_LATE,
+    ARTIFACTS_LATE_S,
     MANIFEST_BYTES_MAX,
     MANIFEST_PATH,
     RESULT_PATH,
@@ -28,10 +31,11 @@ from phalanx.store.protocol import Store
 class AttemptFiles:
     """Answers questions for results and artifacts."""
 
-    def __init__(self, loop: Requests, store: Store, files: FileStore | None) -> None:
+    def __init__(self, loop: Requests, store: Store, files: FileStore | None, clock: Clock) -> None:
         self._loop = loop
         self._store = store
         self._files = files
+        self._clock = clock
 
     async def result(self, id: str) -> msgspec.Raw:
         """The result of a task's last attempt, as JSON."""
@@ -57,19 +61,43 @@ class AttemptFiles:
         return data
 
     async def require(self, id: str, path: str) -> None:
-        """Raise NotFound unless the task has left this artifact, or others in a folder of this name."""
-        found = await self.files(id)
-        if not any(each.path == path or each.path.startswith(f"{path}/") for each in found.files):
-            raise NotFound(
-                f"task {id} has left no artifact {path[:80]!r}",
-                reason="FileNotFound",
-                hint=f"phalanx files {id} lists them",
-            )
+        """Raise NotFound unless the task has left this artifact, or others in a folder of this name.
+
+        An empty path stands for all artifacts of a job's tasks, of which there may be none. Unavailable if they are
+        still on their way.
+        """
+        job, one = await lookup.find_task(self._loop, self._store, id)
+        lookup.refuse_merged(job, "the artifacts", "phalanx files")
+        for position in range(job.job.tasks) if one is None else (one,):
+            node = self._sends_later(job, position)
+            if not (path or node):
+                continue
+            manifest = await self._manifest((job.job.id, position, job.attempts[position]))
+            if manifest is None and node:
+                task = job.job.task_id(position)
+                raise Unavailable(f"node {node} has not sent the artifacts of {task} yet", reason="FilesLate")
+            found = () if manifest is None else manifest.files
+            if path and not any(each.path == path or each.path.startswith(f"{path}/") for each in found):
+                raise NotFound(
+                    f"task {id} has left no artifact {path[:80]!r}{_left_out(manifest)}",
+                    reason="FileNotFound",
+                    hint=f"phalanx files {id} lists them",
+                )
+
+    def _sends_later(self, job: JobState, position: int) -> str:
+        """The node from which the artifacts of an ended task will still come; empty: none will."""
+        message, _ = job.details.get(position, ("", ""))
+        names, at = self._loop.state.known_names, job.node_number(position, job.attempts[position])
+        if ARTIFACTS_LATE not in message or at is None or at >= len(names):
+            return ""
+        node = self._loop.state.nodes.get(names[at])
+        is_late = self._clock.now() - (job.ended_at or self._clock.now()) > ARTIFACTS_LATE_S
+        return "" if node is None or node.number != at or is_late else names[at]
 
     async def files(self, id: str, *, attempt: int | None = None) -> FilesView:
         """The artifacts of one attempt of a task, by default of the newest."""
         job, position, number = await self._attempt(id, attempt)
-        manifest = await self._manifest((job.job.id, position, number))
+        manifest = await self._manifest((job.job.id, position, number)) or Manifest(())
         return FilesView(
             job.job.task_id(position),
             number,
@@ -86,7 +114,8 @@ class AttemptFiles:
             raise BadRequest(wrong)
         job, position, number = await self._attempt(id, attempt)
         key = (job.job.id, position, number)
-        found = next((each for each in (await self._manifest(key)).files if each.path == path), None)
+        manifest = await self._manifest(key) or Manifest(())
+        found = next((each for each in manifest.files if each.path == path), None)
         if found is None:
             raise NotFound(
                 f"attempt {number} of {id} has no artifact {path[:80]!r}",
@@ -112,6 +141,8 @@ class AttemptFiles:
 
     async def _attempt(self, id: str, attempt: int | None) -> tuple[JobState, int, int]:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
+        if attempt is None:
+            lookup.refuse_merged(job, "the artifacts", "phalanx files")
         number = job.attempts[position] if attempt is None else attempt
         if not 0 <= number <= job.attempts[position]:
             raise BadRequest(
@@ -119,14 +150,14 @@ class AttemptFiles:
             )
         return job, position, number
 
-    async def _manifest(self, key: AttemptKey) -> Manifest:
-        """The list of artifacts; an empty one if the attempt left none, or they are still on their way."""
+    async def _manifest(self, key: AttemptKey) -> Manifest | None:
+        """The list of artifacts; None if the attempt left none, or they are still on their way."""
         name = FileKey(key, "manifest", MANIFEST_PATH).name
         try:
             data = await self._place().get(name, MANIFEST_BYTES_MAX)
             return msgspec.json.decode(data, type=Manifest)
         except NotFound:
-            return Manifest(())
+            return None
         except msgspec.DecodeError as error:
             raise Unavailable(f"{name} is damaged: {error}", reason="FileDamaged") from None
 
@@ -135,6 +166,14 @@ class AttemptFiles:
         if self._files is None:
             raise Unavailable("this coordinator has no place for files", reason="FilesUnavailable")
         return self._files
+
+
+def _left_out(manifest: Manifest | None) -> str:
+    """What the list of artifacts says of those that are not in it."""
+    if manifest is None or not manifest.left_out_count:
+        return ""
+    named = f", such as {manifest.left_out[0]}" if manifest.left_out else ""
+    return f"; {manifest.left_out_count} were left out{named}"
 
 
 def _damaged(what: str, sha256: str) -> Unavailable:

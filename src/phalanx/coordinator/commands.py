@@ -94,7 +94,7 @@ class CoordinatorCommands:
         )
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.wait_workflow = flows.wait_workflow
-        self.attempt_files = left = AttemptFiles(loop, store, files)
+        self.attempt_files = left = AttemptFiles(loop, store, files, clock)
         self.result, self.files, self.file = left.result, left.files, left.file
         queues = CallQueues(loop, clock)
         self.post_calls, self.call_results = queues.post_calls, queues.call_results
@@ -236,6 +236,8 @@ class CoordinatorCommands:
         follow: bool,
     ) -> AsyncIterator[LogChunk]:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
+        if attempt is None:
+            lookup.refuse_merged(job, "the logs", "phalanx logs")
         number = job.attempts[position] if attempt is None else attempt
         if not 0 <= number <= job.attempts[position]:
             raise BadRequest(

@@ -29,6 +29,7 @@ from phalanx.api.schema.cluster import (
 from phalanx.api.schema.fields import read_after
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.submission import check_request_id
+from phalanx.api.schema.workflows import WorkflowSpec
 from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
@@ -39,6 +40,7 @@ from phalanx.coordinator.views_cluster import queue_view
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
+from phalanx.core.cluster.decide.workflows import refused_stages
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit, SubmitWorkflow
 from phalanx.core.cluster.state import ClusterState
@@ -46,6 +48,7 @@ from phalanx.core.cluster.transitions import decide
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.shortage import whole_never
 from phalanx.core.model.job import Job
+from phalanx.core.model.reason import Reason
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Quota
 from phalanx.core.model.workflow import Workflow
@@ -132,7 +135,7 @@ class Declarations:
         self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
     ) -> PlanReply:
         request = await self._with_jobs_before(request)
-        made = [await self._flows.made(spec, user) for spec in request.workflows[: WORKFLOWS_MAX + 1]]
+        made = await self._workflows_of(request.workflows[: WORKFLOWS_MAX + 1], user)
         await self._slices.turn()
         engine, now = self._loop.engine, self._clock.now()
         flows = [self._asked(flow, priority_max, now) for flow in made]
@@ -157,14 +160,28 @@ class Declarations:
         reply = plan_online(engine.state, question, engine.policy, seen, check=check, asker=asker)
         return structs.replace(reply, warnings=[*reply.warnings, *there])
 
+    async def _workflows_of(self, specs: list[WorkflowSpec], user: str) -> list[Workflow]:
+        """The workflows of a plan; a refusal names which of them."""
+        flows: list[Workflow] = []
+        for number, spec in enumerate(specs):
+            try:
+                flows.append(await self._flows.made(spec, user))
+            except PhalanxError as error:
+                error.detail = f"workflows[{number}]: {error.detail}"
+                raise
+        return flows
+
     def _asked(self, flow: Workflow, priority_max: int, now: float) -> AskedWorkflow:
-        """A workflow, with the reason why it could never run here, if there is one; any other refusal is an error."""
-        engine = self._loop.engine
+        """A workflow, with the reasons why it could never run here, if there are any; any other refusal is an error."""
+        engine, refused = self._loop.engine, list[tuple[str, Reason]]()
         given = engine.foreseen(SubmitWorkflow(flow, priority_max=priority_max), now)
-        answer = decide(engine.state, given, now).answer
-        if isinstance(answer, Refused) and answer.kind not in ("never", "target"):
-            raise refusal(answer, flow.name or "workflow")
-        return AskedWorkflow(flow, answer.reason if isinstance(answer, Refused) else None)
+        for stage, answer in refused_stages(engine.state, given):
+            if answer.kind not in ("never", "target"):
+                raise refusal(answer, f"{flow.name or 'workflow'}:{stage.name}")
+            refused.append((stage.name, answer.reason))
+        if given.never is not None:
+            refused.append(("", given.never))
+        return AskedWorkflow(flow, tuple(refused))
 
     async def topology(self) -> TopologyView:
         await self._slices.turn()

@@ -2,7 +2,9 @@
 
 Only the active coordinator removes anything, so much in one pass and the rest in the next. A walk over all files
 removes those that are too old and what crashes have left, and counts the others; if they are too many bytes, the files
-of the oldest jobs go, those of jobs that have not ended last. Between two walks the bytes are counted as they come.
+of the oldest jobs go, those of jobs that have not ended later, and those of stages whose workflow has not ended last:
+other stages may refer to them, so these are kept whatever their age. Between two walks the bytes are counted as they
+come.
 """
 
 from __future__ import annotations
@@ -10,9 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from enum import IntEnum
 
 from phalanx.clock import Clock
 from phalanx.coordinator.files import FileStore, StoredFile
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.job import is_job_id
+from phalanx.core.model.workflow import workflow_of_job
 from phalanx.errors import NotActive, PhalanxError
 from phalanx.logger import logger, told
 
@@ -25,6 +31,23 @@ LEFTOVER_S = 3600.0  # nothing is written for so long without being finished
 ROOM_ABOVE = 1.25  # times what is kept: so much may be there until the next pass
 
 
+class FileUse(IntEnum):
+    """Who may still need the files of a job; a lower number goes first when there is no room."""
+
+    JOB_ENDED = 0
+    JOB_GOES_ON = 1
+    WORKFLOW_GOES_ON = 2
+
+
+def use_of_files(state: ClusterState, job: str) -> FileUse:
+    """Who may still need the files of this job. A job that left the memory has ended; its workflow need not have."""
+    flow = state.workflows.get(workflow_of_job(job)) if is_job_id(job) else None
+    if flow is not None and not flow.is_over:
+        return FileUse.WORKFLOW_GOES_ON
+    found = state.jobs.get(job)
+    return FileUse.JOB_ENDED if found is None or found.is_over else FileUse.JOB_GOES_ON
+
+
 class FileRetention:
     """Counts what is there, and removes what is too much."""
 
@@ -34,13 +57,13 @@ class FileRetention:
         keep_s: float,
         keep_bytes: int,
         clock: Clock,
-        is_over: Callable[[str], bool],
+        use_of: Callable[[str], FileUse],
     ) -> None:
-        """`is_over` says of a job whether no more files will come of it."""
+        """`use_of` says of a job who may still need its files."""
         self._files = files
         self._keep_s, self._keep_bytes = keep_s, keep_bytes
         self._clock = clock
-        self._is_over = is_over
+        self._use_of = use_of
         self.used_bytes: int | None = None  # None until everything was counted once
         self._spans: list[str] = []  # still to be walked over
         self._counted = self._came = 0
@@ -90,7 +113,7 @@ class FileRetention:
         while self._spans and seen < FILES_PER_PASS:
             span = self._spans[0]
             async for found in self._files.listed(span):
-                old = [each for each in found if each.written_at < before]
+                old = [each for each in found if each.written_at < before and not self._is_needed(each.name)]
                 await self._files.delete([each.name for each in old])
                 self._counted += sum(each.size for each in found) - sum(each.size for each in old)
                 seen, removed = seen + len(found), removed + len(old)
@@ -103,17 +126,22 @@ class FileRetention:
             log.info("old files were removed", files=removed, bytes_left=self.used_bytes)
         return not self._spans and (self.used_bytes or 0) <= self._keep_bytes
 
+    def _is_needed(self, name: str) -> bool:
+        """Whether a file is kept whatever its age."""
+        _, _, below = name.partition("/")
+        return self._use_of(below.partition("/")[0]) == FileUse.WORKFLOW_GOES_ON
+
     async def _trim(self, most: int) -> int:
         """Remove the files of the oldest jobs until the others fit, at most so many in one pass."""
         removed, enough = 0, int(TRIM_TO * self._keep_bytes)
         if (self.used_bytes or 0) <= self._keep_bytes:
             return 0
-        for is_over in (True, False):
+        for use in FileUse:
             for span in await self._files.folders():
                 for job in await self._files.folders(span):
                     if (self.used_bytes or 0) <= enough or removed >= most:
                         return removed
-                    if self._is_over(job.rpartition("/")[2]) is is_over:
+                    if self._use_of(job.rpartition("/")[2]) == use:
                         removed += await self._trim_job(job, enough)
         return removed
 

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from phalanx.clock import Clock
 from phalanx.coordinator.requests import Requests
+from phalanx.core.cluster.decide.merging import parent_of
 from phalanx.core.cluster.dependencies import has_come, why_abandoned
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
@@ -227,6 +228,16 @@ async def find_one_task(requests: Requests, store: Store, text: str) -> tuple[Jo
         hint = f"name one of its tasks, such as {first}"
         raise BadRequest(f"{job.job.id} has {job.job.tasks} tasks", reason="IsArray", hint=hint)
     return job, position
+
+
+def refuse_merged(job: JobState, what: str, command: str) -> None:
+    """Of a task that ran as a part of another, logs and artifacts are the other's: say so, and what to run instead."""
+    if (parent := parent_of(job)) is not None:
+        raise NotFound(
+            f"{job.job.id} ran as a part of {parent}, together with others: {what} of all are those of {parent}",
+            reason="MergedTask",
+            hint=f"{command} {parent}",
+        )
 
 
 def _no_job(text: str) -> NotFound:

@@ -25,7 +25,7 @@ from phalanx.coordinator.damage import AskedStore
 from phalanx.coordinator.descriptors import Shares, raise_limit, shares
 from phalanx.coordinator.executors import SubmitDefaults, read_executors
 from phalanx.coordinator.feed import Feed
-from phalanx.coordinator.file_retention import FileRetention
+from phalanx.coordinator.file_retention import FileRetention, FileUse, use_of_files
 from phalanx.coordinator.files_config import FilesConfig, files_of
 from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
@@ -105,7 +105,7 @@ class Coordinator:
         uploads: Uploads | None = None
         if files is not None:
             self.retention = FileRetention(
-                files.store, files.keep_s, files.keep_bytes, clock, self._has_ended
+                files.store, files.keep_s, files.keep_bytes, clock, self._use_of_files
             )
             uploads = Uploads(files.store, self.retention, self._node_of, files.max_bytes)
         self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online, uploads)
@@ -138,9 +138,8 @@ class Coordinator:
         names, at = self.leadership.state.known_names, job.node_number(key[1], key[2])
         return None if at is None or at >= len(names) else names[at]
 
-    def _has_ended(self, job: str) -> bool:
-        found = self.leadership.state.jobs.get(job)
-        return found is None or found.is_over
+    def _use_of_files(self, job: str) -> FileUse:
+        return use_of_files(self.leadership.state, job)
 
     # As a Listener, for the leadership.
 

@@ -39,6 +39,7 @@ from phalanx.rpc.statuses import bearer, problem_metadata, status_of_problem
 log = logger("coordinator")
 BODIES_MAX = 128  # messages that are on their way at once, a quarter of them of one user
 LIMITS = ServerLimits()  # a message is large where a body of REST is
+ANSWER_BYTES_MAX = 4 * 1024 * 1024  # what clients of gRPC take by default
 HEAD_BYTES_MAX = 64 * 1024  # what a message may have beside the body of a request
 BODY_WITHIN_S = 30.0
 STALL_S_MAX = 60.0  # for a client to take something of what it asked for
@@ -217,7 +218,7 @@ class ClientsService:
 
     async def _answer(self, context: Any, call: Call[Any], codec: Codec) -> None:
         async with self._asked(context, call) as answer:
-            value = call.read(answer.status, answer.headers, await read_whole(answer))
+            value = call.read(answer.status, answer.headers, await _whole(answer))
         await _write(context, codec.pack(value))
 
     @asynccontextmanager
@@ -265,6 +266,19 @@ class ClientsService:
         if wrong:
             raise BadRequest(wrong)
         return found
+
+
+async def _whole(answer: Conversation) -> bytes:
+    """An answer that becomes one message. A longer one would hold the loop, and clients of gRPC do not take it."""
+    pieces: list[bytes] = []
+    async for piece in answer.pieces():
+        pieces.append(piece)
+        if sum(map(len, pieces)) > ANSWER_BYTES_MAX:
+            raise TooLarge(
+                f"the answer has more than {ANSWER_BYTES_MAX} bytes, which is the most of one message",
+                hint="ask for it in pieces, by the method Call (GET /v1/workflows/ID), or for the result of each task",
+            )
+    return b"".join(pieces)
 
 
 def _one_value(data: bytes) -> msgspec.Raw:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
@@ -25,6 +24,7 @@ from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
 from phalanx.core.explain.gates import comes_first, nominated, task_names
+from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import Request
@@ -71,7 +71,26 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         object=spec.object_name,
         tags=dict(spec.tags),
         after=[str(each) for each in spec.after],
+        workflow=stage_of(state, spec),
+        written=_written(state, spec),
     )
+
+
+def stage_of(state: ClusterState, job: Job) -> str:
+    """The stage that a job is of, as ID:STAGE, or ID: if the workflow left the memory; empty: it is of none."""
+    if job.workflow is None:
+        return ""
+    id, number = job.workflow
+    flow = state.workflows.get(id)
+    return f"{id}:" if flow is None else f"{id}:{flow.workflow.stages[number].name}"
+
+
+def _written(state: ClusterState, job: Job) -> list[str]:
+    """The command of a stage with its references; empty if it is none, or its workflow left the memory."""
+    flow = None if job.workflow is None else state.workflows.get(job.workflow[0])
+    if flow is None or job.workflow is None:
+        return []
+    return list(flow.workflow.stages[job.workflow[1]].job.groups[0].command.argv)
 
 
 def task_viewer(job: JobState, node_names: list[str]) -> Callable[[int], TaskView]:
@@ -120,7 +139,7 @@ def _task_view(
         started_at=attempt.started_at if attempt else job.started_at(position),
         ended_at=None if attempt else job.finished_at(position),
         stderr_tail=stderr_tail if status != Status.COMPLETED else "",
-        result=_result(job, position),
+        result=raw_json(job.results.get(position)),
         result_bytes=job.kept_results.get(position, (0, ""))[0],
         group=group.group.name,
         rank=rank,
@@ -186,12 +205,13 @@ def _last_words(job: JobState, position: int, held: dict[int, str]) -> tuple[str
     return f"an earlier attempt: {message}" if message else "", stderr_tail
 
 
-def _result(job: JobState, position: int) -> Any:
-    """What a task gave as its result; None if nothing, or if its runner sent something else than JSON."""
-    if (text := job.results.get(position)) is None:
-        return None
+def raw_json(text: str | None) -> msgspec.Raw | None:
+    """A result as it is written into an answer, without making objects of it; None if there is none, or it is no JSON.
+
+    A runner that is not ours may have sent anything, and one wrong text would make the whole answer unreadable.
+    """
     try:
-        return msgspec.json.decode(text)
+        return None if text is None else msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         return None
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, cast
-
-import msgspec
+from typing import cast
 
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.workflows import StageView, StageWord, WorkflowView
+from phalanx.api.server.limits import TimeSlices
+from phalanx.coordinator.views import raw_json
 from phalanx.core.cluster.decide.deadlines import cost_so_far
 from phalanx.core.cluster.stage_inputs import needs_in_words, needs_of
 from phalanx.core.cluster.state import ClusterState
@@ -18,22 +18,36 @@ from phalanx.core.model.references import Unresolved
 _NAMED = 5  # stages that a sentence names
 
 
-def workflow_view(
-    state: ClusterState, flow: WorkflowState, now: float, *, with_stages: bool = True
+async def workflow_view(
+    state: ClusterState, flow: WorkflowState, now: float, slices: TimeSlices
 ) -> WorkflowView:
-    """One workflow, with its stages unless it is one of many."""
-    words = [stage_word(state, flow, number) for number in range(len(flow.phases))]
+    """One workflow with its stages, made in pieces: what it looks at may change in between."""
+    view = _view(state, flow, now)
+    piece = await slices.turn()
+    for number in range(len(flow.phases)):
+        if piece.is_over:
+            piece = await slices.turn()
+        view.stages.append(_stage_view(state, flow, number, stage_word(state, flow, number)))
+    view.counts = dict(Counter(stage.status for stage in view.stages))
+    return view
+
+
+def workflow_row(state: ClusterState, flow: WorkflowState, now: float) -> WorkflowView:
+    """One workflow without its stages, as in lists."""
+    view = _view(state, flow, now)
+    view.counts = dict(Counter(stage_word(state, flow, number) for number in range(len(flow.phases))))
+    return view
+
+
+def _view(state: ClusterState, flow: WorkflowState, now: float) -> WorkflowView:
     return WorkflowView(
         id=flow.workflow.id,
         name=flow.workflow.name,
         user=flow.workflow.user,
         status=cast(StatusWord, flow.overall_status.word),
         submitted_at=flow.workflow.submitted_at,
-        counts=dict(Counter(words)),
+        counts={},
         ended_at=flow.ended_at,
-        stages=[_stage_view(state, flow, number, word) for number, word in enumerate(words)]
-        if with_stages
-        else [],
         deadline_at=flow.workflow.deadline_at,
         budget=flow.workflow.budget,
         cost=round(cost_so_far(state, flow, now), 6),
@@ -75,7 +89,7 @@ def _stage_view(state: ClusterState, flow: WorkflowState, number: int, word: Sta
         ended_at=ended,
         parent=None if parent is None else names[parent].name,
         reason=_reason(flow, number, missing, "" if job is None else job.details.get(0, ("", ""))[0]),
-        result=_result(flow, number),
+        result=raw_json(flow.results.get(number)),
     )
 
 
@@ -98,13 +112,3 @@ def awaited_text(flow: WorkflowState, number: int) -> str:
     text = needs_in_words(flow, needs) if needs else "begins in a moment"
     trouble = flow.awaited.get(number)
     return f"{text}: {trouble}" if trouble else text
-
-
-def _result(flow: WorkflowState, number: int) -> Any:
-    text = flow.results.get(number)
-    if text is None:
-        return None
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
-        return None

@@ -30,7 +30,7 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.refusals import accepted, refusal, reused
 from phalanx.coordinator.requests import Requests
-from phalanx.coordinator.views_workflows import workflow_view
+from phalanx.coordinator.views_workflows import workflow_row, workflow_view
 from phalanx.core.cluster.decision import Refused, Replayed
 from phalanx.core.cluster.inputs import CancelWorkflow, RetryWorkflow, SubmitWorkflow
 from phalanx.core.explain.estimate import estimate
@@ -94,7 +94,10 @@ class WorkflowCommands:
         return estimate(self._loop.state, made).warnings(made, self._clock.now())
 
     async def made(self, spec: WorkflowSpec, user: str) -> Workflow:
-        """The workflow that a spec describes, under an id of its own."""
+        """The workflow that a spec means here: with the programs of its task types, and whole ids of jobs elsewhere."""
+        return await self._with_jobs_before(await self._read(spec, user))
+
+    async def _read(self, spec: WorkflowSpec, user: str) -> Workflow:
         now = self._clock.now()
         id = workflow_id(int(now * 1000), secrets.randbits(79))
 
@@ -104,8 +107,7 @@ class WorkflowCommands:
             )
 
         try:
-            found = await asyncio.to_thread(made) if len(spec.stages) > IN_A_THREAD else made()
-            return await self._with_jobs_before(found)
+            return await asyncio.to_thread(made) if len(spec.stages) > IN_A_THREAD else made()
         except BadRequest as error:
             if error.reason == "UnknownTaskType":
                 known = ", ".join(sorted(self._executors)) or "none"
@@ -147,20 +149,19 @@ class WorkflowCommands:
             if piece.is_over:
                 piece = await self._slices.turn()
             if (flow := state.workflows.get(id)) is not None:
-                found.append(workflow_view(state, flow, self._clock.now(), with_stages=False))
+                found.append(workflow_row(state, flow, self._clock.now()))
         return Page(found, None)
 
     async def workflow(self, id: str) -> WorkflowView:
         flow = await lookup.find_workflow(self._loop, self._store, id)
-        await self._slices.turn()
-        return workflow_view(self._loop.state, flow, self._clock.now())
+        return await workflow_view(self._loop.state, flow, self._clock.now(), self._slices)
 
     async def wait_workflow(self, id: str, timeout_s: float) -> WorkflowView:
         flow = await lookup.find_workflow(self._loop, self._store, id)
         if not flow.is_over and timeout_s > 0:
             await self._feed.settled(flow.workflow.id, None, timeout_s)
             flow = await lookup.find_workflow(self._loop, self._store, flow.workflow.id)
-        return workflow_view(self._loop.state, flow, self._clock.now())
+        return await workflow_view(self._loop.state, flow, self._clock.now(), self._slices)
 
     async def cancel_workflow(self, id: str) -> CancelReply:
         flow = await lookup.find_workflow(self._loop, self._store, id)

@@ -84,7 +84,7 @@ def first_stages(flow: ParsedWorkflow, cautions: Cautions) -> list[ParsedJob]:
         found.append(ParsedJob(msgspec.structs.replace(stage.job, groups=groups), flow.where, name))
     later = len(flow.spec.stages) - len(found)
     if later:
-        text = f"{later} of its stages begin when others have completed, and are not planned"
+        text = f"{later} of its stages begin when others have completed: where they go is not planned"
         cautions.add(flow.where, flow.spec.name or "workflow", "", "", text)
     return found
 

@@ -5,6 +5,8 @@ Where later stages would go is not known before they begin; whether they could r
 
 from __future__ import annotations
 
+from itertools import islice
+
 from msgspec import Struct, structs
 
 from phalanx.api.schema.apply import PlanReason, WorkflowEstimate
@@ -17,12 +19,15 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.workflow import SPEC_VARIABLE, Workflow
 
+FIRST_MAX = 100  # stages of one workflow that are planned
+REFUSED_MAX = 20  # stages that are named
+
 
 class AskedWorkflow(Struct, frozen=True):
-    """One workflow of a question, and why it would be refused at submit, if so."""
+    """One workflow of a question, and why it would be refused at submit: by stage, or as a whole."""
 
     workflow: Workflow
-    never: Reason | None = None
+    refused: tuple[tuple[str, Reason], ...] = ()
 
     @property
     def name(self) -> str:
@@ -30,22 +35,25 @@ class AskedWorkflow(Struct, frozen=True):
 
     def first_jobs(self, state: ClusterState, now: float) -> list[tuple[Job, str]]:
         """The jobs of the stages that would begin at once, and what the answer calls them."""
-        if self.never is not None:
+        if self.refused:
             return []
         flow, found = WorkflowState(self.workflow), list[tuple[Job, str]]()
-        for number in flow.ready:
+        for number in islice(flow.ready, FIRST_MAX):
             job = job_of_stage(flow, number, now)
             assert isinstance(job, Job), "a stage without inputs has no condition"
             spec = job.groups[0].command.env.get(SPEC_VARIABLE, "")
             job = structs.replace(job, dispatch=dispatch_of_stage(state, flow, number, job, spec))
-            found.append((job, f"{self.name}:{self.workflow.stages[number].name}"))
+            found.append((job, self._called(self.workflow.stages[number].name)))
         return found
 
+    def _called(self, stage: str) -> str:
+        return f"{self.name}:{stage}" if stage else self.name
+
     def reasons(self) -> list[PlanReason]:
-        no = self.never
-        if no is None:
-            return []
-        return [PlanReason(self.name, no.code, no.tier.word, no.text, no.numbers, dominant=True)]
+        return [
+            PlanReason(self._called(stage), no.code, "never", no.text, no.numbers, dominant=True)
+            for stage, no in self.refused[:REFUSED_MAX]
+        ]
 
     def estimate(self, state: ClusterState, now: float) -> WorkflowEstimate:
         found = estimate(state, self.workflow)
@@ -58,5 +66,5 @@ class AskedWorkflow(Struct, frozen=True):
             least_cost=round(found.least_cost, 6),
             expected_cost=round(found.expected_cost, 6),
             unknown=list(found.unknown),
-            warnings=found.warnings(self.workflow, now) if self.never is None else [],
+            warnings=[] if self.refused else found.warnings(self.workflow, now),
         )

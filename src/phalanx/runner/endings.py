@@ -21,7 +21,7 @@ import msgspec
 from msgspec import structs
 
 from phalanx.clock import Clock
-from phalanx.core.model.files import MANIFEST_PATH, RESULT_PATH, Artifact, Manifest
+from phalanx.core.model.files import ARTIFACTS_LATE, MANIFEST_PATH, RESULT_PATH, Artifact, Manifest
 from phalanx.core.model.orders import RESULT_BYTES_MAX, AttemptKey
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.logger import logger
@@ -123,7 +123,7 @@ class AttemptEndings:
         waiting = asyncio.ensure_future(hurried.wait())
         await asyncio.wait({copying, waiting}, return_when=asyncio.FIRST_COMPLETED)
         waiting.cancel()
-        note = copying.result() if copying.done() else "its artifacts are not in the place for files yet"
+        note = copying.result() if copying.done() else ARTIFACTS_LATE
         return structs.replace(end, note=note)
 
     async def _with_kept_result(self, key: AttemptKey, end: ProcessEnd, hurried: asyncio.Event) -> ProcessEnd:
@@ -153,23 +153,30 @@ class AttemptEndings:
                 if (artifact := await self._sent(key, path, size, found, hurried)) is not None
             ]
             manifest = Manifest(tuple(sent), tuple(found.left_out), found.left_out_count)
-            data = msgspec.json.encode(manifest)
-            await self._patiently(
-                lambda: self._uploads.put(
-                    key, "manifest", MANIFEST_PATH, len(data), lambda at, n: data[at : at + n]
-                ),
-                hurried,
-            )
+            await self._list(key, manifest, hurried)
             await asyncio.to_thread(shutil.rmtree, Path(str(folder)))
         except (
             UploadFailed,
             OSError,
         ) as error:  # the folder is gone, or the coordinator will never take them
             log.warning("artifacts were not kept", attempt=key, error=str(error))
+            if isinstance(error, OSError) and hurried.is_set():  # somebody may wait for them
+                with suppress(UploadFailed):
+                    await self._list(key, Manifest((), (f"all of them: {error}",), 1), hurried)
             return f"its artifacts were not kept: {error}"
         if not manifest.left_out_count:
             return ""
         return f"{manifest.left_out_count} of its artifacts were not kept, such as {manifest.left_out[0]}"
+
+    async def _list(self, key: AttemptKey, manifest: Manifest, hurried: asyncio.Event) -> None:
+        """Send the list of artifacts, which says that no more will come."""
+        data = msgspec.json.encode(manifest)
+        await self._patiently(
+            lambda: self._uploads.put(
+                key, "manifest", MANIFEST_PATH, len(data), lambda at, n: data[at : at + n]
+            ),
+            hurried,
+        )
 
     async def _sent(
         self, key: AttemptKey, path: str, size: int, found: Found, hurried: asyncio.Event

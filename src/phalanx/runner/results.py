@@ -9,6 +9,7 @@ import os
 
 import msgspec
 
+from phalanx.core.model.json_depth import JSON_DEPTH_MAX, too_deep_at
 from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX
 from phalanx.runner.log_files import LogPath, open_file
 
@@ -38,8 +39,12 @@ def _checked(data: bytes) -> tuple[str, str]:
     try:
         msgspec.json.decode(data)
         short = msgspec.json.format(data, indent=-1)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except RecursionError:
+        return "", f"its result is nested more than {JSON_DEPTH_MAX} levels deep"
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return "", f"its result is not JSON: {str(error)[:200]}"
+    if (where := too_deep_at(short.decode())) is not None:
+        return "", f"its result is nested more than {JSON_DEPTH_MAX} levels deep, at {where}"
     if len(short) > RESULT_FILE_BYTES_MAX:
         most = RESULT_FILE_BYTES_MAX
         return "", f"its result has {len(short)} bytes without white space, at most {most} are kept"

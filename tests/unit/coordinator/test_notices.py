@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,9 @@ class Receiver:
             self.heads.append(head)
             status = self.statuses.pop(0) if self.statuses else 204
             if status is None:
-                await asyncio.Event().wait()
+                with suppress(asyncio.CancelledError):  # the loop ends; the server's own callback asks for a result
+                    await asyncio.Event().wait()
+                return
             writer.write(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % (status or 0))
             await writer.drain()
         finally:

@@ -99,6 +99,22 @@ async def test_a_workflow_may_be_longer_than_a_job():
         assert len(made.jobs) == 30
 
 
+async def test_an_answer_that_is_too_long_for_one_message_says_how_else_to_get_it(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with a_caller(a_rest_app()) as caller:
+        spec = b'{"stages": [{"name": "a", "job": {"groups": [{"command": ["true"]}]}}]}'
+        made = messages.submitted_workflow.unpack(
+            await caller.ask("SubmitWorkflow", a_submitted_workflow(spec))
+        )
+        said = messages.ShowWorkflowMessage(id=made.id).SerializeToString()
+        assert messages.workflow_view.unpack(await caller.ask("ShowWorkflow", said)).id == made.id
+        monkeypatch.setattr(rpc_clients, "ANSWER_BYTES_MAX", 20)
+        _, text, document = await caller.refused("ShowWorkflow", said)
+        assert "more than 20 bytes" in text
+        assert "by the method Call" in document["hint"]
+
+
 async def test_a_job_is_submitted_watched_and_cancelled():
     house = a_rest_app()
     async with a_caller(house) as caller:

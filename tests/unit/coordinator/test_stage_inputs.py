@@ -8,6 +8,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import cast
 
+import msgspec
+import pytest
+
 from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.requests import Requests
@@ -16,10 +19,14 @@ from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.inputs import GiveInputs, Input
 from phalanx.core.cluster.stage_inputs import FetchInputs, NeededResult, StageNeeds
-from phalanx.core.model.files import RESULT_PATH, FileKey
+from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.model.files import ARTIFACTS_LATE, MANIFEST_PATH, RESULT_PATH, Artifact, FileKey, Manifest
+from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.errors import NotActive, TooMany
 from phalanx.store.memory import MemoryStore
+from tests.support.clocks import ManualClock
+from tests.support.workflow_cluster import WorkflowCluster
 
 JOB, UPSTREAM = "0" * 25 + "2", "0" * 25 + "1"
 BODY = b'{"n": 1}'
@@ -32,8 +39,16 @@ class Core:
         self.answers = list(answers)
         self.given: list[GiveInputs] = []
         self.asked = asyncio.Event()
+        self.clock = ManualClock(200.0)
+        self.state = ClusterState(Timers())
 
     def require_active(self) -> None:
+        pass
+
+    async def ready(self) -> None:
+        pass
+
+    async def require_leader(self) -> None:
         pass
 
     async def ask(self, inputs: list[Input]) -> list[Answer | None]:
@@ -63,7 +78,9 @@ def run(
         files = FileStore.folder(folder)
         await files.put(FileKey((UPSTREAM, 0, 1), "result", RESULT_PATH).name, BODY)
         requests = cast(Requests, core)
-        fetcher = StageInputFetcher(AttemptFiles(requests, MemoryStore(), files), requests, pause_s=0.01)
+        fetcher = StageInputFetcher(
+            AttemptFiles(requests, MemoryStore(), files, core.clock), requests, pause_s=0.01
+        )
         await act(fetcher, files)
         async with asyncio.timeout(10):
             await fetcher.until_idle()
@@ -138,3 +155,72 @@ def test_nothing_is_given_after_the_term(tmp_path: Path):
         fetcher.stop()
 
     assert run(tmp_path, Core(), act) == []
+
+
+LATE = """
+apiVersion: flowmesh/v1
+spec:
+  graph:
+    nodes:
+      - {name: a, spec: {command: [make, a]}}
+      - {name: b, dependsOn: [a], spec: {command: [cp, "WORD"]}}
+"""
+
+
+class LateCore(Core):
+    """Of a cluster whose stage `a` has ended and whose artifacts did not come before its end."""
+
+    def __init__(self, word: str = "${a.artifacts.model.pt}") -> None:
+        super().__init__()
+        self.cluster = WorkflowCluster(LATE.replace("WORD", word))
+        self.state = self.cluster.state
+        key = (self.cluster.job_of("a"), 0, 1)
+        self.cluster.tell("n1", Started(key, self.cluster.now))
+        message = f"killed by nobody; {ARTIFACTS_LATE}"
+        exit = Exit(Why.NONE, 0, self.cluster.now, self.cluster.now, message)
+        self.cluster.tell("n1", Ended(key, exit))
+        [self.wanted] = [each for each in self.cluster.turns[-1].effects if isinstance(each, FetchInputs)]
+        self.manifest = FileKey(key, "manifest", MANIFEST_PATH).name
+
+
+@pytest.mark.parametrize("word", ["${a.artifacts.model.pt}", "${a.artifacts}"])
+def test_artifacts_that_are_on_their_way_are_waited_for(tmp_path: Path, word: str):
+    core = LateCore(word)
+
+    async def act(fetcher: StageInputFetcher, files: FileStore) -> None:
+        fetcher.note(a_turn(core.wanted))
+        await core.asked.wait()
+        assert (core.given[0].is_final, "has not sent the artifacts" in core.given[0].trouble) == (
+            False,
+            True,
+        )
+        await files.put(core.manifest, msgspec.json.encode(Manifest((Artifact("model.pt", 1, "ab" * 32),))))
+
+    given = run(tmp_path, core, act)
+    assert (given[-1].trouble, len(given) > 1) == ("", True)
+
+
+def test_a_list_that_says_why_they_were_left_out_ends_the_wait(tmp_path: Path):
+    core = LateCore()
+
+    async def act(fetcher: StageInputFetcher, files: FileStore) -> None:
+        await files.put(core.manifest, msgspec.json.encode(Manifest((), ("model.pt: too large",), 1)))
+        fetcher.note(a_turn(core.wanted))
+
+    [given] = run(tmp_path, core, act)
+    assert given.is_final and given.trouble.endswith("1 were left out, such as model.pt: too large")
+
+
+@pytest.mark.parametrize("lost", ["the node is removed", "a day has passed"])
+def test_artifacts_that_will_never_come_end_the_wait(tmp_path: Path, lost: str):
+    core = LateCore()
+    if lost == "a day has passed":
+        core.clock.at += 86_400.0
+    else:
+        del core.state.nodes["n1"]
+
+    async def act(fetcher: StageInputFetcher, files: FileStore) -> None:
+        fetcher.note(a_turn(core.wanted))
+
+    [given] = run(tmp_path, core, act)
+    assert given.is_final and "has left no artifact 'model.pt'" in given.trouble

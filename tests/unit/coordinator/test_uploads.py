@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from phalanx.coordinator import uploads as module
-from phalanx.coordinator.file_retention import FileRetention
+from phalanx.coordinator.file_retention import FileRetention, FileUse
 from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.uploads import Uploads
 from phalanx.core.model.files import FileKey
@@ -37,7 +37,7 @@ class FakeLink:
 class Rig:
     def __init__(self, folder: Path, keep_bytes: int = 1 << 20, max_bytes: int = 1 << 20) -> None:
         self.files = FileStore.folder(folder)
-        retention = FileRetention(self.files, 1e6, keep_bytes, ManualClock(), lambda _: True)
+        retention = FileRetention(self.files, 1e6, keep_bytes, ManualClock(), lambda _: FileUse.JOB_ENDED)
         self.uploads = Uploads(self.files, retention, self.node_of, max_bytes)
         self.link = FakeLink()
 

@@ -197,6 +197,12 @@ def test_mistakes_are_told_with_their_field(text: str, expected: str):
         ("${a.__class__.__mro__}", ""),  # a key like any other: it is looked up in JSON, and is not there
         ("$${a}", ""),
         ("${HOME}", "has no path"),
+        ("${a.result.x", ".spec.data.deep[0]: '${a.result.x' is not closed"),
+        ("${a.result} and ${a.result.x", "'${a.result.x' is not closed"),
+        ("${a.result{x}}", "is not closed: write ${STAGE.result.KEY}, or $${ for a plain ${"),
+        ("$${ and ${", "is not closed"),
+        ("$${ {", ""),
+        ("$ {a", ""),
     ],
 )
 def test_references_are_read_when_the_file_is(reference: str, expected: str):
@@ -214,6 +220,25 @@ def test_a_program_text_is_left_to_the_shell():
     )
     assert read_one(shell).stages[1].job.groups[0].shell == "echo ${HOME} ${x:-y}"
     assert "would be run as part of it" in told(shell.replace("${HOME}", "${a.result.x}"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "bash, -lc, TEXT",
+        "sh, -ec, TEXT",
+        "env, -S, TEXT",
+        "python, -Ic, TEXT",
+        "node, --eval, TEXT",
+        "perl, -ne, TEXT",
+    ],
+)
+def test_a_reference_in_a_program_text_is_refused_however_the_option_is_written(command: str):
+    flow = (
+        f"spec: {{stages: [{{name: a, spec: {{taskType: x}}}}, {{name: b, spec: {{command: [{command}]}}}}]}}"
+    )
+    assert "would be run as part of it" in told(flow.replace("TEXT", '"echo ${a.result.x}"', 1))
+    read_one(flow.replace("TEXT", '"echo ${HOME} ${x:-y}"', 1))
 
 
 def test_a_bomb_of_aliases_is_refused():

@@ -66,6 +66,15 @@ def test_anything_else_is_refused_with_a_sentence(file: Path, written: bytes):
     assert error.startswith("its result ")
 
 
+@pytest.mark.parametrize("levels", [101, 975, 20_000])
+def test_what_is_nested_too_deep_is_refused(file: Path, levels: int):
+    file.write_text('{"a": ' + "[" * (levels - 1) + "]" * (levels - 1) + "}")
+    assert read(file)[0] == ""
+    assert "nested more than 100 levels deep" in read(file)[1]
+    file.write_text("[" * 100 + "]" * 100)
+    assert read(file) == ("[" * 100 + "]" * 100, "")
+
+
 def test_the_longest_result_is_taken(file: Path):
     file.write_text('"' + "x" * (RESULT_FILE_BYTES_MAX - 2) + '"')
     assert len(read(file)[0]) == RESULT_FILE_BYTES_MAX

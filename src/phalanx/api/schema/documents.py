@@ -28,9 +28,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from phalanx import errors
-from phalanx.api.schema.fields import SELECTOR_MAX, shown
+from phalanx.api.schema.fields import SELECTOR_MAX, shown, too_deep
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.core.model.job import OBJECT_MAX
+from phalanx.core.model.json_depth import too_deep_at
 from phalanx.errors import BadRequest, PhalanxError, TooMany, Unavailable
 
 _making = threading.Lock()
@@ -59,6 +60,7 @@ Q = TypeVar("Q", bound=Struct)
 
 WAIT_S_MAX = 60
 REVISION_MAX = 2**63 - 1
+_LOOKED_AT_BYTES = 256 * 1024  # of a body that is nested too deep, to name the field
 
 Stream = Literal["stdout", "stderr"]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
@@ -87,11 +89,13 @@ def read_document(body: bytes, form: type[T]) -> T:
     """Decode JSON into a struct, or raise BadRequest naming the field and what would be right."""
     try:
         value: T = decoder(form).decode(body)
+        _refuse_repeated_keys(body)
     except msgspec.ValidationError as error:
         raise explained(error, form, "field", _read_again(body)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise too_deep(too_deep_at(body[:_LOOKED_AT_BYTES].decode(errors="replace")) or "the body") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"the body is not valid JSON: {error}", reason="MalformedJson") from None
-    _refuse_repeated_keys(body)
     return value
 
 

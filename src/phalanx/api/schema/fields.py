@@ -26,6 +26,7 @@ from phalanx.core.model.amounts import (
     written,
 )
 from phalanx.core.model.job import AFTER_MAX, TAGS_MAX, After, Command, Job, When, is_name, is_object, is_tag
+from phalanx.core.model.json_depth import JSON_DEPTH_MAX
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest, Unprocessable
 
@@ -324,3 +325,8 @@ class PatternBudget:
                 f"{field}: {shown(pattern)} brings the patterns of this job to {self._size} instructions, "
                 f"give at most {PROGRAM_MAX}: fewer or shorter patterns, and smaller counts than in 'a{{100}}'"
             )
+
+
+def too_deep(where: str) -> BadRequest:
+    """JSON at this field is nested deeper than anything of ours reads."""
+    return BadRequest(f"{where}: nested too deep, at most {JSON_DEPTH_MAX} levels are read", reason="TooDeep")

@@ -145,6 +145,10 @@ class JobView(Struct):
     object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
     tags: dict[str, str] = {}
     after: list[str] = []  # jobs that come first, such as ID:ok
+    workflow: str = ""  # of a stage: the workflow and the stage, as ID:STAGE
+    written: list[
+        str
+    ] = []  # of a stage: its command before references were replaced; others see no other one
 
 
 class TaskView(Struct):

@@ -13,19 +13,29 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from phalanx.api.schema.fields import check_count, check_name, check_number, check_text, read_deadline, shown
+from phalanx.api.schema.fields import (
+    check_count,
+    check_name,
+    check_number,
+    check_text,
+    read_deadline,
+    shown,
+    too_deep,
+)
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
-from phalanx.core.cluster.stage_inputs import artifact_of_job, texts_of
+from phalanx.core.cluster.stage_inputs import artifact_of_job, path_in_results, texts_of
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
+from phalanx.core.model.json_depth import too_deep_at
+from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
-    ARTIFACTS,
+    Reference,
     Unresolved,
     has_references,
-    is_program,
     names_a_stage,
     references,
+    why_not_closed,
 )
 from phalanx.core.model.workflow import (
     EDGES_MAX,
@@ -178,7 +188,7 @@ def to_workflow(
         made = _stage(stage, job, numbers, field)
         stages.append(structs.replace(made, merges=True) if program is not None and program.merges else made)
     _refuse_circles(stages)
-    _check_artifacts(stages, numbers)
+    _check_indexes(stages, numbers)
     until = None if spec.deadline is None else read_deadline("deadline", spec.deadline, now)
     check_budget(spec.budget)
     return Workflow(id, tuple(stages), now, spec.name, user, until, spec.budget)
@@ -299,8 +309,12 @@ def _spec_text(spec: dict[str, Any], field: str) -> str:
         return ""
     try:
         text = msgspec.json.encode(spec).decode()
-    except (TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise BadRequest(f"{field}.spec: it cannot be written as JSON: {error}") from None
+    except RecursionError:
+        raise too_deep(f"{field}.spec") from None
+    if (where := too_deep_at(text)) is not None:
+        raise too_deep(f"{field}.spec.{where}")
     if len(text.encode()) > SPEC_BYTES_MAX:
         raise BadRequest(
             f"{field}.spec: {len(text)} bytes of JSON are too many, at most {SPEC_BYTES_MAX} are allowed"
@@ -323,6 +337,8 @@ def _referred(
         if not has_references(each):
             continue
         has_any = True
+        if wrong := why_not_closed(each):
+            raise BadRequest(f"{where}: {wrong}", reason="BadReference")
         try:
             for known in references(each, numbers):
                 found.update({} if known.is_id else {numbers[known.stage]: None})
@@ -331,28 +347,38 @@ def _referred(
     return list(found) if has_any else None
 
 
-def _check_artifacts(stages: list[Stage], numbers: dict[str, int]) -> None:
-    """Of a stage with several tasks, a reference to an artifact has to say of which."""
+def _check_indexes(stages: list[Stage], numbers: dict[str, int]) -> None:
+    """Of a stage with several tasks, a reference to an artifact or into a result has to say of which."""
     for number, stage in enumerate(stages):
-        texts = (text for text in texts_of(stage) if ARTIFACTS in text) if stage.refers else ()
-        for text in texts:
-            for reference in references(text, numbers):
-                if reference.artifact is None:
-                    continue
-                try:
-                    artifact_of_job(stages[numbers[reference.stage]].job, reference)
-                except Unresolved as error:
-                    raise BadRequest(
-                        f"stages[{number}] ({stage.name}): {error}", reason="BadReference"
-                    ) from None
+        field = f"stages[{number}] ({stage.name})"
+        try:
+            for text in filter(has_references, texts_of(stage)) if stage.refers else ():
+                for reference in references(text, numbers):
+                    _check_index(stages[numbers[reference.stage]].job, reference)
+            if stage.condition is not None:
+                field += ".condition.field"
+                path_in_results(stages[stage.condition.stage].job, stage.condition.path)
+        except Unresolved as error:
+            raise BadRequest(f"{field}: {error}", reason="BadReference") from None
+
+
+def _check_index(job: Job, reference: Reference) -> None:
+    if reference.artifact is not None:
+        artifact_of_job(job, reference)
+        return
+    try:
+        path_in_results(job, reference.path)
+    except Unresolved as error:
+        raise Unresolved(f"${{{'.'.join((reference.stage, *reference.path))[:200]}}}: {error}") from None
 
 
 def _texts_of(command: Command, stages: dict[str, int], field: str) -> list[tuple[str, str]]:
     """The texts of a command in which references are replaced. What a shell reads as a program is not among them."""
     texts = []
+    programs = program_places(command.argv)
     for place, word in enumerate(command.argv):
         where = f"{field}.command[{place}]"
-        if not is_program(command.argv, place):
+        if place not in programs:
             texts.append((where, word))
         elif names_a_stage(word, stages):
             raise BadRequest(

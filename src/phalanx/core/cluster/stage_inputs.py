@@ -17,12 +17,13 @@ from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.files import why_bad_path
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
     ARTIFACTS,
+    RESULT,
     Reference,
     Unresolved,
     has_references,
-    is_program,
     references,
 )
 from phalanx.core.model.workflow import Stage
@@ -41,7 +42,7 @@ class NeededResult(Struct, frozen=True):
 
 
 class NeededArtifact(Struct, frozen=True):
-    """A file of a task, which has to be there."""
+    """A file of a task, which has to be there; an empty path: whatever it left, or all tasks of its job did."""
 
     task_id: str
     path: str
@@ -77,8 +78,7 @@ def needs_of(flow: WorkflowState, number: int) -> StageNeeds:
         for text in filter(has_references, texts_of(stage)):
             for reference in references(text, flow.numbers):
                 if reference.artifact is not None:
-                    needed = artifact_of(flow, reference)
-                    artifacts.update({needed: None} if needed.path else {})
+                    artifacts[artifact_of(flow, reference)] = None
                 elif not reference.is_id:
                     results.update(_results(flow, flow.numbers[reference.stage], reference.path))
     if (size := sum(each.size for each in results.values())) > INPUT_BYTES_MAX:
@@ -91,7 +91,10 @@ def needs_of(flow: WorkflowState, number: int) -> StageNeeds:
 def needs_in_words(flow: WorkflowState, needs: StageNeeds) -> str:
     """What is fetched for a stage, for people."""
     names = list(dict.fromkeys(flow.workflow.stages[each.stage].name for each in needs.results))
-    files = [f"{each.task_id}:{each.path}" for each in needs.artifacts]
+    files = [
+        f"{each.task_id}:{each.path}" if each.path else f"the artifacts of {each.task_id}"
+        for each in needs.artifacts
+    ]
     shown = [f"the result of {name}" for name in names] + files
     more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
     return f"waits for {', '.join(shown[:5])}{more} from the place for files"
@@ -113,27 +116,47 @@ def artifact_of_job(job: Job, reference: Reference) -> NeededArtifact:
     if not reference.artifact or (job.array is None and job.tasks == 1):
         return NeededArtifact(job.id, reference.artifact)
     index, _, path = reference.artifact.partition(".")
-    position = job.position(int(index)) if index.isascii() and index.isdecimal() and len(index) <= 9 else None
-    if position is None:
-        raise Unresolved(
-            f"${{{reference.stage}.{ARTIFACTS}.{reference.artifact[:80]}}}: the stage has {job.tasks} tasks,"
-            f" and {index[:60]!r} is no index of one: write {ARTIFACTS}.INDEX.PATH"
-        )
+    try:
+        position = _position(job, index, f"{ARTIFACTS}.INDEX.PATH")
+    except Unresolved as error:
+        raise Unresolved(f"${{{reference.stage}.{ARTIFACTS}.{reference.artifact[:80]}}}: {error}") from None
     if path and (wrong := why_bad_path(path)):
         raise Unresolved(f"${{{reference.stage}.{ARTIFACTS}}}: {wrong}")
     return NeededArtifact(job.task_id(position), path)
 
 
+def path_in_results(job: Job, path: tuple[str, ...]) -> tuple[str, ...]:
+    """Where a value stands in what a stage gave. Of several tasks that is a list, and the path names one by its index.
+
+    The index is the one in the id of the task: of an array 1-3, `result.1` is the first. Unresolved if there is none.
+    """
+    if job.tasks == 1 or not path:
+        return path
+    return (str(_position(job, path[0], f"{RESULT}.INDEX.KEY")), *path[1:])
+
+
+def _position(job: Job, index: str, right: str) -> int:
+    """Where the task with this index stands; Unresolved if there is none."""
+    position = job.position(int(index)) if index.isascii() and index.isdecimal() and len(index) <= 9 else None
+    if position is None:
+        shown = f", {job.array}" if job.array is not None else ""
+        raise Unresolved(
+            f"the stage has {job.tasks} tasks{shown}, and {index[:60]!r} is no index of one: write {right}"
+        )
+    return position
+
+
 def _results(flow: WorkflowState, stage: int, path: tuple[str, ...]) -> dict[tuple[int, int], NeededResult]:
     """The kept results of a stage that a path leads into: of one task, or of all."""
-    job = flow.job_id(stage)
-    one = path[0] if path and flow.workflow.stages[stage].job.tasks > 1 else ""
+    job, spec = flow.job_id(stage), flow.workflow.stages[stage].job
+    path = path_in_results(spec, path)
+    one = int(path[0]) if path and spec.tasks > 1 else None
     return {
         (stage, each.position): NeededResult(
             stage, each.position, (job, each.position, each.attempt), each.size, each.sha256
         )
         for each in flow.kept.get(stage, ())
-        if not one or (one.isdecimal() and int(one) == each.position)
+        if one is None or one == each.position
     }
 
 
@@ -148,7 +171,8 @@ def texts_of(stage: Stage) -> Iterator[str]:
     """The texts of a stage in which references are replaced."""
     for group in stage.job.groups:
         argv = group.command.argv
-        yield from (word for place, word in enumerate(argv) if not is_program(argv, place))
+        programs = program_places(argv)
+        yield from (word for place, word in enumerate(argv) if place not in programs)
         yield from group.command.env.values()
     if has_references(stage.spec):
         yield from _texts_in(msgspec.json.decode(stage.spec))

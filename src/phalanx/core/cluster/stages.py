@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from phalanx.core.cluster.stage_inputs import artifact_of
+from phalanx.core.cluster.stage_inputs import artifact_of, path_in_results
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.job import Command, Group, Job
+from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
     Reference,
     Unresolved,
     as_text,
-    is_program,
     look_up,
     resolve,
     resolve_text,
@@ -84,7 +84,7 @@ class _Results:
             found = artifact_of(self._flow, reference)
             return f"{found.task_id}:{found.path}"
         try:
-            value = look_up(self.of(stage), reference.path)
+            value = self.at(stage, reference.path)
         except Unresolved as error:
             raise Unresolved(f"${{{'.'.join((reference.stage, *reference.path))[:200]}}}: {error}") from None
         self._count(reference, value)
@@ -97,6 +97,11 @@ class _Results:
         self._inserted += self._sizes[reference]
         if self._inserted > INSERTED_BYTES_MAX:
             raise Unresolved(f"its references stand for over {INSERTED_BYTES_MAX} bytes in all")
+
+    def at(self, stage: int, path: tuple[str, ...]) -> Any:
+        """A value in the result of a stage; Unresolved if it is not there."""
+        whole = self.of(stage)
+        return look_up(whole, path_in_results(self._flow.workflow.stages[stage].job, path))
 
     def of(self, stage: int) -> Any:
         """The whole result of a stage; Unresolved if it has none."""
@@ -128,7 +133,7 @@ class _Results:
 def _text_at(results: _Results, stage: Stage) -> str:
     assert stage.condition is not None
     try:
-        return as_text(look_up(results.of(stage.condition.stage), stage.condition.path))
+        return as_text(results.at(stage.condition.stage, stage.condition.path))
     except Unresolved:
         return ""  # nothing is there, so it is not what was asked for
 
@@ -137,11 +142,10 @@ def _command(group: Group, stage: Stage, results: _Results) -> Command:
     """What a task of the stage runs, with every reference replaced."""
     command = group.command
     if stage.refers:
+        programs = program_places(command.argv)  # nothing is replaced in these, for it would be run
         command = Command(
             tuple(
-                word
-                if is_program(command.argv, place)
-                else _fitting(resolve_text(word, results.names, results))
+                word if place in programs else _fitting(resolve_text(word, results.names, results))
                 for place, word in enumerate(command.argv)
             ),
             {

@@ -239,7 +239,9 @@ def _describe_job(job: Job) -> str:
     target = f" on {first.request.target}" if first.request.target else ""
     gang = " as a gang" if job.gang is not None else ""
     groups = f" in {len(job.groups)} groups" if len(job.groups) > 1 else ""
-    return f"{' '.join(first.command.argv)[:200]}{many}{groups}{gang}{target}"
+    # The command of a stage may hold values of results, which are not for everybody who may read stories.
+    what = " ".join(first.command.argv)[:200] if job.workflow is None else job.name or "a stage"
+    return f"{what}{many}{groups}{gang}{target}"
 
 
 def _describe_unreadable(job: Job) -> str:

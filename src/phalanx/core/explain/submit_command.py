@@ -42,6 +42,7 @@ def _is_plain(job: Job, group: Group) -> bool:
         and (gang is None or not job.max_retries)
         and job.success == Success()
         and job.draft is None
+        and job.workflow is None
         and not (job.object or job.applied or group.command.env)
         and group.command.cwd is not None
     )

@@ -9,7 +9,7 @@ What is inserted is data: it is not read again for references. `$${` stands for 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -42,9 +42,15 @@ def has_references(text: str) -> bool:
     return "${" in text
 
 
-def is_program(argv: Sequence[str], place: int) -> bool:
-    """Whether a word of a command is a program text, `sh -c TEXT`: nothing is replaced in it, for it would be run."""
-    return place > 0 and argv[place - 1] == "-c"
+def why_not_closed(text: str) -> str:
+    """What is wrong with a `${` of a text that neither begins a reference nor is written as `$${`; empty: nothing."""
+    end = 0
+    for match in (*_EXPRESSION.finditer(text), None):
+        between = text[end : len(text) if match is None else match.start()]
+        if (at := between.find("${")) >= 0:
+            return f"{between[at : at + 40]!r} is not closed: write ${{STAGE.result.KEY}}, or $${{ for a plain ${{"
+        end = 0 if match is None else match.end()
+    return ""
 
 
 def names_a_stage(text: str, stages: Collection[str]) -> bool:

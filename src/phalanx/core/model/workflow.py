@@ -78,6 +78,12 @@ def stage_job_id(workflow: JobId, stage: int, retries: int) -> JobId:
     return workflow[:_KEPT_SIGNS] + _SIGNS[number >> 20] + _PAIRS[number >> 10 & 1023] + _PAIRS[number & 1023]
 
 
+def workflow_of_job(job: JobId) -> JobId:
+    """The id of the workflow of which this is a stage's job, if it is one of any; the state knows whether there is."""
+    first = _SIGNS.index(job[_KEPT_SIGNS]) & 16  # of its five bits the first is the workflow's own
+    return job[:_KEPT_SIGNS] + _SIGNS[first] + "0000"
+
+
 @lru_cache(1024)
 def _first_of(end: str) -> int:
     """What the last signs of a workflow's id stand for."""

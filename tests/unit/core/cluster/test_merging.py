@@ -9,6 +9,7 @@ from msgspec import structs
 
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.decide.merging import parent_of
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel
 from phalanx.core.explain.explain import explain
@@ -76,6 +77,30 @@ def test_c18_six_in_two_dispatches() -> None:
     cluster.finish(stage(cluster, 4), answer(cluster, stage(cluster, 4)))
     assert statuses(cluster) == [Status.COMPLETED] * 6
     assert len(placed(cluster)) == 2
+
+
+def test_whose_log_has_the_output_of_a_merged_task() -> None:
+    cluster = ready()
+    parent, child = stage(cluster, 0), stage(cluster, 1)
+    assert parent_of(cluster.state.jobs[child]) == parent
+    assert parent_of(cluster.state.jobs[parent]) is None
+    cluster.finish(parent, answer(cluster, parent))
+    read_back = decode_state(encode_state(cluster.state), cluster.state.rules)
+    for state in (cluster.state, read_back):
+        assert parent_of(state.jobs[child]) == parent
+        assert parent_of(state.jobs[parent]) is None
+
+
+def test_the_output_of_a_failed_one_is_there_too_and_one_that_runs_alone_has_its_own() -> None:
+    cluster = ready()
+    parent, child = stage(cluster, 0), stage(cluster, 1)
+    cluster.finish(parent, json.dumps({"result": 1, "children": {}}))  # no part for the others
+    assert parent_of(cluster.state.jobs[child]) is None
+    failing = ready(stages=six(max_attempts=1))
+    parent, child = stage(failing, 0), stage(failing, 1)
+    failing.finish(parent, code=1)
+    assert failing.overall(child) == Status.FAILED
+    assert parent_of(failing.state.jobs[child]) == parent
 
 
 def test_the_program_is_given_what_the_others_ask_for() -> None:

@@ -161,7 +161,8 @@ def test_artifacts_are_named_as_cp_takes_them_once_they_are_known_to_be_there():
     cluster.finish("a")
     [asked] = cluster.asked()
     job = cluster.job_of("a")
-    assert [(each.task_id, each.path) for each in asked.needs.artifacts] == [(job, "model/v1.2.pt")]
+    needed = [(each.task_id, each.path) for each in asked.needs.artifacts]
+    assert needed == [(job, "model/v1.2.pt"), (job, "")]
     cluster.give_values(asked, "")
     assert cluster.command("b").argv == ("cp", f"{job}:model/v1.2.pt", f"{job}:")
 
@@ -201,6 +202,54 @@ def test_an_artifact_of_one_of_several_tasks():
         cluster.finish_large("a", position=position)
     cluster.give_values(cluster.asked()[0], "")
     assert cluster.command("b").argv == ("make", f"{cluster.job_of('a')}.2:x.pt")
+
+
+FROM_FIVE = MANY.replace("array: 0-2", "array: 5-9:2")
+
+
+@pytest.mark.parametrize(("word", "given"), [("5", '{"n": 0}'), ("9.n", "2"), ("7.n", "1")])
+@pytest.mark.parametrize("are_large", [False, True])
+def test_of_an_array_a_result_is_named_by_the_index_of_its_task(word: str, given: str, are_large: bool):
+    cluster = FilesCluster(FROM_FIVE.replace("WORD", f'"${{a.result.{word}}}"'))
+    for position in range(3):
+        if are_large:
+            cluster.finish_large("a", position=position)
+            continue
+        key = (cluster.job_of("a"), position, 1)
+        cluster.tell("n1", Started(key, cluster.now))
+        exit = Exit(Why.NONE, 0, cluster.now, cluster.now, result=f'{{"n": {position}}}')
+        cluster.tell("n1", Ended(key, exit))
+    if are_large:
+        [asked] = cluster.asked()
+        [needed] = asked.needs.results
+        assert cluster.flow.workflow.stages[0].job.task_id(needed.position).endswith(f".{word[0]}")
+        cluster.give_values(asked, f'{{"n": {needed.position}}}')
+    assert cluster.command("b").argv[1].replace(" ", "") == given.replace(" ", "")
+
+
+@pytest.mark.parametrize("word", ["${a.result.0}", "${a.result.6.n}", "${a.result.n}", "${a.n}"])
+def test_of_an_array_an_index_that_no_task_has_is_refused_at_submit(word: str):
+    with pytest.raises(PhalanxError, match=r"3 tasks, 5-9:2, and '.' is no index of one: write") as refused:
+        FilesCluster(FROM_FIVE.replace("WORD", f'"{word}"'))
+    assert refused.value.reason == "BadReference"
+
+
+@pytest.mark.parametrize(("field", "status"), [("5.n", "Assigned"), ("7.n", "Skipped")])
+def test_a_condition_names_a_task_by_its_index(field: str, status: str):
+    text = FROM_FIVE.replace("[make, WORD]", f"[make], condition: {{node: a, field: {field}, equals: '0'}}")
+    cluster = FilesCluster(text.replace("{name: b,", "{name: b, dependsOn: [a],"))
+    for position in range(3):
+        key = (cluster.job_of("a"), position, 1)
+        cluster.tell("n1", Started(key, cluster.now))
+        exit = Exit(Why.NONE, 0, cluster.now, cluster.now, result=f'{{"n": {position}}}')
+        cluster.tell("n1", Ended(key, exit))
+    assert cluster.statuses()["b"] == status
+
+
+def test_a_list_in_the_result_of_one_task_is_counted_from_0():
+    cluster = FilesCluster(LARGE.replace("${a.result.name}", "${a.result.0}"))
+    cluster.finish("a", '["first", "second"]')
+    assert cluster.command("b").argv == ("make", "first")
 
 
 def test_too_much_for_one_stage_is_refused_before_it_is_fetched():

@@ -30,10 +30,18 @@ HIDDEN = "(hidden)"
 
 
 def seen_job(http_request: HttpRequest, view: JobView) -> JobView:
-    """The job as this visitor may see it."""
-    if not view.env or http_request.identity.may("inspect", view.id, view.user):
+    """The job as this visitor may see it. In the command of a stage there may be values of others' results."""
+    if not (view.env or view.workflow) or http_request.identity.may("inspect", view.id, view.user):
         return view
-    return structs.replace(view, env=dict.fromkeys(view.env, HIDDEN))
+    view = structs.replace(view, env=dict.fromkeys(view.env, HIDDEN))
+    if not view.workflow:
+        return view
+    written = view.written or [HIDDEN]
+    commands = [written] + [[HIDDEN]] * (len(view.groups) - 1)
+    groups = [
+        structs.replace(group, command=command) for group, command in zip(view.groups, commands, strict=False)
+    ]
+    return structs.replace(view, command=written, groups=groups)
 
 
 def seen_task(http_request: HttpRequest, view: TaskView) -> TaskView:

@@ -2,30 +2,65 @@
 
 from __future__ import annotations
 
-from msgspec import structs
+from collections.abc import AsyncGenerator
+
+import msgspec
 
 from phalanx.api.schema.documents import StoryQuery, WaitQuery, WorkflowsQuery
 from phalanx.api.schema.jobs import CancelReply, Page, StoryLine
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
+    StageView,
     SubmittedWorkflow,
     WorkflowRequest,
     WorkflowView,
 )
-from phalanx.api.server.messages import HttpRequest, Response, json_reply
-from phalanx.api.server.route import Route, Service
+from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse, json_reply
+from phalanx.api.server.route import Route, Service, held
 from phalanx.api.server.routes.jobs import join_key, story
 
 WORKFLOW_BYTES_MAX = 16 * 1024 * 1024
+PIECE_BYTES = 256 * 1024
+STAGE_BYTES = 400  # of a stage's view beside its result
+JSON_TYPE = ((b"content-type", b"application/json"),)
 
 
-def seen_workflow(http_request: HttpRequest, view: WorkflowView) -> WorkflowView:
-    """The workflow as this visitor may see it: results are for those who may inspect it."""
-    if http_request.is_inspector:
-        return view
-    stages = [structs.replace(stage, result=None, reason="") for stage in view.stages]
-    return structs.replace(view, stages=stages)
+async def workflow_reply(
+    service: Service, http_request: HttpRequest, view: WorkflowView
+) -> Response | StreamedResponse[bytes | None]:
+    """The workflow as this visitor may see it; one with many stages or large results is written in pieces.
+
+    Results and reasons are for those who may inspect it.
+    """
+    if not http_request.is_inspector:
+        for stage in view.stages:
+            stage.result, stage.reason = None, ""
+    if sum(map(_size, view.stages)) <= PIECE_BYTES:
+        return json_reply(view)
+    chunks = held(service, http_request, _pieces(service, view))
+    first = await anext(chunks) or b""
+    return StreamedResponse(JSON_TYPE, first, chunks, lambda piece: piece or b"")
+
+
+async def _pieces(service: Service, view: WorkflowView) -> AsyncGenerator[bytes, None]:
+    """The same JSON as of the whole, which `stages` stand at the end of."""
+    stages, view.stages = view.stages, []
+    before = json_reply(view).body.removesuffix(b"}") + b',"stages":['
+    first = size = 0
+    for last, stage in enumerate(stages, 1):
+        size += _size(stage)
+        if size >= PIECE_BYTES or last == len(stages):
+            await service.slices.turn()
+            yield before + json_reply(stages[first:last]).body[1:-1]
+            before, first, size = b",", last, 0
+    yield b"]}"
+
+
+def _size(stage: StageView) -> int:
+    """About how many bytes it has as JSON."""
+    result = stage.result
+    return STAGE_BYTES + (memoryview(result).nbytes if isinstance(result, msgspec.Raw) else 0)
 
 
 async def submit_workflow(service: Service, http_request: HttpRequest) -> Response:
@@ -42,15 +77,17 @@ async def workflows(service: Service, http_request: HttpRequest) -> Response:
     return json_reply(await service.commands.workflows(cursor=query.cursor, limit=query.limit))
 
 
-async def workflow(service: Service, http_request: HttpRequest) -> Response:
-    return json_reply(seen_workflow(http_request, await service.commands.workflow(http_request.id)))
+async def workflow(service: Service, http_request: HttpRequest) -> Response | StreamedResponse[bytes | None]:
+    return await workflow_reply(service, http_request, await service.commands.workflow(http_request.id))
 
 
-async def wait_workflow(service: Service, http_request: HttpRequest) -> Response:
+async def wait_workflow(
+    service: Service, http_request: HttpRequest
+) -> Response | StreamedResponse[bytes | None]:
     query: WaitQuery = http_request.query
     with service.waits.taken(http_request):
         view = await service.commands.wait_workflow(http_request.id, query.timeout_s)
-    return json_reply(seen_workflow(http_request, view))
+    return await workflow_reply(service, http_request, view)
 
 
 async def cancel_workflow(service: Service, http_request: HttpRequest) -> Response:

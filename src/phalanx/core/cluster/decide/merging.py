@@ -20,6 +20,17 @@ from phalanx.core.model.orders import RESULT_BYTES_MAX, Exit, Status, Why
 
 TOO_LARGE = f"the answer for all merged tasks is over {RESULT_BYTES_MAX} bytes, so each runs by itself"
 
+PART_OF = "it ran as a part of "
+
+
+def parent_of(job: JobState) -> JobId | None:
+    """The job as a part of which this one runs or ran, in whose log its output is; None: it has its own."""
+    if job.merged_into is not None:
+        return job.merged_into[0]
+    message, _ = job.details.get(0, ("", ""))
+    is_part = message.startswith(PART_OF) and not job.live
+    return message.removeprefix(PART_OF).partition(",")[0] if is_part else None
+
 
 def may_merge(state: ClusterState, parent: JobState, children: tuple[JobId, ...]) -> bool:
     """Whether these jobs may run as a part of another: they wait, and differ from it only in their data."""
@@ -83,13 +94,11 @@ def merged_ended(
                 None,
                 exit.started_at,
                 exit.ended_at,
-                f"it ran as a part of {parent}, which failed",
+                f"{PART_OF}{parent}, which failed",
             )
             ends.append(MergedEnd(id, status, failed))
         elif id in parts:
-            done = Exit(
-                Why.NONE, 0, exit.started_at, exit.ended_at, f"it ran as a part of {parent}", result=parts[id]
-            )
+            done = Exit(Why.NONE, 0, exit.started_at, exit.ended_at, f"{PART_OF}{parent}", result=parts[id])
             ends.append(MergedEnd(id, status, done))
     ended = {end.job for end in ends}
     alone = tuple(id for id in waiting if id not in ended)

@@ -7,6 +7,7 @@ runs: it ends in the same event, each naming the stage right before it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 
 from msgspec import structs
@@ -28,7 +29,7 @@ from phalanx.core.model.job import After, Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.references import Unresolved
-from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, SPEC_VARIABLE
+from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, SPEC_VARIABLE, Stage
 
 RELEASED_AT_ONCE = 500  # stages that become jobs in one decision
 _ENDED_WITHOUT = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
@@ -41,20 +42,24 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
         return Decision([], [], Replayed(tuple(known)))
     if (no := queue_full(state, flow.user, flow.tasks)) is not None:
         return refuse(no, "too_many")
-    seen: set[tuple[object, ...]] = set()
-    for stage in flow.stages:
-        job = stage.job
-        key = (job.queue, job.priority, job.after, *((group.request, group.needed) for group in job.groups))
-        if key in seen:
-            continue
-        seen.add(key)
-        if (answer := _refused(state, given, job)) is not None:
-            named = structs.replace(answer.reason, text=f"stage {stage.name}: {answer.reason.text}")
-            return refuse(named, answer.kind)
+    for stage, answer in refused_stages(state, given):
+        named = structs.replace(answer.reason, text=f"stage {stage.name}: {answer.reason.text}")
+        return refuse(named, answer.kind)
     if given.never is not None and not given.allow_infeasible:
         return refuse(given.never, "never")
     event = w.WorkflowSubmitted(at=now, cause=f"user {flow.user}", content=flow, request_id=given.request_id)
     return Decision([event], [], Accepted(flow.tasks))
+
+
+def refused_stages(state: ClusterState, given: SubmitWorkflow) -> Iterator[tuple[Stage, Refused]]:
+    """The stages whose jobs could not be submitted even now; of those that ask for the same, the first."""
+    seen: set[tuple[object, ...]] = set()
+    for stage in given.workflow.stages:
+        job = stage.job
+        key = (job.queue, job.priority, job.after, *((group.request, group.needed) for group in job.groups))
+        if key not in seen and (answer := _refused(state, given, job)) is not None:
+            yield stage, answer
+        seen.add(key)
 
 
 def _refused(state: ClusterState, given: SubmitWorkflow, job: Job) -> Refused | None:
