@@ -28,6 +28,7 @@ from phalanx.api.schema.calls import (
 from phalanx.client import executor_calls
 from phalanx.client.calls import Call
 from phalanx.client.client import Client
+from phalanx.client.executor_calls import PAUSES_S
 from phalanx.client.executor_jobs import WorkerJobs
 from phalanx.client.pickles import PickledFunction, error_of
 from phalanx.clock import SystemClock
@@ -38,8 +39,6 @@ WINDOW_BYTES = 8 << 20
 POLL_S = 10.0
 REVIEW_S = 1.0
 FULL_S = 0.2  # before calls are sent again that the coordinator had no room for
-PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
-AWAY_S_MAX = 300.0  # for the coordinator to come back
 WITHDRAW_MAX = 50_000
 
 T = TypeVar("T")
@@ -347,18 +346,11 @@ class CallPool:
 
     def _asked(self, call: Call[T]) -> T | None:
         """The answer of a coordinator that may be away for a while; None if the pool was closed meanwhile."""
-        until, tries = self._clock.monotonic() + AWAY_S_MAX, 0
-        while True:
-            try:
-                return executor_calls.ask(self._client, call)
-            except (Unavailable, TooMany):
-                if self._clock.monotonic() > until:
-                    raise
-                pause_s = PAUSES_S[min(tries, len(PAUSES_S) - 1)]
-                tries += 1
-            with self._changed:
-                if self._changed.wait_for(lambda: self._is_closed, pause_s):
-                    return None
+        return executor_calls.ask_patiently(self._client, call, self._is_closed_after)
+
+    def _is_closed_after(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._is_closed, seconds)
 
 
 def _begin(future: CallFuture) -> None:
