@@ -50,6 +50,15 @@ def wait_for(folder: str, number: int, file: str) -> int:
     return number
 
 
+def raise_until(folder: str, number: int, times: int) -> int:
+    """Raise, each time with the number of the run, until it has run so often."""
+    note(folder, number)
+    ran = len(runs(Path(folder), number))
+    if ran <= times:
+        raise Custom(ran, "planted")
+    return number
+
+
 def die_once(folder: str, number: int) -> int:
     """The process is killed the first time."""
     first = not list(Path(folder).glob(f"{number}-*"))

@@ -31,8 +31,13 @@ CALL = results("e0123456789abcdef", "", 0, 0.0)
 
 def test_the_answer_comes_after_pauses_that_grow_and_then_stay():
     pauses: list[float] = []
+
+    def passes(pause_s: float) -> bool:
+        pauses.append(pause_s)
+        return False
+
     with a_client(a_rest_app(BusyCommands(7))) as client:
-        reply = ask_patiently(client, CALL, lambda pause_s: bool(pauses.append(pause_s)))
+        reply = ask_patiently(client, CALL, passes)
     assert reply == ResultsReply("q1")
     assert pauses == [*PAUSES_S, PAUSES_S[-1], PAUSES_S[-1]]
 
