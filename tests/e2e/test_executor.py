@@ -24,6 +24,8 @@ from phalanx.api.schema.calls import (
     TakeRequest,
 )
 from phalanx.client import executor_calls
+from phalanx.clock import SystemClock
+from phalanx.coordinator import call_shares
 from phalanx.coordinator.call_queue import UNCLAIMED_S
 from phalanx.errors import BadRequest
 from tests.support import called
@@ -315,6 +317,22 @@ def test_a_frozen_process_does_not_hang_a_map(local, tmp_path):
         wait_until(lambda: len(runs(tmp_path, 0)) == 2, 30.0, "another process runs it")
         free(tmp_path)
         assert call.result() == 0
+
+
+def test_calls_over_the_share_of_a_user_wait_in_the_client(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(call_shares, "USER_BYTES_MAX", 1 << 20)
+    with phalanx.Executor(local, max_workers=1) as executor:
+        held = executor.submit(called.wait_for, str(tmp_path), 0, "go")
+        wait_until(held.running, 30.0, "the first call runs")
+        calls = [executor.submit(len, bytes(100_000)) for _ in range(40)]
+        first = calls[0].call  # type: ignore[attr-defined]
+        wait_until(lambda: first.is_sent, 30.0, "the first calls are at the coordinator")
+        assert not calls[-1].call.is_sent  # type: ignore[attr-defined]
+        started = SystemClock().monotonic()
+        assert calls[-1].cancel()  # though there is no room for it
+        assert SystemClock().monotonic() - started < 5.0
+        free(tmp_path)
+        assert [call.result(30.0) for call in calls[:-1]] == [100_000] * 39
 
 
 def test_resources_of_calls_are_those_of_the_job(cluster):

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from phalanx.api.schema.calls import (
+    CALLS_FULL,
     CallsReply,
     CallsRequest,
     GiveReply,
@@ -47,15 +48,15 @@ def ask_patiently(
     """The answer of a coordinator that may be away or busy for a while; after 300 s its refusal is raised.
 
     `is_over_after` waits so many seconds, and less if there is no use for an answer any more: then it returns True,
-    and this returns None.
+    and this returns None. Calls for which there is no room (TooManyCalls) are refused at once: the caller has to wait.
     """
     clock = clock or SystemClock()
     until, tries = clock.monotonic() + AWAY_S_MAX, 0
     while True:
         try:
             return ask(client, call)
-        except (Unavailable, TooMany):
-            if clock.monotonic() > until:
+        except (Unavailable, TooMany) as error:
+            if error.reason == CALLS_FULL or clock.monotonic() > until:
                 raise
         if is_over_after(PAUSES_S[min(tries, len(PAUSES_S) - 1)]):
             return None

@@ -17,6 +17,7 @@ from typing import TypeVar
 from phalanx.api.schema.calls import (
     BATCH_BYTES,
     BATCH_CALLS_MAX,
+    CALLS_FULL,
     CallBatch,
     CallsReply,
     CallsRequest,
@@ -192,17 +193,24 @@ class CallPool:
         return bool(self._unsent) and (is_room or not self._sent) and not self._is_closed
 
     def _post(self) -> None:
+        pause_s, is_full = 0.0, False
         with self._posting:
             with self._changed:
                 calls, queue = self._next_calls(), self._queue
             request = CallsRequest(executor_calls.python_version(), queue, self._batches(calls))
-            reply = self._asked(executor_calls.post(self._name, request))
-            if reply is None:
-                return
-            with self._changed:
-                is_full = self._posted(calls, queue, reply)
-                self._changed.notify_all()
-        if is_full:
+            try:
+                reply = self._asked(executor_calls.post(self._name, request))
+            except TooMany as error:
+                if error.reason != CALLS_FULL:
+                    raise
+                reply, pause_s = None, error.retry_after_s or PAUSES_S[-1]
+            if reply is not None:
+                with self._changed:
+                    is_full = self._posted(calls, queue, reply)
+                    self._changed.notify_all()
+        if pause_s:
+            self._is_closed_after(pause_s)
+        elif is_full:
             with self._changed:
                 self._changed.wait(FULL_S)
 
