@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from phalanx.api.schema.fields import check_count, check_name, check_text, shown
+from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.core.cluster.stage_inputs import artifact_of_job, texts_of
@@ -52,6 +53,8 @@ class TaskProgram(Struct, frozen=True):
 
     argv: list[str]
     merges: bool = False  # it takes several tasks at once
+    cwd: str | None = None  # where it runs, unless the stage says so
+    env: dict[str, str] = {}  # beneath that of the stage
 
 
 Commander = Callable[[str], TaskProgram | None]
@@ -215,7 +218,7 @@ def _job(
         tags = {**asked.tags, TASK_TYPE_TAG: stage.task_type}
         asked = structs.replace(asked, tags=tags)
         if program is not None:
-            asked = structs.replace(asked, groups=[structs.replace(asked.groups[0], command=program.argv)])
+            asked = structs.replace(asked, groups=[_with_program(asked.groups[0], program)])
     if not asked.name:
         asked = structs.replace(asked, name=_job_name(spec.name, stage.name))
     job = to_job(asked, id="", now=now, user=user, default_retries=default_retries)
@@ -226,6 +229,12 @@ def _job(
     if any(SPEC_VARIABLE in group.command.env for group in job.groups) and stage.spec:
         raise BadRequest(f"job: {SPEC_VARIABLE} is set for the program by Phalanx, leave it out of env")
     return job
+
+
+def _with_program(group: GroupSpec, program: TaskProgram) -> GroupSpec:
+    """The group runs the program of its task type; what the stage says of folder and environment comes first."""
+    cwd = program.cwd if group.cwd is None else group.cwd
+    return structs.replace(group, command=program.argv, cwd=cwd, env={**program.env, **group.env})
 
 
 def _job_name(workflow: str, stage: str) -> str:
