@@ -136,6 +136,11 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     metrics_density_bucket_s: Annotated[
         BucketSeconds, "length of an interval in which submissions are counted for the density file"
     ] = 60.0
+    traces: Annotated[
+        WebhookUrl | None,
+        "http://host:4318",
+        "OpenTelemetry collector for traces of jobs and workflows (OTLP over HTTP); off if not set",
+    ] = None
     files: Annotated[
         FilesUrl | None,
         "file:///shared/folder or s3://bucket/prefix",

@@ -17,10 +17,10 @@ PLAIN = {
         access address aliases archive attached audit calls change check child claim cli client clock
         command config connecting connection contents convert copy core daemon density detach digest disk
         embedded endpoint environment errors feed files garbage goal graph harm history http id image launches limits
-        listener live load one
+        future listener live load one
         logger logs lookup loop machine main message metrics model names network offline online open output page
         patterns pickle picture pool process protocol questions read record refusal reply retention script search server
-        session set settings socket state statuses supervisor table tokenfile tree trust types users verified
+        session set settings share socket state statuses supervisor table tokenfile tree trust types users verified
         version view wire
     """,
     "protocols and things outside": """
