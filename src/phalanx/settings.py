@@ -137,7 +137,8 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
         BucketSeconds, "length of an interval in which submissions are counted for the density file"
     ] = 60.0
     traces: Annotated[
-        WebhookUrl | None,
+        Text
+        | None,  # read by every command, for the variable is other programs' too; the coordinator checks it
         "http://host:4318",
         "OpenTelemetry collector for traces of jobs and workflows (OTLP over HTTP); off if not set",
     ] = None

@@ -56,9 +56,9 @@ def _lines(axes: Axes, panel: Panel, began: float, ended: float) -> None:
             )
             drawn += 1
     axes.set_xlim(_day(began), _day(ended))
-    locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(maxticks=6)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))  # type: ignore[no-untyped-call]
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _spelled(value, panel.unit)))
     axes.tick_params(colors=INK, labelsize=7, color=FAINT)
     axes.grid(color=FAINT, linewidth=0.6)

@@ -8,6 +8,7 @@ the variables that OpenTelemetry defines for it: headers, certificates, compress
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -29,6 +30,8 @@ TIMEOUT_S = 10.0  # of one message, retries of the library included
 PAUSES_S = (1.0, 2.0, 5.0, 10.0, 30.0)  # after a message that failed
 TRIES_MAX = 8  # of one message; then it is dropped, for the collector may refuse it for what it holds
 CLOSE_S = 2.0  # for the last spans, when the coordinator stops
+
+_ADDRESS = re.compile(r"https?://[!-~]{1,2000}")
 
 Send = Callable[[list[SpanRecord]], bool]
 
@@ -106,8 +109,13 @@ class TraceExporter:
 
 def trace_exporter(address: str | None, coordinator: str) -> TraceExporter | None:
     """What sends traces to this address, if there is one; ConfigError without the packages."""
-    if address is None:
+    if not address:  # an empty variable means none, as OpenTelemetry has it
         return None
+    if not _ADDRESS.fullmatch(address):
+        raise ConfigError(
+            f"coordinator.traces = {address[:200]!r}: expected http://host:4318 or https://host:4318",
+            hint="it may come from OTEL_EXPORTER_OTLP_ENDPOINT; traces are sent by OTLP over HTTP, not by gRPC",
+        )
     try:
         send = _otlp(f"{address.rstrip('/')}/v1/traces", coordinator)
     except ImportError as error:

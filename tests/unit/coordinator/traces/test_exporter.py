@@ -78,5 +78,12 @@ def test_the_variable_of_opentelemetry_is_read():
     settings = load(environment={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"})
     assert settings.coordinator.traces == "http://collector:4318"
     assert load(environment={}).coordinator.traces is None
-    with pytest.raises(ConfigError, match="collector"):
-        load(environment={"OTEL_EXPORTER_OTLP_ENDPOINT": "collector:4318"})
+    assert load(
+        environment={"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4317"}
+    )  # of another program, for all we know
+
+
+def test_an_address_that_is_none_is_refused_by_the_coordinator_alone():
+    with pytest.raises(ConfigError, match="expected http://host:4318") as caught:
+        trace_exporter("localhost:4317", "c1")
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT" in caught.value.hint
