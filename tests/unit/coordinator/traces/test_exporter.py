@@ -78,9 +78,9 @@ def test_the_variable_of_opentelemetry_is_read():
     settings = load(environment={"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"})
     assert settings.coordinator.traces == "http://collector:4318"
     assert load(environment={}).coordinator.traces is None
-    assert load(
-        environment={"OTEL_EXPORTER_OTLP_ENDPOINT": "localhost:4317"}
-    )  # of another program, for all we know
+    for text in ("localhost:4317", ""):  # of another program, for all we know
+        assert load(environment={"OTEL_EXPORTER_OTLP_ENDPOINT": text}).coordinator.traces == text
+    assert trace_exporter("", "c1") is None
 
 
 def test_an_address_that_is_none_is_refused_by_the_coordinator_alone():
