@@ -36,6 +36,7 @@ from phalanx.settings_types import (
     Size,
     StoreUrl,
     Text,
+    TextOrEmpty,
     Url,
     WebhookUrl,
 )
@@ -136,9 +137,9 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     metrics_density_bucket_s: Annotated[
         BucketSeconds, "length of an interval in which submissions are counted for the density file"
     ] = 60.0
+    # Its variable is other programs' as well, and read by every command; the coordinator alone checks the value.
     traces: Annotated[
-        Text
-        | None,  # read by every command, for the variable is other programs' too; the coordinator checks it
+        TextOrEmpty | None,
         "http://host:4318",
         "OpenTelemetry collector for traces of jobs and workflows (OTLP over HTTP); off if not set",
     ] = None
