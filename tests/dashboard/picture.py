@@ -56,7 +56,7 @@ def _lines(axes: Axes, panel: Panel, began: float, ended: float) -> None:
             )
             drawn += 1
     axes.set_xlim(_day(began), _day(ended))
-    locator = AutoDateLocator(maxticks=6)
+    locator = AutoDateLocator(minticks=4, maxticks=8)
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _spelled(value, panel.unit)))

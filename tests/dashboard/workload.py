@@ -75,14 +75,14 @@ class WorkingCluster(RealCluster):
         client = self.client
         client.submit(command=["sleep", str(1 + number % 4)], array="1-24", name="sweep")
         client.submit(command=["false"], max_retries=2, name="flaky")
-        client.submit(command=["sleep", "6"], gpus=1 + number % 2, name="train", array="1-3")
+        client.submit(command=["sleep", "3"], gpus=1 + number % 2, name="train", array="1-3")
         first = client.submit(command=["sleep", "3"], name="first").task_ids[0]
         client.submit(command=["sleep", "1"], name="second", after=[first])
         client.submit_workflow(self._flow)
         if number % 3 == 0:
             client.gang(["sleep", "3"], 2, gpus=2, name="gang")
         if number % 4 == 1:
-            client.submit(command=["sleep", "20"], gpus=4, array="1-2", name="background", priority=-5)
+            client.submit(command=["sleep", "9"], gpus=4, array="1-2", name="background", priority=-5)
         if number % 4 == 2:
             client.gang(["sleep", "4"], 2, gpus=4, name="urgent", priority=50)
             client.evict(first)

@@ -502,6 +502,23 @@ def test_a_call_that_runs_while_the_coordinator_restarts_stays_with_its_worker(t
     assert len(runs(tmp_path, 0)) == 1
 
 
+def test_a_retry_that_runs_while_the_coordinator_restarts_stays_with_its_worker(tmp_path):
+    with (
+        a_real_cluster(tmp_path / "cluster", ONE_NODE) as cluster,
+        phalanx.Executor(cluster.client, max_workers=2, idle_s=60.0, retries=1) as executor,
+    ):
+        retried = executor.submit(called.raise_then_wait, str(tmp_path), 0, "go")
+        wait_until(lambda: len(runs(tmp_path, 0)) == 2, 30.0, "it runs once more")
+        wait_until(lambda: retried.call.has_begun, 30.0, "the client knows")  # type: ignore[attr-defined]
+        cluster.kill("coordinator")
+        cluster.start_coordinator()
+        cluster.wait_ready("coordinator")
+        assert executor.submit(called.square, 3).result(30.0) == 9  # the queue is there again
+        free(tmp_path)
+        assert retried.result(20.0) == 0
+    assert len(runs(tmp_path, 0)) == 2
+
+
 def test_calls_go_on_with_the_next_coordinator(tmp_path):
     names = ("c1", "c2")
     with a_real_cluster(tmp_path / "cluster", ONE_NODE, coordinators=names) as cluster:

@@ -59,6 +59,14 @@ def raise_until(folder: str, number: int, times: int) -> int:
     return number
 
 
+def raise_then_wait(folder: str, number: int, file: str) -> int:
+    """Raise in the first run, and wait for a file in the next."""
+    if not runs(Path(folder), number):
+        note(folder, number)
+        raise Custom(1, "planted")
+    return wait_for(folder, number, file)
+
+
 def die_once(folder: str, number: int) -> int:
     """The process is killed the first time."""
     first = not list(Path(folder).glob(f"{number}-*"))
