@@ -36,6 +36,7 @@ from phalanx.settings_types import (
     Size,
     StoreUrl,
     Text,
+    TextOrEmpty,
     Url,
     WebhookUrl,
 )
@@ -136,6 +137,12 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     metrics_density_bucket_s: Annotated[
         BucketSeconds, "length of an interval in which submissions are counted for the density file"
     ] = 60.0
+    # Its variable is other programs' as well, and read by every command; the coordinator alone checks the value.
+    traces: Annotated[
+        TextOrEmpty | None,
+        "http://host:4318",
+        "OpenTelemetry collector for traces of jobs and workflows (OTLP over HTTP); off if not set",
+    ] = None
     files: Annotated[
         FilesUrl | None,
         "file:///shared/folder or s3://bucket/prefix",

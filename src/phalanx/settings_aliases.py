@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# Names of Krishiv and of FlowMesh. One that both sides read stands for a key of each.
+# Names of Krishiv, of FlowMesh and of OpenTelemetry. One that both sides read stands for a key of each.
 ALIASES: dict[str, tuple[str, ...]] = {
     "KRISHIV_COORDINATOR": ("client.address",),
     "KRISHIV_COORDINATOR_BEARER_TOKEN": ("client.token", "coordinator.token"),
@@ -17,6 +17,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     "ORCHESTRATOR_METRICS_DIR": ("coordinator.metrics_dir",),
     "HOST_METRICS_ENABLE_DENSITY_PLOT": ("coordinator.metrics_density",),
     "HOST_METRICS_DENSITY_BUCKET_SEC": ("coordinator.metrics_density_bucket_s",),
+    "OTEL_EXPORTER_OTLP_ENDPOINT": ("coordinator.traces",),
     "WORKER_COST_PER_HOUR": ("runner.cost_per_hour",),
     "ORCHESTRATOR_DISPATCH_MODE": ("scheduler.dispatch_mode",),
     "ORCHESTRATOR_WORKER_SELECTION": ("scheduler.selection",),

@@ -24,6 +24,8 @@ from phalanx.api.schema.calls import (
     TakeRequest,
 )
 from phalanx.client import executor_calls
+from phalanx.clock import SystemClock
+from phalanx.coordinator import call_shares
 from phalanx.coordinator.call_queue import UNCLAIMED_S
 from phalanx.errors import BadRequest
 from tests.support import called
@@ -215,7 +217,7 @@ def test_a_call_whose_process_dies_runs_again_alone(local, tmp_path):
 
 
 def test_a_call_that_always_kills_its_process_fails_and_takes_no_other_with_it(local):
-    with phalanx.Executor(local, max_workers=1, retries=1) as executor:
+    with phalanx.Executor(local, max_workers=1, lost_retries=1) as executor:
         bad = executor.submit(called.die_always)
         good = executor.map(called.square, range(300))
         error = bad.exception()
@@ -223,6 +225,75 @@ def test_a_call_that_always_kills_its_process_fails_and_takes_no_other_with_it(l
         assert "SIGKILL" in str(error)
         assert "2 times" in str(error)
         assert list(good) == [n * n for n in range(300)]
+
+
+def test_a_call_that_raises_is_retried_alone(local, tmp_path):
+    folder = str(tmp_path)
+    with phalanx.Executor(local, max_workers=2, retries=2) as executor:
+        before = executor.map(called.note, [folder] * 50, range(100, 150))
+        failing = executor.submit(called.raise_until, folder, 1, 2)
+        after = executor.map(called.note, [folder] * 50, range(200, 250))
+        assert failing.result() == 1
+        assert [*before, *after] == [*range(100, 150), *range(200, 250)]
+    assert len(runs(tmp_path, 1)) == 3
+    assert all(len(runs(tmp_path, n)) == 1 for n in (*range(100, 150), *range(200, 250)))
+
+
+def test_the_last_exception_says_how_often_the_call_was_tried(executor, tmp_path):
+    error = executor.with_resources(retries=2).submit(called.raise_until, str(tmp_path), 1, 9).exception()
+    assert isinstance(error, called.Custom)
+    assert error.number == 3
+    assert isinstance(error.__cause__, phalanx.RemoteTraceback)
+    assert error.__cause__.tries == 3
+    assert 'raise Custom(ran, "planted")' in str(error.__cause__)
+    assert "3 times" in error.__notes__[0]
+    assert len(runs(tmp_path, 1)) == 3
+
+
+def test_a_call_that_raises_runs_once_unless_retries_are_given(executor, tmp_path):
+    error = executor.submit(called.raise_until, str(tmp_path), 1, 1).exception()
+    assert isinstance(error.__cause__, phalanx.RemoteTraceback)
+    assert (error.__cause__.tries, len(runs(tmp_path, 1))) == (1, 1)
+    assert not hasattr(error, "__notes__")
+
+
+def test_only_the_exceptions_that_are_named_are_retried(local, tmp_path):
+    class OfMain(Exception):
+        """It travels by value."""
+
+    def raise_once(folder: str, number: int) -> int:
+        called.note(folder, number)
+        if len(runs(Path(folder), number)) == 1:
+            raise OfMain
+        return number
+
+    folder = str(tmp_path)
+    with phalanx.Executor(local, max_workers=1, retries=3, retry_on=(OfMain, OSError)) as executor:
+        assert executor.submit(raise_once, folder, 1).result() == 1
+        assert isinstance(executor.submit(called.raise_until, folder, 2, 9).exception(), called.Custom)
+        patient = executor.with_resources(retry_on=called.Custom)
+        assert patient.submit(called.raise_until, folder, 3, 1).result() == 3
+    assert [len(runs(tmp_path, n)) for n in (1, 2, 3)] == [2, 1, 2]
+
+
+def test_a_result_that_cannot_travel_is_not_retried(local, tmp_path):
+    def large(folder: str) -> bytes:
+        called.note(folder, 1)
+        return bytes(RESULT_BYTES_MAX + 1)
+
+    with phalanx.Executor(local, max_workers=1, retries=3) as executor:
+        error = executor.submit(large, str(tmp_path)).exception()
+    assert isinstance(error, phalanx.CallFailed)
+    assert (error.reason, len(runs(tmp_path, 1))) == ("ResultTooLarge", 1)
+
+
+def test_a_shutdown_that_cancels_ends_the_retries(local, tmp_path):
+    with phalanx.Executor(local, max_workers=1, retries=100) as executor:
+        failing = executor.submit(called.raise_until, str(tmp_path), 1, 1000)
+        wait_until(lambda: runs(tmp_path, 1), 30.0, "the call has run once")
+        executor.shutdown(cancel_futures=True)
+        assert isinstance(failing.exception(0.0), called.Custom)
+    assert len(runs(tmp_path, 1)) < 100
 
 
 def test_calls_behind_a_long_one_go_to_other_workers(local, tmp_path):
@@ -246,6 +317,22 @@ def test_a_frozen_process_does_not_hang_a_map(local, tmp_path):
         wait_until(lambda: len(runs(tmp_path, 0)) == 2, 30.0, "another process runs it")
         free(tmp_path)
         assert call.result() == 0
+
+
+def test_calls_over_the_share_of_a_user_wait_in_the_client(local, tmp_path, monkeypatch):
+    monkeypatch.setattr(call_shares, "USER_BYTES_MAX", 1 << 20)
+    with phalanx.Executor(local, max_workers=1) as executor:
+        held = executor.submit(called.wait_for, str(tmp_path), 0, "go")
+        wait_until(held.running, 30.0, "the first call runs")
+        calls = [executor.submit(len, bytes(100_000)) for _ in range(40)]
+        first = calls[0].call  # type: ignore[attr-defined]
+        wait_until(lambda: first.is_sent, 30.0, "the first calls are at the coordinator")
+        assert not calls[-1].call.is_sent  # type: ignore[attr-defined]
+        started = SystemClock().monotonic()
+        assert calls[-1].cancel()  # though there is no room for it
+        assert SystemClock().monotonic() - started < 5.0
+        free(tmp_path)
+        assert [call.result(30.0) for call in calls[:-1]] == [100_000] * 39
 
 
 def test_resources_of_calls_are_those_of_the_job(cluster):
@@ -369,6 +456,10 @@ def test_wrong_settings_are_named(local):
         phalanx.Executor(local, max_workers=0)
     with pytest.raises(BadRequest, match="gpu: not a resource"):
         phalanx.Executor(local, gpu=1)  # type: ignore[call-arg]
+    with pytest.raises(BadRequest, match="retries = -1"):
+        phalanx.Executor(local, retries=-1)
+    with pytest.raises(BadRequest, match="retry_on = OSError"):
+        phalanx.Executor(local, retry_on="OSError")  # type: ignore[arg-type]
 
 
 def test_a_coordinator_that_is_killed_in_the_middle_loses_no_call(tmp_path):
@@ -411,6 +502,23 @@ def test_a_call_that_runs_while_the_coordinator_restarts_stays_with_its_worker(t
     assert len(runs(tmp_path, 0)) == 1
 
 
+def test_a_retry_that_runs_while_the_coordinator_restarts_stays_with_its_worker(tmp_path):
+    with (
+        a_real_cluster(tmp_path / "cluster", ONE_NODE) as cluster,
+        phalanx.Executor(cluster.client, max_workers=2, idle_s=60.0, retries=1) as executor,
+    ):
+        retried = executor.submit(called.raise_then_wait, str(tmp_path), 0, "go")
+        wait_until(lambda: len(runs(tmp_path, 0)) == 2, 30.0, "it runs once more")
+        wait_until(lambda: retried.call.has_begun, 30.0, "the client knows")  # type: ignore[attr-defined]
+        cluster.kill("coordinator")
+        cluster.start_coordinator()
+        cluster.wait_ready("coordinator")
+        assert executor.submit(called.square, 3).result(30.0) == 9  # the queue is there again
+        free(tmp_path)
+        assert retried.result(20.0) == 0
+    assert len(runs(tmp_path, 0)) == 2
+
+
 def test_calls_go_on_with_the_next_coordinator(tmp_path):
     names = ("c1", "c2")
     with a_real_cluster(tmp_path / "cluster", ONE_NODE, coordinators=names) as cluster:
@@ -436,6 +544,7 @@ def test_the_example_of_the_guide_runs(tmp_path):
         f"many: {many}",
         "failed: invalid literal for int() with base 10: 'seven'",
         "elsewhere: 144",
+        "retried: 3 times",
     ]
 
 

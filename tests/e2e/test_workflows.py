@@ -223,3 +223,51 @@ def test_one_user_does_not_see_what_stages_of_another_gave(tmp_path: Path):
             assert "hush" not in told
             with pytest.raises(PhalanxError, match="ada"):
                 bob.retry_workflow(run.id, "a")
+
+
+EXECUTORS = """
+[executors]
+here = { run = "site_functions:where", cwd = "SITE", env = { COLOUR = "green" } }
+gone = { run = "no_such.module:run", cwd = "SITE" }
+nameless = { run = "site_functions:absent", cwd = "SITE" }
+broken = { run = "broken_module:run", cwd = "SITE" }
+folderless = { run = "site_functions:where", cwd = "SITE/none" }
+pythonless = { run = "site_functions:where", cwd = "SITE", python = "/no/such/python" }
+"""
+WHERE = "import os\n\ndef where(spec):\n    return {'in': os.getcwd(), 'of': NAME, 'colour': os.environ['COLOUR']}\n"
+
+
+def test_functions_are_found_in_the_folder_of_their_executor_or_of_their_stage(tmp_path: Path):
+    site, own = tmp_path / "site", tmp_path / "own"
+    for folder in (site, own):
+        folder.mkdir()
+        (folder / "site_functions.py").write_text(WHERE.replace("NAME", repr(folder.name)))
+    (site / "broken_module.py").write_text("import no_such_library\n")
+    (tmp_path / "executors.toml").write_text(EXECUTORS.replace("SITE", str(site)))
+    settings = {"coordinator.executors_file": str(tmp_path / "executors.toml")}
+    refused = ("gone", "nameless", "broken", "folderless", "pythonless")
+    with a_real_cluster(tmp_path / "cluster", settings=settings) as cluster:
+        flow = cluster.client.workflow("functions")
+        flow.stage("site", task_type="here", max_retries=0)
+        flow.stage("own", task_type="here", cwd=str(own), env={"COLOUR": "red"}, max_retries=0)
+        for name in refused:
+            flow.stage(name, task_type=name, max_retries=0)
+        run = flow.submit()
+        stages = {stage.name: stage for stage in run.wait(60.0).stages}
+        assert run.results() == {
+            "site": {"in": str(site), "of": "site", "colour": "green"},
+            "own": {"in": str(own), "of": "own", "colour": "red"},
+        }
+        tasks = {name: cluster.client.task(run.jobs[name]) for name in refused}
+    assert {(task.status, task.reason, task.exit_code) for task in tasks.values()} == {
+        ("Failed", "refused", 127)
+    }
+    said = {name: task.message for name, task in tasks.items()}
+    assert "cannot run no_such.module:run: ModuleNotFoundError: No module named 'no_such'" in said["gone"]
+    assert str(site) in said["gone"]
+    assert "the module site_functions has no absent" in said["nameless"]
+    assert "ModuleNotFoundError: No module named 'no_such_library'" in said["broken"]
+    assert "import no_such_library" in tasks["broken"].stderr_tail
+    assert f"{site}/none" in said["folderless"]
+    assert "/no/such/python" in said["pythonless"]
+    assert "cannot run no_such.module:run" in stages["gone"].reason

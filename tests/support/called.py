@@ -50,6 +50,23 @@ def wait_for(folder: str, number: int, file: str) -> int:
     return number
 
 
+def raise_until(folder: str, number: int, times: int) -> int:
+    """Raise, each time with the number of the run, until it has run so often."""
+    note(folder, number)
+    ran = len(runs(Path(folder), number))
+    if ran <= times:
+        raise Custom(ran, "planted")
+    return number
+
+
+def raise_then_wait(folder: str, number: int, file: str) -> int:
+    """Raise in the first run, and wait for a file in the next."""
+    if not runs(Path(folder), number):
+        note(folder, number)
+        raise Custom(1, "planted")
+    return wait_for(folder, number, file)
+
+
 def die_once(folder: str, number: int) -> int:
     """The process is killed the first time."""
     first = not list(Path(folder).glob(f"{number}-*"))

@@ -4,7 +4,8 @@
         print(sum(executor.map(score, range(10_000))))
 
 Calls run in Python workers, tasks of an array that stay while there are calls and each serve many. Calls with the same
-resources share them. A call runs at least once: again, and alone, if its process or its node was lost.
+resources share them. A call runs at least once: again, and alone, if its process or its node was lost, and after an
+exception if it may be retried.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ import msgspec
 
 from phalanx.api.schema.calls import RETRIES_MAX
 from phalanx.client.client import Client
+from phalanx.client.executor_futures import CallFuture, RetryRule
 from phalanx.client.executor_jobs import WORKERS_MAX, CallFields, WorkerJobs
-from phalanx.client.executor_pool import CallFuture, CallPool
+from phalanx.client.executor_pool import CallPool
 from phalanx.client.pickles import pickle_arguments, pickle_function
 from phalanx.clock import Deadline
 from phalanx.errors import BadRequest, CallFailed
 
 R = TypeVar("R")
+RetryOn = type[BaseException] | tuple[type[BaseException], ...]
 IDLE_S_MAX = 86_400
 FOREVER_S = threading.TIMEOUT_MAX
 _open: WeakSet[SharedPools] = WeakSet()  # those that the end of the program has to end
@@ -44,14 +47,14 @@ class SharedPools:
         client: Client | None,
         max_workers: int | None,
         python: str | None,
-        retries: int,
+        lost_retries: int,
         reach: dict[str, str],
     ) -> None:
         self._owns_client = client is None
         self.client = client or Client()
         self._max_workers = max_workers
         self._python = python
-        self._retries = retries
+        self._lost_retries = lost_retries
         self._reach = reach
         self._pools: dict[bytes, CallPool] = {}
         self._lock = threading.Lock()
@@ -79,7 +82,7 @@ class SharedPools:
             python=self._python,
             reach=self.client._worker_access() | self._reach,  # noqa: SLF001 - of this package
         )
-        return CallPool(self.client, name, jobs, self._retries, self._make_room)
+        return CallPool(self.client, name, jobs, self._lost_retries, self._make_room)
 
     def _make_room(self, starved: CallPool) -> None:
         """Calls of one pool have no room: idle workers of the others give back what they hold."""
@@ -122,7 +125,9 @@ class Executor(StandardExecutor):
         max_workers: int | None = None,
         python: str | None = None,
         address: str | None = None,
-        retries: int = 3,
+        retries: int = 0,
+        retry_on: RetryOn = Exception,
+        lost_retries: int = 3,
         idle_s: float = 10.0,
         **resources: Unpack[CallFields],
     ) -> None:
@@ -130,11 +135,12 @@ class Executor(StandardExecutor):
 
         At most `max_workers` workers run at once, by default as many as the nodes could hold. `python` is the program
         of the workers, by default that of this process; it must have phalanx, cloudpickle and the same minor version.
-        `address` is where workers reach the coordinators, if not where this client does. A call whose process died is
-        run again at most `retries` times. A worker without calls ends after `idle_s` and gives back what it holds.
+        `address` is where workers reach the coordinators, if not where this client does. A call that raises `retry_on`
+        (an exception type, or several) runs again at most `retries` times, one whose process died or whose node was
+        lost at most `lost_retries` times. A worker without calls ends after `idle_s` and gives back what it holds.
         """
         _check("max_workers", max_workers, 1, WORKERS_MAX)
-        _check("retries", retries, 0, RETRIES_MAX)
+        _check("lost_retries", lost_retries, 0, RETRIES_MAX)
         _check("idle_s", idle_s, 0, IDLE_S_MAX)
         unknown = set(resources) - set(CallFields.__annotations__)
         if unknown:
@@ -143,16 +149,23 @@ class Executor(StandardExecutor):
         reach = {"PHALANX_EXECUTOR_IDLE_S": f"{idle_s:g}"}
         if address:
             reach["PHALANX_EXECUTOR_ADDRESS"] = address
-        self._shared = SharedPools(client, max_workers, python, retries, reach)
+        self._rule = _rule(retries, retry_on)
+        self._shared = SharedPools(client, max_workers, python, lost_retries, reach)
         self._fields = resources
 
-    def with_resources(self, **resources: Unpack[CallFields]) -> Executor:
+    def with_resources(
+        self, *, retries: int | None = None, retry_on: RetryOn | None = None, **resources: Unpack[CallFields]
+    ) -> Executor:
         """The same executor for calls with other resources: `executor.with_resources(gpus=1).submit(train)`.
 
-        Both end with the shutdown of either.
+        `retries` and `retry_on` are those of its calls. Both end with the shutdown of either.
         """
         other = object.__new__(type(self))
         other._shared = self._shared
+        other._rule = _rule(
+            self._rule.retries if retries is None else retries,
+            self._rule.retry_on if retry_on is None else retry_on,
+        )
         other._fields = cast(CallFields, {**self._fields, **resources})
         return other
 
@@ -163,7 +176,7 @@ class Executor(StandardExecutor):
             call = pickle_function(fn), pickle_arguments(fn, args, kwargs)
         except CallFailed as error:
             return _failed(error)
-        return pool.add([call])[0]
+        return pool.add([call], self._rule)[0]
 
     def map(
         self,
@@ -182,7 +195,7 @@ class Executor(StandardExecutor):
         pool = self._shared.pool(self._fields)
         function = pickle_function(fn)
         calls = [(function, pickle_arguments(fn, args, {})) for args in zip(*iterables, strict=False)]
-        return _in_order(pool, pool.add(calls), deadline, is_timed=timeout is not None)
+        return _in_order(pool, pool.add(calls, self._rule), deadline, is_timed=timeout is not None)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no further calls, and end the workers when all calls have ended."""
@@ -210,13 +223,26 @@ def _in_order(
             yield futures.pop().result(deadline.left_s(FOREVER_S) if is_timed else None)
     finally:
         if futures:
-            pool.cancel([future.call for future in futures if future.call is not None])
+            pool.cancel([future.call for future in futures])
 
 
 def _failed(error: CallFailed) -> Future[Any]:
     future: Future[Any] = Future()
     future.set_exception(error)
     return future
+
+
+def _rule(retries: int, retry_on: object) -> RetryRule:
+    """The rule for calls that raise; BadRequest if it is none."""
+    _check("retries", retries, 0, RETRIES_MAX)
+    types = retry_on if isinstance(retry_on, tuple) else (retry_on,)
+    wrong = [each for each in types if not (isinstance(each, type) and issubclass(each, BaseException))]
+    if wrong or not types:
+        raise BadRequest(
+            f"retry_on = {str(retry_on)[:80]} is not possible: expected exception types, such as"
+            " (OSError, TimeoutError)"
+        )
+    return RetryRule(retries, types)
 
 
 def _check(name: str, value: float | None, least: int, most: int) -> None:

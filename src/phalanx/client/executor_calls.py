@@ -1,13 +1,18 @@
-"""Calls of Python functions, as values of the API: those of a client that posts them, and those of its workers."""
+"""Calls of Python functions, as values of the API: those of a client that posts them, and those of its workers.
+
+Both ask a coordinator that may be away for a while: `ask_patiently` is how.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
 
 from phalanx.api.schema.calls import (
+    CALLS_FULL,
     CallsReply,
     CallsRequest,
     GiveReply,
@@ -18,6 +23,11 @@ from phalanx.api.schema.calls import (
 )
 from phalanx.client.calls import TIMEOUT_S, Call, query_of
 from phalanx.client.client import Client
+from phalanx.clock import Clock, SystemClock
+from phalanx.errors import TooMany, Unavailable
+
+PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)  # between two tries; the last one from then on
+AWAY_S_MAX = 300.0  # for the coordinator to come back
 
 T = TypeVar("T")
 
@@ -30,6 +40,27 @@ def python_version() -> str:
 def ask(client: Client, call: Call[T]) -> T:
     """Carry a call that is no method of clients."""
     return client._ask(call)  # noqa: SLF001 - of this package
+
+
+def ask_patiently(
+    client: Client, call: Call[T], is_over_after: Callable[[float], bool], clock: Clock | None = None
+) -> T | None:
+    """The answer of a coordinator that may be away or busy for a while; after 300 s its refusal is raised.
+
+    `is_over_after` waits so many seconds, and less if there is no use for an answer any more: then it returns True,
+    and this returns None. Calls for which there is no room (TooManyCalls) are refused at once: the caller has to wait.
+    """
+    clock = clock or SystemClock()
+    until, tries = clock.monotonic() + AWAY_S_MAX, 0
+    while True:
+        try:
+            return ask(client, call)
+        except (Unavailable, TooMany) as error:
+            if error.reason == CALLS_FULL or clock.monotonic() > until:
+                raise
+        if is_over_after(PAUSES_S[min(tries, len(PAUSES_S) - 1)]):
+            return None
+        tries += 1
 
 
 def post(name: str, request: CallsRequest) -> Call[CallsReply]:

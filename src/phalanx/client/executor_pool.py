@@ -2,24 +2,23 @@
 
 The futures are the truth. Calls are sent in windows to a queue that the coordinator keeps in memory; if that is gone,
 because another coordinator leads or because it was forgotten, all calls without a result are sent to a new one. One
-thread sends and looks after the workers, one waits for results.
+thread sends and looks after the workers, one waits for results. A call that raised what it may be retried after is
+sent again, as a new call with the same future.
 """
 
 from __future__ import annotations
 
-import pickle
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from phalanx.api.schema.calls import (
     BATCH_BYTES,
     BATCH_CALLS_MAX,
+    CALLS_FULL,
     CallBatch,
-    CallResult,
     CallsReply,
     CallsRequest,
     PostedCall,
@@ -28,8 +27,10 @@ from phalanx.api.schema.calls import (
 from phalanx.client import executor_calls
 from phalanx.client.calls import Call
 from phalanx.client.client import Client
+from phalanx.client.executor_calls import PAUSES_S
+from phalanx.client.executor_futures import CallFuture, RemoteCall, RetryRule, begin, settle
 from phalanx.client.executor_jobs import WorkerJobs
-from phalanx.client.pickles import PickledFunction, error_of
+from phalanx.client.pickles import PickledFunction
 from phalanx.clock import SystemClock
 from phalanx.errors import CallFailed, PhalanxError, TooMany, Unavailable
 
@@ -38,63 +39,28 @@ WINDOW_BYTES = 8 << 20
 POLL_S = 10.0
 REVIEW_S = 1.0
 FULL_S = 0.2  # before calls are sent again that the coordinator had no room for
-PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
-AWAY_S_MAX = 300.0  # for the coordinator to come back
 WITHDRAW_MAX = 50_000
 
 T = TypeVar("T")
-
-
-class CallFuture(Future[Any]):
-    """The future of a call. It can be cancelled until a worker has been given the call."""
-
-    def __init__(self, pool: CallPool | None, call: RemoteCall | None) -> None:
-        super().__init__()
-        self._pool = pool
-        self.call = call
-
-    def cancel(self) -> bool:
-        """Take the call back, if no worker has it yet; it will never run then."""
-        if self.done() or self.running() or self._pool is None or self.call is None:
-            return super().cancel()
-        self._pool.cancel([self.call])
-        return self.cancelled()
-
-    def cancel_here(self) -> None:
-        """The call is taken back: say so to all who wait."""
-        if super().cancel():
-            self.set_running_or_notify_cancel()
-
-
-class RemoteCall:
-    """A call that has no result yet."""
-
-    __slots__ = ("arguments", "function", "future", "id", "is_sent")
-
-    def __init__(self, id: int, function: PickledFunction, arguments: bytes) -> None:
-        self.id = id
-        self.function = function
-        self.arguments = arguments
-        self.is_sent = False
-        self.future: CallFuture
-
-    @property
-    def size(self) -> int:
-        return len(self.arguments)
 
 
 class CallPool:
     """Calls and workers of one kind."""
 
     def __init__(
-        self, client: Client, name: str, jobs: WorkerJobs, retries: int, starved: Callable[[CallPool], None]
+        self,
+        client: Client,
+        name: str,
+        jobs: WorkerJobs,
+        lost_retries: int,
+        starved: Callable[[CallPool], None],
     ) -> None:
         """`starved` is called when calls wait and there is no room for their workers."""
         self._starved = starved
         self._client = client
         self._name = name
         self._jobs = jobs
-        self._retries = retries
+        self._lost_retries = lost_retries
         self._clock = SystemClock()
         self._changed = threading.Condition()
         self._posting = threading.Lock()  # one message at a time, so that a withdrawal follows its call
@@ -106,13 +72,17 @@ class CallPool:
         self._workers = 0
         self._next_id = 0
         self._reviewed_at = 0.0
+        self._is_ending = False  # no call is retried any more
         self._is_closed = False
         self._threads: list[threading.Thread] = []
 
-    def add(self, calls: Iterable[tuple[PickledFunction, bytes]]) -> list[CallFuture]:
+    def add(self, calls: Iterable[tuple[PickledFunction, bytes]], rule: RetryRule) -> list[CallFuture]:
         """Futures for these calls, which are sent soon."""
         with self._changed:
-            futures = [self._added(function, arguments) for function, arguments in calls]
+            futures = [
+                self._added(RemoteCall(self._number(), function, arguments, rule, CallFuture(self.cancel)))
+                for function, arguments in calls
+            ]
             if not self._threads:
                 self._threads = [
                     threading.Thread(target=work, name=f"phalanx-{work.__name__}", daemon=True)
@@ -123,12 +93,14 @@ class CallPool:
             self._changed.notify_all()
         return futures
 
-    def _added(self, function: PickledFunction, arguments: bytes) -> CallFuture:
-        call = RemoteCall(self._next_id, function, arguments)
-        call.future = CallFuture(self, call)
-        self._next_id += 1
+    def _added(self, call: RemoteCall) -> CallFuture:
         self._calls[call.id] = self._unsent[call.id] = call
         return call.future
+
+    def _number(self) -> int:
+        """A number that no call had before."""
+        self._next_id += 1
+        return self._next_id - 1
 
     def cancel(self, calls: Iterable[RemoteCall]) -> None:
         """Cancel the futures of those calls that no worker has been given."""
@@ -154,6 +126,7 @@ class CallPool:
 
     def cancel_all(self) -> None:
         with self._changed:
+            self._is_ending = True
             calls = [call for call in self._calls.values() if not call.future.running()]
         self.cancel(calls)
 
@@ -163,7 +136,7 @@ class CallPool:
             failed = [call for id in list(self._calls) if (call := self._forgotten(id)) is not None]
             self._changed.notify_all()
         for call in failed:
-            _begin(call.future)
+            begin(call.future)
             call.future.set_exception(error)
 
     def join(self) -> None:
@@ -220,17 +193,24 @@ class CallPool:
         return bool(self._unsent) and (is_room or not self._sent) and not self._is_closed
 
     def _post(self) -> None:
+        pause_s, is_full = 0.0, False
         with self._posting:
             with self._changed:
                 calls, queue = self._next_calls(), self._queue
             request = CallsRequest(executor_calls.python_version(), queue, self._batches(calls))
-            reply = self._asked(executor_calls.post(self._name, request))
-            if reply is None:
-                return
-            with self._changed:
-                is_full = self._posted(calls, queue, reply)
-                self._changed.notify_all()
-        if is_full:
+            try:
+                reply = self._asked(executor_calls.post(self._name, request))
+            except TooMany as error:
+                if error.reason != CALLS_FULL:
+                    raise
+                reply, pause_s = None, error.retry_after_s or PAUSES_S[-1]
+            if reply is not None:
+                with self._changed:
+                    is_full = self._posted(calls, queue, reply)
+                    self._changed.notify_all()
+        if pause_s:
+            self._is_closed_after(pause_s)
+        elif is_full:
             with self._changed:
                 self._changed.wait(FULL_S)
 
@@ -262,8 +242,8 @@ class CallPool:
         batches: list[CallBatch] = []
         for call in calls:
             if not batches or batches[-1].digest != call.function.digest:
-                batches.append(CallBatch(call.function.digest, [], call.function.pickled, self._retries))
-            batches[-1].calls.append(PostedCall(call.id, call.arguments, call.future.running()))
+                batches.append(CallBatch(call.function.digest, [], call.function.pickled, self._lost_retries))
+            batches[-1].calls.append(PostedCall(call.id, call.arguments, call.has_begun))
         return batches
 
     def _renew(self) -> None:
@@ -305,6 +285,7 @@ class CallPool:
                 self._read(queue, reply)
 
     def _read(self, queue: str, reply: ResultsReply) -> None:
+        again = self._retried(reply)
         with self._changed:
             if reply.queue != queue:
                 if self._queue == queue:
@@ -314,15 +295,20 @@ class CallPool:
             self._last, self._workers = reply.last, reply.workers
             self._jobs.has_served = self._jobs.has_served or reply.workers > 0
             begun = [self._calls[id] for id in reply.taken if id in self._calls]
+            for call in begun:
+                call.has_begun = True
             ended = [(self._forgotten(result.id), result) for result in reply.results]
+            for gone, _ in ended:
+                if gone is not None and gone.id in again:
+                    self._added(gone.again(self._number()))
             if ended:
                 self._jobs.progressed()
             self._changed.notify_all()
         for call in begun:
-            _begin(call.future)
+            begin(call.future)
         for gone, result in ended:
-            if gone is not None:
-                _settle(gone.future, result)
+            if gone is not None and result.id not in again:
+                settle(gone, result)
         for task in reply.silent:
             self._jobs.evict(task)
         if reply.silent:
@@ -334,6 +320,15 @@ class CallPool:
                     reply.trouble, reason="PythonMismatch", hint="python= names the program of workers"
                 )
             )
+
+    def _retried(self, reply: ResultsReply) -> set[int]:
+        """Which of these results are exceptions after which their calls run again."""
+        calls = ((self._calls.get(result.id), result) for result in reply.results)
+        return {
+            result.id
+            for call, result in calls
+            if call is not None and not self._is_ending and call.may_retry(result)
+        }
 
     def _forgotten(self, id: int) -> RemoteCall | None:
         """A call that has a result now; None if it had one before."""
@@ -347,38 +342,8 @@ class CallPool:
 
     def _asked(self, call: Call[T]) -> T | None:
         """The answer of a coordinator that may be away for a while; None if the pool was closed meanwhile."""
-        until, tries = self._clock.monotonic() + AWAY_S_MAX, 0
-        while True:
-            try:
-                return executor_calls.ask(self._client, call)
-            except (Unavailable, TooMany):
-                if self._clock.monotonic() > until:
-                    raise
-                pause_s = PAUSES_S[min(tries, len(PAUSES_S) - 1)]
-                tries += 1
-            with self._changed:
-                if self._changed.wait_for(lambda: self._is_closed, pause_s):
-                    return None
+        return executor_calls.ask_patiently(self._client, call, self._is_closed_after)
 
-
-def _begin(future: CallFuture) -> None:
-    if not future.running() and not future.done():
-        future.set_running_or_notify_cancel()
-
-
-def _settle(future: CallFuture, result: CallResult) -> None:
-    """Give a future its result."""
-    _begin(future)
-    if future.done():
-        return
-    if result.outcome != "returned":
-        future.set_exception(error_of(result))
-        return
-    try:
-        value = pickle.loads(result.value)  # noqa: S301 - from our own worker
-    except Exception as error:  # an object may fail to be made again in any way
-        failed = CallFailed(f"the result cannot be unpickled here: {error!r}", reason="ResultNotPicklable")
-        failed.__cause__ = error
-        future.set_exception(failed)
-    else:
-        future.set_result(value)
+    def _is_closed_after(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._is_closed, seconds)

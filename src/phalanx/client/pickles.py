@@ -25,11 +25,15 @@ class PickledFunction(NamedTuple):
 
 
 class RemoteTraceback(Exception):
-    """The traceback of a call, as its worker wrote it. It is the `__cause__` of what the call raised."""
+    """The traceback of a call, as its worker wrote it. It is the `__cause__` of what the call raised.
 
-    def __init__(self, text: str) -> None:
+    `tries` is how often the call ran; the traceback is that of the last time.
+    """
+
+    def __init__(self, text: str, tries: int = 1) -> None:
         super().__init__(text)
         self.text = text
+        self.tries = tries
 
     def __str__(self) -> str:
         return f'\n"""\n{self.text}"""'
@@ -53,23 +57,14 @@ def pickle_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs
     return _pickled((args, dict(kwargs)), what, "ArgumentsNotPicklable")
 
 
-def error_of(result: CallResult) -> BaseException:
-    """What a call raised, with its traceback as the cause; or why there is no result."""
-    if result.outcome == "raised" and result.value:
-        try:
-            error = pickle.loads(result.value)  # noqa: S301 - from our own worker
-        except Exception as why:  # an exception may fail to be made again in any way
-            return CallFailed(
-                f"the exception of the call cannot be unpickled here ({why!r}):\n{result.text}",
-                reason="ExceptionNotPicklable",
-            )
-        if isinstance(error, BaseException):
-            error.__cause__ = RemoteTraceback(result.text)
-            return error
+def error_of(result: CallResult, tries: int = 1) -> BaseException:
+    """What a call raised, with its traceback as the cause; or why there is no result. `tries`: how often it ran."""
     if result.outcome == "raised":
-        return CallFailed(
-            f"the call raised what cannot be pickled:\n{result.text}", reason="ExceptionNotPicklable"
-        )
+        error = _raised(result)
+        error.__cause__ = RemoteTraceback(result.text, tries)
+        if tries > 1:
+            error.add_note(f"The call was tried {tries} times; this is what it raised the last time.")
+        return error
     if result.outcome == "died":
         return CallLost(
             result.text, reason=result.code or "CallLost", hint="the log of the worker may say why"
@@ -80,6 +75,26 @@ def error_of(result: CallResult) -> BaseException:
         else ""
     )
     return CallFailed(result.text, reason=result.code, hint=hint)
+
+
+def _raised(result: CallResult) -> BaseException:
+    """The exception of the call itself, or one that has its text."""
+    if not result.value:
+        return CallFailed(
+            f"the call raised what cannot be pickled:\n{result.text}", reason="ExceptionNotPicklable"
+        )
+    try:
+        error = pickle.loads(result.value)  # noqa: S301 - from our own worker
+    except Exception as why:  # an exception may fail to be made again in any way
+        return CallFailed(
+            f"the exception of the call cannot be unpickled here ({why!r}):\n{result.text}",
+            reason="ExceptionNotPicklable",
+        )
+    if not isinstance(error, BaseException):
+        return CallFailed(
+            f"the call raised what is no exception here:\n{result.text}", reason="ExceptionNotPicklable"
+        )
+    return error
 
 
 def _pickled(value: object, what: str, code: str) -> bytes:

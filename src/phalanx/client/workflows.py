@@ -5,14 +5,15 @@
     flow.stage("judge", ["python", "judge.py", "--model", train.result["model"]])
     print(flow.submit().wait().status)
 
-A stage that uses another one's result depends on it; `after` names further ones.
+A stage that uses another one's result depends on it; `after` names further ones. A handle is good for its own workflow
+only: names of stages may be the same in another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobs import CancelReply, Page
@@ -36,48 +37,60 @@ from phalanx.core.model.resources import Cores
 class ResultReference:
     """A value in the result of a stage that has not run yet; as a text it is `${stage.result.key}`."""
 
-    __slots__ = ("_path", "_stage")
+    __slots__ = ("_path", "stage")
 
-    def __init__(self, stage: str, path: tuple[str, ...] = ()) -> None:
-        self._stage = stage
+    def __init__(self, stage: StageHandle, path: tuple[str, ...] = ()) -> None:
+        self.stage = stage
         self._path = path
 
     def __getitem__(self, key: str | int) -> ResultReference:
         """The value under a key, or at an index of a list."""
-        return ResultReference(self._stage, (*self._path, str(key)))
+        return ResultReference(self.stage, (*self._path, str(key)))
 
     def __str__(self) -> str:
-        return f"${{{'.'.join((self._stage, 'result', *self._path))}}}"
+        return f"${{{'.'.join((self.stage.name, 'result', *self._path))}}}"
 
     def __iter__(self) -> None:  # what has no end is not looped over by mistake
         raise TypeError("the result of a stage is not known before it has run, so it cannot be looped over")
 
 
+class StageText(str):
+    """A text that stands for something of a stage, such as `${stage.task_id}`, and knows whose it is."""
+
+    __slots__ = ("stage",)
+    stage: StageHandle
+
+    def __new__(cls, stage: StageHandle, *path: str) -> Self:
+        made = super().__new__(cls, f"${{{'.'.join((stage.name, *path))}}}")
+        made.stage = stage
+        return made
+
+
 class StageHandle:
     """A stage of a workflow that is being built."""
 
-    __slots__ = ("name",)
+    __slots__ = ("flow", "name")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, flow: WorkflowBuilder) -> None:
         self.name = name
+        self.flow = flow
 
     @property
     def result(self) -> ResultReference:
         """What the stage will give, for commands, environments and specs of other stages."""
-        return ResultReference(self.name)
+        return ResultReference(self)
 
     def artifact(self, path: str = "", *, task: int | None = None) -> str:
         """A file that the stage will leave, as `phalanx cp` takes it; without a path, all of them.
 
         Of a stage with several tasks, `task` is the index of one.
         """
-        parts = [self.name, "artifacts", *([] if task is None else [str(task)]), *([path] if path else [])]
-        return f"${{{'.'.join(parts)}}}"
+        return StageText(self, "artifacts", *([] if task is None else [str(task)]), *([path] if path else []))
 
     @property
     def job_id(self) -> str:
         """The id of its job, for the same places."""
-        return f"${{{self.name}.task_id}}"
+        return StageText(self, "task_id")
 
 
 class StageFields(TypedDict, total=False):
@@ -100,6 +113,7 @@ class StageFields(TypedDict, total=False):
 
 
 Word = str | ResultReference
+CONDITION_PARTS = 3
 _OF_GROUP = ("cores", "memory", "gpus", "gpu_type", "gpu_memory", "labels", "target", "cwd")
 
 
@@ -114,7 +128,7 @@ class WorkflowBuilder:
         deadline: float | str | None = None,
         budget: float | None = None,
     ) -> None:
-        self._name = name
+        self.name = name
         self._client = client
         self._limits = deadline, budget
         self._stages: list[StageSpec] = []
@@ -134,24 +148,58 @@ class WorkflowBuilder:
     ) -> StageHandle:
         """Add a stage. `when` is a condition: a stage, where in its result, and the value that must be there."""
         given: dict[str, Any] = dict(fields)
+        _check_command(name, command)
+        _check_inputs(name, after, when)
         group = GroupSpec(
-            command=[str(word) for word in command],
-            shell=shell,
-            env={key: str(value) for key, value in (env or {}).items()},
+            command=[self._text(name, "command", word) for word in command],
+            shell=None if shell is None else self._text(name, "shell", shell),
+            env={key: self._text(name, f"env.{key}", value) for key, value in (env or {}).items()},
             **{key: given.pop(key) for key in _OF_GROUP if key in given},
         )
-        names = [_name(each) for each in after]
+        names = [self._named(name, "after", each) for each in after]
         condition = None
         if when is not None:
-            condition = ConditionSpec(_name(when[0]), when[1], as_text(when[2]))
+            condition = ConditionSpec(self._named(name, "when", when[0]), when[1], as_text(when[2]))
             names += [condition.node] if condition.node not in names else []
         job = JobSpec([group], **given)
-        self._stages.append(StageSpec(name, job, names, condition, task_type, _plain(spec or {})))
-        return StageHandle(name)
+        plain = self._plain(name, "spec", spec or {})
+        self._stages.append(StageSpec(name, job, names, condition, task_type, plain))
+        return StageHandle(name, self)
+
+    def _named(self, stage: str, field: str, other: StageHandle | str) -> str:
+        """The name of a stage that another one builds on."""
+        if isinstance(other, str):
+            return other
+        self._check_own(stage, field, other)
+        return other.name
+
+    def _text(self, stage: str, field: str, value: Word) -> str:
+        if isinstance(value, ResultReference | StageText):
+            self._check_own(stage, field, value.stage)
+        return str(value)
+
+    def _plain(self, stage: str, field: str, value: Any) -> Any:
+        """A spec with every reference as its text."""
+        if isinstance(value, ResultReference | StageText):
+            return self._text(stage, field, value)
+        if isinstance(value, dict):
+            return {key: self._plain(stage, f"{field}.{key}", each) for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._plain(stage, f"{field}.{at}", each) for at, each in enumerate(value)]
+        return value
+
+    def _check_own(self, stage: str, field: str, other: StageHandle) -> None:
+        """A handle of another workflow would mean whatever has that name here."""
+        if other.flow is not self:
+            raise ValueError(
+                f"stage {stage!r}: {field} uses stage {other.name!r} of another workflow"
+                f"{_called(other.flow.name)}: expected a stage of this one{_called(self.name)}; a job elsewhere"
+                " is named by its whole id, in after="
+            )
 
     def spec(self) -> WorkflowSpec:
         """The workflow as it can be submitted."""
-        return WorkflowSpec(list(self._stages), self._name, *self._limits)
+        return WorkflowSpec(list(self._stages), self.name, *self._limits)
 
     def submit(self) -> WorkflowHandle:
         """Submit it. It is durable when this returns."""
@@ -196,19 +244,32 @@ class WorkflowHandle:
         return self._client.retry_workflow(self.id, from_stage, deadline=deadline, budget=budget)
 
 
-def _name(stage: StageHandle | str) -> str:
-    return stage if isinstance(stage, str) else stage.name
+def _check_command(stage: str, command: object) -> None:
+    """A text would be taken for a list of letters."""
+    if isinstance(command, str | bytes):
+        text = command if isinstance(command, str) else command.decode(errors="replace")
+        raise TypeError(
+            f"stage {stage!r}: command = {text[:80]!r} is a text: expected a list of words, {text.split()[:8]!r}, or"
+            f" shell={text[:80]!r}"
+        )
 
 
-def _plain(value: Any) -> Any:
-    """A spec with every reference as its text."""
-    if isinstance(value, ResultReference):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
+def _check_inputs(stage: str, after: object, when: object) -> None:
+    """One stage alone would be taken for a list of letters, or fail without saying why."""
+    if isinstance(after, str | StageHandle):
+        name = after if isinstance(after, str) else after.name
+        raise TypeError(
+            f"stage {stage!r}: after = {name!r} is one stage: expected a list of stages, [{name!r}]"
+        )
+    if when is not None and not (isinstance(when, tuple) and len(when) == CONDITION_PARTS):
+        raise TypeError(
+            f"stage {stage!r}: when = {str(when)[:80]!r}: expected a stage, where in its result, and the value, such"
+            " as (judge, 'verdict', 'pass')"
+        )
+
+
+def _called(name: str) -> str:
+    return f" ({name!r})" if name else ""
 
 
 class WorkflowCalls:

@@ -2,7 +2,8 @@
 
 A queue belongs to a user and has the name of an executor. Its client reaches it under the user's own token; a worker by
 the token of its job, which names the executor in a tag: so no user can reach the calls of another. Queues that their
-client has left are forgotten.
+client has left are forgotten. A user who holds a full share of the memory (`call_shares`) is refused more calls, and
+results of that user's workers wait with them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import secrets
 from collections import OrderedDict
 
 from phalanx.api.schema.calls import (
+    CALLS_FULL,
     EXECUTOR_TAG,
     CallsReply,
     CallsRequest,
@@ -25,6 +27,7 @@ from phalanx.api.schema.calls import (
 )
 from phalanx.clock import Clock
 from phalanx.coordinator.call_queue import LEASE_S, CallQueue, ServingWorker
+from phalanx.coordinator.call_shares import held_by_user, why_no_more
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.units import Attempt
@@ -32,7 +35,6 @@ from phalanx.errors import BadRequest, Conflict, TooMany
 
 QUEUES_MAX = 1024
 QUEUES_OF_USER_MAX = 64
-BYTES_MAX = 256 << 20  # of all queues; one that is over it takes no further calls
 LEFT_S = 60.0  # after which a queue that its client does not ask about is forgotten
 LOOK_S = 1.0  # between two looks at the workers
 TAKEN_MAX = 10_000
@@ -59,14 +61,15 @@ class CallQueues:
         self._tidy()
         key = (user, name)
         queue = self._queues.get(key)
-        if not request.queue:
-            queue = self._new(key, request.python)
-        elif queue is None or queue.id != request.queue:
+        if request.queue and (queue is None or queue.id != request.queue):
             return CallsReply("" if queue is None else queue.id)
+        if request.batches:
+            self._check_share(key, is_new=not request.queue)
+        if queue is None or not request.queue:
+            queue = self._new(key, request.python)
         queue.seen_at = self._clock.monotonic()
         gone = queue.withdraw(request.withdrawn)
-        is_room = sum(each.bytes for each in self._queues.values()) < BYTES_MAX
-        accepted = queue.post(request.batches, queue.seen_at) if is_room else 0
+        accepted = queue.post(request.batches, queue.seen_at)
         if accepted:
             self._wake(key)
         return CallsReply(queue.id, accepted, gone)
@@ -137,7 +140,7 @@ class CallQueues:
         worker = self._worker(queue, state, request.task, request.attempt)
         if request.holding:
             queue.claim(worker, request.holding)
-        if request.results and queue.is_full():
+        if request.results and (queue.is_full() or self._has_unread(state.job.user)):
             return GiveReply("full", queue.id)
         if request.results or request.returned:
             queue.give(request.results, request.returned, worker)
@@ -148,6 +151,25 @@ class CallQueues:
         if key in self._queues:
             return "open"
         return "closed" if key in self._closed else "absent"
+
+    def _check_share(self, key: QueueKey, *, is_new: bool) -> None:
+        """Refuse calls of a user who holds a full share; a new queue takes the place of the former one."""
+        queues = (
+            (user, 0 if is_new and (user, name) == key else each.bytes)
+            for (user, name), each in self._queues.items()
+        )
+        if limit := why_no_more(held_by_user(queues), key[0]):
+            raise TooMany(
+                limit,
+                reason=CALLS_FULL,
+                hint="wait until calls have ended; phalanx.Executor does so by itself",
+                retry_after_s=1,
+            )
+
+    def _has_unread(self, user: str) -> bool:
+        """Whether the clients of a user have to read results before more are taken."""
+        results = ((user, queue.results_bytes) for (user, _), queue in self._queues.items())
+        return bool(why_no_more(held_by_user(results), user))
 
     def _new(self, key: QueueKey, python: str) -> CallQueue:
         if key not in self._queues:

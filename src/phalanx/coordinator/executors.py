@@ -4,6 +4,10 @@
     inference = ["python3", "-m", "models.inference"]      # a command
     sft = "training.sft:run"                               # a function of a Python module on the node
     rag = { run = "models.rag:run_all", merges = true }    # one that takes several tasks at once
+    ppo = { run = "training.ppo:run", cwd = "/srv/flows", python = "/srv/venv/bin/python", env = { HF_HOME = "/srv" } }
+
+`cwd` is the folder that it runs in, and for a function where its module is looked for; `python` the program that runs a
+function. Both are paths on the nodes. A stage that gives its own `cwd` runs there; its modules are found there first.
 
 A function is called with the stage's spec, a dict; what it returns is the stage's result. A command finds the spec as
 JSON in PHALANX_SPEC and writes its result to the file that PHALANX_RESULT names. A function that merges is called with
@@ -20,11 +24,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from phalanx.api.schema.fields import check_cwd, check_env
 from phalanx.api.schema.workflows import TaskProgram
 from phalanx.core.model.dispatch import MERGED_TYPES
-from phalanx.errors import ConfigError
+from phalanx.errors import BadRequest, ConfigError
 
 RETRIES = 3
 
@@ -40,20 +46,39 @@ FILE_BYTES_MAX = 1 << 20
 EXECUTORS_MAX = 1000
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
 _TASK_TYPE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-# It needs nothing but Python on the node. The folder of the task comes first in the path, as with `python -m`.
+# It needs nothing but Python on the node. The folder of the task comes first in the path, as with `python -m`. What it
+# writes if there is no such function is understood by the runner (`core/runner/attempts.py`).
 _CALL = """\
 import importlib, json, os, sys
-sys.path.insert(0, os.getcwd())
-module, _, name = sys.argv[1].partition(":")
-function = importlib.import_module(module)
+target, mode, folder = sys.argv[1:4]
+module, _, name = target.partition(":")
+folders = [os.getcwd()] + [each for each in [folder] if each and each != os.getcwd()]
+sys.path[:0] = folders
+def cannot_run(why):
+    text = "cannot run {}: {} (with {}, in {})".format(target, why, sys.executable, ", ".join(folders))
+    with open(os.environ["PHALANX_RESULT"], "w") as file:
+        json.dump({"phalanx_cannot_run": text[:1000]}, file)
+    print(text, file=sys.stderr)
+    sys.exit(127)
+try:
+    function = importlib.import_module(module)
+except Exception as error:
+    if not (isinstance(error, ImportError) and error.name and (module + ".").startswith(error.name + ".")):
+        import traceback
+        traceback.print_exc()
+    cannot_run("{}: {}".format(type(error).__name__, error))
 for part in name.split("."):
+    if not hasattr(function, part):
+        cannot_run("the module {} has no {}".format(module, name))
     function = getattr(function, part)
+if not callable(function):
+    cannot_run("{} is a {}, not a function".format(name, type(function).__name__))
 spec = json.loads(os.environ.get("PHALANX_SPEC", "{}"))
-if sys.argv[2:] == ["merges"]:
+if mode == "merges":
     others = json.loads(os.environ.get("PHALANX_MERGED", "[]"))
     results = list(function([spec, *(each["spec"] for each in others)]))
     if len(results) != 1 + len(others):
-        sys.exit(f"{sys.argv[1]} returned {len(results)} results for {1 + len(others)} specs")
+        sys.exit(f"{target} returned {len(results)} results for {1 + len(others)} specs")
     result = results[0]
     if others:
         parts = {each["task_id"]: part for each, part in zip(others, results[1:])}
@@ -100,21 +125,51 @@ def _program(file: Path, name: str, value: Any) -> TaskProgram:
         raise ConfigError(
             f"{file}: executors.{name[:80]!r} is not a task type: letters, digits, '.', '_' and '-'"
         )
-    run, merges = value, False
-    if isinstance(value, dict):
-        run, merges = value.get("run"), value.get("merges", False)
-        if set(value) - {"run", "merges"} or not isinstance(merges, bool):
-            raise ConfigError(f"{file}: executors.{name}: expected {{ run = ..., merges = true }}")
-        if merges and name not in MERGED_TYPES:
-            types = ", ".join(sorted(MERGED_TYPES))
-            raise ConfigError(
-                f"{file}: executors.{name}.merges: only tasks of these types run as one: {types}"
-            )
+    fields = value if isinstance(value, dict) else {"run": value}
+    try:
+        declared = msgspec.convert(fields, DeclaredProgram)
+        check_env(declared.env, "env")
+        if declared.cwd is not None:
+            check_cwd(declared.cwd, "cwd")
+    except (msgspec.ValidationError, BadRequest) as error:
+        raise ConfigError(
+            f"{file}: executors.{name}: {error}: expected {{ run = ..., merges = true, cwd = '/FOLDER',"
+            " python = '/PROGRAM', env = { NAME = 'VALUE' } }"
+        ) from None
+    return _checked_program(f"{file}: executors.{name}", name, declared)
+
+
+class DeclaredProgram(Struct, forbid_unknown_fields=True):
+    """One executor, as it is written in the file."""
+
+    run: Any
+    merges: bool = False
+    cwd: str | None = None
+    python: str | None = None
+    env: dict[str, str] = {}
+
+
+def _checked_program(where: str, name: str, declared: DeclaredProgram) -> TaskProgram:
+    run, merges, python = declared.run, declared.merges, declared.python
+    if merges and name not in MERGED_TYPES:
+        types = ", ".join(sorted(MERGED_TYPES))
+        raise ConfigError(f"{where}.merges: only tasks of these types run as one: {types}")
+    if python is not None and (not python or ("/" in python and not python.startswith("/"))):
+        raise ConfigError(
+            f"{where}.python = {python[:80]!r}: expected an absolute path, or the name of a program"
+        )
+    if own := [each for each in declared.env if each.startswith("PHALANX_")]:
+        raise ConfigError(f"{where}.env.{own[0]}: variables that begin with PHALANX_ are set by Phalanx")
     if isinstance(run, str) and _FUNCTION.fullmatch(run):
-        return TaskProgram(["python3", "-c", _CALL, run, *(["merges"] if merges else [])], merges)
-    if isinstance(run, list) and run and all(isinstance(each, str) and each for each in run):
-        return TaskProgram(run, merges)
-    raise ConfigError(
-        f"{file}: executors.{name} = {str(run)[:80]!r}: expected a command as a list of words, or a function as"
-        " 'module:function'"
-    )
+        argv = [python or "python3", "-c", _CALL, run, "merges" if merges else "", declared.cwd or ""]
+    elif isinstance(run, list) and run and all(isinstance(each, str) and each for each in run):
+        if python is not None:
+            raise ConfigError(
+                f"{where}.python: only functions have it; write it as the first word of the command"
+            )
+        argv = run
+    else:
+        raise ConfigError(
+            f"{where} = {str(run)[:80]!r}: expected a command as a list of words, or a function as 'module:function'"
+        )
+    return TaskProgram(argv, merges, declared.cwd, declared.env)

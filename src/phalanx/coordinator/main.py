@@ -42,6 +42,7 @@ from phalanx.coordinator.rules import rules_of
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.stage_inputs import StageInputFetcher
 from phalanx.coordinator.tls import TlsPorts
+from phalanx.coordinator.traces.exporter import TraceExporter, trace_exporter
 from phalanx.coordinator.turn import Turn
 from phalanx.coordinator.uploads import Uploads
 from phalanx.core.cluster.decision import Settle
@@ -114,6 +115,7 @@ class Coordinator:
         self.addresses = RunnerConnections()
         self.streams: set[RunnerChannel] = set()  # the same, over gRPC
         self.notices: Notices | None = None  # for whoever starts and stops machines
+        self.traces: TraceExporter | None = None
         self.commands = CoordinatorCommands(
             self.leadership,
             AskedStore(store),
@@ -174,15 +176,21 @@ class Coordinator:
                 log.info(sentence(event))
         if self.notices is not None:
             self.notices.note(turn, self.leadership.state)
+        if self.traces is not None:
+            self.traces.observe(turn, self.leadership.state)
 
     def followed(self, batch: Batch, turn: Turn) -> None:
         self.feed.publish(turn)
         self.recorder.observe(turn, self.leadership.state)
+        if self.traces is not None:
+            self.traces.follow(turn, self.leadership.state)
 
     def reread(self, loaded: Loaded, state: ClusterState) -> None:
         self.keys.check()
         self.feed.resume(loaded, state)
         self.recorder.resume(loaded, state, self.clock.now())
+        if self.traces is not None:
+            self.traces.resume(state)
 
     async def keep_keys(self) -> None:
         """Read token files again, and end what has lost its right, as long as the process lives."""
@@ -248,6 +256,7 @@ async def _serve(settings: Settings) -> int:
     clock, tls_files = SteadyClock(), TlsPorts(section)
     keys = Credentials.open(settings, clock)
     keys.audit = AuditFile(section.audit_file, clock)
+    traces = trace_exporter(section.traces, section.name)
     store = await _opened(section)
     try:
         coordinator = Coordinator(
@@ -276,7 +285,7 @@ async def _serve(settings: Settings) -> int:
         rpc = (
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
-        coordinator.notices = Notices(settings.elastic)
+        coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
         renewing = asyncio.gather(
             tls_files.keep(), keep_short(), coordinator.notices.deliver(), coordinator.keep_files()
         )
@@ -288,6 +297,8 @@ async def _serve(settings: Settings) -> int:
             renewing.cancel()
             await asyncio.gather(renewing, return_exceptions=True)
             await _end(writing)
+            if traces is not None:
+                await asyncio.to_thread(traces.close)
             server.close()
             if rpc is not None:
                 await rpc.close()

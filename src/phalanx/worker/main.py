@@ -22,8 +22,9 @@ from phalanx.client import executor_calls
 from phalanx.client.access import ApiAccess, transport
 from phalanx.client.calls import Call
 from phalanx.client.client import Client
+from phalanx.client.executor_calls import PAUSES_S
 from phalanx.clock import SystemClock
-from phalanx.errors import Conflict, Forbidden, NotFound, TooMany, Unauthorized, Unavailable
+from phalanx.errors import Conflict, Forbidden, NotFound, Unauthorized, Unavailable
 from phalanx.tls import TlsFiles, client_context
 from phalanx.worker.calls import CallsInHand
 from phalanx.worker.environment import WorkerEnvironment
@@ -41,9 +42,7 @@ from phalanx.worker.frames import (
 BEAT_S = 2.0
 LOOK_S = 0.5  # between two looks at the process while calls are in hand
 POLL_S = 10.0
-PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0)
 GATHER_S = 0.002  # results of short calls travel together
-SILENT_S_MAX = 300.0  # after which a worker that reaches no coordinator gives up
 STOPPED = ("T", "t")  # states of a process that was stopped by a signal or a debugger
 OVER = (Unauthorized, Forbidden, NotFound)  # the job has ended
 
@@ -118,6 +117,8 @@ class Worker:
                 POLL_S,
             )
             reply = self._asked(executor_calls.take(self._job, request))
+            if reply is None:
+                return
             received = number
             if reply.state == "closed":
                 with self._changed:
@@ -159,6 +160,8 @@ class Worker:
     def _deliver(self, results: list[CallResult], returned: list[int]) -> None:
         request = GiveRequest(self._environment.task, self._environment.attempt, results, returned)
         reply = self._asked(executor_calls.give(self._job, request))
+        if reply is None:
+            return
         if reply.queue != self._queue:
             self._queue = reply.queue
             if reply.queue:
@@ -230,18 +233,13 @@ class Worker:
     def _is_idle(self) -> bool:
         return not self._hand.running and self._clock.monotonic() - self._busy_at > self._environment.idle_s
 
-    def _asked(self, call: Call[T]) -> T:
-        """The answer, of a coordinator that may be away for a while."""
-        until, tries = self._clock.monotonic() + SILENT_S_MAX, 0
-        while True:
-            try:
-                return executor_calls.ask(self._client, call)
-            except (Unavailable, TooMany):
-                if self._clock.monotonic() > until:
-                    raise
-                pause_s = PAUSES_S[min(tries, len(PAUSES_S) - 1)]
-                tries += 1
-            threading.Event().wait(pause_s)
+    def _asked(self, call: Call[T]) -> T | None:
+        """The answer of a coordinator that may be away for a while; None if the worker ends meanwhile."""
+        return executor_calls.ask_patiently(self._client, call, self._is_over_after)
+
+    def _is_over_after(self, seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self._is_over, seconds)
 
 
 class CallRunner:

@@ -18,7 +18,7 @@ from phalanx.api.schema.calls import (
     ResultsQuery,
     TakeRequest,
 )
-from phalanx.coordinator import call_queues
+from phalanx.coordinator import call_queues, call_shares
 from phalanx.coordinator.call_queue import LEASE_S
 from phalanx.coordinator.call_queues import LEFT_S, CallQueues
 from phalanx.core.cluster.jobs import JobState
@@ -160,13 +160,43 @@ async def test_one_user_has_so_many_executors(monkeypatch):
     await stage.post(name="e3", user="bob")
 
 
-async def test_no_calls_are_taken_over_the_limit_of_all(monkeypatch):
+async def test_a_user_with_a_full_share_is_refused_and_others_are_not(monkeypatch):
+    monkeypatch.setattr(call_shares, "USER_BYTES_MAX", 500)
     stage = Stage()
-    queue = await stage.post(1)
-    monkeypatch.setattr(call_queues, "BYTES_MAX", 10)
-    batch = CallBatch("f", [PostedCall(2, b"x")], b"function")
-    reply = await stage.queues.post_calls("ada", NAME, CallsRequest("3.12", queue, [batch]))
-    assert reply.accepted == 0
+    first = await stage.post(1, name="e1")
+    second = await stage.post(1, name="e2")  # with its function each call has about 210 bytes
+    await stage.post(2, name="e2", queue=second)
+    for name, queue in (("e1", first), ("e2", second), ("e3", "")):
+        with pytest.raises(TooMany, match=r"user ada has .* the limit for one user is") as caught:
+            await stage.post(5, name=name, queue=queue)
+        assert (caught.value.reason, caught.value.retry_after_s) == ("TooManyCalls", 1)
+    assert await stage.post(name="e3", user="ada")  # an executor without calls holds nothing
+    await stage.post(1, user="bob")
+    withdrawn = CallsRequest("3.12", second, withdrawn=[2])
+    assert (await stage.queues.post_calls("ada", "e2", withdrawn)).withdrawn == [2]
+    assert await stage.post(5, name="e1", queue=first) == first
+
+
+async def test_a_new_queue_takes_the_place_of_a_former_one_that_was_full(monkeypatch):
+    monkeypatch.setattr(call_shares, "USER_BYTES_MAX", 100)
+    stage = Stage()
+    former = await stage.post(1)
+    assert await stage.post(1, queue="") != former
+
+
+async def test_results_that_are_not_read_are_counted_for_their_user(monkeypatch):
+    stage = Stage()
+    queue = await stage.post(1, 2)
+    assert await stage.take("j.0") == [1]
+    assert await stage.take("j.1") == [2]
+    monkeypatch.setattr(call_shares, "USER_BYTES_MAX", 200)
+    for task, id, state in (("j.0", 1, "open"), ("j.1", 2, "full")):
+        reply = await stage.queues.give_results("j", GiveRequest(task, 1, [CallResult(id, "returned", b"r")]))
+        assert reply.state == state
+    (read,) = (await stage.queues.call_results("ada", NAME, ResultsQuery(queue, timeout_s=0.0))).results
+    await stage.queues.call_results("ada", NAME, ResultsQuery(queue, after=read.id, timeout_s=0.0))
+    reply = await stage.queues.give_results("j", GiveRequest("j.1", 1, [CallResult(2, "returned", b"r")]))
+    assert reply.state == "open"
 
 
 async def test_a_standby_answers_nothing():

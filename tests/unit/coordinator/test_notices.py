@@ -48,7 +48,9 @@ class Receiver:
             self.heads.append(head)
             status = self.statuses.pop(0) if self.statuses else 204
             if status is None:
-                with suppress(asyncio.CancelledError):  # the loop ends; the server's own callback asks for a result
+                with suppress(
+                    asyncio.CancelledError
+                ):  # the loop ends; the server's own callback asks for a result
                     await asyncio.Event().wait()
                 return
             writer.write(b"HTTP/1.1 %d X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" % (status or 0))

@@ -18,6 +18,7 @@ BATCH_BYTES = 512 << 10  # what a message is filled up to; one call may be large
 CALLS_BODY_BYTES_MAX = 8 << 20  # of a message as JSON, where bytes are base64
 RETRIES_MAX = 100
 POLL_S_MAX = 30.0
+CALLS_FULL = "TooManyCalls"  # the reason why a user's calls are refused for now
 EXECUTOR_TAG = "phalanx-executor"  # of a job of workers: whose calls they serve
 
 Id = Annotated[int, Meta(ge=0, le=2**53)]

@@ -22,21 +22,13 @@ from phalanx.api.schema.fields import (
     shown,
     too_deep,
 )
+from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
-from phalanx.core.cluster.stage_inputs import artifact_of_job, path_in_results, texts_of
+from phalanx.api.schema.stage_references import check_indexes, referred
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
-from phalanx.core.model.job import NAME_MAX, Command, Job, is_name
+from phalanx.core.model.job import NAME_MAX, Job, is_name
 from phalanx.core.model.json_depth import too_deep_at
-from phalanx.core.model.program_words import program_places
-from phalanx.core.model.references import (
-    Reference,
-    Unresolved,
-    has_references,
-    names_a_stage,
-    references,
-    why_not_closed,
-)
 from phalanx.core.model.workflow import (
     EDGES_MAX,
     SPEC_BYTES_MAX,
@@ -63,6 +55,8 @@ class TaskProgram(Struct, frozen=True):
 
     argv: list[str]
     merges: bool = False  # it takes several tasks at once
+    cwd: str | None = None  # where it runs, unless the stage says so
+    env: dict[str, str] = {}  # beneath that of the stage
 
 
 Commander = Callable[[str], TaskProgram | None]
@@ -188,7 +182,7 @@ def to_workflow(
         made = _stage(stage, job, numbers, field)
         stages.append(structs.replace(made, merges=True) if program is not None and program.merges else made)
     _refuse_circles(stages)
-    _check_indexes(stages, numbers)
+    check_indexes(stages, numbers)
     until = None if spec.deadline is None else read_deadline("deadline", spec.deadline, now)
     check_budget(spec.budget)
     return Workflow(id, tuple(stages), now, spec.name, user, until, spec.budget)
@@ -244,7 +238,7 @@ def _job(
         tags = {**asked.tags, TASK_TYPE_TAG: stage.task_type}
         asked = structs.replace(asked, tags=tags)
         if program is not None:
-            asked = structs.replace(asked, groups=[structs.replace(asked.groups[0], command=program.argv)])
+            asked = structs.replace(asked, groups=[_with_program(asked.groups[0], program)])
     if not asked.name:
         asked = structs.replace(asked, name=_job_name(spec.name, stage.name))
     job = to_job(asked, id="", now=now, user=user, default_retries=default_retries)
@@ -255,6 +249,12 @@ def _job(
     if any(SPEC_VARIABLE in group.command.env for group in job.groups) and stage.spec:
         raise BadRequest(f"job: {SPEC_VARIABLE} is set for the program by Phalanx, leave it out of env")
     return job
+
+
+def _with_program(group: GroupSpec, program: TaskProgram) -> GroupSpec:
+    """The group runs the program of its task type; what the stage says of folder and environment comes first."""
+    cwd = program.cwd if group.cwd is None else group.cwd
+    return structs.replace(group, command=program.argv, cwd=cwd, env={**program.env, **group.env})
 
 
 def _job_name(workflow: str, stage: str) -> str:
@@ -280,9 +280,9 @@ def _stage(stage: StageSpec, job: Job, numbers: dict[str, int], field: str) -> S
     if stage.condition is not None:
         condition = _condition(stage.condition, numbers, after, field)
     text = _spec_text(stage.spec, field)
-    referred = _referred(job, text, stage.spec, numbers, field)
-    refers = referred is not None
-    for number in referred or ():
+    used = referred(job, text, stage.spec, numbers, field)
+    refers = used is not None
+    for number in used or ():
         if number == own:
             raise BadRequest(f"{field}: the stage refers to its own result")
         after[number] = None
@@ -320,83 +320,6 @@ def _spec_text(spec: dict[str, Any], field: str) -> str:
             f"{field}.spec: {len(text)} bytes of JSON are too many, at most {SPEC_BYTES_MAX} are allowed"
         )
     return text
-
-
-def _referred(
-    job: Job, text: str, spec: dict[str, Any], numbers: dict[str, int], field: str
-) -> list[int] | None:
-    """The stages whose results the stage uses; None if it has no reference at all."""
-    found: dict[int, None] = {}
-    has_any = False
-    texts: list[tuple[str, str]] = []
-    for group in job.groups:
-        texts += _texts_of(group.command, numbers, field)
-    if has_references(text):
-        texts += [(f"{field}.spec{path}", each) for path, each in _texts_in(spec, "")]
-    for where, each in texts:
-        if not has_references(each):
-            continue
-        has_any = True
-        if wrong := why_not_closed(each):
-            raise BadRequest(f"{where}: {wrong}", reason="BadReference")
-        try:
-            for known in references(each, numbers):
-                found.update({} if known.is_id else {numbers[known.stage]: None})
-        except Unresolved as error:
-            raise BadRequest(f"{where}: {error}", reason="BadReference") from None
-    return list(found) if has_any else None
-
-
-def _check_indexes(stages: list[Stage], numbers: dict[str, int]) -> None:
-    """Of a stage with several tasks, a reference to an artifact or into a result has to say of which."""
-    for number, stage in enumerate(stages):
-        field = f"stages[{number}] ({stage.name})"
-        try:
-            for text in filter(has_references, texts_of(stage)) if stage.refers else ():
-                for reference in references(text, numbers):
-                    _check_index(stages[numbers[reference.stage]].job, reference)
-            if stage.condition is not None:
-                field += ".condition.field"
-                path_in_results(stages[stage.condition.stage].job, stage.condition.path)
-        except Unresolved as error:
-            raise BadRequest(f"{field}: {error}", reason="BadReference") from None
-
-
-def _check_index(job: Job, reference: Reference) -> None:
-    if reference.artifact is not None:
-        artifact_of_job(job, reference)
-        return
-    try:
-        path_in_results(job, reference.path)
-    except Unresolved as error:
-        raise Unresolved(f"${{{'.'.join((reference.stage, *reference.path))[:200]}}}: {error}") from None
-
-
-def _texts_of(command: Command, stages: dict[str, int], field: str) -> list[tuple[str, str]]:
-    """The texts of a command in which references are replaced. What a shell reads as a program is not among them."""
-    texts = []
-    programs = program_places(command.argv)
-    for place, word in enumerate(command.argv):
-        where = f"{field}.command[{place}]"
-        if place not in programs:
-            texts.append((where, word))
-        elif names_a_stage(word, stages):
-            raise BadRequest(
-                f"{where}: a reference inside a program text would be run as part of it: give the value in env, or as"
-                " a further argument",
-                reason="BadReference",
-            )
-    return texts + [(f"{field}.env.{key}", value) for key, value in command.env.items()]
-
-
-def _texts_in(value: Any, path: str) -> list[tuple[str, str]]:
-    if isinstance(value, str):
-        return [(path, value)]
-    if isinstance(value, dict):
-        return [found for key, each in value.items() for found in _texts_in(each, f"{path}.{key}")]
-    if isinstance(value, list):
-        return [found for place, each in enumerate(value) for found in _texts_in(each, f"{path}[{place}]")]
-    return []
 
 
 def _refuse_circles(stages: list[Stage]) -> None:

@@ -1,7 +1,8 @@
 """How many tasks were submitted in each interval, and how many nodes were there: the series of a density plot.
 
 Both series are bounded; the oldest go first. Intervals begin at multiples of their length. The number of nodes is noted
-when one registers, leaves or is heard of, but an equal number not twice within a second.
+when one registers, leaves or is heard of, but an equal number not twice within a second. A coordinator that starts
+again goes on with what its predecessor has written.
 """
 
 from __future__ import annotations
@@ -10,9 +11,29 @@ from collections import OrderedDict, deque
 from datetime import UTC, datetime
 from typing import Any
 
+from msgspec import Struct
+
 BUCKETS_MAX = 20_160  # two weeks of minutes
 SERIES_MAX = 50_000
 SAME_WITHIN_S = 1.0
+
+
+class WrittenBucket(Struct):
+    bucket_start: datetime
+    count: int
+
+
+class WrittenNodes(Struct):
+    ts: datetime
+    active_workers: int
+
+
+class WrittenDensity(Struct):
+    """The file, as far as it is read again."""
+
+    bucket_seconds: float
+    task_density_buckets: list[WrittenBucket]
+    worker_count_series: list[WrittenNodes]
 
 
 class Density:
@@ -40,6 +61,16 @@ class Density:
         if last is not None:
             start = max(start, last + self.bucket_s)
         self._add(start, 0)
+
+    def go_on(self, written: WrittenDensity) -> None:
+        """Begin with these series; ValueError if their intervals do not fit into ours."""
+        if not written.bucket_seconds > 0 or self.bucket_s % written.bucket_seconds:
+            raise ValueError(
+                f"its intervals have {written.bucket_seconds:g} s, and are to have {self.bucket_s:g} s"
+            )
+        for bucket in sorted(written.task_density_buckets, key=lambda each: each.bucket_start):
+            self.submitted(bucket.bucket_start.timestamp(), bucket.count)
+        self._nodes.extend((each.ts.timestamp(), each.active_workers) for each in written.worker_count_series)
 
     def document(self, at: float) -> dict[str, Any]:
         """The file, as FlowMesh has it."""

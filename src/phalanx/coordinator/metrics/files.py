@@ -2,7 +2,7 @@
 
 Files are replaced whole, by a rename, at most every few seconds and only if something happened. events.log grows to
 10 MiB and is then put aside as events.log.1, of which there are three. A disk that cannot be written to is logged once
-and tried again; it stops nothing.
+and tried again; it stops nothing. The density series goes on from the file that is there at the start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import json, structs
 
 from phalanx.clock import Clock
 from phalanx.coordinator.metrics.board import MetricsBoard
-from phalanx.coordinator.metrics.density import iso
+from phalanx.coordinator.metrics.density import Density, WrittenDensity, iso
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.logger import logger
 
@@ -23,6 +23,8 @@ log = logger("coordinator")
 EVERY_S = 5.0
 LOG_BYTES_MAX = 10 << 20
 LOGS_KEPT = 3
+DENSITY = "task_worker_density.json"
+DENSITY_BYTES_MAX = 64 << 20  # a full one has about 6 MiB
 
 
 class MetricsFiles:
@@ -41,6 +43,8 @@ class MetricsFiles:
             raise ConfigError(
                 f"coordinator.metrics_dir {folder} cannot be written: {error.strerror}"
             ) from error
+        if board.recorder.density is not None:
+            _go_on(board.recorder.density, folder / DENSITY)
 
     async def keep(self) -> None:
         """Write again and again until cancelled; then once more, with the report of the end."""
@@ -72,7 +76,7 @@ class MetricsFiles:
         if finalized_at is not None:
             files["final_report.json"] = _spelled(structs.replace(report, finalized_at=finalized_at))
         if recorder.density is not None:
-            files["task_worker_density.json"] = _spelled(recorder.density.document(self._clock.now()))
+            files[DENSITY] = _spelled(recorder.density.document(self._clock.now()))
         lines = recorder.task_events.take() if recorder.task_events is not None else []
         try:
             await asyncio.to_thread(self._put, files, lines)
@@ -99,6 +103,20 @@ class MetricsFiles:
                     older.replace(path.with_name(f"{path.name}.{number}"))
         with path.open("ab") as file:
             file.write(body)
+
+
+def _go_on(density: Density, path: Path) -> None:
+    """Continue the series in the file; one that cannot be used is logged, and replaced by a new one."""
+    try:
+        with path.open("rb") as file:
+            raw = file.read(DENSITY_BYTES_MAX + 1)
+        if len(raw) > DENSITY_BYTES_MAX:
+            raise ValueError(f"it has more than {DENSITY_BYTES_MAX} bytes")
+        density.go_on(json.decode(raw, type=WrittenDensity))
+    except FileNotFoundError:
+        return
+    except (OSError, ValueError, OverflowError) as error:
+        log.warning("the density series begins anew", file=str(path), error=str(error)[:200])
 
 
 def _spelled(document: object) -> bytes:

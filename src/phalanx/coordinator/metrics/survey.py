@@ -32,6 +32,7 @@ WAITS: dict[Gate, tuple[str, str]] = {
     Gate.APPLIED: ("held", "members"),
     Gate.DEPENDENCY: ("held", "dependency"),
     Gate.BACKOFF: ("held", "backoff"),
+    Gate.MERGED: ("in_progress", "merged"),
     Gate.PROMISE: ("in_progress", "victims_leaving"),
     Gate.RESTART: ("in_progress", "restart"),
 }

@@ -6,6 +6,7 @@ are kept until the job is dismissed and nothing of it is held any more; a new se
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
 from phalanx.core.model.job import JobId
@@ -65,6 +66,9 @@ _BY_WORD = {why.word: why for why in Why if why != Why.NONE}
 STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
 
 
+NO_PROGRAM = 127  # the exit code of a shell that does not find a program
+
+
 class ProcessEnd(Struct, frozen=True):
     """How a process ended, as the keeper saw it."""
 
@@ -103,7 +107,7 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
         end.ended_at,
         "; ".join(filter(None, (message, end.note))),
         end.stderr_tail,
-        result=end.result,
+        result="" if why == Why.REFUSED else end.result,
         result_bytes=end.result_bytes,
         result_sha256=end.result_sha256,
     )
@@ -138,9 +142,25 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
         return Why.OOM, "out of memory: the kernel ended it for using more than it was granted"
     if end.signal:
         return Why.SIGNALLED, f"ended by signal {end.signal} ({_signal_name(end.signal)})"
+    if end.code == NO_PROGRAM and (text := _cannot_run(end.result)):
+        return Why.REFUSED, text
     if end.code:
         return Why.EXITED, f"exited with code {end.code}"
     return (Why.BAD_RESULT, end.result_error) if end.result_error else (Why.NONE, "")
+
+
+class CannotRun(Struct):
+    """What the program of a Python function leaves as its result if there is no such function."""
+
+    phalanx_cannot_run: str
+
+
+def _cannot_run(result: str) -> str:
+    """Why there was nothing to run, as the program says it; empty if it says nothing."""
+    try:
+        return _decode_cannot_run(result).phalanx_cannot_run if result else ""
+    except msgspec.MsgspecError:
+        return ""
 
 
 def _signal_name(number: int) -> str:
@@ -153,6 +173,8 @@ _SIGNALS = {
     25: "SIGXFSZ", 31: "SIGSYS",
 }  # fmt: skip
 
+
+_decode_cannot_run = msgspec.json.Decoder(CannotRun).decode
 
 LATE_S = 1.0  # how long after its instant an attempt surely does not start any more
 

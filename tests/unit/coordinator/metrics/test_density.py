@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from phalanx.coordinator.metrics import density as under_test
-from phalanx.coordinator.metrics.density import Density
+from phalanx.coordinator.metrics.density import Density, WrittenBucket, WrittenDensity, WrittenNodes
 from phalanx.coordinator.metrics.recorder import Recorder
 from tests.support.builders import a_job
 from tests.unit.coordinator.metrics.recorded import RecordedCluster
@@ -89,3 +91,22 @@ def test_a_cluster_fills_them():
     document = density.document(cluster.now)
     assert [each["count"] for each in document["task_density_buckets"]] == [3]
     assert [each["active_workers"] for each in document["worker_count_series"]] == [1, 2, 2, 1]
+
+
+def test_a_series_that_goes_on_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(under_test, "BUCKETS_MAX", 3)
+    monkeypatch.setattr(under_test, "SERIES_MAX", 2)
+    buckets = [WrittenBucket(datetime.fromtimestamp(MINUTE + 60 * n, UTC), n) for n in (4, 1, 3, 2)]
+    nodes = [WrittenNodes(datetime.fromtimestamp(MINUTE + n, UTC), n) for n in range(5)]
+    density = Density(60.0)
+    density.go_on(WrittenDensity(60.0, buckets, nodes))
+    document = density.document(MINUTE)
+    assert [each["count"] for each in document["task_density_buckets"]] == [2, 3, 4]
+    assert [each["active_workers"] for each in document["worker_count_series"]] == [3, 4]
+
+
+def test_shorter_intervals_become_longer_ones():
+    buckets = [WrittenBucket(datetime.fromtimestamp(MINUTE + 30 * n, UTC), 5) for n in range(3)]
+    density = Density(60.0)
+    density.go_on(WrittenDensity(30.0, buckets, []))
+    assert [each["count"] for each in density.document(MINUTE)["task_density_buckets"]] == [10, 5]

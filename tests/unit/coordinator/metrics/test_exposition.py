@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 from msgspec import structs
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,12 +13,17 @@ from phalanx.clock import SystemClock
 from phalanx.coordinator.metrics import survey as under_test
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.families import COUNTERS, GAUGES, HISTOGRAMS
+from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.core.cluster.inputs import Drain, SetQuota
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Gate
 from phalanx.core.model.job import After
 from phalanx.core.model.waiting import Quota
 from tests.support.builders import a_gang, a_group, a_job
+from tests.support.dispatch_cluster import DispatchCluster, a_flow, a_machine
 from tests.tidy.source import ROOT
-from tests.unit.coordinator.metrics.recorded import RecordedCluster, a_recorded_cluster
+from tests.unit.coordinator.metrics.recorded import a_recorded_cluster
 from tests.unit.coordinator.metrics.views import FakeRequests
 
 pytestmark = pytest.mark.anyio
@@ -29,9 +36,9 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
-async def scrape(cluster: RecordedCluster) -> Samples:
+async def scrape(state: ClusterState, recorder: Recorder) -> Samples:
     clock = SystemClock()
-    board = MetricsBoard(FakeRequests(cluster.state), cluster.recorder, clock, TimeSlices(clock))
+    board = MetricsBoard(FakeRequests(state), recorder, clock, TimeSlices(clock))
     board.count_request("jobs", 200)
     families = text_string_to_metric_families((await board.metrics()).decode())
     return {
@@ -49,7 +56,7 @@ async def test_gauges_are_what_the_state_holds():
     cluster.submit(a_job(array="0-9", cores=3))
     cluster.submit(a_job(after=(After(running.id),)))
     cluster.give(Drain("n2", "test"))
-    found = await scrape(cluster)
+    found = await scrape(cluster.state, cluster.recorder)
     assert found["phalanx_tasks", ("Running",)] == 1
     assert found["phalanx_tasks", ("Assigned",)] == 1
     assert found["phalanx_tasks", ("Pending",)] == 10
@@ -76,9 +83,25 @@ async def test_why_jobs_wait():
     cluster.submit(a_job(cores=4))
     cluster.submit(a_job(cores=4))
     cluster.submit(a_gang(a_group(2, cores=4)), allow_infeasible=True)
-    found = await scrape(cluster)
+    found = await scrape(cluster.state, cluster.recorder)
     assert found["phalanx_unplaced_jobs", ("quota", "small", "policy_wait")] == 1
     assert found["phalanx_unplaced_jobs", ("no_room", "default", "capacity_wait")] == 2
+
+
+async def test_a_job_that_runs_as_a_part_of_another_is_in_progress():
+    stages: list[dict[str, object]] = [
+        {"name": f"s{at}", "spec": {"taskType": "rag", "data": at}} for at in range(3)
+    ]
+    cluster = DispatchCluster(None, {"a": a_machine(8)})
+    cluster.run(a_flow(*stages))
+    found = await scrape(cluster.state, Recorder())
+    assert found["phalanx_unplaced_jobs", ("merged", "default", "in_progress")] == 2
+
+
+def test_every_gate_of_a_job_has_a_cause():
+    """As `JobState.closed_gates` returns them; the others are of tasks, groups and gangs."""
+    source = inspect.getsource(JobState.closed_gates)
+    assert {gate for gate in Gate if f"Gate.{gate.name})" in source} == set(under_test.WAITS)
 
 
 async def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch):
@@ -86,13 +109,13 @@ async def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(under_test, "QUEUES_MAX", 3)
     monkeypatch.setattr(under_test, "NODES_MAX", 2)
     cluster = a_recorded_cluster(n1={"cores": 1})
-    before = len(await scrape(cluster))
+    before = len(await scrape(cluster.state, cluster.recorder))
     for number in range(8):
         cluster.give(SetQuota(f"q{number}", Quota(), "eve"))
         job = a_job(queue=f"q{number}", name=f"name-{number}", tags=(("task-type", f"t{number}"),))
         cluster.submit(structs.replace(job, user=f"user-{number}"))
         cluster.add_node(f"more-{number}", cores=0)
-    found = await scrape(cluster)
+    found = await scrape(cluster.state, cluster.recorder)
     queues = {labels[0] for name, labels in found if name == "phalanx_jobs"}
     assert queues == {"default", "q0", "q1", "q2", "other"}
     assert found["phalanx_jobs", ("other", "Pending")] == 5

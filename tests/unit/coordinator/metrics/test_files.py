@@ -150,3 +150,55 @@ async def test_a_wrong_switch_is_refused_by_name(wrong: str):
 async def test_a_wrong_price_is_refused_by_name(wrong: str):
     with pytest.raises(ConfigError, match=r"runner\.cost_per_hour .* expected a number from 0 to 1000000"):
         load({}, environment={"WORKER_COST_PER_HOUR": wrong})
+
+
+def density_of(written: Written) -> dict[str, list[dict[str, object]]]:
+    found: dict[str, list[dict[str, object]]] = json.loads((written.folder / under_test.DENSITY).read_text())
+    return found
+
+
+async def test_the_density_goes_on_after_a_restart(tmp_path: Path):
+    first = Written(tmp_path)
+    first.cluster.submit(a_job(array="0-6"))
+    await first.files.close()
+    before = density_of(first)
+    again = Written(tmp_path)
+    again.cluster.submit(a_job())
+    await again.files._write()
+    after = density_of(again)
+    counts = [each["count"] for each in after["task_density_buckets"]]
+    assert sum(counts) == 8  # type: ignore[arg-type]
+    nodes = before["worker_count_series"]
+    assert after["worker_count_series"][: len(nodes)] == nodes
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'{"bucket_seconds": 60}',
+        b'{"bucket_seconds": 7, "task_density_buckets": [], "worker_count_series": []}',
+        b'{"bucket_seconds": 0, "task_density_buckets": [], "worker_count_series": []}',
+        b'{"bucket_seconds": 60, "task_density_buckets": [{"bucket_start": "x"}], "worker_count_series": []}',
+        b"\xff\xfe",
+    ],
+)
+async def test_a_density_file_that_cannot_be_used_is_replaced(tmp_path: Path, content: bytes):
+    (tmp_path / under_test.DENSITY).write_bytes(content)
+    written = Written(tmp_path)
+    written.cluster.submit(a_job())
+    await written.files._write()
+    assert [each["count"] for each in density_of(written)["task_density_buckets"]] == [1]
+
+
+async def test_a_density_file_without_end_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(under_test, "DENSITY_BYTES_MAX", 100)
+    first = Written(tmp_path)
+    first.cluster.submit(a_job(array="0-6"))
+    await first.files.close()
+    again = Written(tmp_path)
+    again.cluster.submit(a_job())
+    await again.files._write()
+    assert [each["count"] for each in density_of(again)["task_density_buckets"]] == [1]

@@ -1,4 +1,7 @@
-"""A task that ends well and gives a result that is none has failed; one that failed anyway keeps its own reason."""
+"""A task that ends well and gives a result that is none has failed; one that failed anyway keeps its own reason.
+
+A program that found nothing to run says so by its result.
+"""
 
 from __future__ import annotations
 
@@ -19,3 +22,17 @@ def test_a_result_goes_with_any_end():
     for code, why in ((0, Why.NONE), (3, Why.EXITED)):
         exit = exit_of(ProcessEnd(code, None, False, None, 1.0, 2.0, result="{}"), None, None)
         assert (exit.why, exit.result) == (why, "{}")
+
+
+def test_a_program_that_found_nothing_to_run_was_refused_and_says_why():
+    said = '{"phalanx_cannot_run":"cannot run a:b: no module"}'
+    exit = exit_of(ProcessEnd(127, None, False, None, 1.0, 2.0, result=said), None, None)
+    assert (exit.why, exit.code, exit.message, exit.result) == (
+        Why.REFUSED,
+        127,
+        "cannot run a:b: no module",
+        "",
+    )
+    for code, result in ((127, '{"other":1}'), (127, ""), (127, "[]"), (1, said)):
+        exit = exit_of(ProcessEnd(code, None, False, None, 1.0, 2.0, result=result), None, None)
+        assert (exit.why, exit.message, exit.result) == (Why.EXITED, f"exited with code {code}", result)

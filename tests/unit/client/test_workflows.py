@@ -1,0 +1,65 @@
+"""Workflows built in code: what is refused before anything is sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.client.workflows import Word, WorkflowBuilder
+
+
+def test_a_text_is_no_command():
+    flow = WorkflowBuilder("f")
+    with pytest.raises(TypeError, match=r"'train': command = 'python train.py' is a text") as caught:
+        flow.stage("train", "python train.py")
+    assert "['python', 'train.py']" in str(caught.value)
+    assert "shell='python train.py'" in str(caught.value)
+    with pytest.raises(TypeError, match="is a text"):
+        flow.stage("train", b"python train.py")  # type: ignore[arg-type]
+    assert flow.spec().stages == []
+
+
+def test_one_stage_is_no_list_of_stages():
+    flow = WorkflowBuilder("f")
+    one = flow.stage("one", ["true"])
+    for given in ("one", one):
+        with pytest.raises(
+            TypeError, match=r"after = 'one' is one stage: expected a list of stages, \['one'\]"
+        ):
+            flow.stage("two", ["true"], after=given)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="when = 'one'"):
+        flow.stage("two", ["true"], when="one")  # type: ignore[arg-type]
+
+
+def test_a_stage_of_another_workflow_is_refused_wherever_it_is_used():
+    other = WorkflowBuilder("other").stage("one", ["true"])
+    flow = WorkflowBuilder("mine")
+    flow.stage("one", ["true"])
+    uses = {
+        "after": {"after": [other]},
+        "when": {"when": (other, "n", 1)},
+        "command": {"command": ["echo", other.result["n"]]},
+        "shell": {"shell": other.artifact("run.sh")},
+        "env.ID": {"command": ["true"], "env": {"ID": other.job_id}},
+        "spec.data.0.path": {"task_type": "echo", "spec": {"data": [{"path": other.result["n"]}]}},
+    }
+    for field, fields in uses.items():
+        with pytest.raises(ValueError, match="of another workflow") as caught:
+            flow.stage("two", **fields)  # type: ignore[arg-type]
+        assert f"stage 'two': {field} uses stage 'one' of another workflow ('other')" in str(caught.value)
+    assert [stage.name for stage in flow.spec().stages] == ["one"]
+
+
+def test_stages_of_the_same_workflow_are_written_as_references():
+    flow = WorkflowBuilder("f")
+    one = flow.stage("one", ["true"])
+    words: list[Word] = ["echo", one.result["a"][0], one.job_id, one.artifact("m.pt", task=2)]
+    flow.stage("two", words, after=[one], when=(one, "n", 20))
+    stage = flow.spec().stages[1]
+    assert stage.job.groups[0].command == [
+        "echo",
+        "${one.result.a.0}",
+        "${one.task_id}",
+        "${one.artifacts.2.m.pt}",
+    ]
+    assert all(type(word) is str for word in stage.job.groups[0].command)
+    assert stage.after == ["one"]
