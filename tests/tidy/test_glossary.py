@@ -19,9 +19,9 @@ PLAIN = {
         embedded endpoint environment errors feed files garbage goal graph harm history http id image launches limits
         listener live load one
         logger logs lookup loop machine main message metrics model names network offline online open output page
-        patterns pickle picture pool process program protocol questions read record refusal reply retention script search server
-        session set settings socket state statuses supervisor table tokenfile tree trust types users verified
-        version view wire
+        patterns pickle picture pool process program protocol questions read record refusal reply retention script
+        search server session set settings socket state statuses supervisor table tokenfile tree trust types users
+        verified version view wire
     """,
     "protocols and things outside": """
         acceptor aichor api async batchjob ca certificates cgroups containers descriptors etcd eventloop grpc
