@@ -92,7 +92,9 @@ class AttemptEndings:
                 continue
             self._launches.find_files(key)
             if self._launches.close_artifacts(key):
-                self._begin(self._copy_artifacts(key, asyncio.Event()))
+                reported = asyncio.Event()
+                reported.set()
+                self._begin(self._copy_artifacts(key, reported))
 
     def _begin(self, work: Coroutine[None, None, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -144,7 +146,7 @@ class AttemptEndings:
 
     async def _copy_artifacts(self, key: AttemptKey, hurried: asyncio.Event) -> str:
         """Send all artifacts of an attempt, then their list, and remove them here; returns what was not kept."""
-        folder = self._launches.artifacts_path(key)
+        folder, is_listed = self._launches.artifacts_path(key), False
         try:
             found = await asyncio.to_thread(find_artifacts, folder, self._limits)
             sent = [
@@ -154,13 +156,14 @@ class AttemptEndings:
             ]
             manifest = Manifest(tuple(sent), tuple(found.left_out), found.left_out_count)
             await self._list(key, manifest, hurried)
+            is_listed = True
             await asyncio.to_thread(shutil.rmtree, Path(str(folder)))
         except (
             UploadFailed,
             OSError,
         ) as error:  # the folder is gone, or the coordinator will never take them
             log.warning("artifacts were not kept", attempt=key, error=str(error))
-            if isinstance(error, OSError) and hurried.is_set():  # somebody may wait for them
+            if isinstance(error, OSError) and hurried.is_set() and not is_listed:  # a stage may wait for them
                 with suppress(UploadFailed):
                     await self._list(key, Manifest((), (f"all of them: {error}",), 1), hurried)
             return f"its artifacts were not kept: {error}"

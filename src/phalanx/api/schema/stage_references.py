@@ -1,5 +1,7 @@
-"""References in the stages of a workflow, checked when it is submitted: each can be read, names a stage, and is no part of
-a program text. What a reference stands for is only known when its stage begins (`core/cluster/stages.py`).
+"""References in the stages of a workflow, checked when it is submitted.
+
+Each can be read, names a stage, and is no part of a program text. What it stands for is only known when its stage
+begins (`core/cluster/stages.py`).
 """
 
 from __future__ import annotations

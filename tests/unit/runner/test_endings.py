@@ -1,0 +1,95 @@
+"""Artifacts whose end was reported before they were sent: sent later, or a list that says why they never come."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from phalanx.core.model.files import FileKind, Manifest
+from phalanx.core.model.orders import AttemptKey
+from phalanx.runner import endings
+from phalanx.runner.artifacts import ArtifactLimits
+from phalanx.runner.endings import AttemptEndings
+from phalanx.runner.log_files import ARTIFACTS, LogPath, log_path
+from phalanx.runner.uploads import Read
+from tests.support.clocks import ManualClock
+
+KEY = ("0" * 26, 0, 1)
+
+
+class LateLaunches:
+    """An attempt of an earlier runner that left one artifact."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log_root = folder
+        self.path = log_path(folder, *KEY, ARTIFACTS)
+        Path(str(self.path)).mkdir(parents=True)
+        (Path(str(self.path)) / "model.pt").write_text("weights")
+
+    def find_files(self, key: AttemptKey) -> None:
+        pass
+
+    def close_artifacts(self, key: AttemptKey) -> bool:
+        return True
+
+    def artifacts_path(self, key: AttemptKey) -> LogPath:
+        return self.path
+
+
+class TakenUploads:
+    """Takes everything."""
+
+    def __init__(self) -> None:
+        self.lists: list[Manifest] = []
+
+    async def put(self, key: AttemptKey, kind: FileKind, path: str, size: int, read: Read) -> str:
+        if kind == "manifest":
+            self.lists.append(msgspec.json.decode(read(0, size), type=Manifest))
+        return "ab" * 32
+
+
+def resumed(folder: Path) -> list[Manifest]:
+    async def main() -> list[Manifest]:
+        uploads = TakenUploads()
+        launches: Any = LateLaunches(folder)
+        sent: Any = uploads
+        engine: Any = None  # it is asked only after a refusal
+        limits = ArtifactLimits(10, 1 << 20)
+        waiting = AttemptEndings(launches, sent, limits, ManualClock(), engine, lambda _key, _end: None)
+        waiting.resume(set())
+        await asyncio.gather(*cast(set[Any], waiting._tasks))
+        return uploads.lists
+
+    return asyncio.run(main())
+
+
+def test_they_are_sent_and_listed(tmp_path: Path):
+    [listed] = resumed(tmp_path)
+    assert ([each.path for each in listed.files], listed.left_out_count) == (["model.pt"], 0)
+    assert not Path(str(log_path(tmp_path, *KEY, ARTIFACTS))).exists()
+
+
+def test_of_those_that_cannot_be_read_a_list_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def broken(folder: LogPath, limits: ArtifactLimits) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(endings, "find_artifacts", broken)
+    [listed] = resumed(tmp_path)
+    assert (listed.files, listed.left_out_count) == ((), 1)
+    assert "Input/output error" in listed.left_out[0]
+
+
+def test_a_folder_that_cannot_be_removed_does_not_replace_the_list(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuses(folder: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(shutil, "rmtree", refuses)
+    [listed] = resumed(tmp_path)
+    assert [each.path for each in listed.files] == ["model.pt"]
