@@ -17,6 +17,7 @@ MINUTE = 1_760_000_040.0  # a multiple of 60
 
 @pytest.mark.parametrize(("bucket_s", "per_minute"), [(60.0, 3.0), (30.0, 6.0)])
 def test_three_submissions_in_one_interval(bucket_s: float, per_minute: float):
+    """C29."""
     density = Density(bucket_s)
     for at in (MINUTE, MINUTE + 10, MINUTE + 29.9):
         density.submitted(at, 1)

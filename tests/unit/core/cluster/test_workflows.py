@@ -9,12 +9,12 @@ from phalanx.coordinator import turn
 from phalanx.coordinator.turn import Engine
 from phalanx.core.cluster.decision import Accepted, Refused, Replayed
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import Cancel, SubmitWorkflow, Tick
+from phalanx.core.cluster.inputs import Cancel, Leave, SubmitWorkflow, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Timers
 from phalanx.core.cluster.workflow_events import WorkflowForgotten
 from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
-from phalanx.core.model.orders import Status
+from phalanx.core.model.orders import Ended, Exit, Started, Status, Why
 from phalanx.core.model.workflow import STAGES_MAX, stage_job_id, workflow_id
 from tests.support.builders import Cluster, a_job
 from tests.support.workflow_cluster import WorkflowCluster, a_graph, a_workflow
@@ -362,3 +362,25 @@ def test_a_large_workflow_begins_in_pieces():
     cluster = WorkflowCluster(text)
     assert len(cluster.begun()) == 1200
     assert cluster.state.due == {}
+
+
+def test_a_stage_on_a_lost_node_runs_elsewhere_once_and_uncharged():
+    """C30."""
+    cluster = WorkflowCluster(a_graph(a="", b="a"))
+    key = (cluster.job_of("a"), 0, 1)
+    cluster.tell("n1", Started(key, cluster.now))
+    cluster.add_node("n2", cores=64)
+    cluster.now += cluster.state.rules.lost_after_s + 1.0
+    cluster.beat("n2")
+    cluster.give(Tick())
+    job = cluster.state.jobs[key[0]]
+    assert (job.live[0].node, job.attempts[0], job.charged) == ("n2", 2, {})
+    assert job.job.max_retries == 0, "a charged attempt would have failed the stage"
+    cluster.give(Leave("n1", "a", 1))
+    cluster.tell("n1", Ended(key, Exit(Why.NONE, 0, 1.0, 2.0)), generation=1)
+    assert (job.live[0].node, job.attempts[0]) == ("n2", 2), "neither its leave nor its late report is heard"
+    assert cluster.begun() == {"a"}
+    again = (key[0], 0, 2)
+    cluster.tell("n2", Started(again, cluster.now))
+    cluster.tell("n2", Ended(again, Exit(Why.NONE, 0, cluster.now, cluster.now)))
+    assert cluster.begun() == {"a", "b"}
