@@ -46,6 +46,7 @@ from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Su
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.transitions import decide
 from phalanx.core.explain.change import ADMIN, Asker
+from phalanx.core.explain.estimate import estimate
 from phalanx.core.explain.shortage import whole_never
 from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
@@ -54,7 +55,7 @@ from phalanx.core.model.waiting import Quota
 from phalanx.core.model.workflow import Workflow
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers
-from phalanx.preview.online import WORKFLOWS_MAX, Question, plan_online
+from phalanx.preview.online import Question, check_question, plan_online
 from phalanx.preview.topology import topology_view
 from phalanx.preview.workflows import AskedWorkflow
 from phalanx.store.protocol import Store
@@ -134,8 +135,9 @@ class Declarations:
     async def plan(
         self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
     ) -> PlanReply:
+        check_question(request)
         request = await self._with_jobs_before(request)
-        made = await self._workflows_of(request.workflows[: WORKFLOWS_MAX + 1], user)
+        made = await self._workflows_of(request.workflows, user)
         await self._slices.turn()
         engine, now = self._loop.engine, self._clock.now()
         flows = [self._asked(flow, priority_max, now) for flow in made]
@@ -174,14 +176,16 @@ class Declarations:
     def _asked(self, flow: Workflow, priority_max: int, now: float) -> AskedWorkflow:
         """A workflow, with the reasons why it could never run here, if there are any; any other refusal is an error."""
         engine, refused = self._loop.engine, list[tuple[str, Reason]]()
-        given = engine.foreseen(SubmitWorkflow(flow, priority_max=priority_max), now)
+        expected = estimate(engine.state, flow)
+        without_limits = structs.replace(flow, deadline_at=None, budget=None)
+        given = engine.foreseen(SubmitWorkflow(without_limits, priority_max=priority_max), now)
         for stage, answer in refused_stages(engine.state, given):
             if answer.kind not in ("never", "target"):
                 raise refusal(answer, f"{flow.name or 'workflow'}:{stage.name}")
             refused.append((stage.name, answer.reason))
-        if given.never is not None:
-            refused.append(("", given.never))
-        return AskedWorkflow(flow, tuple(refused))
+        if (never := expected.never(flow, now) or given.never) is not None:
+            refused.append(("", never))
+        return AskedWorkflow(flow, expected, tuple(refused))
 
     async def topology(self) -> TopologyView:
         await self._slices.turn()

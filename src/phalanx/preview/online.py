@@ -18,6 +18,7 @@ from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.trial import QUESTION_MAX
 from phalanx.core.model.job import Job, JobId, ulid
 from phalanx.core.model.plan import Policy, Snapshot
+from phalanx.core.model.workflow import STAGES_MAX
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers, fit_request
 from phalanx.preview.names import Names, called
@@ -70,7 +71,7 @@ def plan_online(
         reasons=[*reply.reasons, *refused],
         exit=NEVER if refused else reply.exit,
         warnings=asked.warnings,
-        workflows=[flow.estimate(state, now) for flow in flows],
+        workflows=[flow.estimate(now) for flow in flows],
     )
 
 
@@ -79,7 +80,6 @@ class _Asked:
 
     def __init__(self, state: ClusterState, question: Question, now: float) -> None:
         request = question.request
-        _check(request)
         self.names = Names()
         self.warnings: list[str] = []
         self._topology = state.table.topology
@@ -124,10 +124,12 @@ class _Asked:
         return ulid(0, self._count)
 
 
-def _check(request: PlanRequest) -> None:
+def check_question(request: PlanRequest) -> None:
+    """Refuse a question about nothing, or about too much at once."""
     if not request.specs and request.submit is None and not request.workflows:
         raise BadRequest("specs: there is nothing to plan: give specs, workflows, or a submission in submit")
     check_count("specs", len(request.specs), SPECS_MAX)
     check_count("workflows", len(request.workflows), WORKFLOWS_MAX)
+    check_count("stages of workflows", sum(len(flow.stages) for flow in request.workflows), STAGES_MAX)
     if request.names and len(request.names) != len(request.specs):
         raise BadRequest(f"names: {len(request.names)} are given for {len(request.specs)} specs")

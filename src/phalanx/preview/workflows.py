@@ -14,7 +14,7 @@ from phalanx.core.cluster.stage_dispatch import dispatch_of_stage
 from phalanx.core.cluster.stages import job_of_stage
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import WorkflowState
-from phalanx.core.explain.estimate import estimate
+from phalanx.core.explain.estimate import Estimate
 from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.workflow import SPEC_VARIABLE, Workflow
@@ -27,6 +27,7 @@ class AskedWorkflow(Struct, frozen=True):
     """One workflow of a question, and why it would be refused at submit: by stage, or as a whole."""
 
     workflow: Workflow
+    expected: Estimate
     refused: tuple[tuple[str, Reason], ...] = ()
 
     @property
@@ -55,8 +56,8 @@ class AskedWorkflow(Struct, frozen=True):
             for stage, no in self.refused[:REFUSED_MAX]
         ]
 
-    def estimate(self, state: ClusterState, now: float) -> WorkflowEstimate:
-        found = estimate(state, self.workflow)
+    def estimate(self, now: float) -> WorkflowEstimate:
+        found = self.expected
         return WorkflowEstimate(
             name=self.name,
             stages=len(self.workflow.stages),

@@ -173,6 +173,9 @@ class TestWorkflows:
         flow = WorkflowSpec([StageSpec("a", a_spec())])
         with pytest.raises(PhalanxError, match="workflows: "):
             answered(a_cluster(n1={"cores": 4}), PlanRequest(workflows=[flow] * 11))
+        wide = WorkflowSpec([StageSpec(f"s{number}", a_spec()) for number in range(5001)])
+        with pytest.raises(PhalanxError, match="stages of workflows: "):
+            answered(a_cluster(n1={"cores": 4}), PlanRequest(workflows=[wide, wide]))
 
 
 def a_stage(

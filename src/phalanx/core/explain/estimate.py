@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from phalanx.core.cluster.stage_dispatch import context_names
 from phalanx.core.cluster.state import ClusterState
@@ -140,8 +141,10 @@ class _Nodes:
     def __init__(self, state: ClusterState) -> None:
         self._table = state.table
         capacities = [ledger.capacity for ledger in state.table.ledgers]
-        self._classes = [hardware_class(each) for each in capacities]
-        self._capacities: list[Capacity] = capacities
+        self._kinds: dict[
+            tuple[object, ...], tuple[int, str, Capacity]
+        ] = {}  # nodes that cost and hold the same
+        self._kind_of = np.array([self._kind(each) for each in capacities], dtype=np.int64)
         self._known: dict[tuple[tuple[Request, int], ...], dict[str, set[float]]] = {}
         self._cores = float(sum(each.cores for each in capacities))
         self._devices = sum(len(each.devices) for each in capacities)
@@ -154,17 +157,31 @@ class _Nodes:
         return self._known.get(asked, {})
 
     def _rates(self, asked: tuple[tuple[Request, int], ...]) -> dict[str, set[float]]:
-        fitting = np.ones(len(self._classes), dtype=bool)
+        fitting = np.ones(len(self._kind_of), dtype=bool)
         for request, _ in asked:
-            fitting &= self._table.ever(request)[0] > 0
+            fitting &= self._could_hold(request)
+        fits = np.bincount(self._kind_of[fitting], minlength=len(self._kinds))
         found: dict[str, set[float]] = {}
-        for row in np.flatnonzero(fitting).tolist():
-            rate = sum(
-                tasks * cost_rate(self._capacities[row], each.cores, each.memory_bytes, each.gpus)
-                for each, tasks in asked
-            )
-            found.setdefault(self._classes[row], set()).add(rate)
+        for number, name, capacity in self._kinds.values():
+            if fits[number]:
+                rate = sum(
+                    tasks * cost_rate(capacity, each.cores, each.memory_bytes, each.gpus)
+                    for each, tasks in asked
+                )
+                found.setdefault(name, set()).add(rate)
         return found
+
+    def _could_hold(self, request: Request) -> NDArray[np.bool_]:
+        """By row, whether the node could hold one such task if it were empty."""
+        if request.target is not None:
+            return self._table.ever(request)[0] > 0
+        found: NDArray[np.bool_] = self._table.columns.slots(request, every=True) > 0
+        return found
+
+    def _kind(self, capacity: Capacity) -> int:
+        name = hardware_class(capacity)
+        key = name, capacity.memory_bytes, capacity.cost_per_hour, capacity.slots
+        return self._kinds.setdefault(key, (len(self._kinds), name, capacity))[0]
 
     def busy_s(self, workflow: Workflow, seconds: list[float]) -> float:
         """How long all nodes together take for the work, if no core and no device of them is ever idle."""
