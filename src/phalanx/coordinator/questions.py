@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from contextlib import aclosing
 from typing import TypeVar
 
-from phalanx import __version__
+import phalanx
 from phalanx.api.schema.apply import DraftView
 from phalanx.api.schema.cluster import ClusterView, NodeView, QueueView
 from phalanx.api.schema.fields import Selector, read_selector
@@ -229,7 +229,7 @@ class StateReads:
         table = state.table
         ledgers = [each for each in table.ledgers if table.is_open(each.name)]
         return ClusterView(
-            version=__version__,
+            version=phalanx.__version__,
             epoch=state.epoch,
             revision=state.revision,
             nodes=len(state.nodes),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
-from phalanx import __version__
+import phalanx
 from phalanx.coordinator.metrics.dispatches import STICKY_WORKER_BUSY
 from phalanx.coordinator.metrics.recorder import RESTARTED, WORKER_FAILED, Recorder
 from phalanx.coordinator.metrics.survey import Survey
@@ -71,7 +71,7 @@ GAUGES = (
     Family(
         "phalanx_build_info",
         "Version of this coordinator; always 1.",
-        lambda _now: [((__version__,), 1)],
+        lambda _now: [((phalanx.__version__,), 1)],
         ("version",),
     ),
     _gauge("coordinator_leader", "1 if this coordinator is active.", lambda now: now.is_leader),
