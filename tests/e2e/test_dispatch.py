@@ -13,7 +13,7 @@ import pytest
 
 from phalanx.api.schema.cluster import QuotaSpec
 from phalanx.client.client import Client
-from phalanx.core.placement.dispatch import jitter
+from phalanx.core.placement.jitter import jitter
 from phalanx.errors import PhalanxError
 from phalanx.manifests.read import read
 from tests.support.real_cluster import RealCluster, a_real_cluster

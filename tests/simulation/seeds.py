@@ -8,7 +8,7 @@ from itertools import islice
 from phalanx.sim.report import SeedReport, describe_failure
 from phalanx.sim.trial import run
 
-SEEDS = 500
+SEEDS = 375
 CHUNK = 125
 FENCED_SHARE_MIN = 0.3  # R2: a simulator in which no stale report is ever refused proves nothing
 SHARES_MIN = {

@@ -176,4 +176,4 @@ def test_a_runner_that_clings_to_a_dead_connection_is_found(monkeypatch: Patch):
 def test_a_lost_resume_that_leaves_a_task_frozen_is_found(monkeypatch: Patch):
     monkeypatch.setattr(decide_nodes, "_tell_pauses", lambda node, held: [])
     faults = ["broken-connection", "storm", "crash-after-append", "lost-commit"]
-    must_find({"heals"}, within=200, begin=40, faults=faults)
+    must_find({"heals"}, within=200, begin=80, faults=faults)

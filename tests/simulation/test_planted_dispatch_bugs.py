@@ -19,7 +19,7 @@ def test_a_bound_node_that_takes_the_work_of_others_is_found(monkeypatch: Patch)
     open_to_all = property(lambda self: self.could_work and not self.is_kept_away)
     monkeypatch.setattr(NodeState, "takes_work", open_to_all)
     monkeypatch.setattr(NodeState, "takes_work_of", lambda self, job: self.takes_work)
-    must_find({"dispatch"}, within=60)
+    must_find({"dispatch"}, within=60, begin=45)
 
 
 def test_a_node_that_stays_bound_to_an_ended_workflow_is_found(monkeypatch: Patch) -> None:

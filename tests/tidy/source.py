@@ -77,7 +77,13 @@ def imported(source: Source, node: ast.Import | ast.ImportFrom) -> list[str]:
     return [f"{base}.{alias.name}" for alias in node.names]
 
 
-def mentions(source: Source) -> Iterator[tuple[int, str]]:
+@cache
+def mentions(source: Source) -> tuple[tuple[int, str], ...]:
+    """All of `_mentions`; several rules ask for the same file."""
+    return tuple(_mentions(source))
+
+
+def _mentions(source: Source) -> Iterator[tuple[int, str]]:
     """Line and full dotted name of everything that is imported, or reached through an imported name.
 
     After `from datetime import datetime as dt`, the expression `dt.now` is `datetime.datetime.now`. A name

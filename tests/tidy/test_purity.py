@@ -21,6 +21,7 @@ TABLE_MODULES = {"re", "__future__", "collections", "collections.abc", "json", "
 VALUE_MODULES = {
     *(
         "__future__",
+        "_md5",
         "abc",
         "array",
         "bisect",

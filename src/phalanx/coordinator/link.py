@@ -15,7 +15,7 @@ from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.job import Job, is_name
+from phalanx.core.model.job import Job, JobId, is_name
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Disposition, Order, Ready, Start, Started
 from phalanx.link import wire
 from phalanx.logger import logger
@@ -60,6 +60,7 @@ class Links:
         self._address = "" if host in EVERYWHERE else address  # which is of no use elsewhere
         self._keys = keys  # who may speak for which node
         self.sessions: dict[str, RunnerSession] = {}
+        self._briefed: dict[JobId, set[str]] = {}  # by job, the nodes whose runners were sent its brief
         self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
         self.stale_reports = 0
 
@@ -110,9 +111,8 @@ class Links:
         jobs = self._state().jobs
         for order in orders:
             if type(order) is Start and (job := jobs.get(order.key[0])) is not None:
-                briefed = session.briefed.setdefault(order.key[0], set())
-                if order.group not in briefed:
-                    briefed.add(order.group)
+                if order.group not in session.briefed.get(order.key[0], ()):
+                    self._note_brief(session, order.key[0], order.group)
                     told.append(self._brief(job.job, order.group))
                 rolled = session.rolled.setdefault(order.key[0], set()) if order.formation else set()
                 if order.formation and order.formation not in rolled:
@@ -127,8 +127,12 @@ class Links:
         node = state.nodes.get(session.node)
         groups = {(key[0], attempt.group) for key, attempt in node.attempts.items()} if node else set()
         for job, number in groups:
-            session.briefed.setdefault(job, set()).add(number)
+            self._note_brief(session, job, number)
         return [self._brief(state.jobs[job].job, number) for job, number in sorted(groups)]
+
+    def _note_brief(self, session: RunnerSession, job: JobId, group: int) -> None:
+        session.briefed.setdefault(job, set()).add(group)
+        self._briefed.setdefault(job, set()).add(session.node)
 
     def _brief(self, job: Job, number: int) -> Brief:
         token = self._keys.task_token(job.id)
@@ -141,11 +145,13 @@ class Links:
                 session.connection.send([self.not_active])
             session.connection.close()
         self.sessions.clear()
+        self._briefed.clear()
 
     def forget(self, job: str) -> None:
         """A job is over: its brief is not needed any more. Runners are told with their next heartbeat."""
-        for session in self.sessions.values():
-            if session.briefed.pop(job, None) is not None:
+        for node in self._briefed.pop(job, ()):
+            session = self.sessions.get(node)
+            if session is not None and session.briefed.pop(job, None) is not None:
                 session.rolled.pop(job, None)
                 session.dismissed.append(Dismiss(job))
 

@@ -13,9 +13,8 @@ import os
 import signal
 from collections import deque
 from contextlib import suppress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import httpx
 from msgspec import Struct, json
 
 from phalanx.config import task_environment
@@ -28,6 +27,9 @@ from phalanx.errors import PhalanxError
 from phalanx.logger import logger
 from phalanx.settings import Elastic
 from phalanx.tokenfile import read_token
+
+if TYPE_CHECKING:
+    import httpx
 
 log = logger("coordinator")
 NOTICES_MAX = 1000  # that wait to be delivered
@@ -147,6 +149,8 @@ class Notices:
                 return
 
     async def _post(self, body: bytes) -> None:
+        import httpx  # a tenth of a coordinator's start, and most have no webhook
+
         assert self._settings.webhook is not None
         headers = {"Content-Type": "application/json"}
         try:

@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, I
 from contextlib import aclosing
 from typing import TypeVar
 
-from phalanx import __version__
 from phalanx.api.schema.apply import DraftView
 from phalanx.api.schema.cluster import ClusterView, NodeView, QueueView
 from phalanx.api.schema.fields import Selector, read_selector
@@ -224,6 +223,8 @@ class StateReads:
         return queue_view(state, name)
 
     async def cluster(self) -> ClusterView:
+        from phalanx import __version__  # finding it out takes a tenth of a coordinator's start
+
         await self.slices.turn()
         state = self._loop.state
         table = state.table

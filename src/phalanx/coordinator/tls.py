@@ -11,7 +11,6 @@ import ssl
 from collections.abc import Callable
 from urllib.parse import urlsplit
 
-from phalanx.certificates import hosts_in, show
 from phalanx.errors import ConfigError
 from phalanx.logger import logger
 from phalanx.settings import CoordinatorSettings as Section
@@ -52,8 +51,12 @@ class TlsPorts:
         """Values of the Host header to accept: those that were named, where we are reached, what TLS proves."""
         section = self._section
         advertised = urlsplit(section.advertise).hostname if section.advertise else None
-        proven = hosts_in(section.tls_cert_file) if section.tls_cert_file else ()
-        return (*section.hosts, *([advertised] if advertised else []), *proven)
+        named = (*section.hosts, *([advertised] if advertised else []))
+        if section.tls_cert_file is None:
+            return named
+        from phalanx.certificates import hosts_in  # here, so that a coordinator without TLS starts sooner
+
+        return (*named, *hosts_in(section.tls_cert_file))
 
     async def keep(self) -> None:
         """Read the files again, for the life of the process."""
@@ -74,6 +77,8 @@ class TlsPorts:
         section = self._section
         if section.tls_cert_file is None:
             return
+        from phalanx.certificates import show
+
         shown = show(section.tls_cert_file)
         if shown.days_left < 0:
             log.error("the certificate has expired, clients will reject it", until=shown.valid_until)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from phalanx.core.cluster.units import Attempt, Formation, GangState, Gate, GroupState, Promise
 from phalanx.core.model.job import Job, JobId
-from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
+from phalanx.core.model.orders import STATUSES, AttemptKey, Exit, Status, Why
 
 PENDING, ASSIGNED, RUNNING = Status.PENDING, Status.ASSIGNED, Status.RUNNING
 COMPLETED, FAILED, CANCELLED = Status.COMPLETED, Status.FAILED, Status.CANCELLED
@@ -243,7 +243,7 @@ class JobState:
 
     def move(self, position: int, after: Status) -> None:
         """Change a task's status, if the table of moves allows it."""
-        before = Status(self.status[position])
+        before = STATUSES[self.status[position]]
         check_move(f"task {position} of {self.job.id}", before, after)
         self.status[position] = after
         self.counts[before] -= 1

@@ -50,6 +50,7 @@ _STATUSES = {
     StagePhase.CANCELLED: Status.CANCELLED,
 }
 _WELL = (StagePhase.COMPLETED, StagePhase.SKIPPED)
+_PHASES = tuple(StagePhase)  # by number
 
 
 class KeptResult(Struct, frozen=True, array_like=True):
@@ -116,7 +117,7 @@ class WorkflowState:
         return Status.CANCELLED if StagePhase.CANCELLED in self.phases else Status.COMPLETED
 
     def phase(self, stage: int) -> StagePhase:
-        return StagePhase(self.phases[stage])
+        return _PHASES[self.phases[stage]]
 
     def job_id(self, stage: int) -> JobId:
         """The id of a stage's job, which there may not be yet."""

@@ -11,7 +11,6 @@ A mode may insist on one node. If that has no room the task waits for it, and no
 
 from __future__ import annotations
 
-import hashlib
 from bisect import bisect_right
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
@@ -31,18 +30,10 @@ from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Block, WaitingClass, WaitingGroup
 from phalanx.core.model.workflow import SPEC_BYTES_MAX, SPEC_VARIABLE
 from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.jitter import jitters
 from phalanx.core.placement.reserve.reservation import Reservation
 
 OTHERS_SHOWN = 4
-_SCALE = 1 << 64
-
-
-def jitter(task: str, node: str, most: float) -> float:
-    """Between −most and +most, the same for the same task and node in every process."""
-    if most <= 0:
-        return 0.0
-    digest = hashlib.md5(f"{task}:{node}".encode(), usedforsecurity=False).digest()
-    return (int.from_bytes(digest[:8], "big") / _SCALE - 0.5) * 2 * most
 
 
 def is_dispatched(unit: WaitingGroup) -> bool:
@@ -85,6 +76,16 @@ def bound_node(view: DispatchView, nodes: NodeTable, job: Job, request: Request)
     return name if nodes.ledger(name).never(request) is None else None
 
 
+class ScoredNodes(NamedTuple):
+    """The nodes that may be best once the jitter is added, in the order of their names, and their scores before."""
+
+    rows: list[int]
+    names: list[str]
+    encoded: list[bytes]  # the same names
+    scores: Numbers
+    others: list[tuple[str, float]]  # the best of those that cannot win, with their scores
+
+
 class Dispatcher:
     """The choices of one plan: what an earlier one of them binds or uses holds for the next."""
 
@@ -98,6 +99,7 @@ class Dispatcher:
         self._turns: dict[str, int] = {}
         self._last_turn = view.bindings.last_turn
         self._proxies: tuple[Numbers, Numbers] | None = None
+        self._scored: dict[tuple[float, float], tuple[bytes, ScoredNodes]] = {}  # the last by weight, jitter
         self.merged: set[JobId] = set()  # jobs that run as a part of others
 
     def choose(
@@ -112,9 +114,9 @@ class Dispatcher:
         if bound is not None:
             found = self._at(bound, unit, asked)
             return OneNode(bound) if isinstance(found, Choice) and found.row in avoid else found
-        rows = np.flatnonzero(self._nodes.slots(request).column > 0)
-        # What was bound in this very plan the table does not know yet.
-        avoid = avoid | {self._nodes.rows[name] for name in self._workflows.values()}
+        rows = (self._nodes.slots(request).column > 0).nonzero()[0]
+        if self._workflows:  # what was bound in this very plan the table does not know yet
+            avoid = avoid | {self._nodes.rows[name] for name in self._workflows.values()}
         if avoid:
             rows = np.array([row for row in rows.tolist() if row not in avoid], dtype=np.int64)
         task = job.task_id(position)
@@ -215,10 +217,13 @@ class Dispatcher:
             return row, DispatchNote(selection, pool, reused)
         if selection == "min_satisfying":
             throughputs, costs = self._columns()
+            sizes = throughputs[rows] + jitters(
+                task, [names[row].encode() for row in rows.tolist()], self._policy.jitter
+            )
             size, _, _, row = min(
-                (float(throughputs[row]) + jitter(task, names[row], self._policy.jitter), costs[row], names[row], row)
-                for row in rows.tolist()
-            )  # fmt: skip
+                (size, costs[row], names[row], row)
+                for size, row in zip(sizes.tolist(), rows.tolist(), strict=True)
+            )
             return row, DispatchNote(selection, pool, reused, score=round(size, 9))
         weight = self._policy.weight(asked.task_type)
         note = DispatchNote(selection, pool, reused, weight)
@@ -256,27 +261,45 @@ class Dispatcher:
         times: Numbers | None = None,
     ) -> tuple[int, DispatchNote]:
         """The best by score and jitter; of equals the smallest name. Only those that can win are hashed."""
-        names = self._nodes.names
         if len(rows) == 1:  # scaled, both terms are 0
             return int(rows[0]), note
+        scored = (
+            self._nodes_by_score(rows, weight, most)
+            if times is None
+            else self._score(rows, weight, most, times)
+        )
+        scores = scored.scores + jitters(task, scored.encoded, most)
+        order = (-scores).argsort(kind="stable")[: OTHERS_SHOWN + 1]
+        best, *rest = zip(order.tolist(), scores[order].tolist(), strict=True)
+        others = [(scored.names[at], round(score, 6)) for at, score in rest]
+        others += scored.others[: OTHERS_SHOWN - len(others)]
+        at, score = best
+        return scored.rows[at], structs.replace(note, score=round(score, 9), others=tuple(others))
+
+    def _nodes_by_score(self, rows: Column, weight: float, most: float) -> ScoredNodes:
+        """The last result again if it is about the same nodes: many tasks in a row find the same ones with room."""
+        found, last = rows.tobytes(), self._scored.get((weight, most))
+        if last is not None and last[0] == found:
+            return last[1]
+        scored = self._score(rows, weight, most)
+        self._scored[weight, most] = found, scored
+        return scored
+
+    def _score(self, rows: Column, weight: float, most: float, times: Numbers | None = None) -> ScoredNodes:
         throughputs, costs = (column[rows] for column in self._columns())
-        if (
-            times is not None
-        ):  # what a task takes and costs, instead of what its node has and costs by the hour
+        if times is not None:  # what a task takes and costs, not what its node has and costs by the hour
             throughputs, costs = 1.0 / times, costs * times
         scores = weight * _scaled(throughputs) - (1 - weight) * _scaled(costs)
-        near = np.flatnonzero(scores >= scores.max() - 2 * max(most, 0.0))
-        ranked = sorted(
-            (-(float(scores[at]) + jitter(task, names[rows[at]], most)), names[rows[at]], int(rows[at]))
-            for at in near.tolist()
-        )
-        others = [(name, round(-score, 6)) for score, name, _ in ranked[1 : OTHERS_SHOWN + 1]]
-        if len(others) < OTHERS_SHOWN and len(rows) > len(near):
-            rest = np.argsort(-scores, kind="stable").tolist()
-            rest = rest[len(near) : len(near) + OTHERS_SHOWN]
-            others += [(names[rows[at]], round(float(scores[at]), 6)) for at in rest]
-        score, _, row = ranked[0]
-        return row, structs.replace(note, score=round(-score, 9), others=tuple(others[:OTHERS_SHOWN]))
+        names = self._nodes.names
+        can_win = (scores >= scores.max() - 2 * max(most, 0.0)).nonzero()[0].tolist()
+        near = sorted(can_win, key=lambda at: names[rows[at]])
+        others: list[tuple[str, float]] = []
+        if len(near) <= OTHERS_SHOWN and len(rows) > len(near):
+            rest = np.argsort(-scores, kind="stable")[len(near) : len(near) + OTHERS_SHOWN].tolist()
+            others = [(names[rows[at]], round(float(scores[at]), 6)) for at in rest]
+        found = rows[near].tolist()
+        named = [names[row] for row in found]
+        return ScoredNodes(found, named, [name.encode() for name in named], scores[near], others)
 
     def _columns(self) -> tuple[Numbers, Numbers]:
         """Throughput and cost of every node, by row."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 from msgspec import structs
 
@@ -12,8 +14,8 @@ from phalanx.core.model.dispatch import Dispatch, DispatchPolicy, Selection, cat
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.core.model.proxies import cost, throughput
 from phalanx.core.model.run_times import KINDS_MAX, SAMPLES_MIN, RunTimes, hardware_class, work_kind
-from phalanx.core.placement.dispatch import jitter
-from tests.support.dispatch_cluster import BIG, MID, SMALL, DispatchCluster, a_machine, a_task
+from phalanx.core.placement.jitter import jitter, jitters
+from tests.support.dispatch_cluster import BIG, MID, SMALL, DispatchCluster, a_flow, a_machine, a_task
 
 EXACT = DispatchPolicy(jitter=0.0)
 THREE = {"small": SMALL, "mid": MID, "big": BIG}
@@ -59,6 +61,26 @@ def test_the_jitter_of_the_contract() -> None:
     found = [jitter("t4", node, 1e-3) for node in EQUAL]
     assert found == pytest.approx([0.000075586, -0.00070581, -0.000009155], abs=1e-9)
     assert jitter("t1", "w-a", 0.0) == 0.0
+
+
+def test_the_jitter_of_many_nodes_at_once_is_that_of_each() -> None:
+    names = [f"node-{number}" for number in range(300)]
+    found = jitters("t1", [name.encode() for name in names], 1e-3).tolist()
+    digests = [hashlib.md5(f"t1:{name}".encode(), usedforsecurity=False).digest() for name in names]
+    assert found == [(int.from_bytes(each[:8], "big") / 2**64 - 0.5) * 2 * 1e-3 for each in digests]
+    assert found == [jitter("t1", name, 1e-3) for name in names]
+
+
+def test_stages_of_one_plan_are_compared_on_the_nodes_that_still_have_room() -> None:
+    cluster = DispatchCluster(EXACT, {name: a_machine(1) for name in ("w-a", "w-b", "w-c")})
+    types = ("sft", "inference", "sft")
+    stages: list[dict[str, object]] = [
+        {"name": f"s{number}", "spec": {"taskType": each}} for number, each in enumerate(types)
+    ]
+    flow = cluster.run(a_flow(*stages))
+    jobs = [cluster.stage(flow, str(stage["name"])) for stage in stages]
+    assert [cluster.where(job) for job in jobs] == ["w-a", "w-b", "w-c"]
+    assert [[name for name, _ in cluster.note(job).others] for job in jobs] == [["w-b", "w-c"], ["w-c"], []]
 
 
 def test_c3_equals_are_chosen_by_the_hash_of_task_and_node() -> None:

@@ -144,7 +144,7 @@ def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:
     if event.loss:
         job.losses[position] = job.losses.get(position, 0) + 1
     job.record(position, event.exit, attempt.started_at, event.at)
-    if not Status(job.status[position]).is_final:
+    if job.status[position] < Status.COMPLETED:
         job.why[position] = event.exit.why
         if job.first_started_at is None:
             job.first_started_at = event.exit.started_at

@@ -14,7 +14,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import JobId, Rule
-from phalanx.core.model.orders import UNCHARGED, Exit, Status, Why
+from phalanx.core.model.orders import STATUSES, UNCHARGED, Exit, Status, Why
 from phalanx.core.model.patterns import TEXT_MAX, matching
 
 NO_RESTART_LEFT = "no restart is left of"  # and the limit: how a job says why it failed
@@ -42,7 +42,7 @@ class Endings:
         parts: dict[str, str] = {}
         if attempt.merged:
             exit, parts = split(exit)
-        status = self._settled.get(job.job.id, Status(job.status[attempt.key[1]]))
+        status = self._settled.get(job.job.id, STATUSES[job.status[attempt.key[1]]])
         if status.is_final:  # cancelled or settled meanwhile: the end only frees what it held
             self._end(attempt, exit, status)
         elif attempt.ending in (Why.RECALLED, Why.RESTARTED):  # its life is over: how it ended says nothing
