@@ -61,9 +61,21 @@ def _dialled(port: int) -> socket.socket:
 
 
 def split_answer(received: bytes) -> tuple[int, bytes] | None:
-    """Status and body, once both are there. Our server always states the length."""
+    """Status and body, once both are there: of the stated length, or in chunks."""
     head, found, body = received.partition(b"\r\n\r\n")
     if not found:
         return None
-    length = int(head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0])
-    return (int(head[9:12]), body) if len(body) >= length else None
+    stated = head.lower().partition(b"content-length:")[2].split(b"\r\n", 1)[0]
+    if stated:
+        return (int(head[9:12]), body) if len(body) >= int(stated) else None
+    whole = _joined(body) if body.endswith(b"0\r\n\r\n") else None
+    return None if whole is None else (int(head[9:12]), whole)
+
+
+def _joined(body: bytes) -> bytes:
+    """The body of an answer that came in chunks."""
+    pieces, at = [], 0
+    while size := int(body[at : (end := body.index(b"\r\n", at))], 16):
+        pieces.append(body[end + 2 : end + 2 + size])
+        at = end + 2 + size + 2
+    return b"".join(pieces)
