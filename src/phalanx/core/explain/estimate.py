@@ -141,9 +141,8 @@ class _Nodes:
     def __init__(self, state: ClusterState) -> None:
         self._table = state.table
         capacities = [ledger.capacity for ledger in state.table.ledgers]
-        self._kinds: dict[
-            tuple[object, ...], tuple[int, str, Capacity]
-        ] = {}  # nodes that cost and hold the same
+        # Nodes that cost and hold the same: a number, their class, and what each has.
+        self._kinds: dict[tuple[object, ...], tuple[int, str, Capacity]] = {}
         self._kind_of = np.array([self._kind(each) for each in capacities], dtype=np.int64)
         self._known: dict[tuple[tuple[Request, int], ...], dict[str, set[float]]] = {}
         self._cores = float(sum(each.cores for each in capacities))

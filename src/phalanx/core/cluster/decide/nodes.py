@@ -128,7 +128,9 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     events += _rested(state, now)
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
-    return Decision([*events, *overrun(state, now), *forget(state, now)])
+    if not ends.events:  # or a job might be stopped that ends by these
+        events += overrun(state, now)
+    return Decision([*events, *forget(state, now)])
 
 
 def _is_gone(state: ClusterState, node: NodeState, now: float) -> bool:
