@@ -82,9 +82,10 @@ def connection(settings: Settings | None = None) -> ApiConnection:
     """The named cluster, or the one that runs on this machine, with its token."""
     settings = settings or load()
     client, local = settings.client, endpoint(settings.state_dir)
-    addresses = client.address or ((local.address,) if local else ())
-    if not addresses and settings.task is not None:  # a command inside a task
+    is_named = bool(client.address) or (local is not None and "state_dir" in settings.given)
+    if settings.task is not None and not is_named:  # inside a task, whatever else runs on the machine
         return ApiConnection((settings.task.address,), settings.task.token)
+    addresses = client.address or ((local.address,) if local else ())
     if not addresses:
         raise Unavailable("no cluster is running here", hint="`phalanx up` starts one, --address names one")
     if client.token:

@@ -483,7 +483,7 @@ def test_the_cluster_that_runs_here(read: Read, tmp_path: Path):
     assert connection(settings) == (("http://127.0.0.1:7433",), "phx_local", file)
 
 
-def test_a_command_inside_a_task_reaches_its_cluster_if_it_knows_no_other(read: Read, tmp_path: Path):
+def test_a_command_inside_a_task_reaches_its_cluster_unless_another_is_named(read: Read, tmp_path: Path):
     task = {"PHALANX_TASK_ADDRESS": "http://c1:7433", "PHALANX_TASK_TOKEN": "phx_task_1_x"}
     state = {"state_dir": tmp_path / "state"}
     assert connection(read(state, **task)) == (("http://c1:7433",), "phx_task_1_x", None)
@@ -493,7 +493,11 @@ def test_a_command_inside_a_task_reaches_its_cluster_if_it_knows_no_other(read: 
     own = read(state, **task, PHALANX_ADDRESS="http://127.0.0.1:7000", PHALANX_TOKEN="phx_mine")
     assert connection(own) == (("http://127.0.0.1:7000",), "phx_mine", None)
     announce(tmp_path / "state")
-    assert connection(read(state, **task)).token == "phx_local"
+    assert connection(read(state, **task)).token == "phx_local", "its folder is named"
+    announce(tmp_path / "home" / "phalanx")
+    here = {"XDG_STATE_HOME": str(tmp_path / "home")}
+    assert connection(read(**here)).token == "phx_local"
+    assert connection(read(**here, **task)).token == "phx_task_1_x", "not that of whoever has the same home"
 
 
 def test_a_task_verifies_its_cluster_by_the_certificates_of_its_node(read: Read, tmp_path: Path):

@@ -12,6 +12,7 @@ from phalanx.api.schema.workflows import (
     WorkflowRequest,
     WorkflowSpec,
     WorkflowView,
+    check_limits,
 )
 from phalanx.client.calls import FINAL, TIMEOUT_S, Call, get, new_request_id, path_of, query_of
 
@@ -21,6 +22,7 @@ WORKFLOWS = "/v1/workflows"
 def submit_workflow(request: WorkflowRequest | WorkflowSpec) -> Call[SubmittedWorkflow]:
     """A workflow, alone or with how it is submitted."""
     whole = request if isinstance(request, WorkflowRequest) else WorkflowRequest(request)
+    check_limits(whole.workflow.deadline, whole.workflow.budget)
     if whole.request_id is None:
         whole = msgspec.structs.replace(whole, request_id=new_request_id())
     return Call(
@@ -57,6 +59,7 @@ def cancel_workflow(id: str) -> Call[CancelReply]:
 
 
 def retry_workflow(id: str, request: RetryRequest) -> Call[RetryReply]:
+    check_limits(request.deadline, request.budget)
     body = msgspec.json.encode(request)
     return Call(method="POST", path=path_of("workflows", id, "retry"), answer=RetryReply, body=body)
 

@@ -20,7 +20,7 @@ from phalanx.api.schema.workflows import (
     WorkflowRequest,
     WorkflowSpec,
     WorkflowView,
-    check_budget,
+    check_limits,
     to_workflow,
 )
 from phalanx.api.server.auth import PRIORITY_OF_USERS
@@ -172,7 +172,7 @@ class WorkflowCommands:
         flow = await lookup.find_workflow(self._loop, self._store, id)
         stage = None if request.from_stage is None else lookup.stage_number(flow, request.from_stage)
         until = request.deadline
-        check_budget(request.budget)
+        check_limits(until, request.budget)
         asked = RetryWorkflow(
             flow.workflow.id,
             stage,

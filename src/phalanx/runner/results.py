@@ -6,6 +6,7 @@ The file is the task's own: it may be a link, a pipe, a device, huge, or no JSON
 from __future__ import annotations
 
 import os
+import re
 
 import msgspec
 
@@ -42,6 +43,11 @@ def _checked(data: bytes) -> tuple[str, str]:
     except RecursionError:
         return "", f"its result is nested more than {JSON_DEPTH_MAX} levels deep"
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if re.search(rb"\b(NaN|Infinity)\b", data):
+            return (
+                "",
+                "its result is not JSON, which has no NaN and no Infinity: write null or a text instead",
+            )
         return "", f"its result is not JSON: {str(error)[:200]}"
     if (where := too_deep_at(short.decode())) is not None:
         return "", f"its result is nested more than {JSON_DEPTH_MAX} levels deep, at {where}"

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.api.schema.workflows import RetryRequest
+from phalanx.client.workflow_calls import retry_workflow, submit_workflow
 from phalanx.client.workflows import Word, WorkflowBuilder
+from phalanx.errors import PhalanxError
 
 
 def test_a_text_is_no_command():
@@ -63,3 +66,15 @@ def test_stages_of_the_same_workflow_are_written_as_references():
     ]
     assert all(type(word) is str for word in stage.job.groups[0].command)
     assert stage.after == ["one"]
+
+
+@pytest.mark.parametrize(
+    "limits", [{"budget": float("nan")}, {"budget": float("inf")}, {"deadline": float("nan")}]
+)
+def test_limits_that_json_cannot_say_are_refused_before_they_are_sent(limits: dict[str, float]) -> None:
+    flow = WorkflowBuilder("x", **limits)  # type: ignore[arg-type]
+    flow.stage("a", ["true"])
+    with pytest.raises(PhalanxError, match="out of range"):
+        submit_workflow(flow.spec())
+    with pytest.raises(PhalanxError, match="out of range"):
+        retry_workflow("0" * 26, RetryRequest(**limits))  # type: ignore[arg-type]

@@ -271,3 +271,21 @@ def test_a_plan_is_made_of_the_stages_that_would_begin_at_once():
     assert read([("flow.yaml", text)], for_plan=True).found == [], (
         "a running cluster is asked about the whole"
     )
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ('{command: ["${a.result.path}", -v]}', "in the place of the program"),
+        (
+            '{command: [true], cwd: "/data/${a.result.path}"}',
+            "cwd: '/data/${a.result.path}' holds a reference",
+        ),
+    ],
+)
+def test_what_everybody_may_see_is_no_place_for_a_reference(spec: str, told: str):
+    text = HEAD + f"spec: {{stages: [{{name: a, spec: {{command: [true]}}}}, {{name: b, spec: {spec}}}]}}"
+    with pytest.raises(ManifestError) as refused:
+        read([("flow.yaml", text.replace("[true]", '["true"]'))])
+    assert refused.value.reason == "BadReference"
+    assert told in refused.value.detail

@@ -191,7 +191,7 @@ def test_the_first_stages_of_a_workflow_are_planned_and_the_others_are_checked()
             a_stage("a", task_type="echo"),
             a_stage("b", "a", cores=99),
             a_stage("c", "b"),
-            a_stage("d", command="${c.result.x}"),  # it waits for c by its reference
+            a_stage("d", env={"X": "${c.result.x}"}),  # it waits for c by its reference
             a_stage("e", "b", gpus=1),
         ],
         "ft",

@@ -99,3 +99,12 @@ def test_nothing_but_a_plain_file_is_read(file: Path, tmp_path: Path):
     file.parent.rmdir()
     file.parent.symlink_to(tmp_path)  # the folder of the job leads elsewhere
     assert read(file)[0] == ""
+
+
+@pytest.mark.parametrize("written", ['{"loss": NaN}', "[1, -Infinity]"])
+def test_what_python_writes_for_no_number_is_named(file: Path, written: str):
+    file.write_text(written)
+    assert read(file) == (
+        "",
+        "its result is not JSON, which has no NaN and no Infinity: write null or a text instead",
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from phalanx.api.schema.fields import shown
 from phalanx.core.cluster.stage_inputs import artifact_of_job, path_in_results, texts_of
 from phalanx.core.model.job import Command, Job
 from phalanx.core.model.program_words import program_places
@@ -77,8 +78,20 @@ def _texts_of(command: Command, stages: dict[str, int], field: str) -> list[tupl
     """The texts of a command in which references are replaced. What a shell reads as a program is not among them."""
     texts = []
     programs = program_places(command.argv)
+    if command.cwd is not None and names_a_stage(command.cwd, stages):
+        raise BadRequest(
+            f"{field}.cwd: {shown(command.cwd)} holds a reference, and the folder has to be known when the stage is"
+            " submitted: give the value in env, or as an argument",
+            reason="BadReference",
+        )
     for place, word in enumerate(command.argv):
         where = f"{field}.command[{place}]"
+        if not place and names_a_stage(word, stages):
+            raise BadRequest(
+                f"{where}: {shown(word)} is a reference in the place of the program, which everybody may see: write"
+                f' command: [env, "{word[:80]}", …]',
+                reason="BadReference",
+            )
         if place not in programs:
             texts.append((where, word))
         elif names_a_stage(word, stages):

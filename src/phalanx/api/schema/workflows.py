@@ -19,6 +19,7 @@ from phalanx.api.schema.fields import (
     check_number,
     check_text,
     read_deadline,
+    read_duration,
     shown,
     too_deep,
 )
@@ -41,7 +42,7 @@ from phalanx.core.model.workflow import (
 )
 from phalanx.errors import BadRequest, PhalanxError
 
-BUDGET_MAX = 1e9
+BUDGET_MIN, BUDGET_MAX = 1e-9, 1e9
 STAGE_TASKS_MAX = 1000  # results of several tasks are one list, which others read
 _STAGE_SIGNS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
@@ -183,14 +184,17 @@ def to_workflow(
         stages.append(structs.replace(made, merges=True) if program is not None and program.merges else made)
     _refuse_circles(stages)
     check_indexes(stages, numbers)
+    check_limits(spec.deadline, spec.budget)
     until = None if spec.deadline is None else read_deadline("deadline", spec.deadline, now)
-    check_budget(spec.budget)
     return Workflow(id, tuple(stages), now, spec.name, user, until, spec.budget)
 
 
-def check_budget(budget: float | None) -> None:
+def check_limits(deadline: float | str | None, budget: float | None) -> None:
+    """Refuse limits that are no numbers. Clients ask, too: JSON has no NaN, so that none would arrive."""
+    if deadline is not None and not isinstance(deadline, str):
+        read_duration("deadline", deadline)
     if budget is not None:
-        check_number("budget", budget, 0, BUDGET_MAX)
+        check_number("budget", budget, BUDGET_MIN, BUDGET_MAX)
 
 
 def _numbered(stages: list[StageSpec]) -> dict[str, int]:

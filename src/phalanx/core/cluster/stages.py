@@ -14,6 +14,7 @@ from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
+    NullValue,
     Reference,
     Unresolved,
     as_text,
@@ -48,8 +49,10 @@ def job_of_stage(
     if stage.condition is not None:
         actual, wanted = _text_at(results, stage), stage.condition.equals
         if actual != (wanted.lower() if actual in ("true", "false") else wanted):  # FlowMesh writes True
-            name = workflow.stages[stage.condition.stage].name
-            text = f"{'.'.join(stage.condition.path)} of {name} is not {wanted[:200]!r}"
+            name, field = workflow.stages[stage.condition.stage].name, ".".join(stage.condition.path)
+            text = f"{field} of {name} is not {wanted[:200]!r}"
+            if actual is None:
+                text = f"the result of {name} has no value at {field}"
             return SkippedStage(f"its condition does not hold: {text}")
     groups = stage.job.groups
     if stage.refers or stage.spec:
@@ -130,12 +133,15 @@ class _Results:
         return found
 
 
-def _text_at(results: _Results, stage: Stage) -> str:
+def _text_at(results: _Results, stage: Stage) -> str | None:
+    """The value that a condition asks about, as a text; None if nothing is there, which is not what was asked for."""
     assert stage.condition is not None
     try:
         return as_text(results.at(stage.condition.stage, stage.condition.path))
+    except NullValue:
+        return as_text(None)
     except Unresolved:
-        return ""  # nothing is there, so it is not what was asked for
+        return None
 
 
 def _command(group: Group, stage: Stage, results: _Results) -> Command:

@@ -28,6 +28,10 @@ class Unresolved(ValueError):
     """A reference that cannot be read, or whose value is not there."""
 
 
+class NullValue(Unresolved):
+    """The value is there, and it is null."""
+
+
 class Reference(Struct, frozen=True):
     """A stage, and where in its result the value stands; an empty path is the whole result."""
 
@@ -108,12 +112,16 @@ def _artifact(stage: str, path: str) -> str:
 def look_up(value: Any, path: tuple[str, ...]) -> Any:
     """The value at a path of keys and indexes; Unresolved if there is none. Only JSON values are looked into."""
     for depth, step in enumerate(path):
+        before = value
         if isinstance(value, list):
             value = _member(value, step, ".".join(path[: depth + 1]))
         else:
             value = value.get(step) if isinstance(value, dict) else None
         if value is None:
-            raise Unresolved(f"the result has no value at {'.'.join(path[: depth + 1])[:200]}")
+            where = ".".join(path[: depth + 1])[:200]
+            if isinstance(before, dict) and step in before:
+                raise NullValue(f"the value at {where} of the result is null")
+            raise Unresolved(f"the result has no value at {where}")
     if value is None:
         raise Unresolved("the result is empty")
     return value

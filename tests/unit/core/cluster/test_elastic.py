@@ -413,6 +413,16 @@ def test_manual_mode_disables_and_enables_nothing_by_itself():
     assert {type(event) for event in pool.wait(300)} == {e.NodeNeeded}
 
 
+def test_nodes_that_were_disabled_automatically_are_enabled_when_that_is_switched_off():
+    pool = Pool().nodes("n1", "n2", "n3")
+    pool.toggle("n3", False)
+    assert names(pool.wait(120), e.NodeDisabled) == ["n1"]
+    pool.state.rules = Timers(elastic=ElasticRules(mode="manual"))
+    assert names(pool.wait(2), e.NodeEnabled) == ["n1"]
+    assert pool.state.nodes["n3"].disabled_reason is not None, "a person has said so"
+    assert pool.wait(300) == []
+
+
 # What is needed.
 
 

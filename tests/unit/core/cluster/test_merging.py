@@ -17,7 +17,7 @@ from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import Ended, Exit, Start, Status, Why
 from phalanx.core.model.plan import Policy
-from tests.support.dispatch_cluster import DispatchCluster, a_flow, a_machine
+from tests.support.dispatch_cluster import SMALL, DispatchCluster, a_flow, a_machine, a_task
 
 ONE_SLOT = {"w1": a_machine(1)}
 
@@ -172,6 +172,13 @@ def test_a_task_without_a_part_in_the_answer_runs_by_itself() -> None:
     cluster.finish(parent, json.dumps({"result": 0, "children": children}))
     assert statuses(cluster)[:4] == [Status.COMPLETED, Status.COMPLETED, Status.ASSIGNED, Status.COMPLETED]
     assert placed(cluster)[1] == (lonely, 0)
+
+
+def test_a_program_that_answers_for_all_may_do_so_when_it_runs_alone() -> None:
+    cluster = DispatchCluster(nodes={"n1": SMALL})
+    job = cluster.stage(cluster.run(a_task("inference", data=1)))
+    cluster.finish(job, '{"result": {"of": 1}, "children": {}}')
+    assert json.loads(cluster.state.jobs[job].results[0]) == {"of": 1}
 
 
 @pytest.mark.parametrize("result", ["", "7", '{"children": 3}', "{", '{"result": 1, "children": []}'])

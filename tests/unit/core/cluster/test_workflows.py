@@ -111,7 +111,7 @@ spec:
     [
         ("", "the stage gave no result"),
         ('{"other": 1}', "the result has no value at name"),
-        ('{"name": null}', "the result has no value at name"),
+        ('{"name": null}', "the value at name of the result is null"),
         ("[1]", "'name' is not an index"),
         ('"text"', "the result has no value at name"),
     ],
@@ -152,6 +152,7 @@ spec:
         ("true", "true", True),
         ('"True"', "true", True),  # as FlowMesh writes it
         ("pass", "null", False),
+        ("null", "null", True),
     ],
 )
 def test_a_condition_that_does_not_hold_skips_the_stage_and_no_other(equals: str, value: str, runs: bool):
@@ -165,6 +166,19 @@ def test_a_condition_that_does_not_hold_skips_the_stage_and_no_other(equals: str
         assert cluster.ends()["publish"].text.startswith("its condition does not hold")
     cluster.finish("tell")
     assert cluster.outcome() == Status.COMPLETED
+
+
+def test_a_condition_on_a_value_that_is_not_there_says_so():
+    cluster = WorkflowCluster(CONDITION.replace("items.0.output", "itms.0.output"))
+    cluster.finish("judge", result='{"items": []}')
+    told = "its condition does not hold: the result of judge has no value at itms.0.output"
+    assert cluster.ends()["publish"].text == told
+
+
+def test_a_reference_to_a_null_says_so():
+    cluster = WorkflowCluster(CHAIN)
+    cluster.finish("a", result='{"name": null, "n": 1}')
+    assert cluster.ends()["b"].text == "${a.name}: the value at name of the result is null"
 
 
 def test_a_reference_to_a_stage_that_was_skipped_fails():

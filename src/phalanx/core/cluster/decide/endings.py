@@ -40,8 +40,8 @@ class Endings:
         """One attempt has ended."""
         job = self._state.jobs[attempt.key[0]]
         parts: dict[str, str] = {}
-        if attempt.merged:
-            exit, parts = split(exit)
+        if attempt.merged or (job.job.dispatch is not None and job.job.dispatch.merge_key):
+            exit, parts = split(exit)  # its program answers in that form also when it runs alone
         status = self._settled.get(job.job.id, STATUSES[job.status[attempt.key[1]]])
         if status.is_final:  # cancelled or settled meanwhile: the end only frees what it held
             self._end(attempt, exit, status)

@@ -24,6 +24,7 @@ from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.gangs import late, overdue, ready
 from phalanx.core.cluster.decide.history import forget
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
+from phalanx.core.cluster.decide.scaling import no_longer_automatic
 from phalanx.core.cluster.decision import (
     Accepted,
     Decision,
@@ -128,8 +129,8 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     events += _rested(state, now)
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now)
-    if not ends.events:  # or a job might be stopped that ends by these
-        events += overrun(state, now)
+    if not ends.events and not gone:  # or it might be about a job that ends, or a node that goes, by these
+        events += overrun(state, now) + no_longer_automatic(state, now)
     return Decision([*events, *forget(state, now)])
 
 

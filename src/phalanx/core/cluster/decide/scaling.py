@@ -57,6 +57,18 @@ def rescale(state: ClusterState, _: i.Rescale, now: float) -> Decision:
     return Decision([*events, *(enabled or _needed(state, queue, now))], [], Accepted())
 
 
+def no_longer_automatic(state: ClusterState, now: float) -> list[e.Event]:
+    """Nodes that the cluster has disabled are enabled when it no longer does such things by itself."""
+    if state.rules.elastic.is_automatic:
+        return []
+    why = f"elastic.mode is {state.rules.elastic.mode} now"
+    return [
+        e.NodeEnabled(at=now, cause="settings", node=node.name, reason=why, automatic=True)
+        for node in state.nodes.values()
+        if node.disabled_reason is not None and node.disabled_automatically
+    ]
+
+
 class WaitingFirst(Struct, frozen=True):
     """The first unit of a waiting class, and which rows of the table could hold a task of it if they were empty."""
 
