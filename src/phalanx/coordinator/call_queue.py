@@ -85,6 +85,7 @@ class CallQueue:
         self.bytes = 0
         self.results_bytes = 0
         self.workers: dict[str, ServingWorker] = {}
+        self._claimed: dict[int, ServingWorker] = {}  # by call: which of them said to have it
         self.silent: dict[str, int] = {}  # attempts of tasks that were given up
         self.taken: list[int] = []
         self.trouble = ""
@@ -162,7 +163,9 @@ class CallQueue:
 
     def claim(self, worker: ServingWorker, ids: Iterable[int]) -> None:
         """A worker says which calls it has since before this queue."""
+        self._forget_claims(worker)
         worker.claims = frozenset(ids)
+        self._claimed.update(dict.fromkeys(worker.claims, worker))
         for id in worker.claims & self._unclaimed.keys():
             self._hold(self._unclaimed.pop(id), worker)
 
@@ -216,9 +219,15 @@ class CallQueue:
     def lose(self, worker: ServingWorker) -> None:
         """A worker is gone: all of its calls wait again."""
         self.workers.pop(worker.task, None)
+        self._forget_claims(worker)
         for call in list(worker.held.values()):
             self._let_go(call)
             self._lost(call, f"the worker {worker.task} was lost")
+
+    def _forget_claims(self, worker: ServingWorker) -> None:
+        for id in worker.claims:
+            if self._claimed.get(id) is worker:
+                del self._claimed[id]
 
     def _return(self, ids: Iterable[int], worker: ServingWorker) -> None:
         for id in reversed(list(ids)):
@@ -260,7 +269,7 @@ class CallQueue:
     def _set_aside(self, call: QueuedCall, now: float) -> None:
         """A call that a worker may still run: its worker has it, or is yet to be heard."""
         del self._waiting[call.id]
-        holder = next((each for each in self.workers.values() if call.id in each.claims), None)
+        holder = self._claimed.get(call.id)
         if holder is not None:
             self._hold(call, holder)
         else:

@@ -205,6 +205,8 @@ class CallQueues:
         if task != state.job.id and not task.startswith(f"{state.job.id}."):
             raise BadRequest(f"task {task!r} is not one of the job {state.job.id}, whose token was shown")
         is_new = task not in queue.workers
+        if is_new and not self._is_alive(ServingWorker(task, attempt, 0.0)):
+            raise Conflict(f"attempt {attempt} of task {task!r} does not run", reason="NotRunning")
         worker = queue.hear(task, attempt, self._clock.monotonic())
         if is_new:
             self._wake(_key(state))
@@ -248,7 +250,9 @@ class CallQueues:
         state = self._loop.state.jobs.get(id)
         if state is None or len(index) > INDEX_DIGITS_MAX:
             return None
-        position = state.job.position(int(index)) if index.isdecimal() else 0
+        position = 0 if worker.task == id else None
+        if index.isascii() and index.isdecimal():
+            position = state.job.position(int(index))
         attempt = None if position is None else state.live.get(position)
         return attempt if attempt is not None and attempt.key[2] == worker.attempt else None
 

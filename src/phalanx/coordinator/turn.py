@@ -58,6 +58,7 @@ from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Prun
 
 NAMED_MAX = 20  # jobs that are named where there may be thousands
 FAILURES_MAX = 8  # of plans in one turn
+EVENTS_MAX = 1000  # after so many nothing more follows in the same turn
 FOLLOWED_MAX = 1000  # jobs that end, and workflows that go on, in one turn because of what ended before them
 FAILED_FOR_S = 10.0  # then jobs that made a plan fail are tried again
 # What nobody outside has put a number into: its events are not encoded twice.
@@ -196,6 +197,8 @@ class Engine:
         """End what can never start, and let begin the stages whose inputs have come; more may follow from that."""
         jobs, tasks, due = self.state.abandoned, self.state.abandoned_tasks, self.state.due
         for _ in range(FOLLOWED_MAX):
+            if len(turn.events) >= EVENTS_MAX:  # enough for one turn: others are heard before the rest
+                break
             if jobs or tasks:
                 self._propose(Abandon(next(iter(jobs or tasks))), now, turn)
             elif due:

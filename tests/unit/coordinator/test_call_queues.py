@@ -112,7 +112,18 @@ async def test_the_calls_of_a_silent_worker_and_of_an_ended_one_go_to_others():
     del stage.loop.state.jobs["j"].live[1]
     reply = await stage.queues.call_results("ada", NAME, ResultsQuery(queue, timeout_s=0.0))
     assert (reply.silent, reply.workers) == (["j.0"], 0)
-    assert sorted([await stage.take("j.0", 2), await stage.take("j.1", 2)]) == [[1], [2]]
+    with pytest.raises(Conflict, match="attempt 1 of task 'j.1' does not run"):
+        await stage.take("j.1", 2)
+    stage.loop.state.jobs["j"].live[1] = Attempt(("j", 1, 2), "n1", 0, Grant(1, 0), 0.0)
+    assert sorted([await stage.take("j.0", 2), await stage.take("j.1", attempt=2)]) == [[1], [2]]
+
+
+@pytest.mark.parametrize("task", ["j.7", "j.0z", "j.", "j.00000000000001", "j.-1"])
+async def test_workers_that_are_not_there_are_not_noted(task: str):
+    stage = Stage()
+    await stage.post(1)
+    with pytest.raises(Conflict):
+        await stage.take(task)
 
 
 async def test_a_queue_that_its_client_has_left_is_forgotten():

@@ -30,11 +30,11 @@ from phalanx.api.schema.stage_references import check_indexes, referred
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import NAME_MAX, Job, is_name
 from phalanx.core.model.json_depth import too_deep_at
+from phalanx.core.model.references import STAGE_NAME_MAX
 from phalanx.core.model.workflow import (
     EDGES_MAX,
     SPEC_BYTES_MAX,
     SPEC_VARIABLE,
-    STAGE_NAME_MAX,
     STAGES_MAX,
     Stage,
     StageCondition,

@@ -32,7 +32,10 @@ _DATA_KEYS = frozenset({"dataset_name", "name", "url", "path"})
 _DATA_PLACES = frozenset({"data", "dataset", "datasets", "training", "validation", "evaluation", "graph"})
 _NAMED_DATA_PLACES = frozenset({"data", "dataset", "datasets"})
 _WEIGHTS = frozenset({"checkpoint", "weight", "weights", "model", "adapter", "lora", "load", "artifact"})
+_KEYS = _MODEL_KEYS | _DATA_KEYS
+_PLACES = _MODEL_PLACES | _DATA_PLACES | {"template"}
 _DEPTH_MAX = 100
+VALUES_MAX = 10_000  # of a specification that are looked at for names
 
 _Path = tuple[str, ...]
 
@@ -95,27 +98,43 @@ def _merge_key(job: Job, spec: str, *, across_owners: bool) -> str:
 
 
 def context_names(spec: str) -> tuple[str, ...]:
-    """The models and datasets that a specification names, in lower case, each once."""
+    """The models and datasets that a specification names, in lower case, each once, in the order of the document.
+
+    It is asked for every stage on the loop, so it passes over texts that cannot be names, and looks at so many values.
+    """
     if "{" not in spec:
         return ()
     found: dict[str, None] = {}
-    for path, text in _texts(msgspec.json.decode(spec)):
-        if text and len(text) <= CONTEXT_NAME_MAX and (_is_model(path) or _is_data(path)):
-            found[text.lower()] = None
-            if len(found) == CONTEXT_MAX:
-                break
+    nowhere: frozenset[str] = frozenset()
+    left: list[tuple[str, Any, frozenset[str], int]] = [("", msgspec.json.decode(spec), nowhere, 0)]
+    for _ in range(VALUES_MAX):
+        if not left or len(found) == CONTEXT_MAX:
+            break
+        key, value, above, depth = left.pop()  # above: the keys around it that mean anything
+        if isinstance(value, str):
+            if 0 < len(value) <= CONTEXT_NAME_MAX and (_is_model(key, above, depth) or _is_data(key, above)):
+                found[value.lower()] = None
+        elif isinstance(value, dict):
+            inside = above | {key} if key in _PLACES else above
+            named = [(name.lower(), each, inside, depth + 1) for name, each in value.items()]
+            left += [each for each in reversed(named) if _may_matter(each[0], each[1])]
+        else:
+            left += [(key, each, above, depth) for each in reversed(value) if _may_matter(key, each)]
     return tuple(found)
 
 
-def _is_model(path: _Path) -> bool:
-    return path[-1] in _MODEL_KEYS and (not _MODEL_PLACES.isdisjoint(path[:-1]) or path == ("model",))
+def _may_matter(key: str, value: Any) -> bool:
+    return isinstance(value, dict | list) or (isinstance(value, str) and key in _KEYS)
 
 
-def _is_data(path: _Path) -> bool:
-    key, places = path[-1], path[:-1]
-    if key not in _DATA_KEYS or _DATA_PLACES.isdisjoint(places):
+def _is_model(key: str, above: frozenset[str], depth: int) -> bool:
+    return key in _MODEL_KEYS and (not _MODEL_PLACES.isdisjoint(above) or (key == "model" and depth == 1))
+
+
+def _is_data(key: str, above: frozenset[str]) -> bool:
+    if key not in _DATA_KEYS or _DATA_PLACES.isdisjoint(above):
         return False
-    return key != "name" or (not _NAMED_DATA_PLACES.isdisjoint(places) and "template" not in places)
+    return key != "name" or (not _NAMED_DATA_PLACES.isdisjoint(above) and "template" not in above)
 
 
 def _sticky_node(state: ClusterState, flow: WorkflowState, stage: int) -> str:

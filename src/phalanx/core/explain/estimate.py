@@ -42,7 +42,9 @@ class Estimate(Struct, frozen=True):
 
     def never(self, workflow: Workflow, now: float) -> Reason | None:
         """Why it cannot keep its limits even at its best, if so."""
-        if workflow.deadline_at is not None and self.least_s > (left_s := workflow.deadline_at - now):
+        if workflow.deadline_at is not None and self.least_s > (
+            left_s := max(0.0, workflow.deadline_at - now)
+        ):
             text = (
                 f"its deadline is {describe_seconds(left_s)} away, and by earlier runs its stages take"
                 f" {describe_seconds(self.least_s)} at the least"
@@ -59,7 +61,9 @@ class Estimate(Struct, frozen=True):
     def warnings(self, workflow: Workflow, now: float) -> list[str]:
         """What may keep it from keeping its limits."""
         found: list[str] = []
-        if workflow.deadline_at is not None and self.expected_s > (left_s := workflow.deadline_at - now):
+        if workflow.deadline_at is not None and self.expected_s > (
+            left_s := max(0.0, workflow.deadline_at - now)
+        ):
             took = describe_seconds(self.expected_s)
             found.append(
                 f"its deadline is {describe_seconds(left_s)} away; by earlier runs it takes {took}, waits not counted"
@@ -132,7 +136,7 @@ def _samples(state: ClusterState, workflow: Workflow, stage: Stage) -> Samples:
     if not stage.task_type:
         return {}
     asked = Dispatch(task_type=stage.task_type, context=context_names(stage.spec) if stage.spec else ())
-    return state.bindings.run_times.samples(work_kind(asked))
+    return state.bindings.run_times.samples(work_kind(workflow.user, asked))
 
 
 class _Nodes:

@@ -113,9 +113,10 @@ def explain_workflow(state: ClusterState, flow: WorkflowState) -> tuple[list[Rea
     size = len(flow.phases)
     if flow.is_over:
         return _whole_end(flow), []
-    begun = [each for each in range(size) if flow.phase(each) == StagePhase.RELEASED]
-    pending = [each for each in begun if _status(state, flow, each) == Status.PENDING]
-    running = [each for each in begun if each not in set(pending)]
+    pending: list[int] = []
+    running: list[int] = []
+    for each in flow.released():
+        (pending if _status(state, flow, each) == Status.PENDING else running).append(each)
     found = []
     if running:
         found.append(reason.stages_running(len(running), size, _with_states(state, flow, running)))

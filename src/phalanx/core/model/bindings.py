@@ -27,6 +27,7 @@ class BindingsImage(Struct, frozen=True, array_like=True):
     deferred: list[str] = []
     run_times: dict[str, dict[str, tuple[int, float]]] = {}
     stage_times: dict[str, dict[str, tuple[int, float]]] = {}
+    last_turn: int = 0
 
 
 class Bindings:
@@ -71,11 +72,11 @@ class Bindings:
         """All of it; None if there is nothing."""
         contexts, times = self.contexts.image(), (self.run_times.image(), self.stage_times.image())
         tables = (self.workflows, self.types, self.turns, contexts, sorted(self.deferred), *times)
-        return BindingsImage(*tables) if any(tables) else None
+        return BindingsImage(*tables, self.last_turn) if any(tables) or self.last_turn else None
 
     def restore(self, image: BindingsImage) -> None:
         self.workflows, self.types, self.turns = image.workflows, image.types, image.turns
-        self.last_turn = max(self.turns.values(), default=0)
+        self.last_turn = max([image.last_turn, *self.turns.values()])
         self.contexts.restore(image.contexts)
         self.deferred = set(image.deferred)
         self.run_times.restore(image.run_times)

@@ -18,6 +18,7 @@ from msgspec import Struct
 from phalanx.core.model.files import why_bad_path
 
 EXPRESSION_MAX = 1000
+STAGE_NAME_MAX = 63  # it bounds the search for the stage of a reference
 TASK_ID = "task_id"
 RESULT = "result"
 ARTIFACTS = "artifacts"
@@ -59,11 +60,17 @@ def why_not_closed(text: str) -> str:
 
 def names_a_stage(text: str, stages: Collection[str]) -> bool:
     """Whether a program text has what would be a reference elsewhere; no shell has a variable of that form."""
-    for match in _EXPRESSION.finditer(text):
-        parts = (match.group(1) or "").split(".")
-        if any(".".join(parts[:size]) in stages for size in range(1, len(parts))):
-            return True
-    return False
+    return any(_stage_in(match.group(1) or "", stages) is not None for match in _EXPRESSION.finditer(text))
+
+
+def _stage_in(expression: str, stages: Collection[str]) -> str | None:
+    """The longest name of a stage that stands before a dot of an expression. Names are short, and so is the search."""
+    begin = expression[: STAGE_NAME_MAX + 1]
+    while (dot := begin.rfind(".")) > 0:
+        begin = begin[:dot]
+        if begin in stages:
+            return begin
+    return None
 
 
 def references(text: str, stages: Collection[str]) -> Iterator[Reference]:
@@ -85,10 +92,8 @@ def read_reference(expression: str, stages: Collection[str]) -> Reference:
         raise Unresolved(f"{shown} names no stage: write ${{STAGE.result.KEY}}")
     if len(parts) == 1:
         raise Unresolved(f"{shown} has no path: write ${{{parts[0][:60]}.result}} (and $${{ for a plain ${{)")
-    for size in range(len(parts) - 1, 0, -1):
-        name = ".".join(parts[:size])
-        if name in stages:
-            return _reference(name, parts[size:])
+    if (name := _stage_in(expression.strip(), stages)) is not None:
+        return _reference(name, parts[name.count(".") + 1 :])
     known = ", ".join(sorted(stages)[:8]) + (", …" if len(stages) > 8 else "")
     raise Unresolved(f"{shown}: there is no stage {parts[0][:60]!r} (stages: {known or 'none'})")
 

@@ -1,19 +1,22 @@
 """How long work of one kind took on each class of hardware, so that choices and estimates rest on it.
 
-A kind is a task type with the models that are loaded, for choices, or a stage by its name and those of its workflow and
-user, for estimates. A choice asks for enough samples on every class of node that comes into question: numbers that are
-known for some of them and guessed for others could not be compared.
+A kind is a task type with the models that are loaded, for choices, or a stage by its name and that of its workflow, for
+estimates; both of one user. A choice asks for enough samples on every class of node that comes into question: numbers
+that are known for some of them and guessed for others could not be compared.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from phalanx.core.model.dispatch import Dispatch
 from phalanx.core.model.resources import Capacity
 
 SAMPLES_MIN = 5  # so many ends on one class of hardware, before they count
-KINDS_MAX = 10_000  # what is known of; the one that was learned first is forgotten
+KINDS_MAX = 10_000  # what is known of; then whoever has most forgets what was learned longest ago
+KIND_CHARS_MAX = 256
 _WEIGHT = 0.2  # of the newest run
 _SEPARATOR = "\x1f"
 
@@ -24,42 +27,61 @@ def hardware_class(capacity: Capacity) -> str:
     return f"{capacity.cores:g}c {' '.join(kinds)}".rstrip()
 
 
-def work_kind(asked: Dispatch) -> str:
+class WorkKind(NamedTuple):
+    """What is alike in the work of one user: what others run under the same names says nothing about it."""
+
+    user: str
+    name: str
+
+
+def work_kind(user: str, asked: Dispatch) -> WorkKind:
     """Tasks of one type that load the same are of one kind."""
-    return _SEPARATOR.join((asked.task_type, *asked.context))
+    name = _SEPARATOR.join((asked.task_type, *asked.context))
+    if len(name) > KIND_CHARS_MAX:
+        name = hashlib.sha256(name.encode()).hexdigest()
+    return WorkKind(user, name)
 
 
-def stage_kind(user: str, workflow: str, stage: str) -> str:
-    """Stages of one name, of workflows of one name and user, are of one kind."""
-    return _SEPARATOR.join((user, workflow, stage))
+def stage_kind(user: str, workflow: str, stage: str) -> WorkKind:
+    """Stages of one name, of workflows of one name, are of one kind."""
+    return WorkKind(user, _SEPARATOR.join((workflow, stage)))
 
 
 class RunTimes:
     """Means that forget, by kind of work and class of hardware."""
 
     def __init__(self) -> None:
-        self._known: dict[str, dict[str, tuple[int, float]]] = {}  # number of samples and mean, in seconds
+        # By user and name; number of samples and mean, in seconds. What was learned last stands last.
+        self._known: dict[str, dict[str, dict[str, tuple[int, float]]]] = {}
+        self._count = 0
 
-    def learn(self, kind: str, capacity: Capacity, seconds: float) -> None:
+    def learn(self, kind: WorkKind, capacity: Capacity, seconds: float) -> None:
         """A task ran so long, and ended well."""
-        of_kind = self._known.setdefault(kind, {})
+        own = self._known.setdefault(kind.user, {})
+        of_kind = own.pop(kind.name, None)
+        if of_kind is None:
+            of_kind = {}
+            self._count += 1
+        own[kind.name] = of_kind
         name = hardware_class(capacity)
         samples, mean = of_kind.get(name, (0, 0.0))
         weight = max(_WEIGHT, 1 / (samples + 1))
         of_kind[name] = samples + 1, mean + weight * (max(seconds, 1e-3) - mean)
-        if len(self._known) > KINDS_MAX:
-            del self._known[next(iter(self._known))]
+        if self._count > KINDS_MAX:
+            self._forget_one()
 
-    def samples(self, kind: str) -> Mapping[str, tuple[int, float]]:
+    def _forget_one(self) -> None:
+        most = max(self._known.values(), key=len)
+        del most[next(iter(most))]
+        self._count -= 1
+
+    def samples(self, kind: WorkKind) -> Mapping[str, tuple[int, float]]:
         """By class of hardware, how many runs of this kind are known and how long they took."""
-        return self._known.get(kind, {})
+        return self._known.get(kind.user, {}).get(kind.name, {})
 
-    def of(self, kind: str, classes: Iterable[str]) -> dict[str, float] | None:
+    def of(self, kind: WorkKind, classes: Iterable[str]) -> dict[str, float] | None:
         """The typical run time on each of these classes; None if any is not known well enough."""
-        of_kind = self._known.get(kind)
-        if of_kind is None:
-            return None
-        found: dict[str, float] = {}
+        of_kind, found = self.samples(kind), dict[str, float]()
         for name in classes:
             samples, mean = of_kind.get(name, (0, 0.0))
             if samples < SAMPLES_MIN:
@@ -68,7 +90,15 @@ class RunTimes:
         return found
 
     def image(self) -> dict[str, dict[str, tuple[int, float]]]:
-        return self._known
+        """By user and name in one text."""
+        return {
+            f"{user}{_SEPARATOR}{name}": of_kind
+            for user, own in self._known.items()
+            for name, of_kind in own.items()
+        }
 
     def restore(self, image: Mapping[str, dict[str, tuple[int, float]]]) -> None:
-        self._known = dict(image)
+        self._known, self._count = {}, len(image)
+        for text, of_kind in image.items():
+            user, _, name = text.partition(_SEPARATOR)
+            self._known.setdefault(user, {})[name] = dict(of_kind)

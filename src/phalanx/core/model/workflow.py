@@ -16,7 +16,6 @@ from phalanx.core.model.job import Job, JobId, ulid
 SPEC_VARIABLE = "PHALANX_SPEC"
 STAGES_MAX = 10_000
 EDGES_MAX = 100_000
-STAGE_NAME_MAX = 63
 SPEC_BYTES_MAX = 96 * 1024  # it travels in one variable of the environment, of which the kernel takes 128 KiB
 RETRIES_OF_STAGE_MAX = 1000
 _STAGE_BITS, _FREE_BITS = 14, 24

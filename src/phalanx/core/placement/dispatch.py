@@ -121,7 +121,7 @@ class Dispatcher:
             rows = np.array([row for row in rows.tolist() if row not in avoid], dtype=np.int64)
         task = job.task_id(position)
         while len(rows):
-            row, note = self._best(rows, task, asked)
+            row, note = self._best(rows, task, job.user, asked)
             answer = self._nodes.ledgers[row].fit(request)
             if isinstance(answer, Grant):
                 return Choice(row, answer, note)
@@ -201,7 +201,7 @@ class Dispatcher:
         node = self._view.nodes.get(self._nodes.names[row])
         return row if node is None else node.number
 
-    def _best(self, rows: Column, task: str, asked: Dispatch) -> tuple[int, DispatchNote]:
+    def _best(self, rows: Column, task: str, user: str, asked: Dispatch) -> tuple[int, DispatchNote]:
         """Of the nodes with room, the one that the mode and the selection prefer."""
         if asked.mode != "adaptive":  # the first task of what is bound: no reuse, no jitter, one weight
             return self._by_score(rows, task, 0.5, 0.0, DispatchNote(asked.mode, len(rows), weight=0.5))
@@ -227,15 +227,15 @@ class Dispatcher:
             return row, DispatchNote(selection, pool, reused, score=round(size, 9))
         weight = self._policy.weight(asked.task_type)
         note = DispatchNote(selection, pool, reused, weight)
-        times = self._run_times(rows, asked) if self._policy.learn and len(rows) > 1 else None
+        times = self._run_times(rows, user, asked) if self._policy.learn and len(rows) > 1 else None
         row, note = self._by_score(rows, task, weight, self._policy.jitter, note, times)
         if times is not None:
             note = structs.replace(note, learned_s=round(float(times[np.flatnonzero(rows == row)[0]]), 3))
         return row, note
 
-    def _run_times(self, rows: Column, asked: Dispatch) -> Numbers | None:
+    def _run_times(self, rows: Column, user: str, asked: Dispatch) -> Numbers | None:
         """How long such a task takes on each of these nodes, if that is known of all of them."""
-        known, kind = self._view.bindings.run_times, work_kind(asked)
+        known, kind = self._view.bindings.run_times, work_kind(user, asked)
         if not known.samples(kind):
             return None
         classes = [hardware_class(self._nodes.ledgers[row].capacity) for row in rows.tolist()]

@@ -13,7 +13,7 @@ from phalanx.core.model.contexts import NAMES_MAX, Contexts
 from phalanx.core.model.dispatch import Dispatch, DispatchPolicy, Selection, category_of
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.core.model.proxies import cost, throughput
-from phalanx.core.model.run_times import KINDS_MAX, SAMPLES_MIN, RunTimes, hardware_class, work_kind
+from phalanx.core.model.run_times import KINDS_MAX, SAMPLES_MIN, RunTimes, WorkKind, hardware_class, work_kind
 from phalanx.core.placement.jitter import jitter, jitters
 from tests.support.dispatch_cluster import BIG, MID, SMALL, DispatchCluster, a_flow, a_machine, a_task
 
@@ -178,7 +178,7 @@ class TestLearnedTimes:
         cluster.queue("flows", "adaptive")
         for _ in range(times):
             job = cluster.run_job(
-                f"j{len(cluster.state.jobs)}", "flows", target=node, tags=(("task-type", "rag"),)
+                f"j{len(cluster.state.jobs)}", "flows", target=node, tags=(("task-type", "rag"),), user="ada"
             )
             attempt = cluster.attempt(job.id)
             assert attempt is not None
@@ -209,12 +209,20 @@ class TestLearnedTimes:
         assert self.ask(cluster) == ("slow", 0.0)
 
     def test_what_is_known_is_bounded_and_forgets(self) -> None:
-        times, kind = RunTimes(), work_kind(Dispatch(task_type="rag", context=("m",)))
+        times, kind = RunTimes(), work_kind("ada", Dispatch(task_type="rag", context=("m",)))
         for seconds in [100.0] * 5 + [10.0] * 30:
             times.learn(kind, SMALL, seconds)
         found = times.of(kind, {hardware_class(SMALL)})
         assert found is not None and found[hardware_class(SMALL)] == pytest.approx(10.0, abs=0.2)
         for number in range(KINDS_MAX):
-            times.learn(f"t{number}", SMALL, 1.0)
+            times.learn(WorkKind("bob", f"t{number}"), SMALL, 1.0)
+        assert times.samples(kind), "who has most forgets first"
+        assert not times.samples(WorkKind("bob", "t0"))
+        assert len(times.image()) == KINDS_MAX
+        again = RunTimes()
+        again.restore(times.image())
+        assert again.samples(kind) == times.samples(kind)
+        for number in range(KINDS_MAX):
+            times.learn(WorkKind("ada", f"t{number}"), SMALL, 1.0)
         assert not times.samples(kind)
         assert hardware_class(BIG) == "128c " + " ".join(["a100"] * 8)

@@ -68,7 +68,7 @@ def _learn(state: ClusterState, job: Job, node: str, exit: Exit) -> None:
         return
     seconds, capacity = exit.ended_at - exit.started_at, state.nodes[node].capacity
     if job.dispatch is not None and job.dispatch.task_type:
-        state.bindings.run_times.learn(work_kind(job.dispatch), capacity, seconds)
+        state.bindings.run_times.learn(work_kind(job.user, job.dispatch), capacity, seconds)
     flow = None if job.workflow is None else state.workflows.get(job.workflow[0])
     if job.workflow is not None and flow is not None and flow.workflow.name:
         name = flow.workflow.stages[job.workflow[1]].name

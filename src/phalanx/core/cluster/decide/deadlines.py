@@ -15,11 +15,15 @@ from phalanx.core.model.cost import cost_rate
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 
+STOPPED_AT_ONCE = 500  # events, after which no further workflow is stopped in the same turn
+
 
 def overrun(state: ClusterState, now: float) -> list[e.Event]:
     """Stop the workflows that have reached a limit by now."""
     events: list[e.Event] = []
     for id in state.limited:
+        if len(events) >= STOPPED_AT_ONCE:  # the others have their turn a second later
+            break
         flow = state.workflows[id]
         if not flow.stopped and (text := _reached(state, flow, now)):
             waiting = [each for each, phase in enumerate(flow.phases) if phase == StagePhase.WAITING]
