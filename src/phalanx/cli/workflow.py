@@ -22,8 +22,9 @@ from phalanx.cli.workflows import (
     counted,
     exit_of,
     hand_in,
+    has_job,
     limit_lines,
-    submitted_table,
+    show_submitted,
     tell_ends,
     with_limits,
 )
@@ -80,12 +81,11 @@ def submit(  # noqa: PLR0913, PLR0917 - its options
     client = here.client()
     flows = [with_limits(each, deadline, budget) for each in made.workflows]
     replies = [hand_in(client, each, allow_infeasible=allow_infeasible) for each in flows]
-    if not wait:
-        emit(replies, chosen, [each.id for each in replies], lambda _wide: submitted_table(replies))
-        return 0
-    if chosen in {"table", "wide"}:
-        submitted_table(replies).show()
+    if not wait or chosen not in {"json", "yaml"}:
+        show_submitted(replies, chosen)
         sys.stdout.flush()
+    if not wait:
+        return 0
     views = [await_workflow(client, each.id, until) for each in replies]
     tell_ends(views, chosen)
     return exit_of(views)
@@ -177,7 +177,7 @@ def wait(
 def _stage_table(stages: Sequence[StageView]) -> Table:
     table = Table("STAGE", "STATUS", "JOB", "NODE", "TIME", "REASON")
     for stage in stages:
-        job = stage.job_id if stage.status not in ("Waiting", "Skipped") and stage.parent is None else None
+        job = stage.job_id if has_job(stage) else None
         took = span(stage.started_at, stage.ended_at)
         table.add(stage.name, stage.status, job, stage.node, took, stage.reason)
     return table

@@ -40,7 +40,11 @@ async def find_job(requests: Requests, store: Store, text: str) -> JobState:
     A standby that does not know it reads the log to its end before it says so.
     """
     if ":" in text:
-        text = await _stage_job(requests, store, text)
+        return await _stage_job(requests, store, text)
+    return await _job(requests, store, text)
+
+
+async def _job(requests: Requests, store: Store, text: str) -> JobState:
     try:
         return await _find_job(requests.state, store, text)
     except NotFound:
@@ -167,8 +171,8 @@ def stage_number(flow: WorkflowState, name: str) -> int:
     return number
 
 
-async def _stage_job(requests: Requests, store: Store, text: str) -> str:
-    """The id of the job of a stage, named WORKFLOW:STAGE."""
+async def _stage_job(requests: Requests, store: Store, text: str) -> JobState:
+    """The job of a stage, named WORKFLOW:STAGE."""
     flow_text, _, name = text.partition(":")
     flow = await find_workflow(requests, store, flow_text)
     number = stage_number(flow, name)
@@ -176,7 +180,29 @@ async def _stage_job(requests: Requests, store: Store, text: str) -> str:
         missing = ", ".join(flow.workflow.stages[each].name for each in flow.waits_for(number)[:8])
         text = f"stage {name} has no job yet: it waits for {missing or 'values from the place for files'}"
         raise NotFound(text, reason="StageWaits", hint=f"phalanx why {flow.workflow.id}:{name}")
-    return flow.job_id(number)
+    try:
+        return await _job(requests, store, flow.job_id(number))
+    except NotFound:
+        if flow.phase(number) not in _ENDED_WITHOUT or flow.stage_times[2 * number]:
+            raise  # it had one, which is no longer kept
+        raise _ended_without_job(flow, number) from None
+
+
+_ENDED_WITHOUT = {
+    StagePhase.SKIPPED: "was skipped",
+    StagePhase.FAILED: "failed before it began",
+    StagePhase.CANCELLED: "was cancelled before it began",
+}
+
+
+def _ended_without_job(flow: WorkflowState, number: int) -> NotFound:
+    name, parent = flow.workflow.stages[number].name, flow.parents.get(number)
+    after = "" if parent is None else f", after stage {flow.workflow.stages[parent].name}"
+    return NotFound(
+        f"stage {name} has no job: it {_ENDED_WITHOUT[flow.phase(number)]}{after}",
+        reason="StageWithoutJob",
+        hint=f"phalanx why {flow.workflow.id}:{name}",
+    )
 
 
 async def find_before(requests: Requests, store: Store, after: tuple[After, ...]) -> tuple[After, ...]:
