@@ -18,6 +18,8 @@ from phalanx.cli.session import TimeoutOption, session
 from phalanx.cli.session import deadline as deadline_of
 from phalanx.cli.workflow_graph import GraphForm, draw_graph, follow_graph
 from phalanx.cli.workflows import (
+    BudgetOption,
+    DeadlineOption,
     await_workflow,
     counted,
     exit_of,
@@ -31,16 +33,6 @@ from phalanx.cli.workflows import (
 from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest
 
-DeadlineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--deadline", help="Stop it then: 2h from now, or a time with its zone, as 2027-01-31T08:00:00Z."
-    ),
-]
-BudgetOption = Annotated[
-    float | None,
-    typer.Option("--budget", min=0, help="Stop it once it has cost so much, by the prices of its nodes."),
-]
 WorkflowArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the workflow, or a prefix of it.")]
 
 

@@ -1,4 +1,4 @@
-"""What commands about workflows share: handing one in, and waiting for its end."""
+"""What commands about workflows share: their limits, handing one in, and waiting for its end."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from msgspec import structs
 
 from phalanx.api.schema.workflows import StageView, SubmittedWorkflow, WorkflowRequest, WorkflowSpec, WorkflowView
@@ -22,6 +23,16 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.manifests.workflows import ParsedWorkflow
 
+DeadlineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline", help="Stop it then: 2h from now, or a time with its zone, as 2027-01-31T08:00:00Z."
+    ),
+]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option("--budget", min=0, help="Stop it once it has cost so much, by the prices of its nodes."),
+]
 POLL_S = 2.0
 _NUMBERED = re.compile(r"workflows\[(\d+)\]: ")  # how the coordinator names a workflow of several
 ENDED = ("Completed", "Failed", "Cancelled")
