@@ -32,7 +32,7 @@ LIMITS_OF = "limits are of workflows: give their files with -f, and plan on a ru
 
 
 @takes_options
-def plan(  # noqa: PLR0913, PLR0917 - its options
+def plan(
     ctx: typer.Context,
     options: SubmitOptions,
     file: Annotated[

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec import structs
 
-from phalanx.api.schema.workflows import StageView, SubmittedWorkflow, WorkflowRequest, WorkflowSpec, WorkflowView
+from phalanx.api.schema.workflows import (
+    StageView,
+    SubmittedWorkflow,
+    WorkflowRequest,
+    WorkflowSpec,
+    WorkflowView,
+)
 from phalanx.cli.output import Table, emit, moment, note, span
 from phalanx.cli.wait import TimedOut
 from phalanx.clock import Deadline

@@ -179,7 +179,9 @@ def test_limits_of_the_command_line_are_stronger_than_those_of_the_file(
     assert [(flow.deadline, flow.budget) for flow in request.workflows] == [("2h", 25.0)]
 
 
-@pytest.mark.parametrize("args", [("-f", "small.yaml"), ("--", "x"), ("--cluster", "nodes.yaml", "-f", "flow.yaml")])
+@pytest.mark.parametrize(
+    "args", [("-f", "small.yaml"), ("--", "x"), ("--cluster", "nodes.yaml", "-f", "flow.yaml")]
+)
 def test_limits_are_of_workflows_on_a_running_cluster(
     cli: Cli, cluster: FakeClient, files: Path, args: tuple[str, ...]
 ):

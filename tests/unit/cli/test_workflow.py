@@ -32,7 +32,12 @@ def flows(cluster: FakeClient, away: Path, monkeypatch: pytest.MonkeyPatch) -> F
 @pytest.mark.parametrize("wait", [(), ("--wait",)])
 @pytest.mark.parametrize("verb", [("workflow", "submit"), ("apply",)])
 def test_a_pipe_gets_the_ids(
-    cli: Cli, flows: FakeClient, verb: tuple[str, ...], wait: tuple[str, ...], args: tuple[str, ...], printed: str
+    cli: Cli,
+    flows: FakeClient,
+    verb: tuple[str, ...],
+    wait: tuple[str, ...],
+    args: tuple[str, ...],
+    printed: str,
 ):
     said = cli(*verb, "-f", "flow.yaml", *wait, *args)
     assert (said.code, said.out) == (0, f"{printed}\n")
