@@ -99,8 +99,7 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     if job := state.jobs.get(prefix):
         return job
     if prefix in state.workflows:
-        hint = f"phalanx workflow show {prefix}; {prefix}:STAGE names the job of a stage"
-        raise NotFound(f"{prefix} is a workflow, not a job", reason="JobNotFound", hint=hint)
+        raise _is_workflow(prefix)
     if not prefix or len(prefix) > 26 or not _ALPHABET.issuperset(prefix):
         hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_name(text) else ""
         raise NotFound(
@@ -108,8 +107,10 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
         )
     if is_job_id(prefix):
         body = await store.history(prefix)
-        if body is None or is_workflow(body):
+        if body is None:
             raise _no_job(text)
+        if is_workflow(body):
+            raise _is_workflow(prefix)
         return decode_job(body)
     found = state.with_prefix(prefix)
     past = await store.past(None, 2, prefix) if len(found) < 2 else []
@@ -264,6 +265,14 @@ def refuse_merged(job: JobState, what: str, command: str) -> None:
             reason="MergedTask",
             hint=f"{command} {parent}",
         )
+
+
+def _is_workflow(id: str) -> NotFound:
+    return NotFound(
+        f"{id} is a workflow, not a job",
+        reason="JobNotFound",
+        hint=f"phalanx workflow show {id}, phalanx workflow cancel {id}; {id}:STAGE names the job of a stage",
+    )
 
 
 def _no_job(text: str) -> NotFound:

@@ -57,3 +57,12 @@ async def test_a_stage_that_ended_without_a_job_says_how():
             assert (error.reason, error.hint) == ("StageWithoutJob", f"phalanx why {id}:b")
         assert (await here.commands.job(f"{id}:a")).status == "Cancelled"
         assert (await here.commands.why(f"{id}:b")).status == "Cancelled"
+
+
+async def test_a_workflow_given_as_a_job_is_called_one():
+    async with a_coordinator() as here:
+        id = await submitted(here)
+        with pytest.raises(NotFound) as refused:
+            await here.commands.cancel(id)
+        assert refused.value.reason == "JobNotFound"
+        assert f"phalanx workflow cancel {id}" in refused.value.hint
