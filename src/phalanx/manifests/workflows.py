@@ -26,7 +26,7 @@ from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.containers import NOTHING_RUNS
 from phalanx.manifests.found import ParsedJob, plain_name
 from phalanx.manifests.load import DEPTH_MAX, Map
-from phalanx.manifests.stage_fields import cores, hardware, mapping, meant, near, wrong
+from phalanx.manifests.stage_resources import cores, hardware, mapping, meant, near, wrong
 from phalanx.manifests.view import View
 
 VERSIONS = ("flowmesh/", "mloc", "phalanx/")

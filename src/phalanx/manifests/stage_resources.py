@@ -1,4 +1,4 @@
-"""Fields of a stage's spec: errors that name them, names that are near, and the hardware that a stage asks for."""
+"""The resources that a stage asks for, and errors that name a field of its spec and the name that was meant."""
 
 from __future__ import annotations
 
