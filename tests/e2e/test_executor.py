@@ -456,6 +456,8 @@ def test_wrong_settings_are_named(local):
         phalanx.Executor(local, max_workers=0)
     with pytest.raises(BadRequest, match="gpu: not a resource"):
         phalanx.Executor(local, gpu=1)  # type: ignore[call-arg]
+    with phalanx.Executor(local) as executor, pytest.raises(BadRequest, match="gpu: not a resource"):
+        executor.with_resources(gpu=1)  # type: ignore[call-arg]
     with pytest.raises(BadRequest, match="retries = -1"):
         phalanx.Executor(local, retries=-1)
     with pytest.raises(BadRequest, match="retry_on = OSError"):

@@ -88,7 +88,7 @@ def apply(
         raise
     reply = _together(replies, flows)
     ids = [job.id for job in reply.jobs]
-    if not wait or chosen in {"table", "wide"}:
+    if not wait or chosen not in {"json", "yaml"}:
         _show(reply, chosen)
     if not wait:
         return 0
@@ -265,7 +265,8 @@ def _show(reply: ApplyReply, output: Output) -> None:
     for queue in reply.quotas:
         note(f"queue {queue}: quota changed")
     ids = [job.id for job in reply.jobs] + [flow.id for flow in reply.workflows]
-    emit(reply, output, ids, lambda _wide: _table(reply) if ids else [])
+    is_bare = not reply.jobs  # only workflows: their ids, as `workflow submit` prints them
+    emit(reply, output, ids, lambda wide: _table(reply) if wide or not is_bare else ids)
 
 
 def _table(reply: ApplyReply) -> Table:

@@ -19,7 +19,7 @@ from phalanx.cli.pages import collected
 from phalanx.cli.session import session
 from phalanx.core.model.amounts import describe_bytes
 from phalanx.core.model.files import why_bad_path
-from phalanx.errors import BadRequest, NotFound
+from phalanx.errors import BadRequest, NotFound, PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.api.schema.files import FilesView
@@ -70,14 +70,30 @@ def cp(
     if path.rstrip("/") and (wrong := why_bad_path(path.rstrip("/"))):
         raise BadRequest(wrong)
     id = id_of(client, name)
-    if not recursive:
-        _copy(client, id, path, target / Path(path).name if target.is_dir() else target, attempt)
-        return
-    found, _ = _of_tasks(client, id, attempt, sys.maxsize)
+    try:
+        if not recursive:
+            path = path.rstrip("/") or path
+            _copy(client, id, path, target / Path(path).name if target.is_dir() else target, attempt)
+            return
+        found, _ = _of_tasks(client, id, attempt, sys.maxsize)
+    except NotFound as error:
+        if error.reason == "JobNotFound":
+            error.hint = _stage_hint(client, id, path) or error.hint
+        raise
     copied = sum(_copy_folder(client, view, path.rstrip("/"), target, len(found) > 1) for view in found)
     if not copied:
         raise NotFound(f"there is no artifact in {source!r}", reason="FileNotFound")
     note(f"{copied} files")
+
+
+def _stage_hint(client: Client, workflow: str, path: str) -> str:
+    """What to write instead of WORKFLOW:STAGE:PATH; empty if that was not written."""
+    name, _, rest = path.partition(":")
+    with suppress(PhalanxError):  # the error of the command is the one to show
+        for stage in client.workflow_view(workflow).stages:
+            if stage.name == name:
+                return f"{stage.job_id}:{rest} names it by the job of stage {name}"
+    return ""
 
 
 def _of_tasks(client: Client, id: str, attempt: int | None, limit: int) -> tuple[list[FilesView], bool]:

@@ -15,12 +15,20 @@ from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
 from phalanx.cli.submit import SubmitOptions, takes_options
-from phalanx.cli.workflows import in_this_folder, workflow_refusals_at
+from phalanx.cli.workflows import (
+    BudgetOption,
+    DeadlineOption,
+    in_this_folder,
+    with_limits,
+    workflow_refusals_at,
+)
 from phalanx.clock import SystemClock
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.manifests.read import Manifests
+
+LIMITS_OF = "limits are of workflows: give their files with -f, and plan on a running cluster"
 
 
 @takes_options
@@ -33,6 +41,8 @@ def plan(
     ] = None,
     cluster: ClusterOption = None,
     strict: StrictOption = False,
+    deadline: DeadlineOption = None,
+    budget: BudgetOption = None,
     output: OutputOption = None,
 ) -> int:
     """Show where a job would be placed, what it would preempt, or why it must wait.
@@ -44,10 +54,12 @@ def plan(
     here = session(ctx)
     chosen = here.output(output)
     _check(options, file, cluster)
+    if (deadline is not None or budget is not None) and (cluster or not file):
+        raise typer.BadParameter(LIMITS_OF, param_hint="--deadline, --budget")
     if cluster:
         reply = _offline(read_files(file or [], cluster, strict), options)
     elif file:
-        reply = _online(here.client(), file, strict)
+        reply = _online(here.client(), file, strict, deadline, budget)
     else:
         reply = here.client().plan(PlanRequest(submit=options.request()))
     kept = [f"{flow.name}: {warning}" for flow in reply.workflows for warning in flow.warnings]
@@ -82,7 +94,9 @@ def _offline(made: Manifests, options: SubmitOptions) -> PlanReply:
     return structs.replace(found.plan(), warnings=found.warnings)
 
 
-def _online(client: Client, files: list[Path], strict: bool) -> PlanReply:
+def _online(
+    client: Client, files: list[Path], strict: bool, deadline: str | None, budget: float | None
+) -> PlanReply:
     from phalanx.preview.incomplete import with_incomplete
 
     made, drafts = read_with_drafts(files, client, strict)
@@ -90,11 +104,12 @@ def _online(client: Client, files: list[Path], strict: bool) -> PlanReply:
         note(
             "warning: a plan asks the cluster as it is; layers and quotas of these files are not applied to it"
         )
+    if (deadline is not None or budget is not None) and not made.workflows:
+        raise typer.BadParameter(LIMITS_OF, param_hint="--deadline, --budget")
+    flows = [with_limits(each, deadline, budget) for each in made.workflows]
     names = [Called(each.id, list(each.names)) for each in made.found]
     specs = [drafts.spec(each) for each in made.found]
-    request = PlanRequest(
-        specs, names=names, workflows=[in_this_folder(each.spec) for each in made.workflows]
-    )
+    request = PlanRequest(specs, names=names, workflows=[in_this_folder(each.spec) for each in flows])
     with refusals_at(made.found), workflow_refusals_at(made.workflows):
         reply = client.plan(request) if specs or request.workflows else PlanReply([], [], [], 0)
     reply.warnings = [located(warning, made.found) for warning in reply.warnings]

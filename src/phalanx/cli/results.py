@@ -18,7 +18,7 @@ from phalanx.cli.pages import collected
 from phalanx.cli.session import session
 from phalanx.client.client import Client
 from phalanx.core.model.amounts import describe_seconds
-from phalanx.errors import NotFound, Unavailable
+from phalanx.errors import Forbidden, NotFound, Unavailable
 
 COLUMNS_MAX = 40
 Format = Literal["table", "csv", "json"]
@@ -51,6 +51,7 @@ def results(
         tasks = [client.task(id)]
     else:
         tasks, more = collected(partial(client.tasks, id), limit)
+    _refuse_hidden(client, tasks)
     rows = [_row(_with_result(client, task)) for task in tasks]
     if output == "csv":
         typer.echo(_csv(rows), nl=False)
@@ -58,6 +59,19 @@ def results(
         emit(rows, output, [row.id for row in rows], lambda _wide: _table(rows))
     if more:
         note(f"showing {limit} tasks; use --limit for more")
+
+
+def _refuse_hidden(client: Client, tasks: list[TaskView]) -> None:
+    """Lists hide the results of other users' jobs; where there are none, ask for one, and say if it is hidden."""
+    if not tasks or any(task.result is not None or task.result_bytes for task in tasks):
+        return
+    try:
+        client.result(tasks[0].id)
+    except Forbidden as error:
+        error.detail = f"results are for the owner of a job and for operators: {error.detail}"
+        raise
+    except (NotFound, Unavailable):
+        return  # there is none, or none yet
 
 
 def _with_result(client: Client, task: TaskView) -> TaskView:

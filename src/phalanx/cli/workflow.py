@@ -18,28 +18,21 @@ from phalanx.cli.session import TimeoutOption, session
 from phalanx.cli.session import deadline as deadline_of
 from phalanx.cli.workflow_graph import GraphForm, draw_graph, follow_graph
 from phalanx.cli.workflows import (
+    BudgetOption,
+    DeadlineOption,
     await_workflow,
     counted,
     exit_of,
     hand_in,
+    has_job,
     limit_lines,
-    submitted_table,
+    show_submitted,
     tell_ends,
     with_limits,
 )
 from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest
 
-DeadlineOption = Annotated[
-    str | None,
-    typer.Option(
-        "--deadline", help="Stop it then: 2h from now, or a time with its zone, as 2027-01-31T08:00:00Z."
-    ),
-]
-BudgetOption = Annotated[
-    float | None,
-    typer.Option("--budget", min=0, help="Stop it once it has cost so much, by the prices of its nodes."),
-]
 WorkflowArgument = Annotated[str, typer.Argument(metavar="ID", help="Id of the workflow, or a prefix of it.")]
 
 
@@ -80,12 +73,11 @@ def submit(  # noqa: PLR0913, PLR0917 - its options
     client = here.client()
     flows = [with_limits(each, deadline, budget) for each in made.workflows]
     replies = [hand_in(client, each, allow_infeasible=allow_infeasible) for each in flows]
-    if not wait:
-        emit(replies, chosen, [each.id for each in replies], lambda _wide: submitted_table(replies))
-        return 0
-    if chosen in {"table", "wide"}:
-        submitted_table(replies).show()
+    if not wait or chosen not in {"json", "yaml"}:
+        show_submitted(replies, chosen)
         sys.stdout.flush()
+    if not wait:
+        return 0
     views = [await_workflow(client, each.id, until) for each in replies]
     tell_ends(views, chosen)
     return exit_of(views)
@@ -177,7 +169,7 @@ def wait(
 def _stage_table(stages: Sequence[StageView]) -> Table:
     table = Table("STAGE", "STATUS", "JOB", "NODE", "TIME", "REASON")
     for stage in stages:
-        job = stage.job_id if stage.status not in ("Waiting", "Skipped") and stage.parent is None else None
+        job = stage.job_id if has_job(stage) else None
         took = span(stage.started_at, stage.ended_at)
         table.add(stage.name, stage.status, job, stage.node, took, stage.reason)
     return table

@@ -1,4 +1,4 @@
-"""What commands about workflows share: handing one in, and waiting for its end."""
+"""What commands about workflows share: their limits, handing one in, and waiting for its end."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from msgspec import structs
 
-from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowRequest, WorkflowSpec, WorkflowView
+from phalanx.api.schema.workflows import (
+    StageView,
+    SubmittedWorkflow,
+    WorkflowRequest,
+    WorkflowSpec,
+    WorkflowView,
+)
 from phalanx.cli.output import Table, emit, moment, note, span
 from phalanx.cli.wait import TimedOut
 from phalanx.clock import Deadline
@@ -22,6 +29,16 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.manifests.workflows import ParsedWorkflow
 
+DeadlineOption = Annotated[
+    str | None,
+    typer.Option(
+        "--deadline", help="Stop it then: 2h from now, or a time with its zone, as 2027-01-31T08:00:00Z."
+    ),
+]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option("--budget", min=0, help="Stop it once it has cost so much, by the prices of its nodes."),
+]
 POLL_S = 2.0
 _NUMBERED = re.compile(r"workflows\[(\d+)\]: ")  # how the coordinator names a workflow of several
 ENDED = ("Completed", "Failed", "Cancelled")
@@ -67,7 +84,13 @@ def workflow_refusals_at(flows: Sequence[ParsedWorkflow]) -> Iterator[None]:
         raise
 
 
-def submitted_table(replies: Sequence[SubmittedWorkflow]) -> Table:
+def show_submitted(replies: Sequence[SubmittedWorkflow], output: Output) -> None:
+    """The ids, as `phalanx submit` prints them; wide, a table."""
+    ids = [each.id for each in replies]
+    emit(replies, output, ids, lambda wide: _submitted_table(replies) if wide else ids)
+
+
+def _submitted_table(replies: Sequence[SubmittedWorkflow]) -> Table:
     table = Table("ID", "NAME", "STAGES")
     for each in replies:
         table.add(each.id, each.name, len(each.jobs))
@@ -103,7 +126,15 @@ def tell_ends(views: list[WorkflowView], output: Output) -> None:
         for stage in view.stages:
             if stage.status == "Failed" and stage.parent is None:
                 why = f": {stage.reason}" if stage.reason else ""
-                note(f"  {stage.name} failed{why} (phalanx logs {stage.job_id})")
+                more = f"logs {stage.job_id}" if has_job(stage) else f"why {view.id}:{stage.name}"
+                note(f"  {stage.name} failed{why} (phalanx {more})")
+
+
+def has_job(stage: StageView) -> bool:
+    """Whether a stage has a job to look at: not while it waits, nor if it ended without having begun."""
+    if stage.status in {"Failed", "Cancelled"}:
+        return stage.started_at is not None or stage.attempts > 0
+    return stage.status not in {"Waiting", "Skipped"}
 
 
 def counted(view: WorkflowView) -> str:

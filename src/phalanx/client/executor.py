@@ -142,10 +142,7 @@ class Executor(StandardExecutor):
         _check("max_workers", max_workers, 1, WORKERS_MAX)
         _check("lost_retries", lost_retries, 0, RETRIES_MAX)
         _check("idle_s", idle_s, 0, IDLE_S_MAX)
-        unknown = set(resources) - set(CallFields.__annotations__)
-        if unknown:
-            known = ", ".join(CallFields.__annotations__)
-            raise BadRequest(f"{', '.join(sorted(unknown))}: not a resource of calls; these are: {known}")
+        _check_resources(resources)
         reach = {"PHALANX_EXECUTOR_IDLE_S": f"{idle_s:g}"}
         if address:
             reach["PHALANX_EXECUTOR_ADDRESS"] = address
@@ -160,6 +157,7 @@ class Executor(StandardExecutor):
 
         `retries` and `retry_on` are those of its calls. Both end with the shutdown of either.
         """
+        _check_resources(resources)
         other = object.__new__(type(self))
         other._shared = self._shared
         other._rule = _rule(
@@ -248,6 +246,13 @@ def _rule(retries: int, retry_on: object) -> RetryRule:
 def _check(name: str, value: float | None, least: int, most: int) -> None:
     if value is not None and not least <= value <= most:
         raise BadRequest(f"{name} = {value} is not possible: expected {least} to {most}")
+
+
+def _check_resources(given: Iterable[str]) -> None:
+    unknown = set(given) - set(CallFields.__annotations__)
+    if unknown:
+        known = ", ".join(CallFields.__annotations__)
+        raise BadRequest(f"{', '.join(sorted(unknown))}: not a resource of calls; these are: {known}")
 
 
 @atexit.register

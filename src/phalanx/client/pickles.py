@@ -52,7 +52,7 @@ def pickle_function(function: Callable[..., Any]) -> PickledFunction:
 def pickle_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
     """The arguments of one call; CallFailed if they cannot be pickled."""
     if not kwargs and PLAIN.issuperset(map(type, args)):
-        return _checked(pickle.dumps((args, {}), PROTOCOL), "the arguments")
+        return _checked(pickle.dumps((args, {}), PROTOCOL), f"the arguments of {_name(function)}")
     what = f"an argument of {_name(function)}"
     return _pickled((args, dict(kwargs)), what, "ArgumentsNotPicklable")
 
@@ -114,7 +114,7 @@ def _pickled(value: object, what: str, code: str) -> bytes:
 def _checked(found: bytes, what: str) -> bytes:
     if len(found) > CALL_BYTES_MAX:
         raise CallFailed(
-            f"{what} has {len(found)} bytes when pickled, at most {CALL_BYTES_MAX} are allowed",
+            f"{len(found)} bytes are too many for {what} when pickled: at most {CALL_BYTES_MAX} are allowed",
             reason="CallTooLarge",
             hint="write it to a file that both sides reach, and pass its name",
         )

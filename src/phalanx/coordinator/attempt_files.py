@@ -120,7 +120,7 @@ class AttemptFiles:
             raise NotFound(
                 f"attempt {number} of {id} has no artifact {path[:80]!r}",
                 reason="FileNotFound",
-                hint=f"phalanx files {id} lists them",
+                hint=missing_hint(id, path, manifest),
             )
         name = FileKey(key, "artifacts", path).name
         if await self._place().size(name) != found.size:
@@ -182,3 +182,11 @@ def _damaged(what: str, sha256: str) -> Unavailable:
         reason="FileDamaged",
         hint="somebody or something has changed the place for files",
     )
+
+
+def missing_hint(id: str, path: str, manifest: Manifest) -> str:
+    """What to do about a path at which there is no artifact; it may be a folder."""
+    folder = path.rstrip("/")
+    if any(each.path.startswith(f"{folder}/") for each in manifest.files):
+        return f"it is a folder: phalanx cp -r {id}:{folder} copies what is in it"
+    return f"phalanx files {id} lists them"

@@ -40,7 +40,11 @@ async def find_job(requests: Requests, store: Store, text: str) -> JobState:
     A standby that does not know it reads the log to its end before it says so.
     """
     if ":" in text:
-        text = await _stage_job(requests, store, text)
+        return await _stage_job(requests, store, text)
+    return await _job(requests, store, text)
+
+
+async def _job(requests: Requests, store: Store, text: str) -> JobState:
     try:
         return await _find_job(requests.state, store, text)
     except NotFound:
@@ -95,8 +99,7 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     if job := state.jobs.get(prefix):
         return job
     if prefix in state.workflows:
-        hint = f"phalanx workflow show {prefix}; {prefix}:STAGE names the job of a stage"
-        raise NotFound(f"{prefix} is a workflow, not a job", reason="JobNotFound", hint=hint)
+        raise _is_workflow(prefix)
     if not prefix or len(prefix) > 26 or not _ALPHABET.issuperset(prefix):
         hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_name(text) else ""
         raise NotFound(
@@ -104,8 +107,10 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
         )
     if is_job_id(prefix):
         body = await store.history(prefix)
-        if body is None or is_workflow(body):
+        if body is None:
             raise _no_job(text)
+        if is_workflow(body):
+            raise _is_workflow(prefix)
         return decode_job(body)
     found = state.with_prefix(prefix)
     past = await store.past(None, 2, prefix) if len(found) < 2 else []
@@ -167,8 +172,8 @@ def stage_number(flow: WorkflowState, name: str) -> int:
     return number
 
 
-async def _stage_job(requests: Requests, store: Store, text: str) -> str:
-    """The id of the job of a stage, named WORKFLOW:STAGE."""
+async def _stage_job(requests: Requests, store: Store, text: str) -> JobState:
+    """The job of a stage, named WORKFLOW:STAGE."""
     flow_text, _, name = text.partition(":")
     flow = await find_workflow(requests, store, flow_text)
     number = stage_number(flow, name)
@@ -176,7 +181,29 @@ async def _stage_job(requests: Requests, store: Store, text: str) -> str:
         missing = ", ".join(flow.workflow.stages[each].name for each in flow.waits_for(number)[:8])
         text = f"stage {name} has no job yet: it waits for {missing or 'values from the place for files'}"
         raise NotFound(text, reason="StageWaits", hint=f"phalanx why {flow.workflow.id}:{name}")
-    return flow.job_id(number)
+    try:
+        return await _job(requests, store, flow.job_id(number))
+    except NotFound:
+        if flow.phase(number) not in _ENDED_WITHOUT or flow.stage_times[2 * number]:
+            raise  # it had one, which is no longer kept
+        raise _ended_without_job(flow, number) from None
+
+
+_ENDED_WITHOUT = {
+    StagePhase.SKIPPED: "was skipped",
+    StagePhase.FAILED: "failed before it began",
+    StagePhase.CANCELLED: "was cancelled before it began",
+}
+
+
+def _ended_without_job(flow: WorkflowState, number: int) -> NotFound:
+    name, parent = flow.workflow.stages[number].name, flow.parents.get(number)
+    after = "" if parent is None else f", after stage {flow.workflow.stages[parent].name}"
+    return NotFound(
+        f"stage {name} has no job: it {_ENDED_WITHOUT[flow.phase(number)]}{after}",
+        reason="StageWithoutJob",
+        hint=f"phalanx why {flow.workflow.id}:{name}",
+    )
 
 
 async def find_before(requests: Requests, store: Store, after: tuple[After, ...]) -> tuple[After, ...]:
@@ -238,6 +265,14 @@ def refuse_merged(job: JobState, what: str, command: str) -> None:
             reason="MergedTask",
             hint=f"{command} {parent}",
         )
+
+
+def _is_workflow(id: str) -> NotFound:
+    return NotFound(
+        f"{id} is a workflow, not a job",
+        reason="JobNotFound",
+        hint=f"phalanx workflow show {id}, phalanx workflow cancel {id}; {id}:STAGE names the job of a stage",
+    )
 
 
 def _no_job(text: str) -> NotFound:

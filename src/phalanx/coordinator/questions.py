@@ -193,6 +193,8 @@ class StateReads:
         try:
             job, position = await lookup.find_task(self._loop, self._store, id)
         except NotFound:
+            if ":" in id:  # a stage without a job
+                raise
             flow = await lookup.find_workflow(self._loop, self._store, id)
             return await self._story(flow.workflow.id, None, None, cursor, limit)
         return await self._story(job.job.id, job, position if "." in id else None, cursor, limit)

@@ -8,7 +8,6 @@ misspelt field is an error.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,17 +21,16 @@ from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.workflows import ConditionSpec, StageSpec, TaskProgram, WorkflowSpec, to_workflow
 from phalanx.core.model.job import RETRIES_MAX, is_job_id
 from phalanx.core.model.references import as_text
-from phalanx.core.model.resources import device_kind
 from phalanx.errors import PhalanxError
 from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.containers import NOTHING_RUNS
 from phalanx.manifests.found import ParsedJob, plain_name
 from phalanx.manifests.load import DEPTH_MAX, Map
+from phalanx.manifests.stage_resources import cores, hardware, mapping, meant, near, wrong
 from phalanx.manifests.view import View
 
 VERSIONS = ("flowmesh/", "mloc", "phalanx/")
 ATTEMPTS = 3  # runs of a stage in all, unless its file says otherwise
-WILDCARDS = ("", "any", "auto", "*")
 _ENTRY_FIELDS = ("name", "id", "spec", "dependsOn")
 _LIMITS = ("deadline", "budget")
 _ABOUT_STAGES = ("stages", "graph", "dependsOn", "condition", *_LIMITS)
@@ -52,6 +50,8 @@ _FOR_PROGRAMS = (
     "adapters", "agent", "api", "checkpoint", "data", "dataset", "embedding", "evaluation", "inference", "lora",
     "model", "models", "output", "parallel", "params", "prompt", "serve", "shard", "training", "validation",
 )  # fmt: skip
+_KNOWN = frozenset({*_GROUP_FIELDS, *_JOB_FIELDS, *_FOR_PROGRAMS, "resources", "condition", "taskType"})
+_AFTER = "is unknown here: name the stages that come before this one, and jobs by their ids, in dependsOn"
 
 
 class _Limits(Struct, forbid_unknown_fields=True):
@@ -120,6 +120,7 @@ def read_workflow(document: View) -> ParsedWorkflow:
     if not spec.content:
         raise document.error("spec", "is missing or empty: give taskType or command, stages, or graph")
     spec.skip(*spec.content)
+    _refuse_misspelt(spec)
     stages = [_stage(*each) for each in _entries(spec)]
     limits = {key: spec.content[key] for key in _LIMITS if spec.content.get(key) is not None}
     try:
@@ -130,6 +131,16 @@ def read_workflow(document: View) -> ParsedWorkflow:
     made = WorkflowSpec(stages, plain_name(name, metadata) if name else "", limited.deadline, limited.budget)
     _validate(made, document)
     return ParsedWorkflow(made, document.where())
+
+
+def _refuse_misspelt(spec: View) -> None:
+    """What looks like a field of the whole workflow would else be given to the programs of its stages, unread."""
+    has_stages = "stages" in spec or "graph" in spec
+    fields = _LIMITS if has_stages else (*_LIMITS, "stages", "graph")
+    for key in spec.content:
+        is_known = key in _KNOWN or key in _ABOUT_STAGES or key in _ATTEMPT_FIELDS
+        if not is_known and (found := near(key, fields, cutoff=0.8)):
+            raise spec.error(key, f"is unknown, did you mean {found!r}?")
 
 
 Entry = tuple[
@@ -185,9 +196,11 @@ def _nodes(spec: View) -> list[View]:
 def _name(view: View, default: str) -> str:
     for key in view.content:
         if key not in _ENTRY_FIELDS:
-            near = difflib.get_close_matches(key[:80], _ENTRY_FIELDS, n=1)
-            meant = f", did you mean {near[0]!r}?" if near else ""
-            raise view.error(key, f"is unknown here{meant}; a stage has {', '.join(_ENTRY_FIELDS)}")
+            if key == "after":
+                raise view.error(key, _AFTER)
+            raise view.error(
+                key, f"is unknown here{meant(key, _ENTRY_FIELDS)}; a stage has {', '.join(_ENTRY_FIELDS)}"
+            )
     return view.text("name") or view.text("id") or default
 
 
@@ -203,10 +216,9 @@ def _split(view: View, key: str, names: list[str]) -> tuple[list[str], list[str]
     stages = [each for each in value if each not in jobs]
     for each in stages:
         if each not in known:
-            near = difflib.get_close_matches(each[:80], names, n=1)
-            meant = f", did you mean {near[0]!r}?" if near else ""
             raise view.error(
-                key, f"there is no stage {shown(each)}{meant} (a job elsewhere is named by its whole id)"
+                key,
+                f"there is no stage {shown(each)}{meant(each, names)} (a job elsewhere is named by its whole id)",
             )
     return stages, [each.lower() for each in jobs]
 
@@ -229,10 +241,15 @@ def _stage(view: View, name: str, spec: dict[str, Any], after: list[str], jobs: 
     """One stage. `spec` is merged already, so errors name its fields and the line of the stage."""
     task_type = spec.get("taskType")
     if task_type is not None and not (isinstance(task_type, str) and task_type.strip()):
-        raise _wrong(view, "spec.taskType", f"{shown(task_type)} is not a task type, such as inference")
+        raise wrong(view, "spec.taskType", f"{shown(task_type)} is not a task type, such as inference")
     has_command = "command" in spec or "shell" in spec
+    if "after" in spec:
+        raise wrong(view, "spec.after", _AFTER)
     if task_type is None and not has_command:
-        raise _wrong(view, "spec.taskType", "is missing: give a task type, or a command")
+        for key in spec:
+            if key not in (*_KNOWN, *_ATTEMPT_FIELDS) and near(key, _KNOWN):
+                _refuse_unknown(view, key)
+        raise wrong(view, "spec.taskType", "is missing: give a task type, or a command")
     plain = {key: value for key, value in spec.items() if key in _GROUP_FIELDS | _JOB_FIELDS}
     told = {key: value for key, value in spec.items() if key not in _ABOUT_STAGES}
     if task_type is None:
@@ -253,35 +270,29 @@ def _stage(view: View, name: str, spec: dict[str, Any], after: list[str], jobs: 
     )
 
 
-def _wrong(view: View, path: str, text: str) -> ManifestError:
-    """An error about a field of a stage's spec, which may have been inherited; the line is that of the stage."""
-    before = view.path.removesuffix("spec").rstrip(".")
-    where = f"{before}.{path}" if before else path
-    return ManifestError(
-        view.where(), ": ".join(filter(None, (view.source.title, where, text))), reason="InvalidField"
-    )
-
-
 def _refuse_unknown(view: View, key: str) -> None:
     if key in _FOR_PROGRAMS:
         return
-    known = sorted((*_GROUP_FIELDS, *_JOB_FIELDS, *_FOR_PROGRAMS, "resources", "condition", "taskType"))
-    near = difflib.get_close_matches(key[:80], known, n=1)
-    meant = f", did you mean {near[0]!r}?" if near else ""
-    raise _wrong(
-        view, f"spec.{key}", f"is unknown{meant} (what a program is to be told may stand under params)"
+    if key == "cpu":
+        raise wrong(view, "spec.cpu", "is unknown, write cores: 0.5, or resources: {hardware: {cpu: 500m}}")
+    raise wrong(
+        view,
+        f"spec.{key}",
+        f"is unknown{meant(key, _KNOWN)} (what a program is to be told may stand under params)",
     )
 
 
 def _job_spec(view: View, plain: dict[str, Any], spec: dict[str, Any], jobs: list[str]) -> JobSpec:
     fields: dict[str, Any] = {key: value for key, value in plain.items() if key in _JOB_FIELDS}
     group: dict[str, Any] = {key: value for key, value in plain.items() if key in _GROUP_FIELDS}
-    for key, value in _hardware(view, spec.get("resources")).items():
+    for key, value in hardware(view, spec.get("resources")).items():
         if key in group and group[key] != value:
-            raise _wrong(
+            raise wrong(
                 view, f"spec.{key}", f"{shown(group[key])} contradicts resources.hardware, which says {value}"
             )
         group[key] = value
+    if isinstance(group.get("cores"), str):
+        group["cores"] = cores(view, "spec.cores", group["cores"])
     for key in ("env", "labels", "tags"):
         if isinstance(group.get(key), dict):
             group[key] = {k: str(v) if type(v) in (int, float) else v for k, v in group[key].items()}
@@ -293,82 +304,31 @@ def _job_spec(view: View, plain: dict[str, Any], spec: dict[str, Any], jobs: lis
         return msgspec.convert(_plain(fields), JobSpec)
     except msgspec.ValidationError as error:
         field, what = complaint(error, JobSpec, fields)
-        raise _wrong(view, f"spec.{field.removeprefix('groups[0].')}", what) from None
+        raise wrong(view, f"spec.{field.removeprefix('groups[0].')}", what) from None
 
 
 def _retries(view: View, spec: dict[str, Any]) -> int:
     """Runs after the first. FlowMesh counts runs in all; there a negative number means without end, and 0 means 1."""
     given = [key for key in (*_ATTEMPT_FIELDS, "max_retries") if key in spec]
     if len(given) > 1:
-        raise _wrong(view, f"spec.{given[0]}", f"and {given[1]} are both given: give one of them")
+        raise wrong(view, f"spec.{given[0]}", f"and {given[1]} are both given: give one of them")
     if not given:
         return ATTEMPTS - 1
     value = spec[given[0]]
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _wrong(view, f"spec.{given[0]}", f"{shown(value)} is not a whole number")
+        raise wrong(view, f"spec.{given[0]}", f"{shown(value)} is not a whole number")
     if value < 0:
         return RETRIES_MAX
     return value if given[0] == "max_retries" else max(value - 1, 0)
 
 
-def _hardware(view: View, resources: Any) -> dict[str, Any]:
-    """What `resources.hardware` asks for, in the words of job files."""
-    if resources is None:
-        return {}
-    hardware = _mapping(view, "spec.resources", resources, ("hardware", "estimatedLoad")).get("hardware")
-    if hardware is None:
-        return {}
-    found = _mapping(view, "spec.resources.hardware", hardware, ("cpu", "memory", "gpu"))
-    asked: dict[str, Any] = {}
-    if (cpu := found.get("cpu")) is not None:
-        asked["cores"] = _number(view, "spec.resources.hardware.cpu", cpu)
-    if (memory := found.get("memory")) is not None:
-        asked["memory"] = memory
-    if (gpu := found.get("gpu")) is not None:
-        asked |= _gpus(view, gpu)
-    return asked
-
-
-def _gpus(view: View, gpu: Any) -> dict[str, Any]:
-    path = "spec.resources.hardware.gpu"
-    if isinstance(gpu, int) and not isinstance(gpu, bool):
-        return {"gpus": gpu}
-    found = _mapping(view, path, gpu, ("type", "count", "memory"))
-    asked: dict[str, Any] = {"gpus": _number(view, f"{path}.count", found.get("count", 1))}
-    kind = found.get("type", "")
-    if not isinstance(kind, str):
-        raise _wrong(view, f"{path}.type", f"{shown(kind)} is not the name of a device, such as a100, or any")
-    if kind.strip().lower() not in WILDCARDS:
-        asked["gpu_type"] = device_kind(kind)
-    if found.get("memory") is not None:
-        asked["gpu_memory"] = found["memory"]
-    return asked
-
-
-def _mapping(view: View, path: str, value: Any, fields: tuple[str, ...]) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise _wrong(view, path, f"{shown(value)} is not a mapping of fields: {', '.join(fields)}")
-    for key in value:
-        if key not in fields:
-            raise _wrong(view, f"{path}.{key}", f"is unknown: known are {', '.join(fields)}")
-    return value
-
-
-def _number(view: View, path: str, value: Any) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 9:
-        return int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise _wrong(view, path, f"{shown(value)} is not a whole number")
-    return value
-
-
 def _condition(view: View, value: Any) -> ConditionSpec:
-    found = _mapping(view, "spec.condition", value, ("node", "field", "equals"))
+    found = mapping(view, "spec.condition", value, ("node", "field", "equals"))
     for key in ("node", "field"):
         if not isinstance(found.get(key), str):
-            raise _wrong(view, f"spec.condition.{key}", f"{shown(found.get(key))} is not text")
+            raise wrong(view, f"spec.condition.{key}", f"{shown(found.get(key))} is not text")
     if "equals" not in found:
-        raise _wrong(view, "spec.condition.equals", "is missing: give the value that the field must have")
+        raise wrong(view, "spec.condition.equals", "is missing: give the value that the field must have")
     return ConditionSpec(found["node"], found["field"], as_text(_plain(found["equals"])))
 
 

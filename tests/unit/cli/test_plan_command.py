@@ -163,3 +163,29 @@ def test_a_job_without_a_name_is_called_by_its_place(cli: Cli, files: Path):
     said = cli("plan", "--cluster", "nodes.yaml", "-f", "nameless.yaml")
     assert said.out.startswith("nameless.yaml:1 would start now: 2 tasks")
     assert "nameless.yaml:1.0" in said.out
+
+
+FLOW = "apiVersion: flowmesh/v1\nspec: {deadline: 9h, stages: [{name: a, spec: {command: [make]}}]}\n"
+
+
+def test_limits_of_the_command_line_are_stronger_than_those_of_the_file(
+    cli: Cli, cluster: FakeClient, files: Path
+):
+    (files / "flow.yaml").write_text(FLOW)
+    cluster.answer = PlanReply([], [], [], 0)
+    assert cli("plan", "-f", "flow.yaml", "--deadline", "2h", "--budget", "25").code == 0
+    ((_, request),) = cluster.asked
+    assert isinstance(request, PlanRequest)
+    assert [(flow.deadline, flow.budget) for flow in request.workflows] == [("2h", 25.0)]
+
+
+@pytest.mark.parametrize(
+    "args", [("-f", "small.yaml"), ("--", "x"), ("--cluster", "nodes.yaml", "-f", "flow.yaml")]
+)
+def test_limits_are_of_workflows_on_a_running_cluster(
+    cli: Cli, cluster: FakeClient, files: Path, args: tuple[str, ...]
+):
+    (files / "flow.yaml").write_text(FLOW)
+    said = cli("plan", "--budget", "1", *args)
+    assert (said.code, cluster.asked) == (2, [])
+    assert "--budget" in said.err

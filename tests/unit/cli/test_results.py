@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from phalanx.cli.results import COLUMNS_MAX, ResultRow, _csv, _table
+from phalanx.errors import Forbidden, NotFound, PhalanxError
+from tests.support.fake_client import ID, Cli, FakeClient, a_task
 
 
 def rows(*results: Any) -> list[ResultRow]:
@@ -43,3 +45,17 @@ def test_nothing_in_it_takes_over_a_terminal():
     assert "\x1b" not in _csv(hostile)
     table = _table(hostile)
     assert "\x1b" not in "".join([*table.headings, *table.rows[0]])
+
+
+@pytest.mark.parametrize(("error", "code"), [(Forbidden("bob may not"), 77), (NotFound("none"), 0)])
+def test_results_that_are_hidden_are_not_shown_as_none(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch, error: PhalanxError, code: int
+):
+    def result(_id: str) -> Any:
+        raise error
+
+    cluster.kept_tasks = [a_task(status="Completed")]
+    monkeypatch.setattr(cluster, "result", result, raising=False)
+    said = cli("results", ID)
+    assert (said.code, bool(said.out)) == (code, not code)
+    assert ("owner" in said.err) == bool(code)

@@ -75,3 +75,12 @@ def test_importing_the_client_does_not_import_cloudpickle():
     program = "import sys, phalanx; phalanx.Client, phalanx.Executor; print('cloudpickle' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
+
+
+@pytest.mark.parametrize("args", [("x" * CALL_BYTES_MAX,), ([b"x" * CALL_BYTES_MAX],)])
+def test_what_is_too_large_is_told_in_a_sentence(args):
+    with pytest.raises(
+        CallFailed, match=r"^\d+ bytes are too many for (the arguments|an argument) of print"
+    ) as caught:
+        pickle_arguments(print, args, {})
+    assert caught.value.reason == "CallTooLarge"

@@ -80,6 +80,9 @@ spec:
     ("hardware", "expected"),
     [
         ("{cpu: 8}", {"cores": 8}),
+        ("{cpu: '8'}", {"cores": 8}),
+        ("{cpu: 500m}", {"cores": 0.5}),
+        ("{cpu: 0.5}", {"cores": 0.5}),
         ("{memory: 64Gi}", {"memory": "64Gi"}),
         (
             "{gpu: {type: A100, count: 2, memory: 40GB}}",
@@ -132,6 +135,10 @@ spec:
     assert stage.spec == {"params": {"lr": 0.1}}
 
 
+def test_cores_may_be_thousandths():
+    assert read_one("spec: {command: [x], cores: 500m}").stages[0].job.groups[0].cores == 0.5
+
+
 def test_a_job_elsewhere_is_named_by_its_whole_id():
     id = "01hzxw8q5v3k9m2n4p6r8s0t1v"
     spec = read_one(
@@ -170,6 +177,25 @@ def test_a_job_elsewhere_is_named_by_its_whole_id():
         ("spec: {taskType: a, resources: {hardware: {memory: lots}}}", "memory"),
         ("spec: {command: [x], core: 3}", "spec.core: is unknown, did you mean 'cores'?"),
         ("spec: {command: x}", "spec.command"),
+        ("spec: {command: [x], cpu: 500m}", "spec.cpu: is unknown, write cores: 0.5"),
+        ("spec: {command: [x], cores: 5x}", "spec.cores: '5x' is not a number of cores"),
+        (
+            "spec: {stages: [{name: a, spec: {comand: [x]}}]}",
+            "spec.comand: is unknown, did you mean 'command'?",
+        ),
+        ("spec: {stages: [{name: a, spec: {tasktype: x}}]}", "did you mean 'taskType'?"),
+        (
+            "spec: {taskType: a, stages: [{name: a}, {name: b, after: [a]}]}",
+            "stages[1].after: is unknown here: name",
+        ),
+        ("spec: {taskType: a, stages: [{name: a}, {name: b, after: [a]}]}", "in dependsOn"),
+        ("spec: {taskType: a, stages: [{name: a}, {name: b, spec: {after: [a]}}]}", "in dependsOn"),
+        (
+            "spec: {taskType: a, deadlin: 2h, stages: [{name: a}]}",
+            "spec.deadlin: is unknown, did you mean 'deadline'?",
+        ),
+        ("spec: {taskType: a, budgets: 2}", "spec.budgets: is unknown, did you mean 'budget'?"),
+        ("spec: {taskType: a, stags: [{name: a}]}", "spec.stags: is unknown, did you mean 'stages'?"),
         ("spec: {taskType: a, cores: 2, resources: {hardware: {cpu: 3}}}", "contradicts resources.hardware"),
         ("spec: {taskType: a, max_attempts: 2, max_retries: 1}", "are both given"),
         ("spec: {taskType: a, condition: {node: a, field: b, equals: c}}", "there is no other stage to ask"),
@@ -212,6 +238,11 @@ def test_references_are_read_when_the_file_is(reference: str, expected: str):
         assert "stages[1] (b)" in said
     else:
         assert read_one(text).name == "ft"
+
+
+def test_a_reference_to_a_misspelt_stage_says_which_is_near():
+    text = "spec: {taskType: a, stages: [{name: train}, {name: b, spec: {data: '${trian.result.x}'}}]}"
+    assert "there is no stage 'trian', did you mean 'train'?" in told(text)
 
 
 def test_a_program_text_is_left_to_the_shell():

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -95,7 +96,9 @@ def read_reference(expression: str, stages: Collection[str]) -> Reference:
     if (name := _stage_in(expression.strip(), stages)) is not None:
         return _reference(name, parts[name.count(".") + 1 :])
     known = ", ".join(sorted(stages)[:8]) + (", …" if len(stages) > 8 else "")
-    raise Unresolved(f"{shown}: there is no stage {parts[0][:60]!r} (stages: {known or 'none'})")
+    near = get_close_matches(parts[0][:60], stages, n=1)
+    meant = f", did you mean {near[0]!r}?" if near else ""
+    raise Unresolved(f"{shown}: there is no stage {parts[0][:60]!r}{meant} (stages: {known or 'none'})")
 
 
 def _reference(stage: str, parts: list[str]) -> Reference:

@@ -1,0 +1,35 @@
+"""`phalanx cp`: what is said of a source that names a stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.api.schema.workflows import StageView, WorkflowView
+from phalanx.errors import NotFound
+from tests.support.fake_client import ID, Cli, FakeClient
+
+
+@pytest.mark.parametrize("more", [(), ("-r",)])
+@pytest.mark.parametrize(
+    ("path", "hint"), [("lab:out", "j1:out"), ("other:out", "as it was"), ("out", "as it was")]
+)
+def test_a_stage_is_named_by_its_job(
+    cli: Cli,
+    cluster: FakeClient,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    hint: str,
+    more: tuple[str, ...],
+):
+    def missing(*_args: Any, **_more: Any) -> Any:
+        raise NotFound(f"{ID} is a workflow, not a job", reason="JobNotFound", hint="as it was")
+
+    view = WorkflowView(ID, "ft", "ada", "Running", 1.0, {}, None, [StageView("lab", "Completed", "j1")])
+    monkeypatch.setattr(cluster, "file", missing, raising=False)
+    monkeypatch.setattr(cluster, "tasks", missing)
+    monkeypatch.setattr(cluster, "workflow_view", lambda _id: view, raising=False)
+    said = cli("cp", *more, f"{ID}:{path}", ".")
+    assert said.code != 0
+    assert f"hint: {hint}" in said.err

@@ -1,0 +1,75 @@
+"""`phalanx workflow submit` in a pipe, and how ends and stages without a job are shown."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from phalanx.api.schema.workflows import StageView, SubmittedWorkflow, WorkflowView
+from phalanx.cli.workflow import _stage_table
+from tests.support.fake_client import ID, Cli, FakeClient
+
+FLOW = "apiVersion: flowmesh/v1\nspec: {stages: [{name: a, spec: {command: [make]}}]}\n"
+OUTPUTS = [((), ID), (("-o", "name"), ID)]
+
+
+def a_view(*stages: StageView, status: Any = "Completed") -> WorkflowView:
+    return WorkflowView(ID, "ft", "ada", status, 1.0, {}, 2.0, list(stages))
+
+
+@pytest.fixture
+def flows(cluster: FakeClient, away: Path, monkeypatch: pytest.MonkeyPatch) -> FakeClient:
+    (away / "flow.yaml").write_text(FLOW)
+    reply = SubmittedWorkflow(ID, "ft", {"a": "j"})
+    monkeypatch.setattr(cluster, "submit_workflow", lambda _request: reply, raising=False)
+    monkeypatch.setattr(cluster, "wait_workflow", lambda _id, timeout: a_view(), raising=False)
+    return cluster
+
+
+@pytest.mark.parametrize(("args", "printed"), OUTPUTS)
+@pytest.mark.parametrize("wait", [(), ("--wait",)])
+@pytest.mark.parametrize("verb", [("workflow", "submit"), ("apply",)])
+def test_a_pipe_gets_the_ids(
+    cli: Cli,
+    flows: FakeClient,
+    verb: tuple[str, ...],
+    wait: tuple[str, ...],
+    args: tuple[str, ...],
+    printed: str,
+):
+    said = cli(*verb, "-f", "flow.yaml", *wait, *args)
+    assert (said.code, said.out) == (0, f"{printed}\n")
+
+
+def test_wide_is_a_table(cli: Cli, flows: FakeClient):
+    assert "STAGES" in cli("workflow", "submit", "-f", "flow.yaml", "-o", "wide").out
+
+
+def test_a_stage_that_never_began_is_asked_why(cli: Cli, flows: FakeClient, monkeypatch: pytest.MonkeyPatch):
+    ran = StageView("ran", "Failed", "j1", started_at=1.0, attempts=1)
+    never = StageView("never", "Failed", "j2", reason="a.result.n is missing")
+    monkeypatch.setattr(flows, "wait_workflow", lambda _id, timeout: a_view(ran, never, status="Failed"))
+    said = cli("workflow", "submit", "-f", "flow.yaml", "--wait")
+    assert said.code == 1
+    assert "(phalanx logs j1)" in said.err
+    assert f"(phalanx why {ID}:never)" in said.err
+    assert "j2" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("stage", "job"),
+    [
+        (StageView("s", "Completed", "j"), "j"),
+        (StageView("s", "Running", "j", started_at=1.0), "j"),
+        (StageView("s", "Pending", "j"), "j"),
+        (StageView("s", "Failed", "j", attempts=1), "j"),
+        (StageView("s", "Failed", "j"), "-"),
+        (StageView("s", "Cancelled", "j"), "-"),
+        (StageView("s", "Skipped", "j"), "-"),
+        (StageView("s", "Waiting", "j"), "-"),
+    ],
+)
+def test_stages_without_a_job_show_none(stage: StageView, job: str):
+    assert _stage_table([stage]).rows[0][2] == job
