@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from phalanx.runner.keeper import VERSION
-from phalanx.runner.keeper_messages import KeeperLost, Misunderstood
+from phalanx.runner.keeper_messages import KeeperLost, Misunderstood, ProcessEnded
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import KeeperFailed, Processes
 from tests.support.keeper_node import Node, alive, escape, state_of, tell
@@ -380,5 +380,16 @@ def test_after_the_keepers_own_death_the_next_one_ends_and_tells(tmp_path: Path)
             "done/0/1": (5, None),
             "j/0/1": (None, "unknown"),
         }
+
+    tell(tmp_path, story)
+
+
+def test_a_sign_of_life_does_not_wait_behind_many_starts(tmp_path: Path):
+    async def story(node: Node) -> None:
+        for number in range(600):
+            node.start(f"j/{number}/1", "true")
+        await node.processes.ping()
+        assert sum(isinstance(event, ProcessEnded) for event in node.events) < 300
+        await node.until(lambda: sum(isinstance(event, ProcessEnded) for event in node.events) == 600)
 
     tell(tmp_path, story)

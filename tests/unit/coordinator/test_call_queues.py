@@ -112,7 +112,7 @@ async def test_the_calls_of_a_silent_worker_and_of_an_ended_one_go_to_others():
     del stage.loop.state.jobs["j"].live[1]
     reply = await stage.queues.call_results("ada", NAME, ResultsQuery(queue, timeout_s=0.0))
     assert (reply.silent, reply.workers) == (["j.0"], 0)
-    with pytest.raises(Conflict, match="attempt 1 of task 'j.1' does not run"):
+    with pytest.raises(Conflict, match=r"attempt 1 of task 'j\.1' does not run"):
         await stage.take("j.1", 2)
     stage.loop.state.jobs["j"].live[1] = Attempt(("j", 1, 2), "n1", 0, Grant(1, 0), 0.0)
     assert sorted([await stage.take("j.0", 2), await stage.take("j.1", attempt=2)]) == [[1], [2]]

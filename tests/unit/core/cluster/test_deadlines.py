@@ -178,3 +178,19 @@ def test_a_task_costs_the_largest_share_that_it_holds(
 def test_a_node_that_runs_one_task_at_a_time_costs_all_of_it_and_one_without_a_price_costs_one() -> None:
     assert cost_rate(structs.replace(MACHINE, slots=1), 1, 0, 0) == pytest.approx(1.0)
     assert cost_rate(Capacity(2, 0), 1, 0, 0) * HOUR_S == pytest.approx(0.5)
+
+
+def test_limits_that_are_reached_together_are_not_one_long_turn() -> None:
+    wide = a_graph(**{f"s{number}": "" for number in range(600)})
+    cluster = LimitedCluster(wide, deadline_at=160.0)
+    others = [structs.replace(a_workflow(wide), deadline_at=160.0) for _ in range(2)]
+    for flow in others:
+        cluster.give(SubmitWorkflow(flow))
+        while cluster.turns[-1].more:
+            cluster.give()
+    cluster.tick_at(161.0)
+    assert len(cluster.stops()) == 1
+    for second in (162.0, 163.0):
+        cluster.tick_at(second)
+    assert len(cluster.stops()) == 3
+    assert all(cluster.state.workflows[flow.id].stopped for flow in others)

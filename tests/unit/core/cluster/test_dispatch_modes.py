@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec import structs
 
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Hello, SetElastic, Tick
+from phalanx.core.cluster.stage_dispatch import context_names
 from phalanx.core.explain.explain import explain
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.orders import Status
@@ -336,3 +339,31 @@ class TestSticky:
         other = cluster.stage(cluster.run(a_task("sft")))
         assert cluster.where(other) == "w2"
         assert cluster.overall(other) == Status.ASSIGNED
+
+
+class TestContextNames:
+    """Which texts of a specification are names of models and datasets, and that the search is short."""
+
+    @pytest.mark.parametrize(
+        ("spec", "names"),
+        [
+            ({"model": "Org/A"}, ("org/a",)),
+            ({"x": {"model": "org/a"}}, ()),
+            ({"model": {"source": {"identifier": "org/a"}}, "reward_model": {"path": "/b"}}, ("org/a", "/b")),
+            ({"models": [{"identifier": "org/a"}, {"identifier": ["org/b", 3, None]}]}, ("org/a", "org/b")),
+            ({"data": {"dataset_name": "d", "name": "n", "items": ["x", "y"]}}, ("d", "n")),
+            ({"training": {"name": "t", "url": "u"}}, ("u",)),
+            ({"data": {"template": {"name": "t"}}}, ()),
+            ({"adapters": [{"path": ""}, {"path": "p" * 513}]}, ()),
+        ],
+    )
+    def test_names(self, spec: dict[str, object], names: tuple[str, ...]) -> None:
+        assert context_names(json.dumps(spec)) == names
+
+    def test_a_large_specification_is_looked_through_at_once(self) -> None:
+        spec: object = [""] * 30_000
+        for _ in range(95):
+            spec = {"k": spec, "model": [{}] * 100}
+        text = json.dumps(spec)
+        for _ in range(20):
+            assert context_names(text) == ()
