@@ -110,8 +110,9 @@ def test_the_example_stops_a_task_that_is_paused_and_continues_it(
     parts, address = cluster
     with a_runner(parts, RUNNER, "n4", address, PYTHONPATH=stubs):
         pid = tmp_path / "pid"
-        loop = f"echo $$ > {pid}.new; mv {pid}.new {pid}; while :; do sleep 0.05; done"
-        id = parts.client.submit(shell=loop, grace=0.5, max_retries=0).batch_id
+        # One process: a shell that is stopped between vfork and exec of a child waits for that instead.
+        alone = f"echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 300"
+        id = parts.client.submit(shell=alone, grace=0.5, max_retries=0).batch_id
         wait_until(pid.exists, what="it runs")
         parts.wait_task(id, "Running")
         is_stopped = partial(_is_stopped, pid.read_text().strip())
