@@ -210,7 +210,7 @@ class ClusterState(Struct, eq=False):
     abandoned: dict[JobId, JobId] = {}
     abandoned_tasks: dict[JobId, dict[int, JobId]] = {}
     workflows: dict[JobId, WorkflowState] = {}
-    due: dict[JobId, None] = {}  # workflows with stages that have ended or may begin; empty between turns
+    due: dict[JobId, None] = {}  # workflows with stages that have ended or may begin; few turns leave any
     limited: dict[JobId, None] = {}  # those with a deadline or a budget that have not ended
     ended_workflows: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # oldest first
     stages_of: dict[str, int] = {}  # by user: the tasks of stages that have no job yet

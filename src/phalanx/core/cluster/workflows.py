@@ -2,8 +2,9 @@
 
 `missing` counts, for each stage, the stages that it builds on and that have not completed. A stage with none missing is
 in `ready` until its job is submitted; one whose job has ended is in `over` until that is recorded. Both are empty
-between turns. A stage whose values have to be fetched first is in `awaited` meanwhile; that is not written down, so a
-coordinator that takes over finds it in `ready` and has them fetched again.
+between turns, unless a turn was long enough without them; they follow from the rest. A stage whose values have to be
+fetched first is in `awaited` meanwhile; that is not written down, so a coordinator that takes over finds it in `ready`
+and has them fetched again.
 """
 
 from __future__ import annotations

@@ -7,9 +7,14 @@ it: nobody else could use the rest. The price is what the node's operator has se
 from __future__ import annotations
 
 from phalanx.core.model.proxies import cost
-from phalanx.core.model.resources import Capacity, Cores
+from phalanx.core.model.resources import Capacity, Cores, Grant
 
 _HOUR_S = 3600.0
+
+
+def held_rate(capacity: Capacity, held: Grant) -> float:
+    """What a second costs of what was granted on a node."""
+    return cost_rate(capacity, held.cores, held.memory_bytes, len(held.devices))
 
 
 def cost_rate(capacity: Capacity, cores: Cores, memory_bytes: int, devices: int) -> float:

@@ -11,7 +11,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.cluster.workflows import KeptResult, StagePhase, WorkflowState
-from phalanx.core.model.cost import cost_rate
+from phalanx.core.model.cost import held_rate
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit, Status
 
@@ -60,8 +60,7 @@ def note_cost(state: ClusterState, job: Job, attempt: Attempt, exit: Exit, at: f
         seconds = exit.ended_at - exit.started_at
     else:
         seconds = 0.0 if attempt.started_at is None else at - attempt.since
-    held, capacity = attempt.grant, state.nodes[attempt.node].capacity
-    flow.spent += max(0.0, seconds) * cost_rate(capacity, held.cores, held.memory_bytes, len(held.devices))
+    flow.spent += max(0.0, seconds) * held_rate(state.nodes[attempt.node].capacity, attempt.grant)
 
 
 def release_stage(state: ClusterState, job: Job) -> None:

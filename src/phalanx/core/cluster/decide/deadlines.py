@@ -11,7 +11,7 @@ from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_events import StageEnd
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
-from phalanx.core.model.cost import cost_rate
+from phalanx.core.model.cost import held_rate
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 
@@ -53,8 +53,7 @@ def cost_so_far(state: ClusterState, flow: WorkflowState, now: float) -> float:
         job = state.jobs.get(flow.job_id(stage))
         for attempt in () if job is None else job.live.values():
             if attempt.started_at is not None:
-                capacity, held = state.nodes[attempt.node].capacity, attempt.grant
-                rate = cost_rate(capacity, held.cores, held.memory_bytes, len(held.devices))
+                rate = held_rate(state.nodes[attempt.node].capacity, attempt.grant)
                 spent += max(0.0, now - attempt.since) * rate
     return spent
 
