@@ -212,6 +212,11 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
         "every-task or memory",
         "which tasks get a cgroup, where allowed: every task, or only those that request memory",
     ] = "every-task"
+    keepers: Annotated[
+        Annotated[int, Meta(ge=0, le=64)],
+        "0 to 64",
+        "processes that start tasks on this node; 0 = one for every two cores, at most 8",
+    ] = 0
     log_keep_s: Annotated[Seconds, "how long the logs of ended attempts are kept on the node"] = 30 * 86_400.0
     log_keep_bytes: Annotated[Size, "maximum size of all logs of the node; the oldest are deleted first"] = (
         20 << 30

@@ -6,6 +6,7 @@ environment is made in `environment.py`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import structs
@@ -25,7 +26,8 @@ from phalanx.logger import logger
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
 from phalanx.runner.keeper_messages import Launch
-from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, folder_of, log_path
+from phalanx.runner.keepers import NodeKeeper
+from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, attempt_paths, folder_of, log_path
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
 
@@ -42,40 +44,41 @@ class Launches:
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
-        cgroups: Cgroups,
         machine: Machine,
     ) -> None:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
+        self._keys: dict[str, AttemptKey] = {}  # by name
         self._engine = engine
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
-        self._cgroups = cgroups
         self._machine = machine
-        self._held_cgroups: dict[AttemptKey, Cgroup] = {}
-        self._briefed: set[str] = set()
+        self._held_cgroups: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
 
-    def start(self, keeper: Processes, effect: Spawn, not_after: float) -> None:
+    def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it; raises OSError where its log can have no folder."""
         start, brief = effect.start, effect.brief
-        self._brief(keeper, brief)
+        if (connection := keeper.connection) is None:
+            return
+        self._brief(keeper, connection, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
-        job, position, number = start.key
-        cgroup = self._cgroup(start)
+        self._keys[name] = start.key
+        paths = attempt_paths(self.log_root, start.key)
+        cgroup = self._cgroup(keeper.cgroups, start)
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
         place = standing(start, brief, effect.roll, here, port)
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
-        env["PHALANX_RESULT"] = str(self._path(start.key, RESULT))
-        artifacts = self.artifacts_path(start.key)
-        env["PHALANX_ARTIFACTS"] = str(artifacts)
-        self._machine.make_artifacts(artifacts)
+        env["PHALANX_RESULT"] = paths.result
+        env["PHALANX_ARTIFACTS"] = paths.artifacts
+        if not connection.makes_folders:
+            self._machine.make_artifacts(self.artifacts_path(start.key))
         launch = Launch(
-            out=str(log_path(self.log_root, job, position, number, "stdout")),
-            err=str(log_path(self.log_root, job, position, number, "stderr")),
+            out=paths.stdout,
+            err=paths.stderr,
             env=env,
             cpus=self._cpus(start.grant),
             cgroups=cgroup.folders if cgroup else None,
@@ -84,8 +87,10 @@ class Launches:
             limit_s=brief.time_limit_s,
             held=effect.held,
             not_after=not_after,
+            result=paths.result,
+            artifacts=paths.artifacts,
         )
-        keeper.start(name, _brief_id(job, brief.group), launch)
+        connection.start(name, _brief_id(start.key[0], brief.group), launch)
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
@@ -110,59 +115,70 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def adopt(self, key: AttemptKey, name: str) -> None:
+    def adopt(self, keeper: NodeKeeper, key: AttemptKey, name: str) -> None:
         """An attempt that an earlier runner had started."""
         self.names[key] = name
+        self._keys[name] = key
         self.find_files(key)
-        self._held_cgroups[key] = self._cgroups.named(cgroup_name(key))
+        self._held_cgroups[key] = keeper.cgroups, keeper.cgroups.named(cgroup_name(key))
 
-    def new_keeper(self) -> None:
-        """A new keeper has no briefs yet."""
-        self._briefed.clear()
+    def key_of(self, name: str) -> AttemptKey | None:
+        """The attempt of a keeper's key; None for an invalid one."""
+        key = self._keys.get(name)
+        named = read_key(name) if key is None else None
+        return key if named is None else named[0]
+
+    def lane_of(self, key: AttemptKey) -> int | None:
+        return int(self.names[key].rpartition("/")[2]) if key in self.names else None
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
         self._former.discard(key)
         name = self.names.pop(key, None)
-        if keeper is not None and name is not None:
+        if name is None:
+            return
+        self._keys.pop(name, None)
+        if keeper is not None:
             keeper.forget([name])
 
-    def forget_brief(self, keeper: Processes | None, job: str, group: int) -> None:
+    def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         id = _brief_id(job, group)
-        if keeper is not None and id in self._briefed:
-            self._briefed.discard(id)
-            keeper.forget_brief(id)
+        if keeper.connection is not None and id in keeper.briefed:
+            keeper.briefed.discard(id)
+            keeper.connection.forget_brief(id)
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive: its cgroup can be removed."""
-        if (cgroup := self._held_cgroups.pop(key, None)) is not None:
-            self._cgroups.remove(cgroup)
+        if (held := self._held_cgroups.pop(key, None)) is not None:
+            cgroups, cgroup = held
+            cgroups.remove(cgroup)
 
-    def release_all_but(self, live: set[AttemptKey]) -> None:
-        for key in [each for each in self._held_cgroups if each not in live]:
+    def release_all(self, keys: Collection[AttemptKey]) -> None:
+        for key in keys:
             self.release(key)
 
-    def _brief(self, keeper: Processes, brief: Brief) -> None:
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> None:
         """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""
         id = _brief_id(brief.job, brief.group)
-        if id in self._briefed:
+        if id in keeper.briefed:
             return
+        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         env = self._base_env | group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}")
-        keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._cgroups.tracking)
-        self._briefed.add(id)
+        connection.brief(id, brief.command.argv, env, brief.command.cwd, keeper.cgroups.tracking)
+        keeper.briefed.add(id)
 
     def _cpus(self, grant: Grant) -> list[int] | None:
         """The kernel CPUs of the NUMA node a task is bound to, if it is."""
         numa = self._engine.capacity.numa
         return next((list(each.cpus) for each in numa if each.id == grant.numa and each.cpus), None)
 
-    def _cgroup(self, start: Start) -> Cgroup | None:
+    def _cgroup(self, cgroups: Cgroups, start: Start) -> Cgroup | None:
         if not start.grant.memory_bytes:
             return None
-        cgroup = self._cgroups.create(cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
+        cgroup = cgroups.create(cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
         if cgroup is not None:
-            self._held_cgroups[start.key] = cgroup
+            self._held_cgroups[start.key] = cgroups, cgroup
         return cgroup
 
 

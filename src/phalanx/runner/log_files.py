@@ -64,6 +64,23 @@ def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> 
     return LogPath(root, folder, f"{job}.{int(position)}.{int(attempt)}.{stream}")
 
 
+class AttemptPaths(Struct, frozen=True):
+    """All files of one attempt."""
+
+    stdout: str
+    stderr: str
+    result: str
+    artifacts: str
+
+
+def attempt_paths(root: Path, key: AttemptKey) -> AttemptPaths:
+    """Where `log_path` has them, found at once; of a job whose id was checked."""
+    job, position, attempt = key
+    logs = f"{root}/{folder_of(job)}/{job}.{position}.{attempt}"
+    results = f"{root}/{RESULTS_FOLDER}/{job}.{position}.{attempt}"
+    return AttemptPaths(f"{logs}.stdout", f"{logs}.stderr", f"{results}.{RESULT}", f"{results}.{ARTIFACTS}")
+
+
 def folder_of(job: str) -> str:
     """The folder that has the logs of a job."""
     return job[:FOLDER_SIGNS]

@@ -36,6 +36,7 @@ HOLDS_SINCE = 2  # the first version of the keeper with held attempts
 LEASE_ENDS_SINCE = 3  # the first that gets the instant at which a lease ends
 STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing after its instant
 STOPS_SAY_WHY_SINCE = 4  # the first whose ends have the reason of a stop
+MAKES_FOLDERS_SINCE = 5  # the first that makes the folder for artifacts
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Answer]).decode
@@ -78,7 +79,7 @@ class Machine(Protocol):
         ...
 
     def make_artifacts(self, path: LogPath) -> None:
-        """Make the folder of an attempt's artifacts, or take one that was not used; raises OSError."""
+        """Make the folder of an attempt's artifacts; raises OSError."""
         ...
 
     def has_artifacts(self, path: LogPath) -> bool:
@@ -86,7 +87,7 @@ class Machine(Protocol):
         ...
 
     def close_artifacts(self, path: LogPath) -> bool:
-        """Whether a task that has ended left artifacts in its folder; if not, another attempt may take the folder."""
+        """Whether a task that has ended left artifacts in its folder; if not, the folder is removed."""
         ...
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
@@ -97,8 +98,12 @@ class Machine(Protocol):
 class Processes(asyncio.Protocol):
     """One connection to the keeper of a state folder. Calls after it was lost have no effect."""
 
-    def __init__(self, on_event: Callable[[Event], None]) -> None:
+    def __init__(
+        self, on_event: Callable[[Event], None], on_settled: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_settled` is called when all events that have arrived together were given to `on_event`."""
         self._on_event = on_event
+        self._on_settled = on_settled
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._listings: deque[asyncio.Future[Listing]] = deque()
@@ -115,7 +120,12 @@ class Processes(asyncio.Protocol):
 
     @classmethod
     async def open(
-        cls, machine: Machine, on_event: Callable[[Event], None], *, deadline_s: float = 10.0
+        cls,
+        machine: Machine,
+        on_event: Callable[[Event], None],
+        on_settled: Callable[[], None] = lambda: None,
+        *,
+        deadline_s: float = 10.0,
     ) -> Processes:
         """Connect to the living keeper of this machine, or start one; raises KeeperFailed."""
         is_there = hung_up = False
@@ -124,7 +134,7 @@ class Processes(asyncio.Protocol):
             async with asyncio.timeout(deadline_s):
                 while True:
                     try:
-                        processes = await machine.connect(lambda: cls(on_event))
+                        processes = await machine.connect(lambda: cls(on_event, on_settled))
                         is_there = True
                         await processes.check_alive()
                         return processes
@@ -165,6 +175,11 @@ class Processes(asyncio.Protocol):
     def starts_expire(self) -> bool:
         """False for a keeper of an older version, which may start an attempt after its instant."""
         return self._version >= STARTS_EXPIRE_SINCE
+
+    @property
+    def makes_folders(self) -> bool:
+        """False for a keeper of an older version, for which the runner makes the folder for artifacts."""
+        return self._version >= MAKES_FOLDERS_SINCE
 
     def ping(self) -> asyncio.Future[Any]:
         """Done when the keeper has answered; also when it is lost, which is an event."""
@@ -301,6 +316,7 @@ class Processes(asyncio.Protocol):
             while (frame := self._next_frame()) is not None:
                 self._hear(frame)
         finally:
+            self._on_settled()
             if self._hearing:
                 self._hearing = False
                 if self._flushes_soon:

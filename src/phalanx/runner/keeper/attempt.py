@@ -30,6 +30,7 @@ class KeptAttempt:
     """A running or ended attempt. `pid` leads its process group and its session."""
 
     __slots__ = (
+        "artifacts",
         "born",
         "cgroups",
         "code",
@@ -37,6 +38,7 @@ class KeptAttempt:
         "ended_at",
         "err",
         "exit",
+        "files",
         "key",
         "kill_at",
         "lane",
@@ -47,6 +49,7 @@ class KeptAttempt:
         "pid",
         "punched",
         "reason",
+        "result",
         "signal",
         "slot",
         "slot_folder",
@@ -62,6 +65,9 @@ class KeptAttempt:
         self.started_at = 0.0
         self.out: str = options["out"]
         self.err: str = options["err"]
+        self.result: str = options.get("result") or ""
+        self.artifacts: str = options.get("artifacts") or ""
+        self.files: int | None = None  # which files it has left (`files.py`), if anybody looked
         self.cgroups: list[str] = [*(options.get("cgroups") or ())]
         self.slot = -1  # the number of its slot, while any of it is alive
         self.slot_folder = ""  # the cgroup of that slot, if it has one
@@ -113,10 +119,11 @@ class KeptAttempt:
         reason = "null" if self.reason is None else f'"{self.reason}"'
         tail = json.dumps(stderr_tail) if stderr_tail else '""'
         why = "null" if self.why is None else json.dumps(self.why)
+        files = "null" if self.files is None else self.files
         self.exit = (
             f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
             f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail},'
-            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why}}}'
+            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why},"files":{files}}}'
         )
 
 

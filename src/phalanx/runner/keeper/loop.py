@@ -19,6 +19,7 @@ import signal
 from . import log
 from .attempt import RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess, is_key
 from .cgroup import AttemptSlots
+from .files import AttemptFiles
 from .link import Lost, Outbox, SocketLink
 from .logs import LogWatch, Trimmer
 from .spawn import Spawner, SpawnRefused
@@ -168,7 +169,8 @@ class KeeperLoop:
     ) -> None:
         self._signals = _catch_signals()
         slots = AttemptSlots(mark)
-        spawner = Spawner(slots)  # after the signals, since it has to know which ones are ignored
+        files = AttemptFiles()
+        spawner = Spawner(slots, files)  # after the signals, since it has to know which ones are ignored
         trimmer = Trimmer()
         self._logs = LogWatch(trimmer)
         self._table = table
@@ -178,7 +180,7 @@ class KeeperLoop:
         self._boot = boot
         self._outbox = Outbox(journal)
         self._executor = EffectRunner(table, processes, journal, spawner, self._logs, self._outbox)
-        self._endings = KeeperEndings(table, processes, trimmer, self._executor.ended)
+        self._endings = KeeperEndings(table, processes, trimmer, files, self._executor.ended)
         self._alone_s = alone_s
         self._alone_since: float | None = None
         self._backlog: list[Any] = []

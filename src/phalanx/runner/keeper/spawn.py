@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from .attempt import KeptBrief, Options
     from .cgroup import AttemptSlots
+    from .files import AttemptFiles
 
     WhyNot = Callable[[], tuple[str, str] | None]  # a code and a message; None if it may start
 
@@ -60,8 +61,9 @@ class SpawnRefused(Exception):
 class Spawner:
     """Starts attempts, each in its slot. The state folder is put into their environment, for a later keeper."""
 
-    def __init__(self, slots: AttemptSlots) -> None:
+    def __init__(self, slots: AttemptSlots, files: AttemptFiles) -> None:
         self._mark = slots.mark.state_dir
+        self._files = files
         self._slots = slots
         self._homes = Homes()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
@@ -90,6 +92,7 @@ class Spawner:
         is_apart = bool(attempt.cgroups) and any(
             system.parent(folder) == node_folder(brief.cgroups) for folder in attempt.cgroups
         )
+        self._make_files(attempt)
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
             if cwd or cpus or attempt.cgroups:
@@ -101,8 +104,18 @@ class Spawner:
         finally:
             if not attempt.pid:
                 self._slots.give_back(attempt)
+                self._files.close(attempt)
         attempt.born = (tick, system.tick())
         return attempt
+
+    def _make_files(self, attempt: KeptAttempt) -> None:
+        try:
+            self._files.make(attempt)
+        except OSError as error:
+            code = "exhausted" if error.errno in _EXHAUSTED else "no_log"
+            raise SpawnRefused(
+                code, f"cannot make the folder {attempt.artifacts}: {error.strerror}"
+            ) from None
 
     def check(self, key: str, brief: KeptBrief, options: Options) -> None:
         """Raise SpawnRefused if the attempt could not be spawned now: check all it needs, in its folder and cgroup."""
