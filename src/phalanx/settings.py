@@ -212,6 +212,13 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
         "every-task or memory",
         "which tasks get a cgroup, where allowed: every task, or only those that request memory",
     ] = "every-task"
+    accounts: Annotated[
+        Text | None,
+        "same-name, or user=account;user=account",
+        "accounts that tasks run as, by the user who submitted them, such as alice=alice;bob=lab (*=lab for all"
+        " others); the runner must be root; without it tasks have the runner's account",
+    ] = None
+    allow_root: Annotated[bool, "true or false", "whether runner.accounts may name root"] = False
     keepers: Annotated[
         Annotated[int, Meta(ge=0, le=64)],
         "0 to 64",

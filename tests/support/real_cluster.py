@@ -266,7 +266,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_keeper(folder: Path) -> None:
-    """A runner killed with -9 leaves its keeper; end it and what it keeps."""
+    """A runner killed with -9 leaves its keepers; end them and what they keep."""
+    own = str(folder).encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
@@ -274,5 +275,5 @@ def end_keeper(folder: Path) -> None:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if str(folder).encode() in words:
+        if any(word == own or word.startswith(own + b"/keepers/") for word in words):
             os.kill(int(entry.name), signal.SIGTERM)

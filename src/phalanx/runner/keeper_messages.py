@@ -30,6 +30,15 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     artifacts: str = ""  # the folder for its artifacts, which the keeper makes; empty: it is there
 
 
+class BriefAccount(Struct, frozen=True):
+    """The account of the attempts of a brief, and the words before their command that give it to them."""
+
+    uid: int
+    gid: int
+    groups: Sequence[int]
+    prefix: Sequence[str]
+
+
 class ProcessStarted(Struct, frozen=True, array_like=True, tag="started"):
     key: str
     pid: int

@@ -6,6 +6,7 @@ environment is made in `environment.py`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -23,11 +24,20 @@ from phalanx.core.model.resources import Grant
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
+from phalanx.runner.accounts import Accounts, NoAccount
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
-from phalanx.runner.keeper_messages import Launch
+from phalanx.runner.keeper_messages import BriefAccount, Launch
 from phalanx.runner.keepers import NodeKeeper
-from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, attempt_paths, folder_of, log_path
+from phalanx.runner.log_files import (
+    ARTIFACTS,
+    RESULT,
+    LogPath,
+    attempt_paths,
+    folder_of,
+    inner_result,
+    log_path,
+)
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
 
@@ -45,6 +55,7 @@ class Launches:
         base_env: dict[str, str],
         log_max_bytes: int,
         machine: Machine,
+        accounts: Accounts,
     ) -> None:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
@@ -54,19 +65,23 @@ class Launches:
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
         self._machine = machine
+        self._accounts = accounts
         self._held_cgroups: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
-        """Have the keeper start an attempt, or prepare it; raises OSError where its log can have no folder."""
+        """Have the keeper start an attempt, or prepare it.
+
+        Raises OSError where its log can have no folder, NoAccount where its user may not run anything here.
+        """
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
         self._brief(keeper, connection, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
-        paths = attempt_paths(self.log_root, start.key)
+        paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
         cgroup = self._cgroup(keeper.cgroups, start)
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
@@ -95,6 +110,8 @@ class Launches:
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
         result, error = self._machine.read_result(self._path(key, RESULT))
+        if not result and not error:
+            result, error = self._machine.read_result(inner_result(self.artifacts_path(key)))
         return structs.replace(end, result=result, result_error=error) if result or error else end
 
     def close_artifacts(self, key: AttemptKey) -> bool:
@@ -164,8 +181,21 @@ class Launches:
             return
         log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
-        env = self._base_env | group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}")
-        connection.brief(id, brief.command.argv, env, brief.command.cwd, keeper.cgroups.tracking)
+        account = self._accounts.of(brief.user)
+        if account is not None and not connection.makes_folders:
+            raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
+        checkpoints = f"{self._checkpoints}/{brief.job}"
+        env = self._base_env | ({} if account is None else account.environment)
+        env |= group_environment(brief, self._engine.node, checkpoints)
+        cwd, told = brief.command.cwd, None
+        if account is not None:
+            cwd = cwd or account.home
+            told = BriefAccount(
+                account.uid, account.gid, account.groups, account.prefix(self._accounts.program)
+            )
+            self._machine.make_folder(checkpoints)
+            os.chown(checkpoints, account.uid, account.gid)
+        connection.brief(id, brief.command.argv, env, cwd, keeper.cgroups.tracking, told)
         keeper.briefed.add(id)
 
     def _cpus(self, grant: Grant) -> list[int] | None:

@@ -22,6 +22,7 @@ from phalanx.link import wire
 from phalanx.logger import logger
 from phalanx.runner import environment
 from phalanx.runner import keeper_messages as messages
+from phalanx.runner.accounts import Accounts, NoAccount
 from phalanx.runner.artifacts import USUAL_LIMITS, ArtifactLimits
 from phalanx.runner.endings import AttemptEndings
 from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
@@ -37,6 +38,7 @@ from phalanx.runner.uploads import RunnerUploads
 log = logger("runner")
 GATHER_S, START_GATHER_S = 0.02, 0.005
 DRAIN_GRACE_S = 5.0
+OWN_ACCOUNT = Accounts(None)
 OLD_KEEPER = "its keeper is of an older version and cannot hold back a member of a gang; stop the runner with its tasks"
 
 
@@ -52,6 +54,7 @@ class RunnerLoop:
         log_max_bytes: int,
         places: Sequence[Place],
         artifacts: ArtifactLimits = USUAL_LIMITS,
+        accounts: Accounts = OWN_ACCOUNT,
     ) -> None:
         self.engine = engine
         self.clock = clock
@@ -60,7 +63,7 @@ class RunnerLoop:
         self._keepers = NodeKeepers(
             [NodeKeeper(each, engine, self._news, self._flush_soon, self._attach) for each in places]
         )
-        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, places[0][0])
+        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, places[0][0], accounts)
         self.uploads = RunnerUploads(self._launches.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
@@ -73,7 +76,7 @@ class RunnerLoop:
 
     async def open(self) -> None:
         """Find the keepers of this node, or start them, and adopt what they kept."""
-        await asyncio.gather(*(keeper.open() for keeper in self._keepers))
+        await self._keepers.open()
         for keeper in self._keepers:
             self._adopt(keeper)
         self._note_versions()
@@ -357,6 +360,8 @@ class RunnerLoop:
             return
         try:
             self._launches.start(keeper, effect, self._instant(effect.not_after))
+        except NoAccount as error:
+            self._do(self.engine.state.process_refused(start.key, "no_account", str(error), now), now)
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make a folder for its logs: {error.strerror or error}"
             self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)

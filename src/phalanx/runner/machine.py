@@ -28,7 +28,7 @@ from phalanx.runner.claim import Tasks
 from phalanx.runner.keeper import journal, link, lookup, service, system
 from phalanx.runner.keeper.cgroup import OPTION
 from phalanx.runner.keeper_messages import Event, Ticks
-from phalanx.runner.log_files import LogPath
+from phalanx.runner.log_files import INNER_RESULT, LogPath
 from phalanx.runner.processes import KeeperFailed, KeeperSilent, Machine, Processes
 from phalanx.runner.results import read_result
 from phalanx.runner.turn import RunnerEngine
@@ -127,7 +127,7 @@ class LocalMachine:
         try:
             mode = os.lstat(path).st_mode
             with os.scandir(path) as entries:
-                if stat.S_ISDIR(mode) and next(entries, None) is not None:
+                if stat.S_ISDIR(mode) and any(entry.name != INNER_RESULT for entry in entries):
                     return True
         except OSError:  # the task has removed it, or put something else in its place
             return False

@@ -25,6 +25,7 @@ from phalanx.errors import ConfigError, Conflict, PhalanxError
 from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.runner import state_files, stopping
+from phalanx.runner.accounts import Accounts
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
@@ -132,7 +133,8 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         | ({"PHALANX_TASK_CA_FILE": str(section.tls_ca_file)} if section.tls_ca_file else {}),
         section.log_max_bytes,
         places(state_dir, section.keepers or usual_count(len(os.sched_getaffinity(0))), cgroups),
-        artifacts=ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
+        ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
+        Accounts.read(section.accounts, section.allow_root, state_dir),
     )
 
 

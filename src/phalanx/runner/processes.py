@@ -18,6 +18,7 @@ import msgspec
 
 from phalanx.runner.keeper_messages import (
     Answer,
+    BriefAccount,
     Event,
     Facts,
     KeeperLost,
@@ -178,7 +179,7 @@ class Processes(asyncio.Protocol):
 
     @property
     def makes_folders(self) -> bool:
-        """False for a keeper of an older version, for which the runner makes the folder for artifacts."""
+        """False for an older keeper: the runner makes folders for artifacts, and tasks have no accounts."""
         return self._version >= MAKES_FOLDERS_SINCE
 
     def ping(self) -> asyncio.Future[Any]:
@@ -197,12 +198,14 @@ class Processes(asyncio.Protocol):
         env: dict[str, str],
         cwd: str | None = None,
         cgroups: str | None = None,
+        account: BriefAccount | None = None,
     ) -> None:
         """Send what many attempts of one job share. The keeper keeps it until forget_brief, or its death.
 
-        `cgroups` is the folder in which each attempt gets its own cgroup.
+        `cgroups` is the folder in which each attempt gets its own cgroup; without an account they get the keeper's.
         """
-        self._ask("brief", brief_id, {"argv": argv, "env": env, "cwd": cwd, "cgroups": cgroups})
+        content = {"argv": argv, "env": env, "cwd": cwd, "cgroups": cgroups, "account": account}
+        self._ask("brief", brief_id, content)
 
     def forget_brief(self, brief_id: str) -> None:
         self._mention("forget_brief", brief_id)

@@ -12,7 +12,9 @@ stay out: they would double its memory.
 A frame is a 4-byte big-endian length and a JSON array of requests or answers, each an array itself:
 
     ping                                     → pong
-    brief        id {argv env cwd}           what many attempts share, until forget_brief id
+    brief        id {argv env cwd cgroups? account?}
+                                             what many attempts share, until forget_brief id; account: the ids
+                                             that they get, and the words before argv that give them
     start        key brief-id {env out err cpus cgroups log_max_bytes lane? limit_s? held?
                      not_after? result? artifacts?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
@@ -35,5 +37,5 @@ answered with `misunderstood text`.
 """
 
 # 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts late, stops have a why; 5: makes the folder for
-# artifacts, and its exits say which files were left
+# artifacts, its exits say which files were left, and tasks have accounts
 VERSION = 5

@@ -11,6 +11,8 @@ import json
 import re
 from collections import deque
 
+from .identity import KeptAccount
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -30,6 +32,7 @@ class KeptAttempt:
     """A running or ended attempt. `pid` leads its process group and its session."""
 
     __slots__ = (
+        "account",
         "artifacts",
         "born",
         "cgroups",
@@ -67,6 +70,7 @@ class KeptAttempt:
         self.err: str = options["err"]
         self.result: str = options.get("result") or ""
         self.artifacts: str = options.get("artifacts") or ""
+        self.account: KeptAccount | None = None  # that it runs as; None: ours
         self.files: int | None = None  # which files it has left (`files.py`), if anybody looked
         self.cgroups: list[str] = [*(options.get("cgroups") or ())]
         self.slot = -1  # the number of its slot, while any of it is alive
@@ -136,12 +140,13 @@ def _quoted(text: str) -> str:
 class KeptBrief:
     """What many attempts of one job share."""
 
-    __slots__ = ("argv", "cgroups", "cwd", "env")
+    __slots__ = ("account", "argv", "cgroups", "cwd", "env")
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.argv: list[str] = [*content["argv"]]
         self.env: dict[str, str] = {**content["env"]}
         self.cwd: str | None = content.get("cwd")
+        self.account = KeptAccount(content["account"]) if content.get("account") else None
         self.cgroups: str = (
             content.get("cgroups") or ""
         )  # the folder in which each attempt gets its own cgroup

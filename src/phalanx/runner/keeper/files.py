@@ -32,9 +32,14 @@ class AttemptFiles:
         path = attempt.artifacts
         if not path:
             return
+        if attempt.account is not None:
+            system.set_aside(path, unless=lambda _: False)
+            os.makedirs(path, 0o700)  # noqa: PTH103 (the keeper imports no pathlib)
+            os.chown(path, attempt.account.uid, attempt.account.gid)
+            return
         try:
             if self._spare:
-                os.rename(self._spare.pop(), path)  # noqa: PTH104 (the keeper imports no pathlib)
+                os.rename(self._spare.pop(), path)  # noqa: PTH104
             else:
                 os.mkdir(path, 0o700)  # noqa: PTH102
         except OSError:  # it exists, or something else does, or the folder above it is missing
@@ -57,9 +62,13 @@ class AttemptFiles:
             return 0
         try:
             mode = os.lstat(path).st_mode
+            own = attempt.result.removeprefix(f"{path}/")  # a result may be in the folder, and is no artifact
             with os.scandir(path) as entries:
-                if stat.S_ISDIR(mode) and next(entries, None) is not None:
+                if stat.S_ISDIR(mode) and any(entry.name != own for entry in entries):
                     return ARTIFACTS
+            if attempt.account is not None:
+                os.rmdir(path)  # noqa: PTH106
+                return 0
         except OSError:  # the task has removed it, or put something else in its place
             return 0
         if mode == _EMPTY_FOLDER and len(self._spare) < SPARE_MAX:

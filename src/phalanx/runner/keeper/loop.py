@@ -22,7 +22,8 @@ from .cgroup import AttemptSlots
 from .files import AttemptFiles
 from .link import Lost, Outbox, SocketLink
 from .logs import LogWatch, Trimmer
-from .spawn import Spawner, SpawnRefused
+from .programs import SpawnRefused
+from .spawn import Spawner
 from .system import since_boot
 from .table import misunderstood, without_questions
 from .tree import SETTLE_S, KeeperEndings, ProcessTable

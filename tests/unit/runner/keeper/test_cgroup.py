@@ -16,7 +16,8 @@ from phalanx.runner.keeper import cgroup
 from phalanx.runner.keeper.attempt import KeptAttempt, KeptBrief
 from phalanx.runner.keeper.cgroup import AttemptSlots
 from phalanx.runner.keeper.files import AttemptFiles
-from phalanx.runner.keeper.spawn import Spawner, SpawnRefused
+from phalanx.runner.keeper.programs import SpawnRefused
+from phalanx.runner.keeper.spawn import Spawner
 from phalanx.runner.keeper.tree import Mark
 
 
