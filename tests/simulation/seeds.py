@@ -46,7 +46,7 @@ def must_find(checkers: set[str], within: int, faults: list[str] | None = None, 
 def must_find_among(
     seeds: Iterable[int], checkers: set[str], within: int, faults: list[str] | None = None
 ) -> None:
-    """The same, of these seeds only. The one that found it the last time is asked first, which saves the others' time."""
+    """The same, of these seeds only. The one that found it the last time is asked first: that saves time."""
     test = os.environ["PYTEST_CURRENT_TEST"].partition(" ")[0].rpartition("/")[2]
     known: int | None = json.loads(FOUND.read_text()).get(test)
     if known is not None and _finds(known, checkers, faults):

@@ -142,16 +142,6 @@ class NodeKeepers:
     def __iter__(self) -> Iterator[NodeKeeper]:
         return iter(self._all)
 
-    async def open(self) -> None:
-        """Open all of them; if one cannot be opened, none is."""
-        opening = [asyncio.ensure_future(keeper.open()) for keeper in self._all]
-        try:
-            await asyncio.gather(*opening)
-        finally:
-            for each in opening:
-                each.cancel()
-            await asyncio.wait(opening)
-
     @property
     def connections(self) -> list[Processes]:
         return [keeper.connection for keeper in self._all if keeper.connection is not None]

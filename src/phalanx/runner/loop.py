@@ -76,7 +76,8 @@ class RunnerLoop:
 
     async def open(self) -> None:
         """Find the keepers of this node, or start them, and adopt what they kept."""
-        await self._keepers.open()
+        for keeper in self._keepers:
+            await keeper.open()
         for keeper in self._keepers:
             self._adopt(keeper)
         self._note_versions()
