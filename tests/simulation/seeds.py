@@ -12,7 +12,7 @@ from phalanx.sim.report import SeedReport, describe_failure
 from phalanx.sim.trial import run
 
 FOUND = Path(__file__).with_name("found_seeds.json")  # the seed that found each planted bug
-SEEDS = 375
+SEEDS = 250
 CHUNK = 125
 FENCED_SHARE_MIN = 0.3  # R2: a simulator in which no stale report is ever refused proves nothing
 SHARES_MIN = {

@@ -11,8 +11,6 @@ import json
 import re
 from collections import deque
 
-from .identity import KeptAccount
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -135,6 +133,18 @@ def _quoted(text: str) -> str:
     """As JSON. Keys and most folders need no escapes, and checking that is faster than encoding them."""
     is_plain = text.isascii() and text.isprintable() and '"' not in text and "\\" not in text
     return f'"{text}"' if is_plain else json.dumps(text)
+
+
+class KeptAccount:
+    """The account of a brief, and the words before its command."""
+
+    __slots__ = ("gid", "groups", "prefix", "uid")
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.uid = int(content["uid"])
+        self.gid = int(content["gid"])
+        self.groups = [int(group) for group in content["groups"]]
+        self.prefix: list[str] = [*content["prefix"]]
 
 
 class KeptBrief:

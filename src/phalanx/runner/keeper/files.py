@@ -21,7 +21,7 @@ SPARE_MAX = 4096
 _EMPTY_FOLDER = stat.S_IFDIR | 0o700
 
 
-class AttemptFiles:
+class LeftFiles:
     """Makes the folders of one keeper's attempts, and looks at what is left of them."""
 
     def __init__(self) -> None:

@@ -12,21 +12,11 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypeVar
+    from typing import TypeVar
+
+    from .attempt import KeptAccount
 
     T = TypeVar("T")
-
-
-class KeptAccount:
-    """The account of a brief, and the words before its command."""
-
-    __slots__ = ("gid", "groups", "prefix", "uid")
-
-    def __init__(self, content: dict[str, Any]) -> None:
-        self.uid = int(content["uid"])
-        self.gid = int(content["gid"])
-        self.groups = [int(group) for group in content["groups"]]
-        self.prefix: list[str] = [*content["prefix"]]
 
 
 class FileIdentity:

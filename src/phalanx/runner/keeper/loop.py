@@ -19,7 +19,7 @@ import signal
 from . import log
 from .attempt import RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess, is_key
 from .cgroup import AttemptSlots
-from .files import AttemptFiles
+from .files import LeftFiles
 from .link import Lost, Outbox, SocketLink
 from .logs import LogWatch, Trimmer
 from .programs import SpawnRefused
@@ -170,7 +170,7 @@ class KeeperLoop:
     ) -> None:
         self._signals = _catch_signals()
         slots = AttemptSlots(mark)
-        files = AttemptFiles()
+        files = LeftFiles()
         spawner = Spawner(slots, files)  # after the signals, since it has to know which ones are ignored
         trimmer = Trimmer()
         self._logs = LogWatch(trimmer)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .attempt import KeptBrief, Options
     from .cgroup import AttemptSlots
-    from .files import AttemptFiles
+    from .files import LeftFiles
 
     WhyNot = Callable[[], tuple[str, str] | None]  # a code and a message; None if it may start
 
@@ -42,7 +42,7 @@ _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
 class Spawner:
     """Starts attempts, each in its slot. The state folder is put into their environment, for a later keeper."""
 
-    def __init__(self, slots: AttemptSlots, files: AttemptFiles) -> None:
+    def __init__(self, slots: AttemptSlots, files: LeftFiles) -> None:
         self._mark = slots.mark.state_dir
         self._files = files
         self._slots = slots

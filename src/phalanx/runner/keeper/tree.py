@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from .attempt import KeptAttempt
     from .cgroup import AttemptSlots
-    from .files import AttemptFiles
+    from .files import LeftFiles
     from .logs import Trimmer
     from .table import KeeperTable
     from .watchdog import Watchdog
@@ -223,7 +223,7 @@ class KeeperEndings:
         table: KeeperTable,
         processes: ProcessTable,
         trimmer: Trimmer,
-        files: AttemptFiles,
+        files: LeftFiles,
         ended: Callable[[KeptAttempt], None],
     ) -> None:
         self._table = table

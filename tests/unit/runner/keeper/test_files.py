@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.files import ARTIFACTS, RESULT, STDERR, STDOUT, AttemptFiles
+from phalanx.runner.keeper.files import ARTIFACTS, RESULT, STDERR, STDOUT, LeftFiles
 
 
 def an_attempt(folder: Path, number: int = 0) -> KeptAttempt:
@@ -24,14 +24,14 @@ def an_attempt(folder: Path, number: int = 0) -> KeptAttempt:
 
 
 def test_a_task_that_leaves_nothing(tmp_path: Path) -> None:
-    files, attempt = AttemptFiles(), an_attempt(tmp_path)
+    files, attempt = LeftFiles(), an_attempt(tmp_path)
     files.make(attempt)
     assert Path(attempt.artifacts).stat().st_mode & 0o777 == 0o700
     assert files.left(attempt) == 0
 
 
 def test_every_kind_of_file_is_seen(tmp_path: Path) -> None:
-    files, attempt = AttemptFiles(), an_attempt(tmp_path)
+    files, attempt = LeftFiles(), an_attempt(tmp_path)
     files.make(attempt)
     for path, bit in (
         (attempt.out, STDOUT),
@@ -45,7 +45,7 @@ def test_every_kind_of_file_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_log_that_a_task_has_replaced_is_looked_at(tmp_path: Path) -> None:
-    files, attempt = AttemptFiles(), an_attempt(tmp_path)
+    files, attempt = LeftFiles(), an_attempt(tmp_path)
     Path(attempt.out).unlink()
     Path(attempt.err).unlink()
     Path(attempt.err).symlink_to(tmp_path)
@@ -53,7 +53,7 @@ def test_a_log_that_a_task_has_replaced_is_looked_at(tmp_path: Path) -> None:
 
 
 def test_an_unused_folder_is_taken_again(tmp_path: Path) -> None:
-    files = AttemptFiles()
+    files = LeftFiles()
     first, second, third = (an_attempt(tmp_path, number) for number in range(3))
     files.make(first)
     inode = Path(first.artifacts).stat().st_ino
@@ -67,7 +67,7 @@ def test_an_unused_folder_is_taken_again(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_a_task_has_changed_is_not_taken_again(tmp_path: Path) -> None:
-    files, attempts = AttemptFiles(), [an_attempt(tmp_path, number) for number in range(4)]
+    files, attempts = LeftFiles(), [an_attempt(tmp_path, number) for number in range(4)]
     for attempt in attempts[:3]:
         files.make(attempt)
     folders = [Path(attempt.artifacts) for attempt in attempts]
@@ -82,7 +82,7 @@ def test_a_folder_that_a_task_has_changed_is_not_taken_again(tmp_path: Path) -> 
 
 
 def test_what_is_in_the_way_of_a_folder_is_set_aside(tmp_path: Path) -> None:
-    files, attempt = AttemptFiles(), an_attempt(tmp_path)
+    files, attempt = LeftFiles(), an_attempt(tmp_path)
     (tmp_path / "results").mkdir()
     Path(attempt.artifacts).write_text("planted")
     files.make(attempt)
