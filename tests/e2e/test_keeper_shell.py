@@ -37,6 +37,7 @@ from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import recovery
 from phalanx.runner.keeper_messages import Listing
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import Processes
@@ -97,7 +98,7 @@ NO_CGROUPS = Cgroups((), "not in this test", False)
 
 async def a_shell(folder: Path, cgroups: Cgroups = NO_CGROUPS) -> RunnerLoop:
     engine = RunnerEngine("n2", "life", "origin", "token", Capacity(4, 0))
-    shell = RunnerLoop(engine, folder, SteadyClock(), PATH, 0, cgroups)
+    shell = RunnerLoop(engine, folder, SteadyClock(), PATH, 0, AttemptLimits(cgroups, engine.capacity))
     await shell.open()
     return shell
 

@@ -17,6 +17,7 @@ from phalanx.core.model.orders import Disposition, Ended, Phase, Started, Why
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
 from phalanx.runner import loop, machine
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.stopping import StopRequest
@@ -46,7 +47,7 @@ async def a_running_task(coordinator: Coordinator) -> None:
 def another_shell(folder: Path, lease_s: float) -> RunnerLoop:
     engine = RunnerEngine("n2", "next life", "origin", "token", Capacity(4, 0))
     engine.self_fence_s = lease_s
-    return RunnerLoop(engine, folder, SteadyClock(), PATH, 0, NO_CGROUPS)
+    return RunnerLoop(engine, folder, SteadyClock(), PATH, 0, AttemptLimits(NO_CGROUPS, engine.capacity))
 
 
 def test_a_runner_that_starts_replaces_a_keeper_that_is_frozen_for_good(

@@ -26,6 +26,7 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     limit_s: float | None = None  # how long it may run, for its environment; the runner keeps the limit
     held: bool = False  # only prepare it, and start it with `go`
     not_after: float | None = None  # the instant since boot from which on it is refused
+    memo: str = ""  # what a later runner has to know; the keeper gives it back in its listing
 
 
 class ProcessStarted(Struct, frozen=True, array_like=True, tag="started"):
@@ -82,6 +83,7 @@ class Row(Struct, frozen=True, array_like=True):
     started_at: float
     exit: ProcessEnd | None = None
     born: Ticks = (0, 0)
+    memo: str = ""
 
 
 class Facts(Struct, frozen=True):

@@ -10,21 +10,13 @@ from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.orders import (
-    AttemptKey,
-    Brief,
-    LonePorts,
-    Start,
-    key_from_text,
-    key_text,
-)
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, key_from_text, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
-from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
-from phalanx.runner.keeper_messages import Launch
+from phalanx.runner.keeper_messages import Launch, Row
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, folder_of, log_path
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
@@ -42,7 +34,7 @@ class Launches:
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
-        cgroups: Cgroups,
+        limits: AttemptLimits,
         machine: Machine,
     ) -> None:
         self.log_root = state_dir / "logs"
@@ -51,9 +43,8 @@ class Launches:
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
-        self._cgroups = cgroups
+        self._limits = limits
         self._machine = machine
-        self._held_cgroups: dict[AttemptKey, Cgroup] = {}
         self._briefed: set[str] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
@@ -64,7 +55,7 @@ class Launches:
         self._brief(keeper, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         job, position, number = start.key
-        cgroup = self._cgroup(start)
+        limits = self._limits.take(start.key, start.lane, start.grant, keeper.version)
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
         place = standing(start, brief, effect.roll, here, port)
@@ -73,17 +64,19 @@ class Launches:
         artifacts = self.artifacts_path(start.key)
         env["PHALANX_ARTIFACTS"] = str(artifacts)
         self._machine.make_artifacts(artifacts)
+        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         launch = Launch(
             out=str(log_path(self.log_root, job, position, number, "stdout")),
             err=str(log_path(self.log_root, job, position, number, "stderr")),
             env=env,
-            cpus=self._cpus(start.grant),
-            cgroups=cgroup.folders if cgroup else None,
+            cpus=limits.cpus or None,
+            cgroups=limits.cgroups or None,
             log_max_bytes=self._log_max_bytes,
             lane=start.lane,
             limit_s=brief.time_limit_s,
             held=effect.held,
             not_after=not_after,
+            memo=limits.memo,
         )
         keeper.start(name, _brief_id(job, brief.group), launch)
 
@@ -110,11 +103,15 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def adopt(self, key: AttemptKey, name: str) -> None:
-        """An attempt that an earlier runner had started."""
-        self.names[key] = name
+    def adopt(self, key: AttemptKey, lane: int, row: Row) -> None:
+        """An attempt that an earlier runner had started, or sent to the keeper."""
+        self.names[key] = row.key
         self.find_files(key)
-        self._held_cgroups[key] = self._cgroups.named(cgroup_name(key))
+        self._limits.adopt(key, lane, row.memo, is_started=row.pid > 0)
+
+    def sweep(self) -> None:
+        """All attempts of an earlier runner are adopted: remove what it left of others."""
+        self._limits.sweep()
 
     def new_keeper(self) -> None:
         """A new keeper has no briefs yet."""
@@ -122,6 +119,7 @@ class Launches:
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
+        self.release(key)  # one that was given back unstarted ends without a word of the keeper
         self._former.discard(key)
         name = self.names.pop(key, None)
         if keeper is not None and name is not None:
@@ -133,14 +131,20 @@ class Launches:
             self._briefed.discard(id)
             keeper.forget_brief(id)
 
+    def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
+        """Nothing of it is alive: its limits are given back; the end, with what they show of it."""
+        return self._limits.ended(key, end)
+
     def release(self, key: AttemptKey) -> None:
-        """Nothing of it is alive: its cgroup can be removed."""
-        if (cgroup := self._held_cgroups.pop(key, None)) is not None:
-            self._cgroups.remove(cgroup)
+        """Nothing of it is alive, or it was never started."""
+        self._limits.release(key)
+
+    async def leave(self) -> None:
+        """The runner stops, and nothing runs any more: remove all that was made for attempts."""
+        await self._limits.leave()
 
     def release_all_but(self, live: set[AttemptKey]) -> None:
-        for key in [each for each in self._held_cgroups if each not in live]:
-            self.release(key)
+        self._limits.release_all_but(live)
 
     def _brief(self, keeper: Processes, brief: Brief) -> None:
         """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""
@@ -149,21 +153,8 @@ class Launches:
             return
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         env = self._base_env | group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}")
-        keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._cgroups.tracking)
+        keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._limits.tracking)
         self._briefed.add(id)
-
-    def _cpus(self, grant: Grant) -> list[int] | None:
-        """The kernel CPUs of the NUMA node a task is bound to, if it is."""
-        numa = self._engine.capacity.numa
-        return next((list(each.cpus) for each in numa if each.id == grant.numa and each.cpus), None)
-
-    def _cgroup(self, start: Start) -> Cgroup | None:
-        if not start.grant.memory_bytes:
-            return None
-        cgroup = self._cgroups.create(cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
-        if cgroup is not None:
-            self._held_cgroups[start.key] = cgroup
-        return cgroup
 
 
 def read_key(name: str) -> tuple[AttemptKey, int] | None:
@@ -174,10 +165,6 @@ def read_key(name: str) -> tuple[AttemptKey, int] | None:
     except ValueError:
         log.error("the keeper lists an invalid key", key=name[:80])
         return None
-
-
-def cgroup_name(key: AttemptKey) -> str:
-    return "-".join(map(str, key))
 
 
 def _brief_id(job: str, group: int) -> str:

@@ -22,10 +22,10 @@ from phalanx.logger import logger
 from phalanx.runner import environment
 from phalanx.runner import keeper_messages as messages
 from phalanx.runner.artifacts import USUAL_LIMITS, ArtifactLimits
-from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.endings import AttemptEndings
-from phalanx.runner.launches import Launches, cgroup_name, read_key
+from phalanx.runner.launches import Launches, read_key
 from phalanx.runner.leaving import Leaving
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
 from phalanx.runner.machine import LOOK_S, Connecting, KeeperHealth, LocalMachine
 from phalanx.runner.processes import Machine, Processes
@@ -37,7 +37,7 @@ log = logger("runner")
 REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
 GATHER_S, START_GATHER_S = 0.02, 0.005
 DRAIN_GRACE_S = 5.0
-OLD_KEEPER = "its keeper is of an older version and cannot hold back a member of a gang; stop the runner with its tasks"
+OLD_KEEPER = "its keeper is of an older version and cannot hold back a gang; stop the runner with its tasks"
 
 
 class RunnerLoop:
@@ -50,7 +50,7 @@ class RunnerLoop:
         clock: Clock,
         base_env: dict[str, str],
         log_max_bytes: int,
-        cgroups: Cgroups,
+        limits: AttemptLimits,
         machine: Machine | None = None,
         artifacts: ArtifactLimits = USUAL_LIMITS,
     ) -> None:
@@ -58,9 +58,9 @@ class RunnerLoop:
         self.clock = clock
         self._refusal: wire.Message | None = None  # the last refusal, instead of a welcome
         self.joined = asyncio.Event()
-        self._machine = machine or LocalMachine(state_dir, cgroups.bases)
-        self._cgroups = cgroups
-        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, cgroups, self._machine)
+        self._machine = machine or LocalMachine(state_dir, limits.cgroups.bases)
+        self.watch = limits.watch
+        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, limits, self._machine)
         self.uploads = RunnerUploads(self._launches.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
@@ -82,19 +82,16 @@ class RunnerLoop:
         self._early = []
         self._keeper = await self._connecting.first()
         self.engine.starts_expire = self._keeper.starts_expire
-        unstarted: set[str] = set()  # their cgroups are empty, and wait for them
         for row in self._keeper.found.attempts:
             if (named := read_key(row.key)) is None:
                 self._keeper.forget([row.key])
                 continue
             key, lane = named
-            self._launches.adopt(key, row.key)
+            self._launches.adopt(key, lane, row)
             started_at, since = row.started_at if row.pid else None, self._since(row.born)
-            exit = None if row.exit is None else self.endings.finish(key, row.exit)
+            exit = row.exit and self.endings.finish(key, self._launches.ended(key, row.exit))
             self.engine.state.adopt(key, lane, exit, started_at, row.state == "ready", since)
-            if not row.pid:
-                unstarted.add(cgroup_name(key))
-        self._cgroups.sweep(unstarted)
+        self._launches.sweep()
         early, self._early = self._early, None
         for event in early:
             self._news(event)
@@ -130,7 +127,7 @@ class RunnerLoop:
                 self._wire.close()
                 self._wire = None
             await self._end_tasks(self._keeper)
-            await self._cgroups.leave()
+            await self._launches.leave()
         else:
             await self._keeper.close()
 
@@ -233,8 +230,8 @@ class RunnerLoop:
             case messages.ProcessStarted():
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
-                self._launches.release(key)
-                if (end := self.endings.finish(key, event.exit)) is not None:
+                ended = self._launches.ended(key, event.exit)
+                if (end := self.endings.finish(key, ended)) is not None:
                     self._do(state.process_ended(key, end), now)
             case messages.ProcessRefused():
                 self._launches.release(key)

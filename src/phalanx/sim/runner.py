@@ -20,6 +20,7 @@ from phalanx.core.runner.state import RunnerEffect, Spawn
 from phalanx.link import wire
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Dialler, keep_connected
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import KeeperFailed, Machine
@@ -80,8 +81,9 @@ class SimulatedRunner(Life):
         self.events.begin(self._live(failed))
 
     async def _live(self, failed: Callable[[], None]) -> None:
-        clock, cgroups = VirtualClock(self.host.clock), Cgroups((), "not simulated", False)
-        loop = RunnerLoop(self.engine, STATE_DIR, clock, {}, 0, cgroups, self.host)
+        clock = VirtualClock(self.host.clock)
+        limits = AttemptLimits(Cgroups((), "not simulated", False), self.engine.capacity)
+        loop = RunnerLoop(self.engine, STATE_DIR, clock, {}, 0, limits, self.host)
         try:
             await loop.open()
         except KeeperFailed as error:

@@ -17,7 +17,7 @@ import stat
 
 from . import log, system
 from .attempt import KeptAttempt
-from .cgroup import Homes, node_folder, oom_kills
+from .cgroup import Homes, counted, node_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Spawner:
         fenced.
         """
         attempt, argv, env, cwd = self._read(key, brief, options)
-        attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
+        attempt.counted_before = counted(attempt.cgroups) if attempt.cgroups else (0, 0)
         attempt.started_at = system.wall()
         if limit_s := options.get("limit_s"):
             env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"

@@ -300,8 +300,10 @@ class KeeperEndings:
 
     def _finish(self, attempt: KeptAttempt) -> None:
         self._trimmer.trim_at_end(attempt)
-        oom = bool(attempt.cgroups) and cgroup.oom_kills(attempt.cgroups) > attempt.oom_kills_before
-        attempt.close(oom, "" if attempt.code == 0 else _tail(attempt.err))
+        before = attempt.counted_before
+        kills, refused = cgroup.counted(attempt.cgroups) if attempt.cgroups else before
+        tail = "" if attempt.code == 0 else _tail(attempt.err)
+        attempt.close(kills > before[0], tail, max(0, refused - before[1]))
         self._processes.slots.give_back(attempt)
         self._ended(attempt)
 
