@@ -7,6 +7,7 @@ decided in `cgroups.py` and `limits.py`.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -52,17 +53,17 @@ def write_limits(
         _limit_memory(folder, is_v2, limits.memory_bytes)
     if "cpuset" in controllers:
         if limits.mems != former.mems or not (is_v2 or former.cpus):
-            (folder / "cpuset.mems").write_text(
+            _write(folder, "cpuset.mems", 
                 as_list(limits.mems) or _inherited(folder, "cpuset.mems", is_v2)
             )
         if limits.cpus != former.cpus or not (is_v2 or former.cpus):
-            (folder / "cpuset.cpus").write_text(
+            _write(folder, "cpuset.cpus", 
                 as_list(limits.cpus) or _inherited(folder, "cpuset.cpus", is_v2)
             )
     if "cpu" in controllers and limits.cores != former.cores:
         _limit_time(folder, is_v2, limits.cores)
     if "pids" in controllers and limits.pids != former.pids:
-        (folder / "pids.max").write_text(str(max(limits.pids, PIDS_MIN)) if limits.pids else "max")
+        _write(folder, "pids.max", str(max(limits.pids, PIDS_MIN)) if limits.pids else "max")
     if "devices" in controllers and limits.denied != former.denied:
         _deny(folder, limits.denied)
     elif devices is not None and is_v2 and limits.denied != former.denied:
@@ -91,34 +92,34 @@ def quota(cores: Cores) -> tuple[int, int]:
 def _limit_memory(folder: Path, is_v2: bool, memory_bytes: int) -> None:
     limit = str(max(memory_bytes, MEMORY_BYTES_MIN))
     if is_v2:
-        (folder / "memory.max").write_text(limit)
-        _write_if_there(folder / "memory.swap.max", "0")
+        _write(folder, "memory.max", limit)
+        _write_if_there(folder, "memory.swap.max", "0")
     else:
-        (folder / "memory.limit_in_bytes").write_text(limit)
-        _write_if_there(folder / "memory.memsw.limit_in_bytes", limit)
+        _write(folder, "memory.limit_in_bytes", limit)
+        _write_if_there(folder, "memory.memsw.limit_in_bytes", limit)
 
 
 def end_as_a_whole(folder: Path) -> None:
     """A task that lost one process to the OOM killer may hang or give wrong results; on v2 it is ended as a whole."""
-    _write_if_there(folder / "memory.oom.group", "1")
+    _write_if_there(folder, "memory.oom.group", "1")
 
 
 def _limit_time(folder: Path, is_v2: bool, cores: Cores) -> None:
     time_us, period_us = quota(cores) if cores else (0, CPU_PERIOD_LONG_US)
     if is_v2:
-        (folder / "cpu.max").write_text(f"{time_us or 'max'} {period_us}")
+        _write(folder, "cpu.max", f"{time_us or 'max'} {period_us}")
         return
-    (folder / "cpu.cfs_quota_us").write_text("-1")  # or the period might not fit the former quota
-    (folder / "cpu.cfs_period_us").write_text(str(period_us))
+    _write(folder, "cpu.cfs_quota_us", "-1")  # or the period might not fit the former quota
+    _write(folder, "cpu.cfs_period_us", str(period_us))
     if time_us:
-        (folder / "cpu.cfs_quota_us").write_text(str(time_us))
+        _write(folder, "cpu.cfs_quota_us", str(time_us))
 
 
 def _deny(folder: Path, denied: tuple[DeviceNode, ...]) -> None:
-    (folder / "devices.allow").write_text("a")
+    _write(folder, "devices.allow", "a")
     for node in denied:
         kind = "b" if node.is_block else "c"
-        (folder / "devices.deny").write_text(f"{kind} {node.major}:{node.minor} rwm")
+        _write(folder, "devices.deny", f"{kind} {node.major}:{node.minor} rwm")
 
 
 def _inherited(folder: Path, name: str, is_v2: bool) -> str:
@@ -126,7 +127,15 @@ def _inherited(folder: Path, name: str, is_v2: bool) -> str:
     return "\n" if is_v2 else (folder.parent / name).read_text().strip()
 
 
-def _write_if_there(path: Path, text: str) -> None:
+def _write(folder: Path, name: str, text: str) -> None:
+    """For every task with a limit, so without the costs of a text file."""
+    fd = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_TRUNC)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def _write_if_there(folder: Path, name: str, text: str) -> None:
     with contextlib.suppress(OSError):
-        if path.exists():
-            path.write_text(text)
+        _write(folder, name, text)

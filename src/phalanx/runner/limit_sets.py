@@ -28,6 +28,7 @@ class LimitSet:
     def __init__(self, number: int) -> None:
         self.number = number
         self.limits = NO_LIMITS
+        self.folders: tuple[str, ...] = ()  # those that an attempt enters
         self.written: dict[Path, TaskLimits] = {}
         self.is_adopted = False  # made by an earlier runner: what it has been told is not known
 
@@ -71,10 +72,11 @@ class LimitSets:
 
     def change(self, found: LimitSet, limits: TaskLimits) -> bool:
         """Give a set other limits; False if that failed, and then it is not used any more."""
+        if found.folders and found.limits == limits:
+            return True
+        needed = [each for each in self._cgroups.hierarchies if self._is_needed(each, limits)]
         try:
-            for hierarchy in self._cgroups.hierarchies:
-                if self._is_needed(hierarchy, limits):
-                    self._write(hierarchy, found, limits)
+            found.folders = tuple(str(self._write(each, found, limits)) for each in needed)
         except OSError:
             self._remove(found)
             return False
@@ -89,11 +91,6 @@ class LimitSets:
                     (folder / "cpuset.cpus").write_text(as_list(cpus))
                     found.written[folder] = structs.replace(written, cpus=cpus)
         found.limits = structs.replace(found.limits, cpus=cpus)
-
-    def folders(self, found: LimitSet) -> tuple[str, ...]:
-        """The folders that an attempt enters."""
-        needed = [each for each in self._cgroups.hierarchies if self._is_needed(each, found.limits)]
-        return tuple(str(_parent(each) / found.name) for each in needed)
 
     def give_back(self, found: LimitSet) -> None:
         """Its lane has ended, and nothing is inside."""
@@ -137,7 +134,7 @@ class LimitSets:
         wanted |= {"devices"} if limits.denied else set()
         return bool(wanted & hierarchy.controllers)
 
-    def _write(self, hierarchy: Hierarchy, found: LimitSet, limits: TaskLimits) -> None:
+    def _write(self, hierarchy: Hierarchy, found: LimitSet, limits: TaskLimits) -> Path:
         folder = _parent(hierarchy) / found.name
         if folder not in found.written:
             folder.mkdir()
@@ -147,6 +144,7 @@ class LimitSets:
         former = found.written[folder]
         write_limits(folder, _controllers(hierarchy), hierarchy.is_v2, limits, former, self._cgroups.devices)
         found.written[folder] = limits
+        return folder
 
     def _new(self) -> LimitSet | None:
         """A number whose folders exist nowhere: in one that exists something may still run."""

@@ -164,7 +164,7 @@ class AttemptLimits:
             held.set = self._sets.take(limits)
         if held.set is None:
             return memory, False
-        return (*memory, *self._sets.folders(held.set)), has_cpuset
+        return (*memory, *held.set.folders), has_cpuset
 
     def adopt(self, key: AttemptKey, lane: int, text: str, is_started: bool) -> None:
         """An attempt that an earlier runner started, with the memo it left; keepers before version 5 have none."""

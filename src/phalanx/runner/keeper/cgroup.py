@@ -53,10 +53,6 @@ class Homes:
 
     def __init__(self) -> None:
         self._procs: dict[str, int] = {}
-        self._ways: dict[
-            str, str
-        ] = {}  # by the folder that cgroups are in: all of them are entered the same way
-        self._behind_in = ""  # our scheduling priority is taken back while we are in a cgroup of this folder
 
     def open(self, parent: str) -> None:
         """Make sure that there is a way back from any folder in this one; raises OSError."""
@@ -64,28 +60,11 @@ class Homes:
 
     def enter(self, folder: str) -> None:
         """Move the keeper into the folder, but only when the way back is known to be open."""
-        parent = system.parent(folder)
-        self.open(parent)
-        name = self._ways.get(parent) or self._ways.setdefault(parent, way_in(folder))
-        try:
-            system.write(f"{folder}/{name}", b"0")
-        except OSError as error:
-            if error.errno == errno.EOPNOTSUPP:  # we come from another tree than these threaded cgroups
-                self.join(folder)
-            elif (
-                error.errno == errno.EINVAL
-            ):  # on v1 it may have no time for real-time processes, as we are one
-                self._behind_in = parent
-                system.go_behind()
-            else:
-                raise
-            system.write(f"{folder}/{name}", b"0")
+        self.open(system.parent(folder))
+        system.write(f"{folder}/{way_in(folder)}", b"0")
 
     def leave(self, folder: str) -> None:
         self.return_to(system.parent(folder))
-        if self._behind_in and self._behind_in == system.parent(folder):
-            self._behind_in = ""
-            system.go_first()
 
     def return_to(self, parent: str) -> None:
         """Return from any folder that is in this one."""
@@ -137,36 +116,13 @@ def _is_threaded(folder: str) -> bool:
 
 def oom_kills(folders: list[str]) -> int:
     """How many processes the kernel has OOM-killed in these folders so far."""
-    return counted(folders)[0]
-
-
-def counted(folders: list[str]) -> tuple[int, int]:
-    """How many processes the kernel has OOM-killed in these folders so far, and how many it refused to start."""
-    kills = refused = 0
+    total = 0
     for folder in folders:
-        for name in _counters(folder):
+        for name in ("memory.events", "memory.oom_control"):  # v2, v1
             for line in system.read(f"{folder}/{name}").splitlines():
                 if line.startswith(b"oom_kill "):
-                    kills += int(line.split()[1])
-                elif name == "pids.events" and line.startswith(b"max "):
-                    refused += int(line.split()[1])
-    return kills, refused
-
-
-_counters_in: dict[
-    str, tuple[str, ...]
-] = {}  # by the folder that cgroups are in: all of them have the same files
-
-
-def _counters(folder: str) -> tuple[str, ...]:
-    parent = system.parent(folder)
-    if parent not in _counters_in:
-        names = ("memory.events", "memory.oom_control", "pids.events")  # of memory v2, then v1
-        found = tuple(name for name in names if os.access(f"{folder}/{name}", os.R_OK))
-        if not _is_folder(folder):
-            return found
-        _counters_in[parent] = found
-    return _counters_in[parent]
+                    total += int(line.split()[1])
+    return total
 
 
 def members(folders: list[str]) -> set[int]:

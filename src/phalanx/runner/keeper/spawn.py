@@ -17,7 +17,8 @@ import stat
 
 from . import log, system
 from .attempt import KeptAttempt
-from .cgroup import Homes, counted, node_folder
+from .cgroup import node_folder
+from .entry import Entries, counted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Spawner:
     def __init__(self, slots: AttemptSlots) -> None:
         self._mark = slots.mark.state_dir
         self._slots = slots
-        self._homes = Homes()
+        self._homes = Entries()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
         self._programs: dict[tuple[str, str], str] = {}
