@@ -24,7 +24,7 @@ from phalanx.core.model.orders import (
     Report,
     Started,
 )
-from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity, Isolation
+from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
 
 VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
 FRAME_MAX = 32 * 1024 * 1024
@@ -339,7 +339,7 @@ def _of_file(put: PutFile) -> Iterator[str]:
 
 def _of_hello(hello: HelloMessage) -> Iterator[str]:
     yield from _texts(WORD_MAX, ("incarnation", hello.incarnation), ("address", hello.address))
-    yield from _texts(ORIGIN_MAX, ("origin", hello.origin))
+    yield from _texts(ORIGIN_MAX, ("origin", hello.origin), ("isolation", str(hello.capacity.isolation)))
     yield _count("epoch", hello.epoch, COUNT_MAX)
     for (job, position, number), _ in hello.held:
         if len(job) > WORD_MAX or not (0 <= position <= COUNT_MAX and 0 <= number <= COUNT_MAX):
@@ -370,10 +370,6 @@ def _of_capacity(capacity: Capacity) -> Iterator[str]:
         yield from _texts(WORD_MAX, (f"{name}.kind", device.kind), (f"{name}.uuid", device.uuid))
     yield from _doubled("capacity.numa: id", [each.id for each in numa])
     yield from _doubled("capacity.devices: index", [each.index for each in devices])
-    if (has := capacity.isolation) is not None:
-        yield from _texts(
-            ORIGIN_MAX, *((f"capacity.isolation.{n}", getattr(has, n)) for n in Isolation.__struct_fields__)
-        )
     for key, value in capacity.labels.items():
         yield from _texts(WORD_MAX, ("capacity.labels", key), (f"capacity.labels[{key[:80]!r}]", value))
         if not key:

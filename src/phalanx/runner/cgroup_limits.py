@@ -53,13 +53,9 @@ def write_limits(
         _limit_memory(folder, is_v2, limits.memory_bytes)
     if "cpuset" in controllers:
         if limits.mems != former.mems or not (is_v2 or former.cpus):
-            _write(folder, "cpuset.mems", 
-                as_list(limits.mems) or _inherited(folder, "cpuset.mems", is_v2)
-            )
+            _write(folder, "cpuset.mems", as_list(limits.mems) or _inherited(folder, "cpuset.mems", is_v2))
         if limits.cpus != former.cpus or not (is_v2 or former.cpus):
-            _write(folder, "cpuset.cpus", 
-                as_list(limits.cpus) or _inherited(folder, "cpuset.cpus", is_v2)
-            )
+            _write(folder, "cpuset.cpus", as_list(limits.cpus) or _inherited(folder, "cpuset.cpus", is_v2))
     if "cpu" in controllers and limits.cores != former.cores:
         _limit_time(folder, is_v2, limits.cores)
     if "pids" in controllers and limits.pids != former.pids:

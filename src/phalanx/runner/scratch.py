@@ -113,6 +113,8 @@ class ScratchFolders:
             return ""
         had, may = describe_bytes(size), describe_bytes(self._size_max)
         return f"its scratch folder had {had}, more than the {may} it may have"
+
+
 def remove(folder: Path) -> None:
     """Remove a folder with all in it, and what is mounted on it. What cannot be removed is logged."""
     unmount(folder)

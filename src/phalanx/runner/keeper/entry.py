@@ -37,7 +37,9 @@ class Entries(cgroup.Homes):
         except OSError as error:
             if error.errno == errno.EOPNOTSUPP:  # we come from another tree than these threaded cgroups
                 self.join(folder)
-            elif error.errno == errno.EINVAL:  # on v1 it may have no time for real-time processes, as we are one
+            elif (
+                error.errno == errno.EINVAL
+            ):  # on v1 it may have no time for real-time processes, as we are one
                 self._behind_in = parent
                 system.go_behind()
             else:
