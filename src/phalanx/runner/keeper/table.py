@@ -317,7 +317,8 @@ class KeeperTable:
 
 
 def _unstarted_row(state: str, request: Waiting) -> str:
-    return f'[{json.dumps(request[0])},"{state}",0,0.0,null,[0,0],{json.dumps(request[2].get("memo") or "")}]'
+    memo = f",[0,0],{json.dumps(request[2]['memo'])}" if request[2].get("memo") else ""
+    return f'[{json.dumps(request[0])},"{state}",0,0.0,null{memo}]'
 
 
 def without_questions(requests: list[Any]) -> list[Any]:
