@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from msgspec import structs
 
 from phalanx.cli.node import node_lines
@@ -29,18 +31,15 @@ def held(capacity: Capacity) -> dict[str, str]:
     cluster = Cluster()
     cluster.give(Hello("n1", "a", "origin", capacity, []))
     lines = node_lines(node_view(cluster.state, cluster.state.nodes["n1"]))
-    return {
-        line[:14].strip(): line[14:].strip()
-        for line in lines
-        if line.startswith(("Holds", "Does", "Because"))
-    }
+    words = [re.split(r"  +", line, maxsplit=1) for line in lines]
+    return {each[0]: each[-1] for each in words if each[0] in ("Holds", "Does not hold", "Because")}
 
 
 def test_what_a_node_holds_tasks_to_is_shown_with_what_it_does_not():
     weak = Isolation("affinity", "", "limit", "", "none", "watched", "n1: Permission denied")
     said = held(structs.replace(a_capacity(), isolation=weak))
     assert [*said.values()] == [
-        "CPUs by affinity, memory by limit, scratch folders by watched",
+        "CPUs (affinity), memory (limit), scratch folders (watched)",
         "CPUs, CPU time, number of processes",
         "n1: Permission denied",
     ]
