@@ -32,7 +32,11 @@ def held(capacity: Capacity) -> dict[str, str]:
     cluster.give(Hello("n1", "a", "origin", capacity, []))
     lines = node_lines(node_view(cluster.state, cluster.state.nodes["n1"]))
     words = [re.split(r"  +", line, maxsplit=1) for line in lines]
-    return {each[0]: each[-1] for each in words if each[0] in ("Holds", "Does not hold", "Because")}
+    return {
+        each[0].rstrip(":"): each[-1]
+        for each in words
+        if each[0].rstrip(":") in ("Holds", "Does not hold", "Because")
+    }
 
 
 def test_what_a_node_holds_tasks_to_is_shown_with_what_it_does_not():
