@@ -269,13 +269,18 @@ def test_a_restarted_runner_knows_whose_cpus_are_whose(tmp_path: Path):
         end(cluster, new)
 
 
+def bases_of(folder: Path) -> list[str]:
+    """The folders of a node in all hierarchies; those of others come and go meanwhile."""
+    name = f"phalanx-n1-{(folder / 'n1' / 'origin').read_text()[:8]}"
+    return [path for path, _, _ in os.walk(ROOT) if path.endswith(f"/{name}")]
+
+
 def ours(folder: Path) -> list[str]:
     """What is left of a node: its cgroups but the keeper's leaf, its scratch folders, and mounts."""
-    origin = next((folder / "n1").glob("origin*"), None)
-    name = f"phalanx-n1-{origin.read_text().strip()[:8]}" if origin else "phalanx-n1-"
-    bases = [base for base in ROOT.glob("*/**/phalanx-n1-*") if base.name.startswith(name)]
-    cgroups = [str(each) for base in bases for each in base.glob("**/*/") if each.name != "keeper"]
-    cgroups = [each for each in cgroups if not each.endswith("phalanx-slots") and "/slot-" not in each]
+    inner = [path for base in bases_of(folder) for path, _, _ in os.walk(base) if path != base]
+    cgroups = [
+        path for path in inner if not path.endswith(("/keeper", "phalanx-slots")) and "/slot-" not in path
+    ]
     mounts = scratch.mounted_below(folder / "n1")
     return [*cgroups, *mounts, *map(str, (folder / "n1" / "scratch").glob("*"))]
 
@@ -307,3 +312,29 @@ def test_after_a_crash_what_is_ours_is_removed_and_nothing_else(tmp_path: Path):
     finally:
         foreign.rmdir()
         scratch.unmount(mounted)
+
+
+KILLS = int(os.environ.get("RUNNER_KILLS", "3"))  # 30 to see what the issue asks for
+
+
+def test_runners_that_are_killed_again_and_again_leave_nothing_behind(tmp_path: Path):
+    cluster = RealCluster(tmp_path / "c", lost_after_s=LEASE)
+    cluster.node_settings = {"n1": DEVICES | {"runner.scratch_max_bytes": MIB}}
+    with run(cluster, {"n1": "cpus=64,gpus=2"}):
+        script = "import os, time; print(os.getpid(), flush=True); time.sleep(300)"
+        ids = [
+            submit(cluster, script, memory=32 * MIB if at % 2 else 0, cores=at % 3 / 2) for at in range(20)
+        ]
+        for id in ids:
+            wait_until(lambda id=id: cluster.output(id), 20.0, f"{id} runs")  # type: ignore[misc]
+        pids = {id: cluster.output(id) for id in ids}
+        for _ in range(KILLS):
+            cluster.kill("n1")
+            cluster.start_runner("n1")
+            cluster.wait_online("n1")
+        assert {id: cluster.output(id) for id in ids} == pids
+        assert all(alive(int(pid)) for pid in pids.values())
+        end(cluster, *ids)
+        wait_until(lambda: not ours(cluster.folder), 20.0, "nothing is left")
+        cluster.kill("n1", signal.SIGTERM)
+        assert bases_of(cluster.folder) == []
