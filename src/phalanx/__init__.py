@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ClusterView,
         CoordinatorView,
         DeviceView,
+        IsolationView,
         LayerSpec,
         NewToken,
         NodeView,
@@ -181,6 +182,7 @@ __all__ = [
     "Gone",
     "GroupSpec",
     "GroupView",
+    "IsolationView",
     "JobSpec",
     "JobView",
     "LayerSpec",
@@ -264,8 +266,8 @@ _MODULES = {
         "WorkflowEstimate"
     ),
     "phalanx.api.schema.cluster": (
-        "AuditLine ClusterView CoordinatorView DeviceView LayerSpec NewToken NodeView NumaView QueueView "
-        "QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
+        "AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView NumaView "
+        "QueueView QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
     ),
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,7 @@ from msgspec import Meta
 
 from phalanx.core.model.amounts import SECONDS_MAX
 
+LOOPBACK = r"(?:localhost|::1|127(?:\.[0-9]{1,3}){3})"
 _HOST = r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])"
 _PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _URL = rf"https?://{_HOST}(?::{_PORT})?"
@@ -52,4 +54,10 @@ Score = Literal[
     "pack", "most-free-cores"
 ]  # those of core/model/score.py, which the CLI has no time to import
 CgroupsFor = Literal["every-task", "memory"]
+CpusOfTasks = Literal["own", "any"]
 ElasticMode = Literal["off", "manual", "auto"]  # those of core/model/elastic.py
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there in the clear stays on this machine."""
+    return re.fullmatch(LOOPBACK, host, re.IGNORECASE) is not None

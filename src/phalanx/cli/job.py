@@ -146,6 +146,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("GPU memory", size(asked.gpu_memory_bytes) if alone and asked.gpu_memory_bytes else None),
             ("Target", asked.target if alone else None),
             ("Labels", ", ".join(f"{key}={value}" for key, value in asked.labels.items()) if alone else None),
+            ("Isolation", "required" if alone and asked.require_isolation else None),
             ("Tags", _tags(job)),
             ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
             ("Retries", _retries(job) if job.restart_limit is None else None),

@@ -27,7 +27,7 @@ from phalanx.core.explain.gates import comes_first, nominated, task_names
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import held_back
-from phalanx.core.model.resources import Request
+from phalanx.core.model.resources import ISOLATED, Request
 
 DONE = "finished with code 0; Completed once its whole job is"
 PREEMPTED = "PreemptionByScheduler"
@@ -165,7 +165,8 @@ def _request_view(request: Request) -> RequestView:
         gpu_type=request.gpu_type,
         gpu_memory_bytes=request.gpu_memory_bytes,
         target=None if request.target is None else str(request.target),
-        labels=dict(request.labels),
+        labels={name: value for name, value in request.labels if (name, value) != ISOLATED},
+        require_isolation=ISOLATED in request.labels,
     )
 
 

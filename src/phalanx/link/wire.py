@@ -339,7 +339,7 @@ def _of_file(put: PutFile) -> Iterator[str]:
 
 def _of_hello(hello: HelloMessage) -> Iterator[str]:
     yield from _texts(WORD_MAX, ("incarnation", hello.incarnation), ("address", hello.address))
-    yield from _texts(ORIGIN_MAX, ("origin", hello.origin))
+    yield from _texts(ORIGIN_MAX, ("origin", hello.origin), ("isolation", str(hello.capacity.isolation)))
     yield _count("epoch", hello.epoch, COUNT_MAX)
     for (job, position, number), _ in hello.held:
         if len(job) > WORD_MAX or not (0 <= position <= COUNT_MAX and 0 <= number <= COUNT_MAX):

@@ -12,23 +12,15 @@ from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.orders import (
-    AttemptKey,
-    Brief,
-    LonePorts,
-    Start,
-    key_from_text,
-    key_text,
-)
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, key_from_text, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
-from phalanx.runner.accounts import Accounts, NoAccount
-from phalanx.runner.cgroups import Cgroup, Cgroups
+from phalanx.runner.accounts import Account, Accounts, NoAccount
 from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
-from phalanx.runner.keeper_messages import BriefAccount, Launch
+from phalanx.runner.keeper_messages import BriefAccount, Launch, Row
 from phalanx.runner.keepers import NodeKeeper
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
     RESULT,
@@ -54,6 +46,7 @@ class Launches:
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
+        limits: AttemptLimits,
         machine: Machine,
         accounts: Accounts,
     ) -> None:
@@ -64,9 +57,9 @@ class Launches:
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
+        self._limits = limits
         self._machine = machine
         self._accounts = accounts
-        self._held_cgroups: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
 
@@ -78,11 +71,14 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        self._brief(keeper, connection, brief)
+        account = self._brief(keeper, connection, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
         paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
-        cgroup = self._cgroup(keeper.cgroups, start)
+        owner = None if account is None else (account.uid, account.gid)
+        limits = self._limits.take(
+            start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
+        )
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
         place = standing(start, brief, effect.roll, here, port)
@@ -91,12 +87,13 @@ class Launches:
         env["PHALANX_ARTIFACTS"] = paths.artifacts
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
+        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         launch = Launch(
             out=paths.stdout,
             err=paths.stderr,
             env=env,
-            cpus=self._cpus(start.grant),
-            cgroups=cgroup.folders if cgroup else None,
+            cpus=limits.cpus or None,
+            cgroups=limits.cgroups or None,
             log_max_bytes=self._log_max_bytes,
             lane=start.lane,
             limit_s=brief.time_limit_s,
@@ -104,6 +101,7 @@ class Launches:
             not_after=not_after,
             result=paths.result,
             artifacts=paths.artifacts,
+            memo=limits.memo,
         )
         connection.start(name, _brief_id(start.key[0], brief.group), launch)
 
@@ -132,12 +130,16 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def adopt(self, keeper: NodeKeeper, key: AttemptKey, name: str) -> None:
-        """An attempt that an earlier runner had started."""
-        self.names[key] = name
-        self._keys[name] = key
+    def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int, row: Row) -> None:
+        """An attempt that an earlier runner had started, or sent to the keeper."""
+        self.names[key] = row.key
+        self._keys[row.key] = key
         self.find_files(key)
-        self._held_cgroups[key] = keeper.cgroups, keeper.cgroups.named(cgroup_name(key))
+        self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
+
+    def sweep(self) -> None:
+        """All attempts of an earlier runner are adopted: remove what it left of others."""
+        self._limits.sweep()
 
     def key_of(self, name: str) -> AttemptKey | None:
         """The attempt of a keeper's key; None for an invalid one."""
@@ -150,6 +152,7 @@ class Launches:
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
+        self.release(key)  # one that was given back unstarted ends without a word of the keeper
         self._former.discard(key)
         name = self.names.pop(key, None)
         if name is None:
@@ -161,29 +164,35 @@ class Launches:
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         id = _brief_id(job, group)
         if keeper.connection is not None and id in keeper.briefed:
-            keeper.briefed.discard(id)
+            del keeper.briefed[id]
             keeper.connection.forget_brief(id)
 
+    def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
+        """Nothing of it is alive: its limits are given back; the end, with what they show of it."""
+        return self._limits.ended(key, end)
+
     def release(self, key: AttemptKey) -> None:
-        """Nothing of it is alive: its cgroup can be removed."""
-        if (held := self._held_cgroups.pop(key, None)) is not None:
-            cgroups, cgroup = held
-            cgroups.remove(cgroup)
+        """Nothing of it is alive, or it was never started."""
+        self._limits.release(key)
 
     def release_all(self, keys: Collection[AttemptKey]) -> None:
         for key in keys:
             self.release(key)
 
-    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> None:
-        """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""
+    async def leave(self) -> None:
+        """The runner stops, and nothing runs any more: remove all that was made for attempts."""
+        await self._limits.leave()
+
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> Account | None:
+        """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
         id = _brief_id(brief.job, brief.group)
         if id in keeper.briefed:
-            return
-        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
-        self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
+            return keeper.briefed[id]
         account = self._accounts.of(brief.user)
         if account is not None and not connection.makes_folders:
             raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
+        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
+        self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
@@ -195,21 +204,9 @@ class Launches:
             )
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, brief.command.argv, env, cwd, keeper.cgroups.tracking, told)
-        keeper.briefed.add(id)
-
-    def _cpus(self, grant: Grant) -> list[int] | None:
-        """The kernel CPUs of the NUMA node a task is bound to, if it is."""
-        numa = self._engine.capacity.numa
-        return next((list(each.cpus) for each in numa if each.id == grant.numa and each.cpus), None)
-
-    def _cgroup(self, cgroups: Cgroups, start: Start) -> Cgroup | None:
-        if not start.grant.memory_bytes:
-            return None
-        cgroup = cgroups.create(cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
-        if cgroup is not None:
-            self._held_cgroups[start.key] = cgroups, cgroup
-        return cgroup
+        connection.brief(id, brief.command.argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        keeper.briefed[id] = account
+        return account
 
 
 def read_key(name: str) -> tuple[AttemptKey, int] | None:
@@ -220,10 +217,6 @@ def read_key(name: str) -> tuple[AttemptKey, int] | None:
     except ValueError:
         log.error("the keeper lists an invalid key", key=name[:80])
         return None
-
-
-def cgroup_name(key: AttemptKey) -> str:
-    return "-".join(map(str, key))
 
 
 def _brief_id(job: str, group: int) -> str:

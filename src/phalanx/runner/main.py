@@ -30,18 +30,22 @@ from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
+from phalanx.runner.device_nodes import DeviceNodes, find_nodes
 from phalanx.runner.devices import discover
 from phalanx.runner.keepers import places, usual_count
 from phalanx.runner.labels import parse_labels
+from phalanx.runner.limits import AttemptLimits, isolating
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
+from phalanx.runner.scratch import ScratchFolders
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
-from phalanx.settings import Settings, is_loopback
+from phalanx.settings import RunnerSettings, Settings
+from phalanx.settings_types import is_loopback
 from phalanx.tls import ClientTls, TlsFiles
 
 log = logger("runner")
@@ -112,18 +116,24 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
     section = settings.runner
     credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
+    has = capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots)
+    nodes = find_nodes(has, section.device_nodes)
+    every = section.cgroups == "every-task"
 
     def cgroups(suffix: str) -> Cgroups:
         name = f"{section.name}-{origin[:8]}{suffix}"
-        return Cgroups.find(name, track=section.cgroups == "every-task")
+        return Cgroups.find(name, track=every, isolate=every, devices=bool(nodes))
 
+    found = places(state_dir, section.keepers or usual_count(len(os.sched_getaffinity(0))), cgroups)
+    limits = _limits(section, has, [each for _, each in found], nodes, state_dir)
+    capacity = isolating(has, limits.isolation)
     return RunnerLoop(
         RunnerEngine(
             section.name,
             secrets.token_hex(8),
             origin,
             credential.shown,
-            capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots),
+            capacity,
             section.address or "",
             credential.keep,
         ),
@@ -132,9 +142,26 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         task_environment()
         | ({"PHALANX_TASK_CA_FILE": str(section.tls_ca_file)} if section.tls_ca_file else {}),
         section.log_max_bytes,
-        places(state_dir, section.keepers or usual_count(len(os.sched_getaffinity(0))), cgroups),
+        found,
+        limits,
         ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
         Accounts.read(section.accounts, section.allow_root, state_dir),
+    )
+
+
+def _limits(
+    section: RunnerSettings, has: Capacity, cgroups: list[Cgroups], nodes: DeviceNodes, state_dir: Path
+) -> AttemptLimits:
+    """What tasks are held to here. The cores of simulated hardware are no CPUs, so nobody gets one of its own."""
+    own = section.cgroups == "every-task" and section.cpus == "own" and not section.pretend
+    return AttemptLimits(
+        cgroups[0],
+        has,
+        sorted(os.sched_getaffinity(0)) if own else (),
+        section.pids_max,
+        nodes,
+        ScratchFolders(state_dir / "scratch", section.scratch_max_bytes or 0),
+        cgroups[1:],
     )
 
 
@@ -182,6 +209,7 @@ async def _until_stopped(
         loop.tick(),
         keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
         loop.uploads.keep(loop.live_keys, loop.clock.now()),
+        loop.watch(),
     ]
     loop.endings.resume(loop.live_keys())
     tasks = [asyncio.ensure_future(job) for job in jobs]

@@ -88,6 +88,7 @@ class RequestView(Struct, omit_defaults=True):
     gpu_memory_bytes: int = 0
     target: str | None = None
     labels: dict[str, str] = {}
+    require_isolation: bool = False
 
 
 class GroupView(Struct):

@@ -162,13 +162,17 @@ stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
 # What gangs need
 no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
     "{host} does not have {_shown}")
+not_isolated = _reason("NotIsolated", _NEVER, "host _shown lacking",
+    "{host} does not hold tasks to their {_shown}, and the job requires isolation")
 not_a_multiple = _reason("MustGatherImpossible", _NEVER, "needed layer multiple",
     "{needed} members cannot be split into multiples of {multiple} per {layer}")
 exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted total",
     "Needs {wanted} {what} at once; all nodes of this cluster together have {total}")
 # fmt: on
 
-_OF_TARGET = frozenset({"TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NoNodes"})
+_OF_TARGET = frozenset({
+    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NotIsolated", "NoNodes",
+})  # fmt: skip
 
 
 def is_about_target(no: Reason) -> bool:

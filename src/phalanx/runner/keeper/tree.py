@@ -22,7 +22,7 @@ import os
 import resource
 import signal
 
-from . import cgroup, system
+from . import cgroup, entry, system
 from .attempt import is_key
 from .spawn import KEY_VARIABLE
 from .system import signal_each
@@ -278,7 +278,8 @@ class KeeperEndings:
         if attempt.pid not in leaders and send_group(attempt.pid, 0):
             return False
         try:
-            left = cgroup.members(attempt.cgroups) if attempt.cgroups else None
+            is_left = bool(attempt.cgroups) and not entry.is_deserted(attempt.cgroups)
+            left = cgroup.members(attempt.cgroups) if is_left else None
         except OSError:  # unknown for now
             return False
         if left:
@@ -303,9 +304,11 @@ class KeeperEndings:
 
     def _finish(self, attempt: KeptAttempt) -> None:
         self._trimmer.trim_at_end(attempt)
-        oom = bool(attempt.cgroups) and cgroup.oom_kills(attempt.cgroups) > attempt.oom_kills_before
+        before = attempt.counted_before
+        kills, refused = entry.counted(attempt.cgroups) if attempt.cgroups else before
+        tail = "" if attempt.code == 0 else _tail(attempt.err)
         attempt.files = self._files.left(attempt)
-        attempt.close(oom, "" if attempt.code == 0 else _tail(attempt.err))
+        attempt.close(kills > before[0], tail, max(0, refused - before[1]))
         self._processes.slots.give_back(attempt)
         self._ended(attempt)
 
