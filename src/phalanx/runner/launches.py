@@ -28,6 +28,7 @@ from phalanx.runner.keeper_messages import Launch
 from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, folder_of, log_path
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.usage.sampler import UsageSampler
 
 log = logger("runner")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
@@ -57,6 +58,7 @@ class Launches:
         self._briefed: set[str] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
+        self.usage = UsageSampler(engine, state_dir)
 
     def start(self, keeper: Processes, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it; raises OSError where its log can have no folder."""
@@ -88,7 +90,8 @@ class Launches:
         keeper.start(name, _brief_id(job, brief.group), launch)
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
-        """The end of an attempt, with what it gave as its result."""
+        """The end of an attempt, with what it used and what it gave as its result."""
+        end = self.usage.ended(key, end, self._folders(key))
         result, error = self._machine.read_result(self._path(key, RESULT))
         return structs.replace(end, result=result, result_error=error) if result or error else end
 
@@ -110,11 +113,17 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def adopt(self, key: AttemptKey, name: str) -> None:
-        """An attempt that an earlier runner had started."""
+    def started(self, key: AttemptKey, pid: int, at: float) -> None:
+        """Its process runs, since `at` by a clock that does not step."""
+        self.usage.started(key, self.names.get(key, ""), pid, self._folders(key), at)
+
+    def adopt(self, key: AttemptKey, name: str, pid: int) -> None:
+        """An attempt that an earlier runner had started, or had sent to start: then it has no pid."""
         self.names[key] = name
         self.find_files(key)
         self._held_cgroups[key] = self._cgroups.named(cgroup_name(key))
+        if pid:
+            self.usage.started(key, name, pid, self._folders(key))
 
     def new_keeper(self) -> None:
         """A new keeper has no briefs yet."""
@@ -135,12 +144,18 @@ class Launches:
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive: its cgroup can be removed."""
+        self.usage.forget(key)
         if (cgroup := self._held_cgroups.pop(key, None)) is not None:
             self._cgroups.remove(cgroup)
 
     def release_all_but(self, live: set[AttemptKey]) -> None:
-        for key in [each for each in self._held_cgroups if each not in live]:
+        for key in {*self._held_cgroups, *self.usage.running} - live:
             self.release(key)
+
+    def _folders(self, key: AttemptKey) -> tuple[str, ...]:
+        """The cgroups that an attempt has alone."""
+        cgroup = self._held_cgroups.get(key)
+        return () if cgroup is None else cgroup.folders
 
     def _brief(self, keeper: Processes, brief: Brief) -> None:
         """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""

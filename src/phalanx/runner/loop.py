@@ -61,7 +61,8 @@ class RunnerLoop:
         self._machine = machine or LocalMachine(state_dir, cgroups.bases)
         self._cgroups = cgroups
         self._launches = Launches(engine, state_dir, base_env, log_max_bytes, cgroups, self._machine)
-        self.uploads = RunnerUploads(self._launches.log_root, log_max_bytes)
+        self.log_root, self.usage = self._launches.log_root, self._launches.usage
+        self.uploads = RunnerUploads(self.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
         self._keeper: Processes | None = None
@@ -72,10 +73,6 @@ class RunnerLoop:
         self._flush_at: asyncio.TimerHandle | None = None
         self._finds_address = not engine.address  # unless it was given
         self._early: list[messages.Event] | None = None  # events that arrive while we still read the listing
-
-    @property
-    def log_root(self) -> Path:
-        return self._launches.log_root
 
     async def open(self) -> None:
         """Find the keeper of this folder, or start one, and adopt what it kept."""
@@ -88,7 +85,7 @@ class RunnerLoop:
                 self._keeper.forget([row.key])
                 continue
             key, lane = named
-            self._launches.adopt(key, row.key)
+            self._launches.adopt(key, row.key, row.pid)
             started_at, since = row.started_at if row.pid else None, self._since(row.born)
             exit = None if row.exit is None else self.endings.finish(key, row.exit)
             self.engine.state.adopt(key, lane, exit, started_at, row.state == "ready", since)
@@ -231,10 +228,12 @@ class RunnerLoop:
             case messages.ProcessReady():
                 self._do(state.process_ready(key), now)
             case messages.ProcessStarted():
+                self._launches.started(key, event.pid, self.clock.monotonic())
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
+                end = self.endings.finish(key, event.exit)
                 self._launches.release(key)
-                if (end := self.endings.finish(key, event.exit)) is not None:
+                if end is not None:
                     self._do(state.process_ended(key, end), now)
             case messages.ProcessRefused():
                 self._launches.release(key)

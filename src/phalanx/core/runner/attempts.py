@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import Brief, Exit, Phase, Roll, Start, Why
+from phalanx.core.model.usage import AttemptUsage
 
 ROLLS_MAX = 16  # of one job: starts follow their roll closely, so older formations are over
 
@@ -86,6 +87,11 @@ class ProcessEnd(Struct, frozen=True):
     result_bytes: int = 0  # of a result in the place for files
     result_sha256: str = ""
     note: str = ""  # what else is to be said of it: that not all of its files were kept
+    cpu_s: float = 0.0  # of the leader, the processes it waited for, and those its keeper reaped
+    memory_peak_bytes: int = 0  # of the largest of them alone; 0: an older keeper, which does not tell
+    read_bytes: int = 0
+    written_bytes: int = 0
+    usage: AttemptUsage | None = None  # the same with what the runner has sampled
 
 
 def unseen(started_at: float | None, now: float) -> ProcessEnd:
@@ -110,6 +116,7 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
         result="" if why == Why.REFUSED else end.result,
         result_bytes=end.result_bytes,
         result_sha256=end.result_sha256,
+        usage=end.usage,
     )
 
 

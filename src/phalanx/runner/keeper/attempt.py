@@ -13,6 +13,7 @@ from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import resource
     from typing import Any
 
     Options = dict[str, Any]
@@ -51,6 +52,7 @@ class KeptAttempt:
         "slot",
         "slot_folder",
         "started_at",
+        "used",
         "was_held",
         "why",
     )
@@ -78,6 +80,7 @@ class KeptAttempt:
         self.code: int | None = None
         self.signal: int | None = None
         self.ended_at: float | None = None  # when the leader ended; its tree may still be dying
+        self.used = [0.0, 0, 0, 0]  # processor seconds, largest resident set, bytes read and written
         self.exit: str | None = None  # as JSON, once nothing of the tree is left
 
     @property
@@ -116,8 +119,16 @@ class KeptAttempt:
         self.exit = (
             f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
             f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail},'
-            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why}}}'
+            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why},"cpu_s":{self.used[0]},'
+            f'"memory_peak_bytes":{self.used[1]},"read_bytes":{self.used[2]},"written_bytes":{self.used[3]}}}'
         )
+
+    def count(self, used: resource.struct_rusage) -> None:
+        """A process of it was reaped: what that and the children it had waited for used."""
+        self.used[0] = round(self.used[0] + used.ru_utime + used.ru_stime, 6)
+        self.used[1] = max(self.used[1], used.ru_maxrss * 1024)
+        self.used[2] += used.ru_inblock * 512  # as /proc/PID/io counts: what came from and went to storage
+        self.used[3] += used.ru_oublock * 512
 
 
 def _quoted(text: str) -> str:
