@@ -24,7 +24,7 @@ from phalanx.cli.output import (
     tell_error,
 )
 from phalanx.cli.session import session
-from phalanx.cli.usage_lines import usage_fields
+from phalanx.cli.usage_table import usage_fields
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.errors import Conflict, PhalanxError
 

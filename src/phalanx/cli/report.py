@@ -13,7 +13,7 @@ from msgspec import structs
 from phalanx.api.schema.usage import ROWS_MAX, ReportBy, ReportReply, ReportRow
 from phalanx.cli.output import Table, emit, note
 from phalanx.cli.session import session
-from phalanx.cli.usage_lines import percent
+from phalanx.cli.usage_table import percent
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import describe_bytes, parse_seconds, plural
 from phalanx.errors import BadRequest

@@ -13,7 +13,7 @@ from phalanx.api.schema.usage import TASKS_MAX, UsageReply
 from phalanx.cli.job import IdArgument, id_of
 from phalanx.cli.output import OutputOption, Table, clean_lines, emit, json_text, note, plain_lines
 from phalanx.cli.session import session
-from phalanx.cli.usage_lines import task_lines, tasks_table, totals_line
+from phalanx.cli.usage_table import task_lines, tasks_table, totals_line
 from phalanx.client.calls import FINAL
 from phalanx.settings import Output
 

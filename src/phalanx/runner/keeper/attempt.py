@@ -13,7 +13,6 @@ from collections import deque
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import resource
     from typing import Any
 
     Options = dict[str, Any]
@@ -122,13 +121,6 @@ class KeptAttempt:
             f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why},"cpu_s":{self.used[0]},'
             f'"memory_peak_bytes":{self.used[1]},"read_bytes":{self.used[2]},"written_bytes":{self.used[3]}}}'
         )
-
-    def count(self, used: resource.struct_rusage) -> None:
-        """A process of it was reaped: what that and the children it had waited for used."""
-        self.used[0] = round(self.used[0] + used.ru_utime + used.ru_stime, 6)
-        self.used[1] = max(self.used[1], used.ru_maxrss * 1024)
-        self.used[2] += used.ru_inblock * 512  # as /proc/PID/io counts: what came from and went to storage
-        self.used[3] += used.ru_oublock * 512
 
 
 def _quoted(text: str) -> str:

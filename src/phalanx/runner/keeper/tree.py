@@ -237,14 +237,14 @@ class KeeperEndings:
             if attempt is None:
                 _, _, used = os.wait4(pid, 0)
                 if (owner := self._owner(self._processes.orphans.reaped(pid))) is not None:
-                    owner.count(used)
+                    _count(owner, used)
                 self._processes.watchdog.reaped(pid)
             else:
                 # Until it is reaped its pid is not reused: that is the moment to signal the group by it.
                 send_group(pid, signal.SIGKILL)
                 _, status, used = os.wait4(pid, 0)
                 _note(attempt, status)
-                attempt.count(used)
+                _count(attempt, used)
                 if attempt.signal == signal.SIGKILL and self._was_fenced(attempt):
                     attempt.reason = "fenced"
                 self._table.leader_ended(attempt)
@@ -330,6 +330,15 @@ def _note(attempt: KeptAttempt, status: int) -> None:
         attempt.signal = os.WTERMSIG(status)
     else:
         attempt.code = os.WEXITSTATUS(status)
+
+
+def _count(attempt: KeptAttempt, used: resource.struct_rusage) -> None:
+    """A process of it was reaped: what that and the children it had waited for used."""
+    sums = attempt.used
+    sums[0] = round(sums[0] + used.ru_utime + used.ru_stime, 6)
+    sums[1] = max(sums[1], used.ru_maxrss * 1024)
+    sums[2] += used.ru_inblock * 512  # as /proc/PID/io counts: what came from and went to storage
+    sums[3] += used.ru_oublock * 512
 
 
 def _tail(path: str) -> str:
