@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,13 @@ from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 NODE = {"n1": "cpus=8,ram=8GiB"}
-SOON = {"n1": {"runner.usage_interval_s": 1.0}}
-RARELY = {"n1": {"runner.usage_interval_s": 3600.0}}
+Settings = dict[str, dict[str, object]]
+SOON: Settings = {"n1": {"runner.usage_interval_s": 1.0}}
+RARELY: Settings = {"n1": {"runner.usage_interval_s": 3600.0}}
 MIB = 1 << 20
 
 
-def cluster_of(folder: Path, node_settings: dict[str, dict[str, object]]) -> RealCluster:
+def cluster_of(folder: Path, node_settings: Settings) -> RealCluster:
     cluster = RealCluster(folder)
     cluster.node_settings = node_settings
     return cluster
@@ -54,14 +56,26 @@ def usage_of(cluster: RealCluster, id: str) -> TaskUsage:
     return cluster.client.usage(id).tasks[0]
 
 
-def sampled(cluster: RealCluster, id: str, points: int = 1) -> TaskUsage:
-    """The task, once it has so many points."""
+def usage_once(cluster: RealCluster, id: str, holds: Callable[[TaskUsage], object], what: str) -> TaskUsage:
+    """The task, once something is so of its usage."""
 
     def there() -> TaskUsage | None:
         found = usage_of(cluster, id)
-        return found if len(found.points) >= points else None
+        return found if holds(found) else None
 
-    return wait_until(there, 30.0, f"{id} was sampled {points} times")
+    return wait_until(there, 40.0, what)
+
+
+def sampled(cluster: RealCluster, id: str, points: int = 1) -> TaskUsage:
+    return usage_once(cluster, id, lambda found: len(found.points) >= points, f"{points} samples")
+
+
+def memory_now(found: TaskUsage) -> int:
+    return 0 if found.now is None else found.now.memory_bytes
+
+
+def has_written(cluster: RealCluster, id: str, text: str) -> None:
+    wait_until(lambda: cluster.output(id) == text, 30.0, f"{id} has written {text!r}")
 
 
 def test_a_running_task_is_measured_and_summed_up_when_it_ends(tmp_path: Path) -> None:
@@ -74,17 +88,18 @@ def test_a_running_task_is_measured_and_summed_up_when_it_ends(tmp_path: Path) -
         large = client.submit(command=known_load.memory(150, 1, str(go)), cores=1, memory="1GiB").task_ids[0]
         disk = client.submit(command=known_load.io(str(tmp_path / "file"), 24, str(go))).task_ids[0]
         for id in (busy, large, disk):
-            wait_until(lambda id=id: cluster.output(id) == "used\n", 30.0, "it has used what it should")
+            has_written(cluster, id, "used\n")
             sampled(cluster, id, 2)
-        now = wait_until(
-            lambda: (found := usage_of(cluster, busy)).summary and found.summary.cpu_s > 1.3 and found,
-            what="a sample after all of it was used",
+        now = usage_once(
+            cluster,
+            busy,
+            lambda found: found.summary is not None and found.summary.cpu_s > 1.3,
+            "a sample after all of it was used",
         )
         assert now.summary is not None
         assert now.summary.cpu_s == pytest.approx(1.5, rel=0.15)
-        held = wait_until(
-            lambda: (found := usage_of(cluster, large)).now and found.now.memory_bytes > 300 * MIB and found,
-            what="both processes are seen",
+        held = usage_once(
+            cluster, large, lambda found: memory_now(found) > 300 * MIB, "both processes are seen"
         )
         assert held.now is not None
         assert held.now.memory_bytes < 400 * MIB
@@ -169,17 +184,13 @@ def test_a_restart_of_the_runner_keeps_what_was_measured(tmp_path: Path) -> None
         cluster.start(NODE)
         one, two = tmp_path / "one", tmp_path / "two"
         id = cluster.client.submit(command=[sys.executable, "-c", PEAK, str(one), str(two)]).task_ids[0]
-        wait_until(lambda: cluster.output(id) == "used\n", 30.0, "both hold their memory")
-        wait_until(
-            lambda: (now := usage_of(cluster, id).now) and now.memory_bytes > 200 * MIB,
-            30.0,
-            "it was sampled",
-        )
+        has_written(cluster, id, "used\n")
+        usage_once(cluster, id, lambda found: memory_now(found) > 200 * MIB, "it was sampled")
         cluster.kill("n1", signal.SIGTERM)
         one.touch()
         cluster.start_runner("n1")
         cluster.wait_online("n1")
-        wait_until(lambda: cluster.output(id) == "used\nsmall\n", 30.0, "the children have ended")
+        has_written(cluster, id, "used\nsmall\n")
         after = sampled(cluster, id)
         assert after.now is not None
         assert after.now.memory_bytes < 100 * MIB
@@ -257,11 +268,8 @@ def test_devices_that_are_held_and_idle_are_told_in_nodes_why_usage_and_metrics(
         go = tmp_path / "go"
         text = f"import os\nprint('pid', os.getpid(), flush=True)\n{known_load.waiting(str(go))}"
         id = client.submit(command=[sys.executable, "-c", text], gpus=2).task_ids[0]
-        node = wait_until(
-            lambda: (found := client.node("n1")) and found.devices[1].idle_s and found,
-            40.0,
-            "n1 says that it is idle",
-        )
+        wait_until(lambda: client.node("n1").devices[1].idle_s, 40.0, "n1 says that it is idle")
+        node = client.node("n1")
         assert node.devices[0].idle_s == 0.0
         assert node.devices[1].idle_s >= 5.0
         assert "1 GPU held and idle" in node.note
@@ -276,11 +284,8 @@ def test_devices_that_are_held_and_idle_are_told_in_nodes_why_usage_and_metrics(
         assert "GPU 1:" in phalanx(cluster, "usage", id)
         pid = int((wait_until(lambda: cluster.output(id).split()))[1])
         nvml.says((90, 4096 * MIB), (0, 10 * MIB), pid=pid, own_bytes=7 * MIB)
-        own = wait_until(
-            lambda: (found := usage_of(cluster, id).devices[1]).memory_is_own and found,
-            what="the memory is known to be that of the task's own process",
-        )
-        assert own.memory_bytes == 7 * MIB
+        own = usage_once(cluster, id, lambda found: found.devices[1].memory_is_own, "NVML tells its process")
+        assert own.devices[1].memory_bytes == 7 * MIB
         wait_until(lambda: metric(cluster, 'phalanx_gpu_idle_allocated_seconds_total{queue="default"}') > 0.0)
         assert metric(cluster, 'phalanx_gpu_idle_allocated{node="n1"}') == 1.0
 

@@ -202,11 +202,12 @@ async def test_a_job_counts_where_it_ended_and_one_that_runs_counts_now():
     cluster.place(second, 0, "n1")
     cluster.report(second, 0, Started)
     cluster.now += 50.0
-    jobs = [(query, (await report(cluster, **query)).total) for query in (
-        {"until": ended_at}, {"until": ended_at + 1}, {"since": ended_at + 1}, {"since": 0.0, "until": cluster.now},
-    )]  # fmt: skip
-    assert [total.jobs for _, total in jobs] == [0, 1, 1, 2]
-    assert jobs[2][1].usage.core_hours == pytest.approx(50 / 3600)
+    before = await report(cluster, until=ended_at)
+    until_then = await report(cluster, until=ended_at + 1)
+    after = await report(cluster, since=ended_at + 1)
+    both = await report(cluster, since=0.0, until=cluster.now)
+    assert [each.total.jobs for each in (before, until_then, after, both)] == [0, 1, 1, 2]
+    assert after.total.usage.core_hours == pytest.approx(50 / 3600)
     with pytest.raises(BadRequest, match="is not after"):
         await report(cluster, since=10.0, until=5.0)
 

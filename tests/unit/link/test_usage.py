@@ -64,6 +64,6 @@ def test_what_cannot_be_true_is_named(wrong: wire.Message, said: str):
 
 def test_a_heartbeat_and_a_hello_of_a_former_runner_are_understood():
     former = msgpack.encode({"type": "beat", "epoch": 1, "sent_at": 2.0, "held": []})
-    assert msgpack.decode(former, type=wire.Message).idle == []  # type: ignore[union-attr,call-overload]
+    assert msgpack.decode(former, type=wire.Message).idle == []
     hello = {"type": "log_hello", "version": 3, "token": "t", "node": "n1", "incarnation": "a", "files": True}
-    assert msgpack.decode(msgpack.encode(hello), type=wire.Message).usage is False  # type: ignore[union-attr,call-overload]
+    assert msgpack.decode(msgpack.encode(hello), type=wire.Message).usage is False

@@ -6,7 +6,9 @@ import pytest
 from msgspec import msgpack
 
 from phalanx.core.cluster.image import JobImage, decode_job, encode_job
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.usage_image import past_usage
+from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit, Started, Status, Why
 from phalanx.core.model.usage import AttemptUsage, UsageTotals
 from tests.support.builders import a_job
@@ -17,8 +19,13 @@ USED = AttemptUsage(30.0, GIB, 4096, 8192, 20.0, 15.0, 5.0, 3 * GIB)
 
 
 def ended(
-    cluster: CoreCluster, job, position: int, used: AttemptUsage | None, code: int = 0, run_s: float = 10.0
-):  # type: ignore[no-untyped-def]
+    cluster: CoreCluster,
+    job: Job,
+    position: int,
+    used: AttemptUsage | None,
+    code: int = 0,
+    run_s: float = 10.0,
+) -> None:
     cluster.place(job, position, "n1")
     cluster.report(job, position, Started)
     why = Why.EXITED if code else Why.NONE
@@ -99,7 +106,10 @@ def test_a_task_costs_sixteen_bytes_once_one_was_measured(tasks: int):
     cluster = CoreCluster(n1={})
     job = a_job(array=f"1-{tasks}")
     state = cluster.submit(job)
-    assert state.usage.column is None
+    assert column_bytes(state) == 0
     ended(cluster, job, 0, AttemptUsage(1.0, 100))
-    assert state.usage.column is not None
-    assert len(state.usage.column.tobytes()) == 16 * tasks
+    assert column_bytes(state) == 16 * tasks
+
+
+def column_bytes(state: JobState) -> int:
+    return 0 if state.usage.column is None else len(state.usage.column.tobytes())

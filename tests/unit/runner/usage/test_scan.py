@@ -171,7 +171,12 @@ async def test_others_are_not_counted_and_not_read_twice(monkeypatch: pytest.Mon
         await scanned(scan, leaders)
         read: list[str] = []
         real = scan._read
-        monkeypatch.setattr(scan, "_read", lambda name, most: read.append(name) or real(name, most))
+
+        def noted(name: str, most: int) -> bytes:
+            read.append(name)
+            return real(name, most)
+
+        monkeypatch.setattr(scan, "_read", noted)
         found = await scanned(scan, leaders)
     assert found.keys() == {KEY}
     assert f"{process.pid}/stat" in read
