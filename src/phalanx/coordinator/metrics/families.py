@@ -137,8 +137,8 @@ GAUGES = (
     ),
     Family(
         "phalanx_gpu_idle_allocated",
-        "Devices of a node that tasks hold and hardly use, of nodes that have some.",
-        lambda now: [((name,), count) for name, count in now.idle.by_node.items()],
+        "Devices of a node that tasks hold and hardly use.",
+        lambda now: [((name,), now.idle.by_node.get(name, 0)) for name in now.survey.by_node],
         ("node",),
     ),
     _gauge(

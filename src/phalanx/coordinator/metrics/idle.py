@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 from msgspec import Struct
 
 from phalanx.coordinator.idle_devices import IdleDevices
-from phalanx.coordinator.metrics.survey import NODES_MAX, OTHER, queue_labels
+from phalanx.coordinator.metrics.survey import OTHER, queue_labels
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.waiting import DEFAULT
 
@@ -18,9 +16,9 @@ class IdleSamples(Struct):
 
 
 def idle_samples(idle: IdleDevices, state: ClusterState) -> IdleSamples:
-    """Labels are nodes (the first 10,000) and declared queues; of all other queues one sum is shown."""
+    """Declared queues have a label; of all others one sum is shown. Which nodes are shown is the survey's to say."""
     seconds, queues = {DEFAULT: 0.0}, queue_labels(state)
     for queue, spent_s in idle.seconds.items():
         label = queue if queue in queues else OTHER
         seconds[label] = seconds.get(label, 0.0) + spent_s
-    return IdleSamples(dict(islice(sorted(idle.counts().items()), NODES_MAX)), seconds)
+    return IdleSamples(idle.counts(), seconds)

@@ -135,9 +135,8 @@ class ProcessScan:
         words = self._read(f"{pid}/stat", READ_BYTES).rpartition(b")")[2].split()
         if len(words) < 22:  # it ended
             return None
-        ticks = sum(
-            map(int, words[11:15])
-        )  # user and system time, its own and that of children it waited for
+        # User and system time, its own and that of children it waited for.
+        ticks = sum(map(int, words[11:15]))
         return _Stat(
             int(words[1]), int(words[3]), ticks / TICKS_PER_S, int(words[19]), int(words[21]) * PAGE_BYTES
         )
