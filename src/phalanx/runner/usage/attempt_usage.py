@@ -109,7 +109,9 @@ class MeasuredAttempt:
     def close(self, end: ProcessEnd, counters: CgroupCounters) -> AttemptUsage | None:
         """What it used in all, with what its keeper saw at its end; None if nothing was measured."""
         self._count(ProcessSums(end.cpu_s, 0, end.read_bytes, end.written_bytes), counters)
-        self.memory_peak_bytes = max(self.memory_peak_bytes, end.memory_peak_bytes)
+        if counters.memory_peak_bytes is None:
+            # The kernel counts from before the program was loaded, so this is never less than the keeper's own size.
+            self.memory_peak_bytes = max(self.memory_peak_bytes, end.memory_peak_bytes)
         return self.usage() if self.memory_peak_bytes else None
 
     def samples(self, points: int) -> AttemptSamples:

@@ -49,6 +49,15 @@ def test_totals_add_up_and_keep_the_largest_peak():
     assert one.device_idle_s == 1.0
 
 
+def test_every_number_of_the_totals_is_added():
+    one = UsageTotals(*range(1, len(UsageTotals.__struct_fields__) + 1))
+    one.add(UsageTotals(*range(1, len(UsageTotals.__struct_fields__) + 1)))
+    doubled = [2 * number for number in range(1, len(UsageTotals.__struct_fields__) + 1)]
+    peak = UsageTotals.__struct_fields__.index("memory_peak_bytes")
+    doubled[peak] //= 2
+    assert list(structs.astuple(one)) == doubled
+
+
 def test_there_is_no_share_of_nothing():
     assert share(5.0, 0.0) is None
     assert run_seconds(None, 5.0) == 0.0

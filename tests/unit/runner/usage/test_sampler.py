@@ -135,7 +135,7 @@ def test_the_last_counters_of_its_cgroup_count(tmp_path: Path):
     (folder / "memory.stat").write_text(f"file {50 * MIB}\nshmem 0\n")
     sampler = a_sampler(tmp_path)
     sampler.started(KEY, NAME, 4_000_000, [str(folder)], at=1.0)
-    end = sampler.ended(KEY, an_end(cpu_s=3.5, memory_peak_bytes=8 * MIB), [str(folder)])
+    end = sampler.ended(KEY, an_end(cpu_s=3.5, memory_peak_bytes=180 * MIB), [str(folder)])
     assert end.usage == AttemptUsage(4.0, 150 * MIB)
 
 
