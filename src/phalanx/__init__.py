@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         RequestView,
         StoryLine,
         TaskView,
+        UsageSummary,
         WatchEvent,
         WhyReply,
     )
@@ -86,6 +87,15 @@ if TYPE_CHECKING:
         SubmitFields,
         SubmitReply,
         SubmitRequest,
+    )
+    from phalanx.api.schema.usage import (
+        CurvePoint,
+        DeviceUsage,
+        ReportReply,
+        ReportRow,
+        TaskUsage,
+        UsageReply,
+        UsageSums,
     )
     from phalanx.api.schema.workflows import (
         ConditionSpec,
@@ -162,6 +172,8 @@ __all__ = [
     "Conflict",
     "CoordinatorView",
     "Counts",
+    "CurvePoint",
+    "DeviceUsage",
     "DeviceView",
     "DomainSlots",
     "DomainView",
@@ -212,6 +224,8 @@ __all__ = [
     "ReasonView",
     "RemoteTraceback",
     "RemovedNode",
+    "ReportReply",
+    "ReportRow",
     "RequestView",
     "RestartSpec",
     "ResultReference",
@@ -229,6 +243,7 @@ __all__ = [
     "SubmitRequest",
     "SubmittedWorkflow",
     "SuccessSpec",
+    "TaskUsage",
     "TaskView",
     "TlsFiles",
     "TokenError",
@@ -243,6 +258,9 @@ __all__ = [
     "Unavailable",
     "Unconfirmed",
     "Unprocessable",
+    "UsageReply",
+    "UsageSummary",
+    "UsageSums",
     "UsageView",
     "WatchEvent",
     "WhyReply",
@@ -275,9 +293,10 @@ _MODULES = {
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
         "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
-        "WatchEvent WhyReply"
+        "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"
     " WorkflowRequest WorkflowSpec WorkflowView",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",

@@ -158,12 +158,23 @@ class _Cluster:
         shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, [place], limits)
         await shell.open()
         self._shells.append(shell)
-        hello = wire.LogHello(wire.VERSION, self._node_token, name, engine.incarnation, files=True)
+        hello = wire.LogHello(
+            wire.VERSION, self._node_token, name, engine.incarnation, files=True, usage=True
+        )
         self._connect(shell)
-        self._connect(RunnerLogLink(lambda: hello, shell.log_root, shell.is_live, shell.uploads))
+        self._connect(
+            RunnerLogLink(
+                lambda: hello,
+                shell.log_root,
+                shell.is_live,
+                shell.uploads,
+                lambda asked: shell.usage.answer(asked, shell.clock.now()),
+            )
+        )
         self._keep(shell.beat())
         self._keep(shell.tick())
         self._keep(shell.uploads.keep(shell.live_keys, shell.clock.now()))
+        self._keep(shell.usage.keep(shell.clock))
         await shell.joined.wait()
 
     def _connect(self, client: LinkClient) -> None:

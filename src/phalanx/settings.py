@@ -25,6 +25,7 @@ from phalanx.settings_types import (
     FilesUrl,
     Folder,
     Host,
+    IdleSeconds,
     LinkPort,
     LinkPorts,
     Name,
@@ -36,6 +37,7 @@ from phalanx.settings_types import (
     Text,
     TextOrEmpty,
     Url,
+    UsageSeconds,
     is_loopback,
 )
 
@@ -242,6 +244,13 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     )
     artifacts_max_bytes: Annotated[Size, "maximum size of all artifacts of one attempt"] = 10 << 30
     artifacts_max_count: Annotated[Count, "maximum number of artifacts of one attempt"] = 10_000
+    usage_interval_s: Annotated[
+        UsageSeconds, "how often usage is sampled; less often where many tasks run"
+    ] = 5.0
+    idle_device_use: Annotated[Share, "mean utilisation below which a held device counts as idle"] = 0.05
+    idle_device_after_s: Annotated[IdleSeconds, "how long it must be so before `nodes` and `why` warn"] = (
+        900.0
+    )
 
     def __post_init__(self) -> None:
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)

@@ -32,6 +32,7 @@ from phalanx.runner.log_files import (
 )
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.usage.sampler import UsageSampler
 
 log = logger("runner")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
@@ -62,6 +63,7 @@ class Launches:
         self._accounts = accounts
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
+        self.usage = UsageSampler(engine, state_dir)
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it.
@@ -130,12 +132,18 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
+    def started(self, key: AttemptKey, pid: int, at: float) -> None:
+        """Its process runs, since `at` by a clock that does not step."""
+        self.usage.started(key, self.names.get(key, ""), pid, self._limits.own_folders(key), at)
+
     def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int, row: Row) -> None:
         """An attempt that an earlier runner had started, or sent to the keeper."""
         self.names[key] = row.key
         self._keys[row.key] = key
         self.find_files(key)
         self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
+        if row.pid:
+            self.usage.started(key, row.key, row.pid, self._limits.own_folders(key))
 
     def sweep(self) -> None:
         """All attempts of an earlier runner are adopted: remove what it left of others."""
@@ -168,11 +176,12 @@ class Launches:
             keeper.connection.forget_brief(id)
 
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
-        """Nothing of it is alive: its limits are given back; the end, with what they show of it."""
-        return self._limits.ended(key, end)
+        """Nothing of it is alive: its limits are given back; the end, with what it used."""
+        return self._limits.ended(key, self.usage.ended(key, end, self._limits.own_folders(key)))
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive, or it was never started."""
+        self.usage.forget(key)
         self._limits.release(key)
 
     def release_all(self, keys: Collection[AttemptKey]) -> None:

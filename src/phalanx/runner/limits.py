@@ -210,6 +210,10 @@ class AttemptLimits:
             held.set = held.sets.adopt(memo.set)
         self._table.adopt(lane, CpuShare(memo.cpus, memo.is_own, memo.numa))
 
+    def own_folders(self, key: AttemptKey) -> tuple[str, ...]:
+        """The cgroups that an attempt has alone."""
+        return self._memory[key][1].folders if key in self._memory else ()
+
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of an attempt is alive: its limits are given back; the end, with what they show of it."""
         end = self._measured(key, end)
@@ -264,7 +268,7 @@ class AttemptLimits:
 
     def _measured(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt with the most memory it used and its limit."""
-        for folder in self._memory[key][1].folders if key in self._memory else ():
+        for folder in self.own_folders(key):
             for name in PEAKS:
                 if (peak := number_in(Path(folder) / name)) is not None:
                     limit = next(filter(None, map(number_in, _limit_files(folder))), 0)

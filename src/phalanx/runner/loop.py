@@ -67,15 +67,12 @@ class RunnerLoop:
         )
         self.watch = limits.watch
         self._launches = Launches(engine, state_dir, base_env, log_max_bytes, limits, places[0][0], accounts)
-        self.uploads = RunnerUploads(self._launches.log_root, log_max_bytes)
+        self.log_root, self.usage = self._launches.log_root, self._launches.usage
+        self.uploads = RunnerUploads(self.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
         self._flush_at: asyncio.TimerHandle | None = None
         self._finds_address = not engine.address  # unless it was given
-
-    @property
-    def log_root(self) -> Path:
-        return self._launches.log_root
 
     async def open(self) -> None:
         """Find the keepers of this node, or start them, and adopt what they kept."""
@@ -225,6 +222,7 @@ class RunnerLoop:
             case messages.ProcessReady():
                 self._do(state.process_ready(key), now)
             case messages.ProcessStarted():
+                self._launches.started(key, event.pid, self.clock.monotonic())
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
                 ended = self._launches.ended(key, event.exit)

@@ -44,6 +44,8 @@ from phalanx.runner.retention import Limits, keep_swept
 from phalanx.runner.scratch import ScratchFolders
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.usage.idle import IdleRule
+from phalanx.runner.usage.sampler import UsageRules
 from phalanx.settings import RunnerSettings, Settings
 from phalanx.settings_types import is_loopback
 from phalanx.tls import ClientTls, TlsFiles
@@ -101,6 +103,9 @@ async def _run(settings: Settings, drain: bool) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with stopping.on_duty(state_dir):
         loop = _loop(settings, state_dir)
+        idle = IdleRule(section.idle_device_use, section.idle_device_after_s)
+        loop.usage.set_rules(UsageRules(section.usage_interval_s, idle))
+        loop.usage.read()
         tls = ClientTls(tls_files) if tls_files.are_there else None
         dialler = Dialler(LinkAddresses(section.join, vouched=tls_files.ca_file is not None), tls)
         if not await _opened(loop, stopped):
@@ -189,10 +194,13 @@ async def _until_stopped(
     """Serve until SIGTERM or SIGINT, or until the coordinator will never accept us."""
     engine = loop.engine
     log_link = RunnerLogLink(
-        lambda: wire.LogHello(wire.VERSION, engine.token, engine.node, engine.incarnation, files=True),
+        lambda: wire.LogHello(
+            wire.VERSION, engine.token, engine.node, engine.incarnation, files=True, usage=True
+        ),
         loop.log_root,
         loop.is_live,
         loop.uploads,
+        lambda asked: loop.usage.answer(asked, loop.clock.now()),
     )
 
     refused = asyncio.Event()
@@ -210,6 +218,7 @@ async def _until_stopped(
         keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
         loop.uploads.keep(loop.live_keys, loop.clock.now()),
         loop.watch(),
+        loop.usage.keep(loop.clock),
     ]
     loop.endings.resume(loop.live_keys())
     tasks = [asyncio.ensure_future(job) for job in jobs]
@@ -221,6 +230,7 @@ async def _until_stopped(
         if not await loop.uploads.drained(COPY_WITHIN_S):
             log.warning("some logs were not copied to the place for files; they are when the runner is back")
         stopping.write_outcome(state_dir, outcome)
+    loop.usage.write()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, waiting, return_exceptions=True)

@@ -50,6 +50,7 @@ class DeviceView(Struct, omit_defaults=True):
     numa: int | None = None
     uuid: str = ""
     task: str | None = None
+    idle_s: float = 0.0  # held and hardly used for so long; 0: it is in use, or free
 
 
 class NumaView(Struct):

@@ -13,6 +13,7 @@ from phalanx.api.server.routes import (
     nodes,
     tasks,
     tokens,
+    usage,
     workflows,
 )
 
@@ -21,6 +22,7 @@ ROUTES: tuple[Route, ...] = (
     *workflows.ROUTES,
     *tasks.ROUTES,
     *files.ROUTES,
+    *usage.ROUTES,
     *calls.ROUTES,
     *nodes.ROUTES,
     *apply.ROUTES,
