@@ -25,6 +25,7 @@ from phalanx.core.model.orders import (
     Started,
 )
 from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
+from phalanx.link.session_messages import SessionMessage
 
 VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
 FRAME_MAX = 32 * 1024 * 1024
@@ -33,8 +34,7 @@ _LENGTH = struct.Struct(">I")
 # What a node may say of itself. Sums over many nodes stay within 64 bits.
 CORES_MAX = 1 << 24
 BYTES_MAX = 1 << 50
-NUMA_MAX, CPUS_MAX = 1025, 65_536
-LABELS_MAX = 256
+NUMA_MAX, CPUS_MAX, LABELS_MAX = 1025, 65_536, 256
 WORD_MAX = 512  # characters of a name, a label, an address
 ORIGIN_MAX = 8192  # of a path
 TEXT_MAX = 256 * 1024  # of a message about an end
@@ -70,9 +70,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     heartbeat_s: float
     self_fence_s: float
     generation: int = 0  # of the node's lease: heartbeats and reports must carry it
-    credential: str = (
-        ""  # the node's own, in exchange for a join token: the runner keeps it and uses it from now on
-    )
+    credential: str = ""  # the node's own, in exchange for a join token: the runner uses it from now on
 
 
 class Rejected(Struct, frozen=True, tag="rejected"):
@@ -144,6 +142,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     node: str
     incarnation: str
     files: bool = False  # it has files to send, if the coordinator takes them
+    sessions: bool = False  # it opens sessions, if the coordinator asks for one
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):
@@ -220,6 +219,7 @@ Message = (
     | FilesReady
     | PutFile
     | FileTaken
+    | SessionMessage
 )
 
 _encoder = msgpack.Encoder()

@@ -24,9 +24,10 @@ from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
-from phalanx.runner.keeper_messages import Launch
+from phalanx.runner.keeper_messages import Launch, Ticks
 from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, folder_of, log_path
 from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.session_environment import Leader
 from phalanx.runner.turn import RunnerEngine
 
 log = logger("runner")
@@ -47,6 +48,7 @@ class Launches:
     ) -> None:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
+        self._leaders: dict[AttemptKey, tuple[int, Ticks]] = {}  # of those that run
         self._engine = engine
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
@@ -110,9 +112,25 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def adopt(self, key: AttemptKey, name: str) -> None:
-        """An attempt that an earlier runner had started."""
+    def started(self, key: AttemptKey, pid: int, born: Ticks) -> None:
+        """It runs, and this is its first process."""
+        self._leaders[key] = pid, born
+
+    def leader(self, key: AttemptKey) -> tuple[Leader, str | None] | None:
+        """The first process of an attempt that runs, and the folder that its job names, if that is known."""
+        if key not in self._leaders or key not in self.names:
+            return None
+        held, briefing = self._engine.state.held.get(key), self._engine.state.briefing
+        group = None if held is None or held.start is None else held.start.group
+        brief = None if group is None else briefing.brief(key[0], group)
+        cwd = None if brief is None else brief.command.cwd or "/"
+        return Leader(*self._leaders[key], self.names[key]), cwd
+
+    def adopt(self, key: AttemptKey, name: str, pid: int, born: Ticks) -> None:
+        """An attempt that an earlier runner had started, or that it had not; then there is no pid."""
         self.names[key] = name
+        if pid:
+            self.started(key, pid, born)
         self.find_files(key)
         self._held_cgroups[key] = self._cgroups.named(cgroup_name(key))
 
@@ -123,6 +141,7 @@ class Launches:
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
         self._former.discard(key)
+        self._leaders.pop(key, None)
         name = self.names.pop(key, None)
         if keeper is not None and name is not None:
             keeper.forget([name])
@@ -135,6 +154,7 @@ class Launches:
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive: its cgroup can be removed."""
+        self._leaders.pop(key, None)
         if (cgroup := self._held_cgroups.pop(key, None)) is not None:
             self._cgroups.remove(cgroup)
 

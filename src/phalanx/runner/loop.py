@@ -1,7 +1,6 @@
 """The loop round a runner's state machine: it carries out effects and passes events in.
 
-Effects become requests to the keeper, its answers events of the state machine. Reports gather for a moment and travel
-together; one is urgent only when a lane would otherwise be idle.
+Effects become requests to the keeper, its answers events. Reports gather for a moment, unless a lane would be idle.
 """
 
 from __future__ import annotations
@@ -61,6 +60,7 @@ class RunnerLoop:
         self._machine = machine or LocalMachine(state_dir, cgroups.bases)
         self._cgroups = cgroups
         self._launches = Launches(engine, state_dir, base_env, log_max_bytes, cgroups, self._machine)
+        self.leader = self._launches.leader
         self.uploads = RunnerUploads(self._launches.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
@@ -88,7 +88,7 @@ class RunnerLoop:
                 self._keeper.forget([row.key])
                 continue
             key, lane = named
-            self._launches.adopt(key, row.key)
+            self._launches.adopt(key, row.key, row.pid, row.born)
             started_at, since = row.started_at if row.pid else None, self._since(row.born)
             exit = None if row.exit is None else self.endings.finish(key, row.exit)
             self.engine.state.adopt(key, lane, exit, started_at, row.state == "ready", since)
@@ -231,6 +231,7 @@ class RunnerLoop:
             case messages.ProcessReady():
                 self._do(state.process_ready(key), now)
             case messages.ProcessStarted():
+                self._launches.started(key, event.pid, event.born)
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
                 self._launches.release(key)
@@ -374,8 +375,7 @@ class RunnerLoop:
 
     def is_live(self, key: AttemptKey) -> bool:
         """Whether more may be written to this attempt's logs."""
-        held = self.engine.state.held.get(key)
-        return held is not None and held.phase != Phase.ENDED
+        return (held := self.engine.state.held.get(key)) is not None and held.phase != Phase.ENDED
 
     def live_keys(self) -> set[AttemptKey]:
         return {key for key, held in self.engine.state.held.items() if held.phase != Phase.ENDED}

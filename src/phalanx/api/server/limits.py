@@ -44,6 +44,8 @@ class ServerLimits(Struct, frozen=True):
 
     body_bytes: int = BODY_BYTES_MAX
     streams: int = 256  # watches and log readers
+    sessions: int = 512  # of exec and port-forward
+    session_idle_s: float = 3600.0  # after which one in which nothing happens is ended
     waits: int = 1024  # long polls
     reads: int = 1024  # questions that are being answered
     submits: int = 64  # carried out at once; a turn takes them together
