@@ -14,7 +14,7 @@ BUFFER_BYTES = 128 * 1024
 
 
 class Duplex(asyncio.Protocol):
-    """One connection. Another protocol may pass its own on to it in the middle, by calling the methods of a protocol."""
+    """One connection. Another protocol may pass its own on to it in the middle, by calling these methods."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

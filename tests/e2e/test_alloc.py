@@ -25,7 +25,9 @@ def free_gpus(cluster: RealCluster) -> int:
 
 
 def test_a_command_runs_in_the_allocation_which_is_then_given_back(cluster: RealCluster):
-    done = run_phalanx(cluster, "alloc", "--gpus", "2", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exit 5")
+    done = run_phalanx(
+        cluster, "alloc", "--gpus", "2", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES; exit 5"
+    )
     assert done.returncode == 5, done.stderr
     assert len(done.stdout.decode().strip().split(",")) == 2
     assert b"on n1" in done.stderr
@@ -72,7 +74,9 @@ def test_without_a_shell_it_is_held_until_its_time_is_over(cluster: RealCluster)
 
 def test_a_client_that_is_killed_holds_nothing_for_long(cluster: RealCluster):
     process = subprocess.Popen(
-        phalanx_words(cluster, "alloc", "--gpus", "1", "--name", "left", "--", "sleep", "1000"),
+        phalanx_words(
+            cluster, "alloc", "--gpus", "1", "--name", "left", "--keep", "4s", "--", "sleep", "1000"
+        ),
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         env=command_environment(cluster),
@@ -82,7 +86,7 @@ def test_a_client_that_is_killed_holds_nothing_for_long(cluster: RealCluster):
     process.kill()
     process.communicate(timeout=10)
     (job,) = cluster.client.jobs(name="left").items
-    cluster.wait_task(job.id, "Completed", within_s=100)
+    cluster.wait_task(job.id, "Completed", within_s=40)
 
 
 def test_several_tasks_are_refused(cluster: RealCluster):

@@ -57,7 +57,9 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-def test_a_command_has_the_environment_the_folder_and_the_devices_of_its_task(cluster: RealCluster, task: str):
+def test_a_command_has_the_environment_the_folder_and_the_devices_of_its_task(
+    cluster: RealCluster, task: str
+):
     done = cluster.client.exec(task, ["sh", "-c", "pwd; env"])
     folder, *variables = done.stdout.decode().splitlines()
     env = dict(each.partition("=")[::2] for each in variables)
@@ -73,7 +75,7 @@ def test_a_command_is_in_the_cgroup_of_its_task_with_its_limits_and_mark(cluster
     id = a_task(cluster, f"echo $$ >{cluster.folder}/$PHALANX_TASK_ID.pid; exec sleep 1000", memory="512MiB")
     leader = pid_of(cluster, id)
     theirs = Path(f"/proc/{leader}/cgroup").read_text()
-    script = "cat /proc/self/cgroup; echo ---; cat /proc/self/limits; echo ---; grep -E 'Uid|Gid|Umask' /proc/self/status"
+    script = "cd /proc/self; cat cgroup; echo ---; cat limits; echo ---; grep -E 'Uid|Gid|Umask' status"
     groups, limits, ids = cluster.client.exec(id, ["sh", "-c", script]).stdout.decode().split("---\n")
     assert groups == theirs
     assert "phalanx-n1" in groups
@@ -120,7 +122,9 @@ def test_a_hundred_megabytes_go_through_both_ways(cluster: RealCluster, task: st
     assert down.stderr == b""
 
 
-def test_a_slow_reader_stops_the_command_and_memory_stays_bounded(cluster: RealCluster, task: str, tmp_path: Path):
+def test_a_slow_reader_stops_the_command_and_memory_stays_bounded(
+    cluster: RealCluster, task: str, tmp_path: Path
+):
     """A gigabyte is offered; of it no more comes out of the command than what pipes and buffers hold."""
     written = tmp_path / "written"
     script = f"i=0; while head -c 1048576 /dev/zero; do i=$((i+1)); echo $i >{written}; done"
@@ -171,7 +175,9 @@ def test_a_terminal_has_a_size_that_follows_and_ctrl_c_is_for_the_command(cluste
         terminal.expect(r"xterm-256color\r\n")
         terminal.expect(r"/dev/pts/\d+\r\n")
         terminal.resize(40, 120)
-        terminal.type("trap 'echo resized' WINCH; while [ \"$(stty size)\" != '40 120' ]; do :; done; echo big\n")
+        terminal.type(
+            "trap 'echo resized' WINCH; while [ \"$(stty size)\" != '40 120' ]; do :; done; echo big\n"
+        )
         terminal.expect(r"\nbig\r\n")
         terminal.type("sleep 1000; echo code=$?\n")
         terminal.expect(r"sleep 1000.*\r\n")
@@ -183,7 +189,9 @@ def test_a_terminal_has_a_size_that_follows_and_ctrl_c_is_for_the_command(cluste
         assert terminal.exit_code() == 9
 
 
-def test_ctrl_c_without_a_terminal_is_a_signal_for_the_command(cluster: RealCluster, task: str, tmp_path: Path):
+def test_ctrl_c_without_a_terminal_is_a_signal_for_the_command(
+    cluster: RealCluster, task: str, tmp_path: Path
+):
     script = f"trap 'echo caught; exit 5' INT; touch {tmp_path}/began; while :; do sleep 0.1; done"
     process = subprocess.Popen(
         phalanx_words(cluster, "exec", task, "--", "sh", "-c", script),
@@ -191,13 +199,15 @@ def test_ctrl_c_without_a_terminal_is_a_signal_for_the_command(cluster: RealClus
         stdin=subprocess.DEVNULL,
         env=command_environment(cluster),
     )
-    wait_until(lambda: (tmp_path / "began").exists(), what="the command runs")
+    wait_until((tmp_path / "began").exists, what="the command runs")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=20)
     assert (process.returncode, out) == (5, b"caught\n")
 
 
-def test_keys_leave_a_terminal_and_its_command_is_told_to_hang_up(cluster: RealCluster, task: str, tmp_path: Path):
+def test_keys_leave_a_terminal_and_its_command_is_told_to_hang_up(
+    cluster: RealCluster, task: str, tmp_path: Path
+):
     with a_terminal(cluster, "exec", "-t", task, "--", "sh") as terminal:
         terminal.expect(r"[#$] ")
         terminal.type(f"echo $$ >{tmp_path}/pid; echo there\n")
@@ -218,7 +228,9 @@ def test_a_client_that_is_killed_leaves_no_command_behind(cluster: RealCluster, 
         stdin=subprocess.DEVNULL,
         env=command_environment(cluster),
     )
-    wait_until(lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().strip(), what="it runs")
+    wait_until(
+        lambda: (tmp_path / "pids").exists() and (tmp_path / "pids").read_text().strip(), what="it runs"
+    )
     pids = [int(word) for word in (tmp_path / "pids").read_text().split()]
     process.kill()
     process.wait(10)
@@ -229,7 +241,9 @@ def test_a_client_that_is_killed_leaves_no_command_behind(cluster: RealCluster, 
 def test_a_command_ends_with_its_task(cluster: RealCluster):
     id = a_task(cluster)
     process = subprocess.Popen(
-        phalanx_words(cluster, "exec", id, "--", "sh", "-c", "trap '' TERM HUP; echo up; while :; do sleep 1; done"),
+        phalanx_words(
+            cluster, "exec", id, "--", "sh", "-c", "trap '' TERM HUP; echo up; while :; do sleep 1; done"
+        ),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,

@@ -88,10 +88,7 @@ def ask(port: int, word: bytes, data: bytes = b"") -> bytes:
     with socket.create_connection(("127.0.0.1", port), 30) as connection:
         connection.sendall(word + b"\n" + data)
         connection.shutdown(socket.SHUT_WR)
-        found = b""
-        while piece := connection.recv(65_536):
-            found += piece
-        return found
+        return b"".join(iter(lambda: connection.recv(1 << 20), b""))
 
 
 def test_a_port_of_a_task_is_reached_and_a_free_one_is_said(cluster: RealCluster, served: tuple[str, int]):
@@ -111,7 +108,10 @@ def test_a_port_of_a_task_is_reached_and_a_free_one_is_said(cluster: RealCluster
 
 def test_a_slow_reader_of_one_connection_holds_up_no_other(cluster: RealCluster, served: tuple[str, int]):
     id, port = served
-    with forwarded(cluster, id, f"0:{port}") as (process, (local,)), socket.create_connection(("127.0.0.1", local)) as slow:
+    with (
+        forwarded(cluster, id, f"0:{port}") as (process, (local,)),
+        socket.create_connection(("127.0.0.1", local)) as slow,
+    ):
         slow.sendall(b"flood\n")
         slow.recv(1)
         assert ask(local, b"name") == b"the task\n"
@@ -122,7 +122,10 @@ def test_a_slow_reader_of_one_connection_holds_up_no_other(cluster: RealCluster,
 def test_a_port_that_is_refused_in_the_task_is_said(cluster: RealCluster, served: tuple[str, int]):
     id, _ = served
     (closed,) = free_ports(1)
-    with cluster.client.forward_session(id, closed) as session, pytest.raises(Conflict, match="nothing listens") as no:
+    with (
+        cluster.client.forward_session(id, closed) as session,
+        pytest.raises(Conflict, match="nothing listens") as no,
+    ):
         session.read()
     assert no.value.reason == "PortRefused"
     with forwarded(cluster, id, f"0:{closed}") as (process, (local,)):

@@ -47,8 +47,12 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-@pytest.mark.parametrize(("number", "words"), [(signal.SIGKILL, b"was cut"), (signal.SIGTERM, b"coordinator stops")])
-def test_a_coordinator_that_ends_is_said_and_its_sessions_end(cluster: RealCluster, number: int, words: bytes):
+@pytest.mark.parametrize(
+    ("number", "words"), [(signal.SIGKILL, b"was cut"), (signal.SIGTERM, b"coordinator stops")]
+)
+def test_a_coordinator_that_ends_is_said_and_its_sessions_end(
+    cluster: RealCluster, number: int, words: bytes
+):
     id, process, pid = a_session(cluster)
     cluster.kill("coordinator", number)
     _, err = process.communicate(timeout=20)
@@ -56,9 +60,12 @@ def test_a_coordinator_that_ends_is_said_and_its_sessions_end(cluster: RealClust
     assert words in err
     wait_until(lambda: is_gone(pid), what="its command is gone")
     cluster.start_coordinator()
+    wait_until(cluster.is_ready, 60, "the coordinator is back")
     cluster.wait_task(id, "Running", within_s=30)
     cluster.wait_online("n1")
-    wait_until(lambda: run_phalanx(cluster, "exec", id, "--", "true").returncode == 0, 30, "another one is opened")
+    wait_until(
+        lambda: run_phalanx(cluster, "exec", id, "--", "true").returncode == 0, 30, "another one is opened"
+    )
 
 
 def test_a_runner_that_is_killed_is_said_and_its_commands_end(cluster: RealCluster):
@@ -72,7 +79,11 @@ def test_a_runner_that_is_killed_is_said_and_its_commands_end(cluster: RealClust
     assert (away.returncode, b"n1 is not connected" in away.stderr) == (Unavailable.exit_code, True)
     cluster.start_runner("n1")
     cluster.wait_online("n1")
-    wait_until(lambda: run_phalanx(cluster, "exec", id, "--", "true").returncode == 0, 30, "the adopted task is entered")
+    wait_until(
+        lambda: run_phalanx(cluster, "exec", id, "--", "true").returncode == 0,
+        30,
+        "the adopted task is entered",
+    )
     done = cluster.client.exec(id, ["sh", "-c", "echo $PHALANX_TASK_ID"])
     assert done.stdout.decode().strip() == id
 
@@ -113,5 +124,7 @@ def test_a_standby_names_the_leader_and_a_failover_ends_the_session_with_words(t
         wait_until(lambda: is_gone(pid), what="its command is gone")
         cluster.leader(within_s=30)
         wait_until(
-            lambda: run_phalanx(cluster, "exec", id, "--", "true").returncode == 0, 40, "the next leader opens one"
+            lambda: run_phalanx(cluster, "exec", id, "--", "true").returncode == 0,
+            40,
+            "the next leader opens one",
         )

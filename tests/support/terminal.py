@@ -25,7 +25,9 @@ def phalanx_words(cluster: RealCluster, *words: str, token_file: str = "token") 
 
 
 def command_environment(cluster: RealCluster) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PHALANX_", "KRISHIV_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("PHALANX_", "KRISHIV_"))
+    }
     return kept | {
         "XDG_CONFIG_HOME": str(cluster.folder / "none"),
         "XDG_STATE_HOME": str(cluster.folder / "none"),
@@ -34,7 +36,11 @@ def command_environment(cluster: RealCluster) -> dict[str, str]:
 
 
 def run_phalanx(
-    cluster: RealCluster, *words: str, stdin: bytes | None = b"", token_file: str = "token", within_s: float = 60
+    cluster: RealCluster,
+    *words: str,
+    stdin: bytes | None = b"",
+    token_file: str = "token",
+    within_s: float = 60,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, with pipes."""
     return subprocess.run(
@@ -100,7 +106,9 @@ class UserTerminal:
 
 
 @contextmanager
-def a_terminal(cluster: RealCluster, *words: str, rows: int = 24, columns: int = 80) -> Iterator[UserTerminal]:
+def a_terminal(
+    cluster: RealCluster, *words: str, rows: int = 24, columns: int = 80
+) -> Iterator[UserTerminal]:
     """A command in a terminal of its own."""
     master, slave = os.openpty()
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -111,7 +119,7 @@ def a_terminal(cluster: RealCluster, *words: str, rows: int = 24, columns: int =
         stderr=slave,
         env=command_environment(cluster),
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no other way to have one
     )
     os.close(slave)
     try:

@@ -31,6 +31,7 @@ SHARED = {
     "tls",
     "errors",
     "clock",
+    "duplex",
     "logger",
     "__version__",
 }
@@ -48,6 +49,7 @@ ARROWS: dict[str, set[str]] = {
     "core.runner": {"core", "core.model"},
     "clock": set(),
     "logger": set(),
+    "duplex": set(),
     "errors": CORE,
     "settings": CORE | {"errors", "settings_scheduler", "settings_types"},
     "settings_scheduler": CORE | {"settings_types"},

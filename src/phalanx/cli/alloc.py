@@ -1,12 +1,13 @@
 """`phalanx alloc`: hold resources as a job, and work in them with a shell or a command.
 
-The job's own process only waits. While this command lives it touches a file of it from time to time, through a session;
-when nothing has touched the file for a minute, the process ends and the resources are free. So a client that is
-killed, or a machine that is switched off, holds nothing for long, and a coordinator that is restarted ends nothing.
+The job's own process only waits. While this command lives it changes a file of it from time to time, through a
+session; when nothing has changed the file for a minute, the process ends and the resources are free. So a client that
+is killed, or a machine that is switched off, holds nothing for long, and a coordinator that is restarted ends nothing.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from contextlib import suppress
@@ -21,6 +22,7 @@ from phalanx.cli.session import session
 from phalanx.cli.submit import SubmitOptions, takes_options
 from phalanx.cli.wait import ENDED
 from phalanx.clock import SystemClock
+from phalanx.core.model.amounts import parse_seconds
 from phalanx.errors import BadRequest, Conflict, PhalanxError, Unavailable
 
 if TYPE_CHECKING:
@@ -32,13 +34,20 @@ TELL_AFTER_S = 2.0  # of waiting, before it is said why
 AGAIN_S = 2.0
 REOPEN_S = 60.0  # how long another shell is tried after a session was cut
 FILE = 'f="${TMPDIR:-/tmp}/phalanx-alloc-$PHALANX_TASK_ID-$PHALANX_ATTEMPT"'
+LOOK_S = 2
+# $1: looks at an unchanged file after which it ends.
 HOLD = f"""{FILE}
 set -C; umask 077; : >"$f" || exit 1
 trap 'rm -f "$f"; exit 0' TERM INT HUP
-while [ -n "$(find "$f" -mmin -1 2>/dev/null)" ]; do sleep 2; done
+seen=; same=0
+while [ "$same" -lt "$1" ]; do
+  sleep {LOOK_S}
+  now=$(cat "$f") || exit 1
+  if [ "$now" = "$seen" ]; then same=$((same+1)); else same=0; seen=$now; fi
+done
 rm -f "$f"
 """
-TOUCH = f'{FILE}; while [ -e "$f" ] && touch -c "$f"; do sleep 10; done'
+CHANGE = f'{FILE}; n=0; while [ -e "$f" ] && echo "$$ $n" >"$f"; do n=$((n+1)); sleep {LOOK_S}; done'
 WAIT = "exec sleep 2147483647"
 
 
@@ -56,6 +65,9 @@ def alloc(
             "--no-shell", help="Only allocate: print the id and exit; `phalanx cancel` gives it back."
         ),
     ] = False,
+    keep: Annotated[
+        str, typer.Option(help="How long the resources are held after this command was killed or cut off.")
+    ] = "60s",
     detach_keys: KeysOption = KEYS,
 ) -> int:
     """Allocate resources and open a shell in them.
@@ -66,7 +78,7 @@ def alloc(
     """
     command = options.command or []
     _check(options, command, time, no_shell=no_shell)
-    held = ["/bin/sh", "-c", WAIT if no_shell else HOLD]
+    held = ["/bin/sh", "-c", WAIT if no_shell else HOLD, "alloc", str(_looks(keep))]
     limit = time or options.time_limit
     request = replace(
         options, command=held, shell=False, retries=0, name=options.name or "alloc", time_limit=limit
@@ -107,6 +119,15 @@ def _check(options: SubmitOptions, command: list[str], time: str | None, *, no_s
         raise BadRequest("--no-shell runs no command: leave one of them out")
 
 
+def _looks(keep: str) -> int:
+    """How many looks without a change a duration is."""
+    try:
+        seconds = parse_seconds(keep)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--keep") from error
+    return max(2, math.ceil(seconds / LOOK_S))
+
+
 class Allocation:
     """A job that holds resources for this process."""
 
@@ -136,7 +157,7 @@ class Allocation:
 
     def hold(self) -> None:
         """Keep it, from now on until `end`."""
-        threading.Thread(target=self._touch, daemon=True).start()
+        threading.Thread(target=self._change, daemon=True).start()
 
     def shell(self, keys: str) -> int:
         """A shell in it. One whose connection was cut is followed by another, while the allocation is held."""
@@ -171,9 +192,11 @@ class Allocation:
         else:
             note(f"gave back {self._id}")
 
-    def _touch(self) -> None:
+    def _change(self) -> None:
         while not self._ended.is_set():
-            with suppress(PhalanxError, RuntimeError):  # a coordinator that is away is tried again
-                with self._client.exec_session(self._id, ["/bin/sh", "-c", TOUCH]) as kept:
-                    kept.wait()
+            with (
+                suppress(PhalanxError, RuntimeError),  # a coordinator that is away is tried again
+                self._client.exec_session(self._id, ["/bin/sh", "-c", CHANGE]) as kept,
+            ):
+                kept.wait()
             self._ended.wait(AGAIN_S)

@@ -13,12 +13,12 @@ from phalanx.cli.exec import RankOption, TaskArgument
 from phalanx.cli.job import id_of
 from phalanx.cli.output import note
 from phalanx.cli.session import session
+from phalanx.client.session_connection import AsyncExecSession, open_session
+from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest, Conflict, Forbidden, NotFound, PhalanxError, Unauthorized, Unavailable
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client
-    from phalanx.client.session_connection import AsyncExecSession
-    from phalanx.duplex import Duplex
 
 PORT_MAX = 65_535
 PIECE_BYTES = 32 * 1024
@@ -84,23 +84,16 @@ class Forwarding:
         self._client.forward_ticket(self._task, ForwardRequest(port=port, rank=self._rank))
 
     async def serve(self, bind: str, pairs: list[PortPair]) -> int:
-        from phalanx.duplex import Duplex
-
         loop = asyncio.get_running_loop()
         self._over = loop.create_future()
         servers = []
         for pair in pairs:
 
-            class Accepted(Duplex):
-                port = pair.remote
-                owner = self
-
-                def connection_made(self, transport: asyncio.BaseTransport) -> None:
-                    super().connection_made(transport)
-                    self.owner.accept(self, self.port)
+            def accepted(port: int = pair.remote) -> ForwardedConnection:
+                return ForwardedConnection(self, port)
 
             try:
-                server = await loop.create_server(Accepted, bind, pair.local)
+                server = await loop.create_server(accepted, bind, pair.local)
             except OSError as error:
                 raise Unavailable(
                     f"cannot listen at {bind}:{pair.local}: {error.strerror or error}",
@@ -127,8 +120,6 @@ class Forwarding:
         task.add_done_callback(self._tasks.discard)
 
     async def _connect(self, here: Duplex, port: int) -> None:
-        from phalanx.client.session_connection import open_session
-
         try:
             request = ForwardRequest(port=port, rank=self._rank)
             ticket = await asyncio.to_thread(self._client.forward_ticket, self._task, request)
@@ -145,6 +136,19 @@ class Forwarding:
                 note(f"port {port}: {error.detail}")
         finally:
             here.close()
+
+
+class ForwardedConnection(Duplex):
+    """A connection of this machine, to be connected to a port of the task."""
+
+    def __init__(self, forwarding: Forwarding, port: int) -> None:
+        super().__init__()
+        self._forwarding = forwarding
+        self._port = port
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._forwarding.accept(self, self._port)
 
 
 async def _joined(here: Duplex, there: AsyncExecSession) -> None:

@@ -1,4 +1,4 @@
-"""The terminal of a user during a session: raw mode, its size, its keys, and streams that are copied without losing any.
+"""The terminal of a user during a session: raw mode, its size, its keys, and streams that are copied completely.
 
 Where the streams go is left to `phalanx.client.session_connection`, which command is run to `exec.py`.
 """

@@ -365,7 +365,7 @@ class AsyncClient(AsyncSessionCalls):
             except (Unavailable, TooMany) as error:
                 await _pause(patience, error)
 
-    async def _session_access(self) -> SessionAccess:
+    def session_access(self) -> SessionAccess:
         return reach_of(self._exchange, self._token.value)
 
     async def _ask(self, call: Call[T]) -> T:

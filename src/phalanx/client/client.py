@@ -358,7 +358,8 @@ class Client(WorkflowCalls, SessionCalls):
         """The variables by which workers of an `Executor` find the coordinators: as this client does, over REST."""
         return self._reach.variables(lambda: self.cluster().coordinator)
 
-    def _session_access(self) -> SessionAccess:
+    def session_access(self) -> SessionAccess:
+        """Where a session is opened, and as whom; for programs that open it themselves."""
         return reach_of(self._exchange, self._token.value)
 
     def _ask(self, call: Call[T]) -> T:

@@ -11,7 +11,7 @@ import socket
 import ssl
 from http.client import HTTPException, parse_headers
 from io import BytesIO
-from typing import Literal
+from typing import Self
 from urllib.parse import urlsplit
 
 from phalanx.api.schema.documents import read_problem
@@ -33,9 +33,9 @@ from phalanx.api.schema.session_frames import (
 )
 from phalanx.api.schema.sessions import UPGRADE, SessionTicket
 from phalanx.client.http import dropped, not_http, timed_out, unreachable
-from phalanx.client.session_calls import SessionAccess
+from phalanx.client.session_calls import SessionAccess, StreamName
 from phalanx.duplex import Duplex
-from phalanx.errors import Unavailable
+from phalanx.errors import PhalanxError, Unavailable
 
 CONNECT_S = 10.0
 ANSWER_S = 30.0
@@ -43,7 +43,6 @@ SILENT_S = 60.0  # the coordinator shows a sign of life every 15 s
 HEAD_BYTES_MAX = 64 * 1024
 BODY_BYTES_MAX = 1 << 20
 
-StreamName = Literal["stdout", "stderr"]
 _NAMES: dict[FrameKind, StreamName] = {FrameKind.STDOUT: "stdout", FrameKind.STDERR: "stderr"}
 
 
@@ -84,7 +83,7 @@ class AsyncExecSession:
             raise StopAsyncIteration
         return piece
 
-    async def __aenter__(self) -> AsyncExecSession:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -160,9 +159,7 @@ class AsyncExecSession:
             self._error = Unavailable(f"{self._address} sent what is no frame: {error}", reason="BadFrame")
         except (ConnectionError, EOFError):
             self._error = cut(self._address)
-        except Unavailable as error:
-            self._error = error
-        except Exception as error:  # noqa: BLE001 - whatever it is, the reader must see it
+        except PhalanxError as error:
             self._error = error
         finally:
             self.started.set()
@@ -207,7 +204,7 @@ async def open_session(access: SessionAccess, ticket: SessionTicket) -> AsyncExe
         raise timed_out(access.address, ANSWER_S) from None
     except (ConnectionError, EOFError) as error:
         connection.abort()
-        raise dropped(access.address, error or "it hung up") from None
+        raise dropped(access.address, str(error) or "it hung up") from None
     except BaseException:
         connection.abort()
         raise

@@ -13,43 +13,34 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
-from msgspec import Struct
-
-from phalanx.api.schema.sessions import ForwardRequest, SessionTicket
+from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
 from phalanx.client.calls import Call
 from phalanx.client.session_calls import (
     OUTPUT_BYTES_MAX,
+    ExecResult,
     SessionAccess,
+    StreamName,
     exec_request,
     open_exec,
     open_forward,
 )
-from phalanx.client.session_connection import AsyncExecSession, StreamName, open_session
+from phalanx.client.session_connection import AsyncExecSession, open_session
 from phalanx.errors import TooLarge
 
 T = TypeVar("T")
 
 
-class ExecResult(Struct, frozen=True):
-    """How a command beside a task ended, and what it wrote."""
-
-    exit_code: int  # 128 and its number if a signal ended it
-    stdout: bytes
-    stderr: bytes
-    task_ended: bool = False  # it was ended because its task has
-
-
-async def collected(session: AsyncExecSession, input: bytes, output_bytes_max: int) -> ExecResult:
+async def collected(session: AsyncExecSession, given: bytes, output_bytes_max: int) -> ExecResult:
     """Give a command its input and collect what it writes."""
     found: dict[StreamName, list[bytes]] = {"stdout": [], "stderr": []}
     size = 0
 
     async def feed() -> None:
-        await session.write(input)
+        await session.write(given)
         await session.end_input()
 
     feeding = asyncio.create_task(feed())
@@ -77,7 +68,8 @@ class AsyncSessionCalls:
     async def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
-    async def _session_access(self) -> SessionAccess:
+    def session_access(self) -> SessionAccess:
+        """Where a session is opened, and as whom; for programs that open it themselves."""
         raise NotImplementedError
 
     async def exec(
@@ -85,7 +77,7 @@ class AsyncSessionCalls:
         task: str,
         command: Sequence[str],
         *,
-        input: bytes = b"",
+        input: bytes = b"",  # noqa: A002 - as subprocess.run has it
         rank: int | None = None,
         output_bytes_max: int = OUTPUT_BYTES_MAX,
     ) -> ExecResult:
@@ -106,13 +98,23 @@ class AsyncSessionCalls:
     ) -> AsyncExecSession:
         """The same, with its streams as they come; without a command, the task's shell."""
         request = exec_request(command, tty=tty, stdin=stdin, size=size, term=term, rank=rank)
-        ticket: SessionTicket = await self._ask(open_exec(task, request))
-        return await open_session(await self._session_access(), ticket)
+        ticket = await self.exec_ticket(task, request)
+        return await open_session(self.session_access(), ticket)
 
     async def forward_session(self, task: str, port: int, *, rank: int | None = None) -> AsyncExecSession:
         """A connection to a TCP port of a running task: input goes there, `stdout` comes from there."""
-        ticket: SessionTicket = await self._ask(open_forward(task, ForwardRequest(port=port, rank=rank)))
-        return await open_session(await self._session_access(), ticket)
+        ticket = await self.forward_ticket(task, ForwardRequest(port=port, rank=rank))
+        return await open_session(self.session_access(), ticket)
+
+    async def exec_ticket(self, task: str, request: ExecRequest) -> SessionTicket:
+        """The right to open one session; for programs that open it themselves."""
+        found: SessionTicket = await self._ask(open_exec(task, request))
+        return found
+
+    async def forward_ticket(self, task: str, request: ForwardRequest) -> SessionTicket:
+        """The right to open one connection; for programs that open it themselves."""
+        found: SessionTicket = await self._ask(open_forward(task, request))
+        return found
 
 
 class SessionLoop:
@@ -145,73 +147,12 @@ class SessionLoop:
 
 
 def run_to_the_end(
-    access: SessionAccess, ticket: SessionTicket, input: bytes, output_bytes_max: int
+    access: SessionAccess, ticket: SessionTicket, given: bytes, output_bytes_max: int
 ) -> ExecResult:
     """A session of a command, from its beginning to its end."""
 
     async def run() -> ExecResult:
-        return await collected(await open_session(access, ticket), input, output_bytes_max)
+        return await collected(await open_session(access, ticket), given, output_bytes_max)
 
     with SessionLoop() as loop:
         return loop.run(run())
-
-
-class ExecSession:
-    """A command that runs beside a task, or a connection to a port of it: read its output, write its input.
-
-    `for stream, data in session` gives pieces until it has ended; then `exit_code` is known. One thread may write
-    while another reads. A `with` block leaves it at its end, and a command that still runs is ended.
-    """
-
-    def __init__(self, access: Callable[[], SessionAccess], ticket: SessionTicket) -> None:
-        self._loop = SessionLoop()
-        try:
-            self._session = self._loop.run(open_session(access(), ticket))
-        except BaseException:
-            self._loop.close()
-            raise
-        self.task, self.attempt, self.node = ticket.task, ticket.attempt, ticket.node
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def __iter__(self) -> Iterator[tuple[StreamName, bytes]]:
-        while (piece := self.read()) is not None:
-            yield piece
-
-    @property
-    def exit_code(self) -> int | None:
-        """The command's exit code; 128 and the number of the signal that ended it; None while it runs."""
-        return self._session.exit_code
-
-    def read(self) -> tuple[StreamName, bytes] | None:
-        """The next piece of output and its stream; None when the command has ended. Raises what cut the session."""
-        return self._loop.run(self._session.read())
-
-    def wait(self) -> int:
-        """Read and drop the rest of the output; returns the exit code."""
-        return self._loop.run(self._session.wait())
-
-    def write(self, data: bytes) -> None:
-        """Give the command input; returns when it is on its way. What comes after its end is dropped."""
-        self._loop.run(self._session.write(data))
-
-    def end_input(self) -> None:
-        """Say that there is no more input."""
-        self._loop.run(self._session.end_input())
-
-    def resize(self, rows: int, columns: int) -> None:
-        """The size of the terminal has changed."""
-        self._loop.run(self._session.resize(rows, columns))
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the command's process group: HUP, INT, QUIT, USR1, USR2 or TERM."""
-        self._loop.run(self._session.signal(number))
-
-    def close(self) -> None:
-        """Leave: a command that still runs is ended."""
-        self._loop.run(self._session.close())
-        self._loop.close()

@@ -27,7 +27,7 @@ from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, grou
 from phalanx.runner.keeper_messages import Launch, Ticks
 from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, folder_of, log_path
 from phalanx.runner.processes import Machine, Processes
-from phalanx.runner.session_environment import Leader
+from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
 
 log = logger("runner")
@@ -116,7 +116,7 @@ class Launches:
         """It runs, and this is its first process."""
         self._leaders[key] = pid, born
 
-    def leader(self, key: AttemptKey) -> tuple[Leader, str | None] | None:
+    def leader(self, key: AttemptKey) -> tuple[AttemptLeader, str | None] | None:
         """The first process of an attempt that runs, and the folder that its job names, if that is known."""
         if key not in self._leaders or key not in self.names:
             return None
@@ -124,7 +124,7 @@ class Launches:
         group = None if held is None or held.start is None else held.start.group
         brief = None if group is None else briefing.brief(key[0], group)
         cwd = None if brief is None else brief.command.cwd or "/"
-        return Leader(*self._leaders[key], self.names[key]), cwd
+        return AttemptLeader(*self._leaders[key], self.names[key]), cwd
 
     def adopt(self, key: AttemptKey, name: str, pid: int, born: Ticks) -> None:
         """An attempt that an earlier runner had started, or that it had not; then there is no pid."""

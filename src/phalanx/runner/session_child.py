@@ -67,8 +67,7 @@ def _enter(spec: dict[str, Any]) -> None:
     if os.getppid() != spec["parent"]:
         raise Failed("RunnerLost", "the runner has ended")
     for folder in spec["cgroups"]:
-        with open(f"{folder}/cgroup.procs", "w") as file:
-            file.write("0")
+        _write(f"{folder}/cgroup.procs", "0")
     for number, limits in spec["limits"]:
         _limit(number, limits)
     if spec["cpus"]:
@@ -86,6 +85,14 @@ def _enter(spec: dict[str, Any]) -> None:
     watching.register(spec["leader_fd"], select.POLLIN)
     if watching.poll(0):
         raise Failed("TaskEnded", "the task has ended")
+
+
+def _write(path: str, text: str) -> None:
+    file = os.open(path, os.O_WRONLY)
+    try:
+        os.write(file, text.encode())
+    finally:
+        os.close(file)
 
 
 def _ask(libc: Any, option: int, value: int) -> None:
@@ -109,8 +116,7 @@ def _limit(number: int, limits: tuple[int, int]) -> None:
 
 def _set_oom_score(score: int) -> None:
     try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write(str(score))
+        _write("/proc/self/oom_score_adj", str(score))
     except OSError:  # a lower one than our own needs rights; then the command is the first to go
         return
 
@@ -178,7 +184,7 @@ def _run(spec: dict[str, Any]) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     try:
-        os.execve(program, argv, env)
+        os.execve(program, argv, env)  # noqa: S606 - the user's own command
     except OSError as error:
         if error.errno == errno.ENOENT and os.access(program, os.F_OK):
             raise Failed(
@@ -196,7 +202,7 @@ def _found(name: str, path: str) -> str:
     seen = ""
     for folder in path.split(":"):
         candidate = f"{folder}/{name}"
-        if not folder.startswith("/") or not os.path.isfile(candidate):
+        if not folder.startswith("/") or os.access(f"{candidate}/.", os.F_OK):
             continue
         if os.access(candidate, os.X_OK):
             return candidate

@@ -25,7 +25,7 @@ CAPABILITIES = 64
 ENVIRONMENT_BYTES_MAX = 4 << 20
 
 
-class Leader(Struct, frozen=True):
+class AttemptLeader(Struct, frozen=True):
     """The first process of an attempt: its pid, the ticks between which it began, and the keeper's key of it."""
 
     pid: int
@@ -54,7 +54,7 @@ class Surroundings(Struct, frozen=True):
     env: dict[str, str]
 
 
-def enter(leader: Leader, cwd: str | None = None) -> Surroundings:
+def enter(leader: AttemptLeader, cwd: str | None = None) -> Surroundings:
     """The way to a leader; `cwd` is the folder that its job names. Raises Conflict if it has ended."""
     try:
         leader_fd = os.pidfd_open(leader.pid)
@@ -85,7 +85,7 @@ def task_ended() -> Conflict:
     )
 
 
-def _read(leader: Leader, leader_fd: int, cwd: str | None) -> Surroundings:
+def _read(leader: AttemptLeader, leader_fd: int, cwd: str | None) -> Surroundings:
     here = PROC / str(leader.pid)
     status = _status((here / "status").read_text())
     if not _is_same(here, leader.born) or status["State"].startswith(("Z", "X")):

@@ -39,7 +39,7 @@ from phalanx.errors import PhalanxError, TooMany
 from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession, SessionHello, SessionSpec, SessionTaken
 from phalanx.logger import logger
-from phalanx.runner.session_environment import Leader, Surroundings, enter, task_ended
+from phalanx.runner.session_environment import AttemptLeader, Surroundings, enter, task_ended
 from phalanx.runner.session_process import BeginFailure, SessionProcess, connect
 
 log = logger("runner")
@@ -50,7 +50,7 @@ HANG_UP_S = 2.0  # between SIGHUP and SIGKILL
 CLOSE_S = 10.0  # for the last frames to be sent
 
 Dial = Callable[[], Awaitable[Duplex]]
-Find = Callable[[AttemptKey], tuple[Leader, str | None] | None]
+Find = Callable[[AttemptKey], tuple[AttemptLeader, str | None] | None]
 
 
 class RunnerSessions:

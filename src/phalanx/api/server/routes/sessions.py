@@ -136,7 +136,7 @@ class OpenSessionResponse(SwitchedResponse):
         try:
             await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
             if down.done():
-                return _told(down, Unavailable("the connection to the node was lost", reason="NodeAway"))
+                return _told(down, self._node_away())
             if watching.done():
                 return watching.result()
             return _stopping() if stopping.done() else _told(up, None)
@@ -144,6 +144,16 @@ class OpenSessionResponse(SwitchedResponse):
             for each in everything:
                 each.cancel()
             await asyncio.gather(*everything, return_exceptions=True)
+
+    def _node_away(self) -> PhalanxError:
+        """Why the connection of a runner was lost: a coordinator that no longer leads closes them itself."""
+        try:
+            self._service.commands.require_active()
+        except PhalanxError:
+            return _stopping()
+        return Unavailable(
+            "the connection to the node was lost", reason="NodeAway", hint="phalanx nodes shows it"
+        )
 
     async def _copy(self, source: Duplex, sink: Duplex, allowed: frozenset[FrameKind]) -> None:
         """Until the last frame of a session has been passed on; raises what is wrong before."""
@@ -188,7 +198,11 @@ def _told(copying: asyncio.Task[None], otherwise: PhalanxError | None) -> Phalan
 
 
 def _stopping() -> Unavailable:
-    return Unavailable("the coordinator stops, so the session ends", reason="Stopping", hint="open it again")
+    return Unavailable(
+        "the coordinator stops or no longer leads, so the session ends",
+        reason="Stopping",
+        hint="open it again",
+    )
 
 
 def _idle(seconds: float) -> Unavailable:
