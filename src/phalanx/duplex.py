@@ -30,7 +30,7 @@ class Duplex(asyncio.Protocol):
         self._heard_at = self._loop.time()
 
     async def read_exactly(self, count: int) -> bytes:
-        """So many bytes; EOFError if the connection ends before."""
+        """So many bytes, at most BUFFER_BYTES; EOFError if the connection ends before."""
         while len(self._buffer) < count:
             if self._has_ended:
                 raise EOFError

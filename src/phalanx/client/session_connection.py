@@ -41,7 +41,7 @@ CONNECT_S = 10.0
 ANSWER_S = 30.0
 SILENT_S = 60.0  # the coordinator shows a sign of life every 15 s
 HEAD_BYTES_MAX = 64 * 1024
-BODY_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX = 64 * 1024  # of an error; no more is held at once
 
 _NAMES: dict[FrameKind, StreamName] = {FrameKind.STDOUT: "stdout", FrameKind.STDERR: "stderr"}
 

@@ -202,7 +202,12 @@ def _found(name: str, path: str) -> str:
     seen = ""
     for folder in path.split(":"):
         candidate = f"{folder}/{name}"
-        if not folder.startswith("/") or os.access(f"{candidate}/.", os.F_OK):
+        # An empty or relative entry would mean the working directory.
+        if (
+            not folder.startswith("/")
+            or not os.access(candidate, os.F_OK)
+            or os.access(f"{candidate}/.", os.F_OK)
+        ):
             continue
         if os.access(candidate, os.X_OK):
             return candidate

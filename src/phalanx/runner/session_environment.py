@@ -20,7 +20,24 @@ from phalanx.runner.keeper_messages import Ticks
 PROC = Path("/proc")
 # The order in which they are entered: the one of mounts last, for the paths of the others are ours.
 NAMESPACES = ("user", "cgroup", "ipc", "uts", "net", "pid", "mnt")
-LIMITS = tuple(sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")}))
+# The names of /proc/PID/limits. Asking the kernel for those of another account would take a right that root may lack.
+LIMITS = {
+    "Max cpu time": resource.RLIMIT_CPU,
+    "Max file size": resource.RLIMIT_FSIZE,
+    "Max data size": resource.RLIMIT_DATA,
+    "Max stack size": resource.RLIMIT_STACK,
+    "Max core file size": resource.RLIMIT_CORE,
+    "Max resident set": resource.RLIMIT_RSS,
+    "Max processes": resource.RLIMIT_NPROC,
+    "Max open files": resource.RLIMIT_NOFILE,
+    "Max locked memory": resource.RLIMIT_MEMLOCK,
+    "Max address space": resource.RLIMIT_AS,
+    "Max pending signals": resource.RLIMIT_SIGPENDING,
+    "Max msgqueue size": resource.RLIMIT_MSGQUEUE,
+    "Max nice priority": resource.RLIMIT_NICE,
+    "Max realtime priority": resource.RLIMIT_RTPRIO,
+    "Max realtime timeout": resource.RLIMIT_RTTIME,  # which has the mark of its keeper
+}
 CAPABILITIES = 64
 ENVIRONMENT_BYTES_MAX = 4 << 20
 
@@ -96,7 +113,7 @@ def _read(leader: AttemptLeader, leader_fd: int, cwd: str | None) -> Surrounding
         leader_fd=leader_fd,
         cgroups=_cgroups(here),
         namespaces=tuple(name for name in NAMESPACES if _is_other(here, name)),
-        limits=tuple((each, resource.prlimit(leader.pid, each)) for each in LIMITS),
+        limits=_limits((here / "limits").read_text()),
         cpus=tuple(sorted(os.sched_getaffinity(leader.pid))),
         nice=os.getpriority(os.PRIO_PROCESS, leader.pid),
         oom_score=int((here / "oom_score_adj").read_text()),
@@ -109,6 +126,18 @@ def _read(leader: AttemptLeader, leader_fd: int, cwd: str | None) -> Surrounding
         cwd=cwd if cwd and not _is_other(here, "mnt") else (here / "cwd").readlink().as_posix(),
         env=_environment(here, leader.name),
     )
+
+
+def _limits(text: str) -> tuple[tuple[int, tuple[int, int]], ...]:
+    found = []
+    for line in text.splitlines():
+        name = line[:26].strip()
+        if name in LIMITS:
+            soft, hard = (
+                resource.RLIM_INFINITY if word == "unlimited" else int(word) for word in line[26:].split()[:2]
+            )
+            found.append((LIMITS[name], (soft, hard)))
+    return tuple(found)
 
 
 def _status(text: str) -> dict[str, str]:

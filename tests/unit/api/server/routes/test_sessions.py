@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -28,7 +28,7 @@ from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest, Forbidden, PhalanxError, TooMany, Unauthorized, Unavailable
 from tests.support.fake_sessions import TICKET
 from tests.support.rest_app import TOKEN, RestApp, a_rest_app, ask
-from tests.support.waiting import until
+from tests.support.waiting import pause_task, until
 
 pytestmark = pytest.mark.anyio
 GOOD = SessionTicket(session="s1", ticket=TICKET, expires_in_s=30.0, task="t", attempt=1, node="n1")
@@ -41,6 +41,8 @@ class Served:
         self.house = house
         self.server = server
         self.access = SessionAccess(f"http://127.0.0.1:{port}", None, TOKEN)
+        self._ends: list[Duplex] = []
+        self._sessions: list[AsyncExecSession] = []
 
     async def runner(self) -> Duplex:
         """The runner's end of the next session."""
@@ -48,11 +50,23 @@ class Served:
         here, there = socket.socketpair()
         _, self.house.cluster.runner_end = await loop.create_connection(Duplex, sock=there)
         _, made = await loop.create_connection(Duplex, sock=here)
+        self._ends += [made, self.house.cluster.runner_end]
         return made
+
+    async def close(self) -> None:
+        for session in self._sessions:
+            await session.close()
+            await session._connection.lost
+        for end in self._ends:
+            end.abort()
+            await end.lost
+        self.server.should_exit = self.server.force_exit = True
 
     async def session(self) -> tuple[AsyncExecSession, Duplex]:
         runner = await self.runner()
-        return await open_session(self.access, GOOD), runner
+        session = await open_session(self.access, GOOD)
+        self._sessions.append(session)
+        return session, runner
 
 
 @asynccontextmanager
@@ -60,10 +74,11 @@ async def served(**limits: Any) -> AsyncIterator[Served]:
     house = a_rest_app(**limits)
     server = rest_server(house.app, "127.0.0.1", 0)
     serving = asyncio.create_task(server.serve())
+    there = Served(house, server, await server.port())
     try:
-        yield Served(house, server, await server.port())
+        yield there
     finally:
-        server.should_exit = server.force_exit = True
+        await there.close()
         await serving
 
 
@@ -82,10 +97,7 @@ async def test_frames_are_passed_on_both_ways_until_the_exit():
         assert session.exit_code == 4
         with pytest.raises(EOFError):
             await read_frame(runner, FROM_CLIENT)
-        await session.close()
-        await until(
-            lambda: not there.house.cluster.counted or there.house.cluster.counted["sessions", 101] == 1
-        )
+        assert there.house.cluster.counted["sessions", 101] == 1
 
 
 async def test_input_waits_for_the_window_and_signals_do_not():
@@ -132,9 +144,7 @@ async def test_a_token_that_is_no_longer_good_ends_the_session():
         session, runner = await there.session()
         there.house.tokens.replace([])
         await ends_with(session, Unauthorized)
-        with pytest.raises(EOFError):
-            while True:
-                await read_frame(runner, FROM_CLIENT)
+        await until(lambda: runner._has_ended)
 
 
 async def test_nothing_happening_ends_the_session_and_signs_of_life_do_not_count():
@@ -189,17 +199,22 @@ async def test_a_slow_client_holds_up_the_runner():
 
 
 async def test_only_so_many_at_once_and_a_place_is_given_back():
-    async with served(sessions=4) as there:
-        session, _ = await there.session()
-        assert there.house.tokens is not None
-        more = [await there.session() for _ in range(4)]
-        await there.runner()
-        with pytest.raises(TooMany):
-            for _ in range(8):
-                await there.session()
-        for each in (session, *(one for one, _ in more)):
-            await each.close()
-        await until(lambda: there.house.cluster is not None)
+    async with served(sessions=4) as there:  # of which one user may have one
+        first, _ = await there.session()
+        with pytest.raises(TooMany, match="places for sessions"):
+            await there.session()
+        await first.close()
+        another, runner = await _as_soon_as_there_is_a_place(there)
+        runner.put(pack_exit(ExitFrame(0)))
+        assert await another.wait() == 0
+
+
+async def _as_soon_as_there_is_a_place(there: Served) -> tuple[AsyncExecSession, Duplex]:
+    async with asyncio.timeout(10):
+        while True:
+            with suppress(TooMany):
+                return await there.session()
+            await pause_task(0.01)
 
 
 @pytest.mark.parametrize(
