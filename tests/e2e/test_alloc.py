@@ -39,8 +39,8 @@ def test_a_shell_in_a_terminal(cluster: RealCluster):
         terminal.expect(r"allocated \S+ on n1")
         terminal.expect(r"[#$] ")
         assert free_gpus(cluster) == 1
-        terminal.type("echo $PHALANX_GPUS_PER_NODE; exit 3\n")
-        terminal.expect(r"\n3\r\n")
+        terminal.type("echo gpus=$PHALANX_GPUS_PER_NODE; exit 3\n")
+        terminal.expect("gpus=3")
         assert terminal.exit_code() == 3
     wait_until(lambda: free_gpus(cluster) == 4, what="the GPUs are free again")
 
@@ -70,6 +70,11 @@ def test_without_a_shell_it_is_held_until_its_time_is_over(cluster: RealCluster)
     assert cluster.client.task(id).status == "Running"
     assert run_phalanx(cluster, "exec", id, "--", "true").returncode == 0
     cluster.wait_task(id, "Failed", "Completed", "Cancelled", within_s=30)
+
+
+def test_it_is_held_while_its_client_lives(cluster: RealCluster):
+    done = run_phalanx(cluster, "alloc", "--keep", "4s", "--", "sh", "-c", "sleep 9; echo held")
+    assert (done.returncode, done.stdout) == (0, b"held\n"), done.stderr
 
 
 def test_a_client_that_is_killed_holds_nothing_for_long(cluster: RealCluster):

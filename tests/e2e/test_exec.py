@@ -175,12 +175,10 @@ def test_a_terminal_has_a_size_that_follows_and_ctrl_c_is_for_the_command(cluste
         terminal.expect(r"xterm-256color\r\n")
         terminal.expect(r"/dev/pts/\d+\r\n")
         terminal.resize(40, 120)
-        terminal.type(
-            "trap 'echo resized' WINCH; while [ \"$(stty size)\" != '40 120' ]; do :; done; echo big\n"
-        )
-        terminal.expect(r"\nbig\r\n")
-        terminal.type("sleep 1000; echo code=$?\n")
-        terminal.expect(r"sleep 1000.*\r\n")
+        terminal.type("while [ \"$(stty size)\" != '40 120' ]; do :; done; echo $((1000+24))\n")
+        terminal.expect("1024")
+        terminal.type("echo $((2000+48)); sleep 1000\n")
+        terminal.expect("2048")
         terminal.type(b"\x03")
         terminal.expect(r"\^C")
         terminal.type("echo still $((40+2))\n")
@@ -210,8 +208,8 @@ def test_keys_leave_a_terminal_and_its_command_is_told_to_hang_up(
 ):
     with a_terminal(cluster, "exec", "-t", task, "--", "sh") as terminal:
         terminal.expect(r"[#$] ")
-        terminal.type(f"echo $$ >{tmp_path}/pid; echo there\n")
-        terminal.expect(r"\nthere\r\n")
+        terminal.type(f"echo $$ >{tmp_path}/pid; echo $((1000+24))\n")
+        terminal.expect("1024")
         shell = int((tmp_path / "pid").read_text())
         terminal.type(b"\x1d")
         assert terminal.exit_code() == 0
@@ -257,6 +255,23 @@ def test_a_command_ends_with_its_task(cluster: RealCluster):
     assert b"has ended" in err
 
 
+def test_without_cgroups_a_command_ends_with_its_task_as_well(cluster: RealCluster):
+    cluster.node_settings["n2"] = {"runner.cgroups": "memory"}
+    cluster.start_runner("n2", "cpus=2,ram=1GiB")
+    cluster.wait_online("n2")
+    id = a_task(cluster, targets=["n2"])
+    script = "trap '' TERM HUP; cat /proc/self/cgroup; (trap '' HUP TERM; exec sleep 999) & echo $!; wait"
+    with cluster.client.exec_session(id, ["sh", "-c", script]) as session:
+        found = b""
+        while not found.rstrip().rpartition(b"\n")[2].isdigit():
+            found += (session.read() or ("", b""))[1]
+        assert b"slot-" not in found
+        child = int(found.split()[-1])
+        cluster.client.cancel(id)
+        assert session.wait() == 128 + signal.SIGKILL
+    wait_until(lambda: not is_alive(child), what="all of its processes are gone")
+
+
 def test_attach_opens_a_shell_and_reads_a_pipe_as_well(cluster: RealCluster, task: str):
     with a_terminal(cluster, "attach", task) as terminal:
         terminal.expect(r"[#$] ")
@@ -279,6 +294,12 @@ def test_what_cannot_be_entered_is_said_with_its_state_and_what_to_do(cluster: R
     refused = run_phalanx(cluster, "exec", waiting, "--", "true")
     assert refused.returncode == 6
     assert b"has ended" in refused.stderr
+    paused = a_task(cluster)
+    cluster.client.pause(paused)
+    with pytest.raises(Conflict, match="paused") as frozen:
+        cluster.client.exec(paused, ["true"])
+    assert (frozen.value.reason, frozen.value.hint) == ("TaskPaused", f"phalanx resume {paused}")
+    cluster.client.cancel(paused)
     with pytest.raises(NotFound, match="no job"):
         cluster.client.exec("01kx00000000000000000000zz", ["true"])
     with pytest.raises(BadRequest, match="zero byte"):
@@ -362,3 +383,11 @@ def test_a_ticket_is_used_up_by_one_session_and_no_other_user_may_use_it(cluster
     with pytest.raises(Forbidden) as used:
         run_to_the_end(access, ticket, b"", 100)
     assert used.value.reason == "TicketRefused"
+
+
+def test_a_cluster_in_this_process_has_sessions_too():
+    with phalanx.local() as local:
+        id = local.submit(command=["sleep", "1000"], env={"COLOUR": "blue"}).task_ids[0]
+        wait_until(lambda: local.task(id).status == "Running", what="the task runs")
+        done = local.exec(id, ["sh", "-c", "echo $COLOUR; cat"], input=b"x" * (1 << 20))
+        assert (done.exit_code, done.stdout) == (0, b"blue\n" + b"x" * (1 << 20))

@@ -68,6 +68,17 @@ def test_a_coordinator_that_ends_is_said_and_its_sessions_end(
     )
 
 
+def test_a_python_client_gets_the_reason(cluster: RealCluster):
+    id = cluster.client.submit(command=["sleep", "1000"]).task_ids[0]
+    cluster.wait_task(id, "Running")
+    with cluster.client.exec_session(id, ["sh", "-c", SCRIPT]) as session:
+        assert session.read() is not None
+        cluster.kill("coordinator")
+        with pytest.raises(Unavailable) as cut:
+            session.wait()
+    assert cut.value.reason == "SessionCut"
+
+
 def test_a_runner_that_is_killed_is_said_and_its_commands_end(cluster: RealCluster):
     id, process, pid = a_session(cluster)
     cluster.kill("n1")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.errors import Conflict
+from phalanx.errors import Conflict, Unavailable
 from phalanx.link.session_messages import SessionSpec
 from phalanx.runner.keeper import system
-from phalanx.runner.session_environment import AttemptLeader, Surroundings, enter
+from phalanx.runner.session_environment import AttemptLeader, Surroundings, _folder, enter
 from phalanx.runner.session_process import BeginFailure, SessionProcess, connect
 from tests.support.waiting import wait_until
 
@@ -138,6 +138,18 @@ async def test_the_namespaces_of_the_leader_are_entered(tmp_path: Path):
     finally:
         process.kill()
         process.wait(10)
+
+
+def test_a_hierarchy_that_is_not_mounted_is_an_error_and_a_part_of_one_is_found():
+    mounted = [
+        ("/", "/sys/fs/cgroup/cpu", frozenset({"rw", "cpu", "cpuacct"})),
+        ("/here", "/cg", frozenset[str]()),
+    ]
+    assert _folder(frozenset({"cpuacct", "cpu"}), "/a/b", mounted) == "/sys/fs/cgroup/cpu/a/b"
+    assert _folder(frozenset(), "/here/a", mounted) == "/cg/a"
+    with pytest.raises(Unavailable) as missing:
+        _folder(frozenset({"memory"}), "/a", mounted)
+    assert missing.value.reason == "CannotEnter"
 
 
 async def test_a_leader_that_has_ended_or_is_another_process_is_not_entered(attempt: Attempt):
