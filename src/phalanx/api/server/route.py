@@ -16,7 +16,7 @@ from msgspec import Struct
 from phalanx.api.schema.documents import NoQuery, Nothing
 from phalanx.api.server.auth import Accepts, Permission
 from phalanx.api.server.commands import Audit, Commands
-from phalanx.api.server.limits import ConcurrencyLimit, ServerLimits, StreamLimit, TimeSlices
+from phalanx.api.server.limits import ByteRate, ConcurrencyLimit, ServerLimits, StreamLimit, TimeSlices
 from phalanx.api.server.messages import HttpRequest, Reply
 from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
@@ -82,6 +82,7 @@ class Service:
         self.audit = audit
         self.streams = StreamLimit(limits.streams, "places for watches and log readers")
         self.sessions = StreamLimit(limits.sessions, "places for sessions")
+        self.session_bytes = ByteRate(limits.session_bytes_per_s)
         self.waits = StreamLimit(limits.waits, "places for waiting")
         self.reads = StreamLimit(limits.reads, "places for questions")
         self.slices = TimeSlices(SystemClock())

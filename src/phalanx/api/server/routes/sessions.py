@@ -167,6 +167,9 @@ class OpenSessionResponse(SwitchedResponse):
             await sink.write(pack_frame(kind, content))
             if kind in LAST:
                 return
+            pause_s = self._service.session_bytes.pause_s(self._request.user, len(content), loop.time())
+            if pause_s:
+                await asyncio.sleep(pause_s)
 
     async def _watch(self, client: Duplex) -> PhalanxError | None:
         """At every beat: whether both sides are there, the token is good, and anything happens."""
