@@ -106,7 +106,8 @@ class Duplex(asyncio.Protocol):
     def eof_received(self) -> bool:
         self._has_ended = True
         _wake(self._arrival)
-        return True  # what is still to be written may be written
+        # What is still to be written may be written; TLS knows no half of a connection.
+        return self._transport is not None and self._transport.can_write_eof()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._has_ended = True

@@ -203,6 +203,27 @@ def test_ctrl_c_without_a_terminal_is_a_signal_for_the_command(
     assert (process.returncode, out) == (5, b"caught\n")
 
 
+def test_a_second_ctrl_c_leaves_a_command_that_does_not_listen(
+    cluster: RealCluster, task: str, tmp_path: Path
+):
+    script = f"trap 'echo no' INT; echo $$ >{tmp_path}/pid; echo up; while :; do sleep 0.1; done"
+    process = subprocess.Popen(
+        phalanx_words(cluster, "exec", task, "--", "sh", "-c", script),
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=command_environment(cluster),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == b"no\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=20)
+    assert process.returncode == 130
+    pid = int((tmp_path / "pid").read_text())
+    wait_until(lambda: not is_alive(pid), what="the command is gone")
+
+
 def test_keys_leave_a_terminal_and_its_command_is_told_to_hang_up(
     cluster: RealCluster, task: str, tmp_path: Path
 ):

@@ -139,6 +139,8 @@ def test_wrong_words_and_a_taken_port_are_refused(cluster: RealCluster, served: 
     for wrong in ("x", "1:2:3", "0", "70000", "80:0"):
         refused = run_phalanx(cluster, "port-forward", id, wrong)
         assert (refused.returncode, wrong.encode() in refused.stderr) == (2, True)
+    both = run_phalanx(cluster, "forward", id, "1:80", "-l", "8000")
+    assert (both.returncode, b"LOCAL:PORT" in both.stderr) == (2, True)
     taken = run_phalanx(cluster, "port-forward", id, str(port))
     assert (taken.returncode, b"cannot listen" in taken.stderr) == (69, True)
 

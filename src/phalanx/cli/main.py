@@ -73,6 +73,12 @@ COMMANDS: Entries = {
     "plan": "plan:plan",
     "ps": "ps:ps",
     **_DAILY,
+    "connect": "exec:attach",
+    "forward": "port_forward:port_forward",
+    "terminal": CommandGroup(
+        "Work inside running tasks: the same as `attach` and `exec`.",
+        {"attach": "exec:attach", "exec": "exec:exec_command"},
+    ),
     "nodes": "node:nodes",
     "topology": "topology:topology",
     "cluster": "cluster:cluster",

@@ -43,6 +43,9 @@ def port_forward(
     bind: Annotated[
         str, typer.Option("-b", "--bind", help="Address of this machine to listen at.")
     ] = "127.0.0.1",
+    local: Annotated[
+        int | None, typer.Option("-l", "--local", min=0, max=PORT_MAX, help="Port here, for a single PORT.")
+    ] = None,
     rank: RankOption = None,
 ) -> int:
     """Forward TCP ports of a running task to this machine.
@@ -51,6 +54,10 @@ def port_forward(
     at 8000, `0:80` at a port that is free, which is printed. It ends with Ctrl-C, or with the task.
     """
     pairs = [read_pair(each) for each in ports]
+    if local is not None:
+        if len(pairs) > 1 or ":" in ports[0]:
+            raise BadRequest("--local is for a single PORT: write LOCAL:PORT for each of several")
+        pairs = [PortPair(local, pairs[0].remote)]
     client = session(ctx).client()
     forwarding = Forwarding(client, id_of(client, task), rank)
     forwarding.check(pairs[0].remote)

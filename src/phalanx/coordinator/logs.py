@@ -37,6 +37,8 @@ class SessionArrivals(Protocol):
         self, hello: SessionHello, peer_name: str | None, where: Callable[[Duplex], None]
     ) -> wire.Rejected | None: ...
 
+    def recheck(self) -> None: ...
+
 
 class LogLinks:
     """Which connection leads to which node's logs."""
@@ -96,7 +98,9 @@ class LogLinks:
             self._uploads.arrived(log_link, known[0].node, piece)
 
     def recheck(self) -> None:
-        """Close the roads whose token is no longer accepted; a runner with a new one dials again."""
+        """Close the connections whose token is no longer accepted; a runner with a new one dials again."""
+        if self.sessions is not None:
+            self.sessions.recheck()
         for log_link, (hello, peer_name) in list(self._hellos.items()):
             if self.keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal:
                 log_link.close()

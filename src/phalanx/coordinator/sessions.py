@@ -65,6 +65,7 @@ class Sessions:
         self._ticket_s = ticket_s
         self._offered: dict[str, OfferedSession] = {}
         self._awaited: dict[str, AwaitedSession] = {}
+        self._open: dict[Duplex, tuple[SessionHello, str | None]] = {}
         self._of_nodes: Counter[str] = Counter()
         self._of_users: Counter[str] = Counter()  # tickets
 
@@ -128,8 +129,16 @@ class Sessions:
             return wire.Rejected("Unauthorized", STRANGER, False)
         duplex = Duplex()
         where(duplex)
+        self._open[duplex] = hello, peer_name
+        duplex.lost.add_done_callback(lambda _: self._open.pop(duplex, None))
         awaited.came.set_result(duplex)
         return None
+
+    def recheck(self) -> None:
+        """Close the connections of runners whose token is no longer accepted."""
+        for duplex, (hello, peer_name) in list(self._open.items()):
+            if self._keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal:
+                duplex.abort()
 
     async def _dialled(self, id: str, offered: OfferedSession) -> Duplex:
         came: asyncio.Future[Duplex] = asyncio.get_running_loop().create_future()

@@ -36,7 +36,7 @@ class LogChannel:
 
 class Rig:
     def __init__(self, *, serves: bool = True, ticket_s: float = 30.0) -> None:
-        keys = SharedToken("node-token")
+        self.keys = keys = SharedToken("node-token")
         self.links = LogLinks(keys)
         self.channel = LogChannel()
         hello = wire.LogHello(wire.VERSION, "node-token", "n1", "i1", sessions=serves)
@@ -116,6 +116,27 @@ async def test_an_older_runner_and_one_that_is_away_are_said():
     with pytest.raises(Unavailable) as away:
         Rig().sessions.offer("ada", "j1", "n2", KEY, SPEC)
     assert away.value.reason == "NodeAway"
+
+
+async def test_a_node_whose_token_is_no_longer_accepted_loses_its_sessions():
+    class Closing(asyncio.Transport):
+        is_aborted = False
+
+        def abort(self) -> None:
+            self.is_aborted = True
+
+    rig, transport = Rig(), Closing()
+    ticket = rig.sessions.offer("ada", "j1", "n1", KEY, SPEC)
+    redeeming = asyncio.create_task(rig.sessions.redeem(ticket.session, ticket.ticket, "ada"))
+    await until(lambda: len(rig.channel.sent) == 1)
+    rig.dial()
+    (await redeeming).connection_made(transport)
+    rig.links.sessions = rig.sessions
+    rig.links.recheck()
+    assert not transport.is_aborted
+    rig.keys._token = "another"
+    rig.links.recheck()
+    assert transport.is_aborted
 
 
 async def test_tickets_and_sessions_have_limits(monkeypatch: pytest.MonkeyPatch):
