@@ -39,6 +39,7 @@ LIMITS = {
     "Max realtime timeout": resource.RLIMIT_RTTIME,  # which has the mark of its keeper
 }
 CAPABILITIES = 64
+OTHER_ACCOUNT = "OtherAccount"
 ENVIRONMENT_BYTES_MAX = 4 << 20
 
 
@@ -48,6 +49,9 @@ class AttemptLeader(Struct, frozen=True):
     pid: int
     born: Ticks
     name: str
+    uid: int | None = (
+        None  # of the account that its user has; None: the runner's own, or what it has made of that
+    )
 
 
 class Surroundings(Struct, frozen=True):
@@ -102,11 +106,23 @@ def task_ended() -> Conflict:
     )
 
 
+def other_account(uid: int) -> Unavailable:
+    return Unavailable(
+        f"the first process of the task has another account (uid {uid}) than its user", reason=OTHER_ACCOUNT
+    )
+
+
 def _read(leader: AttemptLeader, leader_fd: int, cwd: str | None) -> Surroundings:
     here = PROC / str(leader.pid)
     status = _status((here / "status").read_text())
     if not _is_same(here, leader.born) or status["State"].startswith(("Z", "X")):
         raise task_ended()
+    uid = int(status["Uid"].split()[0])
+    if leader.uid not in (
+        None,
+        uid,
+    ):  # it is about to become that account; or it has become another, by itself
+        raise other_account(uid)
     bounding = int(status["CapBnd"], 16)
     return Surroundings(
         leader=leader.pid,
@@ -117,11 +133,11 @@ def _read(leader: AttemptLeader, leader_fd: int, cwd: str | None) -> Surrounding
         cpus=tuple(sorted(os.sched_getaffinity(leader.pid))),
         nice=os.getpriority(os.PRIO_PROCESS, leader.pid),
         oom_score=int((here / "oom_score_adj").read_text()),
-        uid=int(status["Uid"].split()[0]),
+        uid=uid,
         gid=int(status["Gid"].split()[0]),
         groups=tuple(map(int, status["Groups"].split())),
         dropped=tuple(number for number in range(CAPABILITIES) if not bounding >> number & 1),
-        no_new_privileges=status.get("NoNewPrivs") == "1",
+        no_new_privileges=status.get("NoNewPrivs") == "1" or leader.uid is not None,
         umask=int(status.get("Umask", "22"), 8),
         cwd=cwd if cwd and not _is_other(here, "mnt") else (here / "cwd").readlink().as_posix(),
         env=_environment(here, leader.name),

@@ -35,16 +35,17 @@ from phalanx.api.schema.session_frames import (
 )
 from phalanx.core.model.orders import AttemptKey
 from phalanx.duplex import Duplex
-from phalanx.errors import PhalanxError, TooMany
+from phalanx.errors import PhalanxError, TooMany, Unavailable
 from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession, SessionHello, SessionSpec, SessionTaken
 from phalanx.logger import logger
-from phalanx.runner.session_environment import AttemptLeader, Surroundings, enter, task_ended
+from phalanx.runner.session_environment import OTHER_ACCOUNT, AttemptLeader, Surroundings, enter, task_ended
 from phalanx.runner.session_process import BeginFailure, SessionProcess, connect
 
 log = logger("runner")
 SESSIONS_MAX = 256
 TAKEN_WITHIN_S = 10.0
+ACCOUNT_WITHIN_S, LOOK_S = 2.0, 0.02
 QUIET_S = 0.3  # after the end of a command, until output of what it left behind is no longer waited for
 HANG_UP_S = 2.0  # between SIGHUP and SIGKILL
 CLOSE_S = 10.0  # for the last frames to be sent
@@ -118,7 +119,7 @@ class RunnerSessions:
         found = self._find(asked.key)
         if found is None:
             raise task_ended()
-        there = enter(*found)
+        there = await _entered(*found)
         try:
             if asked.spec.port:
                 await _forward(connection, asked.spec.port, there)
@@ -126,6 +127,18 @@ class RunnerSessions:
                 await _exec(connection, asked.spec, there)
         finally:
             os.close(there.leader_fd)
+
+
+async def _entered(leader: AttemptLeader, cwd: str | None) -> Surroundings:
+    """The way to a leader. One that was just started becomes the account of its user a moment later."""
+    until = asyncio.get_running_loop().time() + ACCOUNT_WITHIN_S
+    while True:
+        try:
+            return enter(leader, cwd)
+        except Unavailable as error:
+            if error.reason != OTHER_ACCOUNT or asyncio.get_running_loop().time() >= until:
+                raise
+        await asyncio.sleep(LOOK_S)
 
 
 async def _exec(connection: Duplex, spec: SessionSpec, there: Surroundings) -> None:
