@@ -98,6 +98,16 @@ async def test_the_account_of_the_leader_is_taken_on_and_its_rights_are_given_up
         made.process.wait(10)
 
 
+def test_a_leader_that_is_not_yet_the_account_of_its_user_is_not_entered(attempt: Attempt):
+    leader = attempt.leader
+    with pytest.raises(Unavailable) as other:
+        enter(AttemptLeader(leader.pid, leader.born, leader.name, os.getuid() + 1))
+    assert other.value.reason == "OtherAccount"
+    there = enter(AttemptLeader(leader.pid, leader.born, leader.name, os.getuid()))
+    assert there.no_new_privileges
+    os.close(there.leader_fd)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")
 async def test_the_namespaces_of_the_leader_are_entered(tmp_path: Path):
     script = "hostname inside; mount -t tmpfs none /mnt; touch /mnt/here; exec sleep 1000"
