@@ -81,6 +81,7 @@ if TYPE_CHECKING:
         WhyReply,
     )
     from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec
+    from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import (
         AcceptedTask,
         GangFields,
@@ -113,6 +114,8 @@ if TYPE_CHECKING:
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
     from phalanx.client.pickles import CallLost, RemoteTraceback
+    from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
+    from phalanx.client.session_connection import AsyncExecSession
     from phalanx.client.workflows import (
         ResultReference,
         StageFields,
@@ -156,6 +159,7 @@ __all__ = [
     "ApplyReply",
     "ApplyRequest",
     "AsyncClient",
+    "AsyncExecSession",
     "AuditLine",
     "BadRequest",
     "Busy",
@@ -180,6 +184,9 @@ __all__ = [
     "DraftSpec",
     "DraftView",
     "EvictReply",
+    "ExecRequest",
+    "ExecResult",
+    "ExecSession",
     "Executor",
     "FailedTarget",
     "FileView",
@@ -187,6 +194,7 @@ __all__ = [
     "Fix",
     "Forbidden",
     "FormationView",
+    "ForwardRequest",
     "GangFields",
     "GangSpec",
     "GangView",
@@ -233,6 +241,8 @@ __all__ = [
     "RetryRequest",
     "RuleSpec",
     "SeatView",
+    "SessionAccess",
+    "SessionTicket",
     "StageFields",
     "StageHandle",
     "StageSpec",
@@ -299,6 +309,9 @@ _MODULES = {
     "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"
     " WorkflowRequest WorkflowSpec WorkflowView",
+    "phalanx.api.schema.sessions": "ExecRequest ForwardRequest SessionTicket",
+    "phalanx.client.session_calls": "ExecResult ExecSession SessionAccess",
+    "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
     "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
     "phalanx.client.async_client": "AsyncClient",

@@ -122,6 +122,9 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     pending_limit: Annotated[Count, "maximum number of waiting tasks; beyond it submits are rejected"] = (
         10_000_000
     )
+    session_idle_s: Annotated[
+        Seconds, "how long nothing may happen in a session (exec, attach, port-forward) before it is ended"
+    ] = 3600.0
     keep_events: Annotated[Count, "number of events kept for stories"] = 1_000_000
     keep_jobs: Annotated[Count, "number of ended jobs kept"] = 1_000_000
     metrics_dir: Annotated[

@@ -31,6 +31,7 @@ from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, reused, submit_refusal
 from phalanx.coordinator.requests import Requests
+from phalanx.coordinator.sessions import SessionCommands, Sessions
 from phalanx.coordinator.tokens import TokenCommands
 from phalanx.coordinator.usage import UsageReads
 from phalanx.coordinator.usage_report import UsageReports
@@ -102,6 +103,10 @@ class CoordinatorCommands:
         self.wait_workflow = flows.wait_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files, clock)
         self.result, self.files, self.file = left.result, left.files, left.file
+        log_links.sessions = sessions = Sessions(log_links.keys, log_links)
+        inside = SessionCommands(loop, store, sessions)
+        self.open_exec, self.open_forward = inside.open_exec, inside.open_forward
+        self.join_session = inside.join_session
         queues = CallQueues(loop, clock)
         self.post_calls, self.call_results = queues.post_calls, queues.call_results
         self.close_calls, self.take_calls = queues.close_calls, queues.take_calls

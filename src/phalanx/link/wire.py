@@ -26,6 +26,7 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
 from phalanx.core.model.usage import wrong_usage
+from phalanx.link.session_messages import SessionMessage
 from phalanx.link.usage import IdleDevice, ReadUsage, UsageData, wrong_idle, wrong_samples
 
 VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
@@ -35,8 +36,7 @@ _LENGTH = struct.Struct(">I")
 # What a node may say of itself. Sums over many nodes stay within 64 bits.
 CORES_MAX = 1 << 24
 BYTES_MAX = 1 << 50
-NUMA_MAX, CPUS_MAX = 1025, 65_536
-LABELS_MAX = 256
+NUMA_MAX, CPUS_MAX, LABELS_MAX = 1025, 65_536, 256
 WORD_MAX = 512  # characters of a name, a label, an address
 ORIGIN_MAX = 8192  # of a path
 TEXT_MAX = 256 * 1024  # of a message about an end
@@ -72,9 +72,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     heartbeat_s: float
     self_fence_s: float
     generation: int = 0  # of the node's lease: heartbeats and reports must carry it
-    credential: str = (
-        ""  # the node's own, in exchange for a join token: the runner keeps it and uses it from now on
-    )
+    credential: str = ""  # the node's own, in exchange for a join token: the runner uses it from now on
 
 
 class Rejected(Struct, frozen=True, tag="rejected"):
@@ -148,6 +146,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     incarnation: str
     files: bool = False  # it has files to send, if the coordinator takes them
     usage: bool = False  # it can be asked for usage
+    sessions: bool = False  # it opens sessions, if the coordinator asks for one
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):
@@ -208,7 +207,7 @@ class FileTaken(Struct, frozen=True, tag="file_taken"):
 
 _Control = Orders | Reports | Dispositions | Beat | BeatAck | LeavingMessage | LeaveAck
 _OfLogs = LogHello | ReadLog | LogData | CancelRead | FilesReady | PutFile | FileTaken | ReadUsage | UsageData
-Message = HelloMessage | Welcome | Rejected | _Control | _OfLogs
+Message = HelloMessage | Welcome | Rejected | _Control | _OfLogs | SessionMessage
 
 _encoder = msgpack.Encoder()
 _decoder: msgpack.Decoder[Message] = msgpack.Decoder(Message)

@@ -15,10 +15,11 @@ from msgspec import structs
 from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, key_from_text, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
+from phalanx.errors import Unavailable
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account, Accounts, NoAccount
 from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
-from phalanx.runner.keeper_messages import BriefAccount, Launch, Row
+from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.log_files import (
@@ -31,6 +32,7 @@ from phalanx.runner.log_files import (
     log_path,
 )
 from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.usage.sampler import UsageSampler
 
@@ -54,6 +56,7 @@ class Launches:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
         self._keys: dict[str, AttemptKey] = {}  # by name
+        self._leaders: dict[AttemptKey, tuple[int, Ticks]] = {}  # of those that run
         self._engine = engine
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
@@ -132,17 +135,43 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def started(self, key: AttemptKey, pid: int, at: float) -> None:
-        """Its process runs, since `at` by a clock that does not step."""
+    def started(self, key: AttemptKey, pid: int, born: Ticks, at: float) -> None:
+        """It runs, and this is its first process; since `at` by a clock that does not step."""
+        self._leaders[key] = pid, born
         self.usage.started(key, self.names.get(key, ""), pid, self._limits.own_folders(key), at)
 
+    def leader(self, key: AttemptKey) -> tuple[AttemptLeader, str | None] | None:
+        """The first process of an attempt that runs, and the folder that it began in, if that is known."""
+        if key not in self._leaders or key not in self.names:
+            return None
+        held, briefing = self._engine.state.held.get(key), self._engine.state.briefing
+        group = None if held is None or held.start is None else held.start.group
+        account = self._account_of(key[0])
+        home, uid = ("/", None) if account is None else (account.home, account.uid)
+        brief = None if group is None else briefing.brief(key[0], group)
+        cwd = None if brief is None else brief.command.cwd or home
+        return AttemptLeader(*self._leaders[key], self.names[key], uid), cwd
+
+    def _account_of(self, job: str) -> Account | None:
+        """The account that tasks of a job have; None for the runner's own."""
+        brief = self._engine.state.briefing.any_brief(job)
+        if not self._accounts.are_mapped:
+            return None
+        try:
+            if brief is None:  # a runner that was restarted is told when it joins
+                raise NoAccount("the runner has not been told yet whose task it is")
+            return self._accounts.of(brief.user)
+        except NoAccount as error:
+            raise Unavailable(str(error), reason="CannotEnter", retry_after_s=1) from None
+
     def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int, row: Row) -> None:
-        """An attempt that an earlier runner had started, or sent to the keeper."""
+        """An attempt that an earlier runner had started, or that it had not; then there is no pid."""
         self.names[key] = row.key
         self._keys[row.key] = key
         self.find_files(key)
         self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
         if row.pid:
+            self._leaders[key] = row.pid, row.born
             self.usage.started(key, row.key, row.pid, self._limits.own_folders(key))
 
     def sweep(self) -> None:
@@ -162,6 +191,7 @@ class Launches:
         self._ports.give_back(key)
         self.release(key)  # one that was given back unstarted ends without a word of the keeper
         self._former.discard(key)
+        self._leaders.pop(key, None)
         name = self.names.pop(key, None)
         if name is None:
             return
@@ -177,10 +207,12 @@ class Launches:
 
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of it is alive: its limits are given back; the end, with what it used."""
+        self._leaders.pop(key, None)
         return self._limits.ended(key, self.usage.ended(key, end, self._limits.own_folders(key)))
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive, or it was never started."""
+        self._leaders.pop(key, None)
         self.usage.forget(key)
         self._limits.release(key)
 

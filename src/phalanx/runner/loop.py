@@ -1,8 +1,7 @@
 """The loop round a runner's state machine: it carries out effects and passes events in.
 
 Effects become requests to the keepers (`keepers.py`), their answers events of the state machine. Reports gather for a
-moment and travel
-together; one is urgent only when a lane would otherwise be idle.
+moment and travel together; one is urgent only when a lane would otherwise be idle.
 """
 
 from __future__ import annotations
@@ -67,6 +66,7 @@ class RunnerLoop:
         )
         self.watch = limits.watch
         self._launches = Launches(engine, state_dir, base_env, log_max_bytes, limits, places[0][0], accounts)
+        self.leader = self._launches.leader
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.uploads = RunnerUploads(self.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
@@ -222,7 +222,7 @@ class RunnerLoop:
             case messages.ProcessReady():
                 self._do(state.process_ready(key), now)
             case messages.ProcessStarted():
-                self._launches.started(key, event.pid, self.clock.monotonic())
+                self._launches.started(key, event.pid, event.born, self.clock.monotonic())
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
                 ended = self._launches.ended(key, event.exit)
@@ -366,8 +366,7 @@ class RunnerLoop:
 
     def is_live(self, key: AttemptKey) -> bool:
         """Whether more may be written to this attempt's logs."""
-        held = self.engine.state.held.get(key)
-        return held is not None and held.phase != Phase.ENDED
+        return (held := self.engine.state.held.get(key)) is not None and held.phase != Phase.ENDED
 
     def live_keys(self) -> set[AttemptKey]:
         return {key for key, held in self.engine.state.held.items() if held.phase != Phase.ENDED}

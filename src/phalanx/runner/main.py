@@ -42,6 +42,7 @@ from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
 from phalanx.runner.scratch import ScratchFolders
+from phalanx.runner.sessions import RunnerSessions
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.usage.idle import IdleRule
@@ -193,14 +194,22 @@ async def _until_stopped(
 ) -> int:
     """Serve until SIGTERM or SIGINT, or until the coordinator will never accept us."""
     engine = loop.engine
+    sessions = RunnerSessions(engine.node, lambda: engine.token, loop.leader, dialler.dial_beside)
     log_link = RunnerLogLink(
         lambda: wire.LogHello(
-            wire.VERSION, engine.token, engine.node, engine.incarnation, files=True, usage=True
+            wire.VERSION,
+            engine.token,
+            engine.node,
+            engine.incarnation,
+            files=True,
+            usage=True,
+            sessions=True,
         ),
         loop.log_root,
         loop.is_live,
         loop.uploads,
         lambda asked: loop.usage.answer(asked, loop.clock.now()),
+        sessions.open,
     )
 
     refused = asyncio.Event()
@@ -233,7 +242,7 @@ async def _until_stopped(
     loop.usage.write()
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, waiting, return_exceptions=True)
+    await asyncio.gather(*tasks, waiting, sessions.close(), return_exceptions=True)
     # A keeper without attempts is of no use.
     is_drained = outcome is not None and outcome.drained
     await loop.close(stop_tasks=is_drained or not loop.engine.state.held)

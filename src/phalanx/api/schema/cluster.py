@@ -349,3 +349,4 @@ class AuditLine(Struct, omit_defaults=True):
     reason: str = ""
     request_id: str = ""
     left_out: int = 0
+    what: str = ""  # of a session: its command without values, or its port

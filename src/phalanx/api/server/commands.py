@@ -52,6 +52,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.metrics import MetricsReport
+from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.usage import ReportQuery, ReportReply, UsageReply
 from phalanx.api.schema.workflows import (
@@ -63,6 +64,7 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.api.server.auth import PRIORITY_OF_USERS, Identity
 from phalanx.core.explain.change import ADMIN, Asker
+from phalanx.duplex import Duplex
 
 LINES_MAX = 10_000
 
@@ -254,6 +256,18 @@ class Commands(Protocol):
 
     async def file(self, id: str, path: str, *, attempt: int | None) -> tuple[FileView, AsyncIterator[bytes]]:
         """One of them, and its bytes, which end with an error if they are not what the task wrote."""
+        ...
+
+    async def open_exec(self, id: str, request: ExecRequest, user: str) -> SessionTicket:
+        """A ticket for a command beside a running task. Conflict if it does not run."""
+        ...
+
+    async def open_forward(self, id: str, request: ForwardRequest, user: str) -> SessionTicket:
+        """A ticket for a connection to a port of a running task."""
+        ...
+
+    async def join_session(self, id: str, ticket: str, user: str) -> Duplex:
+        """The runner's connection of the session that a ticket is for, which is used up by this."""
         ...
 
     async def post_calls(self, user: str, name: str, request: CallsRequest) -> CallsReply:
