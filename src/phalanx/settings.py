@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 from phalanx.core.model.amounts import SECONDS_MAX
 from phalanx.errors import ConfigError
+from phalanx.settings_overlay import OverlaySettings
 from phalanx.settings_scheduler import Scheduler
 from phalanx.settings_types import (
     Addresses,
@@ -336,6 +337,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     coordinator: CoordinatorSettings
     scheduler: Scheduler
     elastic: Elastic
+    overlay: OverlaySettings
     runner: RunnerSettings
     client: ClientSettings
     given: dict[str, tuple[Given, ...]] = {}
@@ -364,6 +366,7 @@ SECTIONS = {
     "coordinator": CoordinatorSettings,
     "scheduler": Scheduler,
     "elastic": Elastic,
+    "overlay": OverlaySettings,
     "runner": RunnerSettings,
     "client": ClientSettings,
 }

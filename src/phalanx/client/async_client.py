@@ -59,6 +59,7 @@ from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.workflows import WorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
@@ -76,7 +77,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient:
+class AsyncClient(AsyncOverlayCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(

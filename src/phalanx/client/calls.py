@@ -55,7 +55,7 @@ from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
-Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens", "workflows"]
+Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens", "workflows", "reservations", "addresses"]
 Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
 TIMEOUT_S = 30.0

@@ -51,6 +51,7 @@ from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
 from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
+from phalanx.client.overlay import OverlayCalls
 from phalanx.client.workflows import WorkflowCalls
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
@@ -60,7 +61,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls):
+class Client(WorkflowCalls, OverlayCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(

@@ -14,6 +14,7 @@ from msgspec import structs
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job, JobId, is_name
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Disposition, Order, Ready, Start, Started
@@ -96,11 +97,30 @@ class Links:
         for effect in effects:
             if type(effect) is Send and not self._is_late(effect.order):
                 by_node.setdefault(effect.node, []).append(effect.order)
+        self._introduce(by_node)
         for node, orders in by_node.items():
             session = self.sessions.get(node)
             if session is not None:
                 message = wire.Orders(self._state().epoch, self._with_briefs(session, orders))
                 session.connection.send([message])
+
+    def _introduce(self, by_node: dict[str, list[Order]]) -> None:
+        """Tell the members of a job that know each other by name where those are that start now.
+
+        Members of one formation are in its roll; all others start one by one, and are in rolls without a formation.
+        """
+        jobs = self._state().jobs
+        started: dict[JobId, tuple[JobState, int]] = {}
+        for orders in by_node.values():
+            for order in orders:
+                if type(order) is Start and (job := jobs.get(order.key[0])) is not None and job.job.is_named:
+                    started[order.key[0]] = job, order.formation
+        for job, formation in started.values():
+            if formation and all(each.formation == formation for each in job.live.values()):
+                continue
+            everybody = roll(self._state(), job, 0)
+            for node in dict.fromkeys(each.node for each in job.live.values()):
+                by_node.setdefault(node, []).insert(0, everybody)
 
     def _is_late(self, order: Order) -> bool:
         """An attempt may be placed and end in one turn, when its node comes back in a new life: never start it."""
@@ -128,7 +148,9 @@ class Links:
         groups = {(key[0], attempt.group) for key, attempt in node.attempts.items()} if node else set()
         for job, number in groups:
             self._note_brief(session, job, number)
-        return [self._brief(state.jobs[job].job, number) for job, number in sorted(groups)]
+        told: list[Order] = [self._brief(state.jobs[job].job, number) for job, number in sorted(groups)]
+        named = (state.jobs[job] for job in sorted({job for job, _ in groups}))
+        return told + [roll(state, job, 0) for job in named if job.job.is_named]
 
     def _note_brief(self, session: RunnerSession, job: JobId, group: int) -> None:
         session.briefed.setdefault(job, set()).add(group)
@@ -172,6 +194,7 @@ class Links:
             message.held,
             message.address,
             message.trouble,
+            message.overlay,
         )
 
         def welcome(answers: list[Answer | None]) -> None:

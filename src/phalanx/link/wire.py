@@ -62,6 +62,7 @@ class HelloMessage(Struct, frozen=True, tag="hello"):
     held: list[tuple[AttemptKey, Phase]]
     address: str = ""  # where other nodes reach this one; empty if the runner does not know
     trouble: str = ""  # what keeps it from starting tasks, if anything
+    overlay: bool = False  # whether it can give tasks addresses of the overlay network
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):

@@ -19,7 +19,7 @@ from phalanx.core.model.resources import device_kind
 from phalanx.manifests import quantities
 from phalanx.manifests.amounts import MILLICORE
 from phalanx.manifests.containers import NOTHING_RUNS
-from phalanx.manifests.found import ParsedJob, plain_name
+from phalanx.manifests.found import ParsedJob, knows_names, plain_name
 from phalanx.manifests.view import View
 
 OPERATORS = ("jobset", "kuberay")
@@ -57,7 +57,7 @@ def read_aichor(document: View) -> ParsedJob:
 
 def _jobset(groups: list[GroupSpec], limit: int) -> JobSpec:
     restart = RestartSpec(whole=False, fails_job=True, shared=True, counts_evictions=True)
-    return JobSpec(groups, restart=restart, max_retries=limit)
+    return JobSpec(groups, restart=restart, max_retries=limit, names=knows_names(groups))
 
 
 def _kuberay(groups: list[GroupSpec], limit: int, types: View) -> JobSpec:

@@ -14,6 +14,7 @@ from phalanx.core.model.orders import (
     AttemptKey,
     Brief,
     LonePorts,
+    Roll,
     Start,
     key_from_text,
     key_text,
@@ -23,9 +24,17 @@ from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
 from phalanx.runner.cgroups import Cgroup, Cgroups
-from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
+from phalanx.runner.environment import (
+    LOOPBACK,
+    Peer,
+    Standing,
+    attempt_environment,
+    group_environment,
+    standing,
+)
 from phalanx.runner.keeper_messages import Launch
-from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, folder_of, log_path
+from phalanx.runner.log_files import ARTIFACTS, HOSTS, RESULT, LogPath, folder_of, log_path
+from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
 
@@ -55,8 +64,10 @@ class Launches:
         self._machine = machine
         self._held_cgroups: dict[AttemptKey, Cgroup] = {}
         self._briefed: set[str] = set()
+        self._with_hosts: set[AttemptKey] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
+        engine.introduce = self.introduce
 
     def start(self, keeper: Processes, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it; raises OSError where its log can have no folder."""
@@ -67,12 +78,14 @@ class Launches:
         cgroup = self._cgroup(start)
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
-        place = standing(start, brief, effect.roll, here, port)
+        others = self._engine.state.briefing.roll(job, 0) if brief.names else None
+        place = standing(start, brief, effect.roll, here, port, others)
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
         env["PHALANX_RESULT"] = str(self._path(start.key, RESULT))
         artifacts = self.artifacts_path(start.key)
         env["PHALANX_ARTIFACTS"] = str(artifacts)
         self._machine.make_artifacts(artifacts)
+        spaces = self._spaces(start, place, env)
         launch = Launch(
             out=str(log_path(self.log_root, job, position, number, "stdout")),
             err=str(log_path(self.log_root, job, position, number, "stderr")),
@@ -84,8 +97,35 @@ class Launches:
             limit_s=brief.time_limit_s,
             held=effect.held,
             not_after=not_after,
+            spaces=spaces or None,
         )
         keeper.start(name, _brief_id(job, brief.group), launch)
+
+    def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
+        """The namespaces of an attempt; its hosts file is written, which says where its peers are."""
+        if not place.subdomain:
+            return {}
+        path = str(self._path(start.key, HOSTS))
+        own = Member(start.key[1], place.hostname, start.grant.address or self._engine.address or LOOPBACK)
+        text = hosts_text(list(place.members), place.subdomain, own)
+        self._machine.write_hosts(self._path(start.key, HOSTS), text)
+        self._with_hosts.add(start.key)
+        env["PHALANX_HOSTS"] = path
+        return {"hostname": place.hostname, "hosts": path} if self._engine.sets_names else {}
+
+    def introduce(self, roll: Roll) -> None:
+        """Tell the attempts of a job that run here where its other members are, in their hosts files."""
+        brief = self._engine.state.briefing.any_brief(roll.job)
+        members = members_of(brief, roll) if brief is not None else []
+        for key in [each for each in self._with_hosts if each[0] == roll.job]:
+            own = next((each for each in members if each.position == key[1]), None)
+            if brief is None or own is None:
+                continue
+            try:
+                text = hosts_text(members, subdomain_of(brief), own)
+                self._machine.write_hosts(self._path(key, HOSTS), text)
+            except OSError as error:
+                log.warning("a hosts file cannot be written", key=key_text(key), why=str(error))
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
@@ -114,6 +154,8 @@ class Launches:
         """An attempt that an earlier runner had started."""
         self.names[key] = name
         self.find_files(key)
+        if self._machine.has_artifacts(self._path(key, HOSTS)):
+            self._with_hosts.add(key)
         self._held_cgroups[key] = self._cgroups.named(cgroup_name(key))
 
     def new_keeper(self) -> None:
@@ -137,6 +179,9 @@ class Launches:
         """Nothing of it is alive: its cgroup can be removed."""
         if (cgroup := self._held_cgroups.pop(key, None)) is not None:
             self._cgroups.remove(cgroup)
+        if key in self._with_hosts:
+            self._with_hosts.discard(key)
+            self._machine.remove_hosts(self._path(key, HOSTS))
 
     def release_all_but(self, live: set[AttemptKey]) -> None:
         for key in [each for each in self._held_cgroups if each not in live]:

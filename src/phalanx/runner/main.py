@@ -33,6 +33,7 @@ from phalanx.runner.labels import parse_labels
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
+from phalanx.runner.peers import can_set_names
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
@@ -109,16 +110,19 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
     section = settings.runner
     credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
+    engine = RunnerEngine(
+        section.name,
+        secrets.token_hex(8),
+        origin,
+        credential.shown,
+        capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots),
+        section.address or "",
+        credential.keep,
+    )
+    engine.sets_names = can_set_names()
+    engine.has_overlay = section.pretend is not None  # simulated nodes have simulated addresses
     return RunnerLoop(
-        RunnerEngine(
-            section.name,
-            secrets.token_hex(8),
-            origin,
-            credential.shown,
-            capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots),
-            section.address or "",
-            credential.keep,
-        ),
+        engine,
         state_dir,
         SteadyClock(),
         task_environment()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from phalanx.core.model.orders import Roll
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.state import RunnerEffect, RunnerState
 from phalanx.link import wire
@@ -42,6 +43,9 @@ class RunnerEngine:
         self.welcomed = False
         self.rejected: wire.Rejected | None = None
         self.trouble = ""  # what keeps us from starting tasks, if anything
+        self.has_overlay = False  # whether we can give tasks addresses of the overlay network
+        self.introduce: Callable[[Roll], None] = lambda _: None  # to members that run: who else does
+        self.sets_names = False  # whether tasks can have a host name and a hosts file of their own
         self.starts_expire = False  # whether the keeper starts nothing after its instant
         self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
         self._hello_at = 0.0
@@ -67,12 +71,16 @@ class RunnerEngine:
             self.state.listing(),
             self.address,
             self.trouble,
+            self.has_overlay,
         )
 
     def receive(self, message: wire.Message, now: float) -> list[RunnerEffect]:
         """Take one message; what it asks for comes back as effects."""
         match message:
             case wire.Orders():
+                for order in message.orders:
+                    if type(order) is Roll and not order.formation and message.epoch >= self.state.epoch:
+                        self.introduce(order)
                 return [
                     effect
                     for order in message.orders

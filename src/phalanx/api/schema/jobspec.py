@@ -29,6 +29,8 @@ from phalanx.api.schema.groupspec import (
     GroupSpec,
     check_after,
     read_gather,
+    read_names,
+    read_subdomain,
     to_group,
 )
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
@@ -106,6 +108,12 @@ class DraftSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     members: int = 0  # that have come
 
 
+class NetworkSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """How tasks know each other: as HOST.SUBDOMAIN, the subdomain being the job's name unless it is given here."""
+
+    subdomain: str = ""
+
+
 class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One job. Durations are seconds or text such as 1h30m, sizes bytes or text such as 64GiB."""
 
@@ -133,6 +141,8 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         str, str
     ] = {}  # objects of Kubernetes it was made from, and a digest of each; `apply` writes it
     after: list[str] = []  # jobs that come first: ID (completed), ID:any, ID:failed, ID:started, ID:each
+    names: bool = False  # tasks know each other by name, as those of a gang do without it
+    network: NetworkSpec = NetworkSpec()
 
 
 def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: int) -> Job:
@@ -169,6 +179,8 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
         tags=read_tags("tags", spec.tags),
         applied=_applied(spec),
         after=read_after(spec.after),
+        names=read_names(spec.names and gang is None, sum(group.tasks for group in groups)),
+        subdomain=read_subdomain("network.subdomain", spec.network.subdomain),
     )
 
 

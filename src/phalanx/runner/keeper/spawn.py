@@ -18,6 +18,7 @@ import stat
 from . import log, system
 from .attempt import KeptAttempt
 from .cgroup import Homes, node_folder, oom_kills
+from .namespaces import Namespaces
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class Spawner:
         self._mark = slots.mark.state_dir
         self._slots = slots
         self._homes = Homes()
+        self._namespaces = Namespaces()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
         self._programs: dict[tuple[str, str], str] = {}
@@ -92,9 +94,10 @@ class Spawner:
         )
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
-            if cwd or cpus or attempt.cgroups:
+            spaces = options.get("spaces")
+            if cwd or cpus or attempt.cgroups or spaces:
                 attempt.pid = self._there(
-                    attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env, why_not)
+                    attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env, why_not), spaces
                 )
             else:
                 attempt.pid = self._spawn_in_slot(attempt, argv, env, why_not)
@@ -123,10 +126,16 @@ class Spawner:
         return KeptAttempt(key, options), brief.argv, env, brief.cwd
 
     def _there(
-        self, attempt: KeptAttempt, cwd: str | None, cpus: list[int] | None, effect: Callable[[], int]
+        self,
+        attempt: KeptAttempt,
+        cwd: str | None,
+        cpus: list[int] | None,
+        effect: Callable[[], int],
+        spaces: dict[str, Any] | None = None,
     ) -> int:
-        """Call `effect` in the task's own folder, CPUs and cgroups, then come back."""
+        """Call `effect` in the task's own folder, CPUs, cgroups and namespaces, then come back."""
         entered: list[str] = []
+        is_away = False
         try:
             if cwd:
                 _go_to(cwd)
@@ -135,14 +144,26 @@ class Spawner:
             for cgroup in attempt.cgroups:
                 self._enter(cgroup)
                 entered.append(cgroup)
+            if spaces:
+                self._go_into(spaces)
+                is_away = True
             return effect()
         finally:
+            if is_away:
+                self._namespaces.leave()
             for cgroup in entered:
                 self._homes.leave(cgroup)
             if cpus:
                 self._use_own_cpus()
             if cwd:
                 os.fchdir(self._folder)
+
+    def _go_into(self, spaces: dict[str, Any]) -> None:
+        try:
+            self._namespaces.enter(spaces)
+        except OSError as error:
+            code = "exhausted" if error.errno in _EXHAUSTED else "spawn_failed"
+            raise SpawnRefused(code, f"cannot enter its namespaces: {error.strerror}") from None
 
     def _use_own_cpus(self) -> None:
         """If they were taken from us meanwhile, that is not the fault of the attempt."""

@@ -15,6 +15,7 @@ from phalanx.core.cluster.apply.grants import (
     queue_up,
     tell_to_leave,
 )
+from phalanx.core.cluster.apply.overlay import end_use
 from phalanx.core.cluster.apply.workflows import note_over
 from phalanx.core.cluster.decision import Effect, Settle, WaitAgain, go_orders
 from phalanx.core.cluster.jobs import Condition, JobState
@@ -228,6 +229,7 @@ def over(state: ClusterState, job: JobState, at: float, rest: Rest = (0, 0, 0)) 
     last = max(job.times[1::2]) if job.times else at
     job.ended_at = max(at, last)
     state.end_job(job)
+    end_use(state, job, at)
     state.leave_dependencies(job)
     tell_dependents(state, job)
     if job.job.workflow is not None:

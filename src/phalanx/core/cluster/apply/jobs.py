@@ -27,6 +27,7 @@ from phalanx.core.cluster.apply.grants import (
     tell_to_leave,
 )
 from phalanx.core.cluster.apply.nodes import count_fault
+from phalanx.core.cluster.apply.overlay import bind_reservation, end_rests, free_again
 from phalanx.core.cluster.apply.workflows import note_cost, release_stage
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
 from phalanx.core.cluster.dependencies import told_abandoned
@@ -58,6 +59,7 @@ def _add(
     if event.job.workflow is not None:
         release_stage(state, event.job)
     share_lanes(state, job)
+    bind_reservation(state, job)
     wait_for_others(state, job)
     queue_up(state, job)
     if event.request_id:
@@ -101,6 +103,8 @@ def _make_way(state: ClusterState, job: JobState, event: e.TaskPlaced) -> None:
     If even so there is no room, the placement is passed over, but its number is never given again.
     """
     _, position, number = event.key
+    if event.grant.address:
+        free_again(state, event.node, event.grant.address, event.at)
     if (older := job.live.get(position)) is not None:
         end_attempt(state, job, older, event.at)
         job.move(position, Status.PENDING)
@@ -279,7 +283,11 @@ def paused(state: ClusterState, event: e.TaskPaused | e.TaskResumed) -> list[Eff
 
 
 def backoffs_ended(state: ClusterState, event: e.BackoffsEnded) -> None:
-    """Tasks whose backoff is over wait for a place again. It follows from the events and the time alone."""
+    """Tasks whose backoff is over wait for a place again, and addresses have rested.
+
+    It follows from the events and the time alone.
+    """
+    end_rests(state, event.at)
     while state.retries and state.retries[0][0] <= event.at:
         at, job_id, position = heappop(state.retries)
         job = state.jobs.get(job_id)
