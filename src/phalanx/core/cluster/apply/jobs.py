@@ -172,7 +172,8 @@ def _become(state: ClusterState, job: JobState, position: int, event: e.AttemptE
         job.done.add(position)
         tell_of_task(state, job, position)
         return []
-    return _finish(state, job, position, event.status, event.exit.ended_at or event.at)
+    ended_at = event.exit.ended_at or event.at
+    return _finish(state, job, position, event.status, ended_at, event.at)
 
 
 def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
@@ -309,13 +310,21 @@ def never_again(state: ClusterState, key: AttemptKey) -> None:
         job.attempts[key[1]] = max(job.attempts[key[1]], key[2])
 
 
-def _finish(state: ClusterState, job: JobState, position: int, status: Status, at: float) -> list[Effect]:
+def _finish(
+    state: ClusterState,
+    job: JobState,
+    position: int,
+    status: Status,
+    at: float,
+    told_at: float | None = None,
+) -> list[Effect]:
+    """A task has ended for good, by its node's clock at `at`, by ours when it was told."""
     job.move(position, status)
     if status == Status.FAILED and job.first_code is None:
         job.first_code = job.exit_code(position)
     effects: list[Effect] = [Settle(job.job.id, position, status)]
     tell_of_task(state, job, position)
-    return effects + (over(state, job, at) if job.is_over else [])
+    return effects + (over(state, job, at, told_at=told_at) if job.is_over else [])
 
 
 def _wait_again(state: ClusterState, job: JobState, position: int, ready_at: float, now: float) -> None:

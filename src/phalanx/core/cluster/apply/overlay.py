@@ -68,8 +68,12 @@ def rest(state: ClusterState, node: NodeName, address: str, at: float) -> None:
     """Nobody is given an address that was used until its quarantine is over, unless it is still reserved."""
     if is_reserved(state, node, address):
         return
-    state.overlay.rest(node, address, at + state.rules.overlay.quarantine_s)
+    quarantine_s = state.rules.overlay.quarantine_s
     _change(state, node, "rest", address)
+    if quarantine_s > 0:
+        state.overlay.rest(node, address, at + quarantine_s)
+    else:
+        _change(state, node, "end_rest", address)
 
 
 def is_reserved(state: ClusterState, node: NodeName, address: str) -> bool:
