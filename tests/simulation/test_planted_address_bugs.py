@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.cluster.overlay import Overlay, Reservation
-from phalanx.core.model.overlay import AddressBlock
 from tests.simulation.seeds import must_find
 
 Patch = pytest.MonkeyPatch
@@ -27,8 +26,3 @@ def test_a_token_that_never_expires_is_found(monkeypatch: Patch):
     monkeypatch.setattr(Overlay, "expired", lambda self, now: [])
     monkeypatch.setattr(Reservation, "is_open", lambda self, now: not self.job)
     must_find({"addresses"}, within=150)
-
-
-def test_an_address_that_two_tasks_hold_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(AddressBlock, "_is_out", lambda self, address: False)
-    must_find({"addresses", "assertion"}, within=20)

@@ -49,6 +49,7 @@ class RunnerSession:
         self.briefed: dict[str, set[int]] = {}  # groups, by job, whose brief this connection has carried
         self.rolled: dict[str, set[int]] = {}  # formations, by job, whose roll it has carried
         self.dismissed: list[Order] = []  # jobs that have ended since the last heartbeat
+        self.has_overlay = False  # whether it wants to know of the overlay network
 
 
 class Links:
@@ -64,6 +65,7 @@ class Links:
         self._briefed: dict[JobId, set[str]] = {}  # by job, the nodes whose runners were sent its brief
         self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
         self.stale_reports = 0
+        self._overlay_version = 0  # of the overlay network that runners were told last
 
     def receive(self, session: RunnerSession, message: wire.Message) -> Envelope | None:
         """The inputs a message amounts to, and how to answer once they are durable."""
@@ -98,11 +100,21 @@ class Links:
             if type(effect) is Send and not self._is_late(effect.order):
                 by_node.setdefault(effect.node, []).append(effect.order)
         self._introduce(by_node)
+        self._tell_overlay()
         for node, orders in by_node.items():
             session = self.sessions.get(node)
             if session is not None:
                 message = wire.Orders(self._state().epoch, self._with_briefs(session, orders))
                 session.connection.send([message])
+
+    def _tell_overlay(self) -> None:
+        """Before orders that need it: where blocks are, and who owns which address."""
+        state = self._state()
+        if state.overlay.version != self._overlay_version:
+            self._overlay_version = state.overlay.version
+            for session in self.sessions.values():
+                if session.has_overlay and (told := overlay_map(state, session.node)) is not None:
+                    session.connection.send([told])
 
     def _introduce(self, by_node: dict[str, list[Order]]) -> None:
         """Tell the members of a job that know each other by name where those are that start now.
@@ -223,7 +235,10 @@ class Links:
             greeting = wire.Welcome(
                 wire.VERSION, state.epoch, rules.heartbeat_s, rules.self_fence_s, generation, entry.token
             )
-            session.connection.send([greeting, wire.Orders(state.epoch, self._briefs(session))])
+            session.has_overlay = message.overlay
+            told = overlay_map(state, message.node) if message.overlay else None
+            maps: list[wire.Message] = [] if told is None else [told]
+            session.connection.send([greeting, *maps, wire.Orders(state.epoch, self._briefs(session))])
 
         if entry.credential is not None:  # it becomes durable with the join, and is sent after that
             return [Admit(hello, entry.join, entry.credential)], welcome
@@ -336,6 +351,22 @@ class Links:
         state = self._state()
         node = state.nodes.get(session.node)
         return wire.Dispositions(state.epoch, items, 0 if node is None else node.generation)
+
+
+def overlay_map(state: ClusterState, name: str) -> wire.OverlayMap | None:
+    """The overlay network as one node has to know it; None if it has no part in it."""
+    node = state.nodes.get(name)
+    if node is None or not node.capacity.block:
+        return None
+    overlay = state.overlay
+    peers = [
+        (each.capacity.block, each.address)
+        for each in state.nodes.values()
+        if each.name != name and each.capacity.block and each.address
+    ]
+    here = {owner for where, owner in overlay.holders.values() if where == name}
+    owners = [(address, owner) for address, (_, owner) in overlay.holders.items() if owner in here]
+    return wire.OverlayMap(state.rules.overlay.subnet, node.capacity.block, sorted(peers), sorted(owners))
 
 
 def no_reply(answers: list[Answer | None]) -> None:

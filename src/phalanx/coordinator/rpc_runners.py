@@ -61,6 +61,8 @@ class RunnerStream:
     def send(self, said: list[wire.Message]) -> None:
         for message in () if self.closed.done() else said:
             told = message
+            if isinstance(message, wire.OverlayMap):  # runners over gRPC take no part in it
+                continue
             if isinstance(message, wire.Rejected):  # where the leader takes frames is of no use here
                 told = structs.replace(message, leader="")
                 self.status = status_of_refusal(message.code), f"{message.code}: {message.message}"

@@ -149,6 +149,7 @@ def _task_view(
         else None,
         conditions=conditions(job, position),
         object=spec.object_at(position),
+        address=attempt.grant.address or None if attempt else None,
     )
 
 

@@ -122,6 +122,15 @@ class BeatAck(Struct, frozen=True, tag="beat_ack"):
     at: float = 0.0  # by the coordinator's clock: whatever it sent before then comes before this
 
 
+class OverlayMap(Struct, frozen=True, tag="overlay_map"):
+    """The overlay network as one node has to know it; sent to runners that take part, at first and at every change."""
+
+    subnet: str
+    block: str  # of this node
+    peers: list[tuple[str, str]]  # the block and the address of every other node
+    owners: list[tuple[str, str]]  # address and owner, of all tasks anywhere whose owners have tasks on this node
+
+
 class LeavingMessage(Struct, frozen=True, tag="leaving"):
     """The runner stops in an orderly way, and leaves its tasks to the keeper. It may ask for a longer lease."""
 
@@ -212,6 +221,7 @@ Message = (
     | Dispositions
     | Beat
     | BeatAck
+    | OverlayMap
     | LeavingMessage
     | LeaveAck
     | LogHello

@@ -103,15 +103,20 @@ class Launches:
 
     def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
         """The namespaces of an attempt; its hosts file is written, which says where its peers are."""
+        spaces: dict[str, str] = {}
+        if start.grant.address and self._engine.networks is not None:
+            spaces = {"net": self._engine.networks.add(start.key, start.grant.address), "confined": "yes"}
         if not place.subdomain:
-            return {}
+            return spaces
         path = str(self._path(start.key, HOSTS))
         own = Member(start.key[1], place.hostname, start.grant.address or self._engine.address or LOOPBACK)
         text = hosts_text(list(place.members), place.subdomain, own)
         self._machine.write_hosts(self._path(start.key, HOSTS), text)
         self._with_hosts.add(start.key)
         env["PHALANX_HOSTS"] = path
-        return {"hostname": place.hostname, "hosts": path} if self._engine.sets_names else {}
+        if self._engine.sets_names:
+            spaces |= {"hostname": place.hostname, "hosts": path}
+        return spaces
 
     def introduce(self, roll: Roll) -> None:
         """Tell the attempts of a job that run here where its other members are, in their hosts files."""
@@ -179,6 +184,8 @@ class Launches:
         """Nothing of it is alive: its cgroup can be removed."""
         if (cgroup := self._held_cgroups.pop(key, None)) is not None:
             self._cgroups.remove(cgroup)
+        if self._engine.networks is not None:
+            self._engine.networks.remove(key)
         if key in self._with_hosts:
             self._with_hosts.discard(key)
             self._machine.remove_hosts(self._path(key, HOSTS))

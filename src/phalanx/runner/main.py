@@ -33,6 +33,7 @@ from phalanx.runner.labels import parse_labels
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
+from phalanx.runner.overlay import Kernel, TaskNetworks, mark_of, why_not
 from phalanx.runner.peers import can_set_names
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
@@ -102,6 +103,8 @@ async def _run(settings: Settings, drain: bool) -> int:
                 state_dir, StopOutcome(0, drained=False, told=False, lease_s=0.0, knew=False)
             )
             return 0
+        if loop.engine.networks is not None:
+            loop.engine.networks.clean(loop.live_keys())
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
         return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
 
@@ -120,7 +123,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         credential.keep,
     )
     engine.sets_names = can_set_names()
-    engine.has_overlay = section.pretend is not None  # simulated nodes have simulated addresses
+    _take_part(engine, origin, simulated=section.pretend is not None)
     return RunnerLoop(
         engine,
         state_dir,
@@ -131,6 +134,22 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         Cgroups.find(f"{section.name}-{origin[:8]}", track=section.cgroups == "every-task"),
         artifacts=ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
     )
+
+
+def _take_part(engine: RunnerEngine, origin: str, *, simulated: bool) -> None:
+    """In the overlay network, if the coordinator has one; simulated nodes have simulated addresses."""
+    why = "" if simulated else why_not()
+    engine.has_overlay = not why
+    if simulated or why:
+        log.info("addresses of the overlay network", given="simulated" if simulated else f"none: {why}")
+        return
+
+    def make() -> Kernel:
+        from phalanx.runner.overlay_kernel import OverlayKernel  # here, for its library takes long to import
+
+        return OverlayKernel(mark_of(origin))
+
+    engine.networks = TaskNetworks(make, mark_of(origin), lambda: engine.address)
 
 
 async def _opened(loop: RunnerLoop, stopped: asyncio.Event) -> bool:

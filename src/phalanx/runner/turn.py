@@ -12,6 +12,7 @@ from phalanx.core.model.orders import Roll
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.state import RunnerEffect, RunnerState
 from phalanx.link import wire
+from phalanx.runner.overlay import TaskNetworks
 
 ANSWER_WITHIN_S = 3.0  # answer to a heartbeat
 
@@ -45,6 +46,7 @@ class RunnerEngine:
         self.trouble = ""  # what keeps us from starting tasks, if anything
         self.has_overlay = False  # whether we can give tasks addresses of the overlay network
         self.introduce: Callable[[Roll], None] = lambda _: None  # to members that run: who else does
+        self.networks: TaskNetworks | None = None  # of tasks with addresses; None: they are simulated
         self.sets_names = False  # whether tasks can have a host name and a hosts file of their own
         self.starts_expire = False  # whether the keeper starts nothing after its instant
         self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
@@ -96,6 +98,9 @@ class RunnerEngine:
                 if message.epoch >= self.state.epoch:
                     self.state.renew(message.sent_at + self.self_fence_s + message.keep_s)
                     self.left = message
+            case wire.OverlayMap():
+                if self.networks is not None:
+                    self.networks.update(message)
             case wire.Welcome():
                 self.heartbeat_s, self.self_fence_s = message.heartbeat_s, message.self_fence_s
                 self.state.start_within_s = message.self_fence_s

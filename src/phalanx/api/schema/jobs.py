@@ -185,6 +185,7 @@ class TaskView(Struct):
     result: Any = None  # what it gave as its result, any JSON
     result_bytes: int = 0  # of a large one, which is in the place for files: lists of tasks do not have it
     result_error: str = ""  # why that one cannot be read
+    address: str | None = None  # its own in the overlay network, while it has one
 
 
 class ReasonView(Struct, omit_defaults=True):

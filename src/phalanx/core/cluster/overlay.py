@@ -53,6 +53,8 @@ class Overlay:
         self.by_digest: dict[bytes, Reservation] = {}
         self.by_job: dict[JobId, Reservation] = {}
         self.of_user: dict[str, int] = {}
+        self.holders: dict[str, tuple[NodeName, str]] = {}  # node and owner of each address that an attempt holds
+        self.version = 0  # grows with whatever runners have to know
         self._expiring: list[tuple[float, str]] = []
         self.resting = image.resting
         heapify(self.resting)
@@ -104,6 +106,14 @@ class Overlay:
             found = [each for each in self.by_id.values() if not each.job and each.expires_at <= now]
             break
         return found
+
+    def hold(self, address: str, node: NodeName, owner: str) -> None:
+        self.holders[address] = node, owner
+        self.version += 1
+
+    def leave(self, address: str) -> None:
+        self.holders.pop(address, None)
+        self.version += 1
 
     def rest(self, node: NodeName, address: str, until: float) -> None:
         heappush(self.resting, (until, node, address))

@@ -5,7 +5,8 @@ spawns, and comes back, as it does with folders and CPUs. A keeper that cannot c
 be done in the wrong place, and its watchdog ends what it leaves behind.
 
 Which namespaces a task has is said in its launch (`spaces`): `hostname`, `hosts` (a file that is bound over /etc/hosts)
-and `net` (a network namespace by its path, made by the runner).
+`net` (a network namespace by its path, made by the runner) and `confined`
+(the task has no rights over networks).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 HOSTS = "/etc/hosts"
+SETPRIV = "/usr/bin/setpriv"
+DROPPED = "-net_raw,-net_admin"
 LOST = 70  # the exit code of a keeper that cannot come back
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWNET = 0x00020000, 0x04000000, 0x40000000
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 1 << 19
@@ -61,6 +64,14 @@ class Namespaces:
                 sys.stderr.write(f"the keeper exits: it cannot come back to its own namespaces: {error}\n")
             finally:
                 os._exit(LOST)
+
+    @staticmethod
+    def confined(program: str, argv: list[str]) -> list[str]:
+        """The command of a task with a network of its own: without the rights to change that or to forge packets.
+
+        What is dropped cannot be taken on again, so it is dropped by a program between the keeper and the task.
+        """
+        return [SETPRIV, f"--bounding-set={DROPPED}", "--", program, *argv[1:]]
 
     def _make(self, hostname: str, hosts: str) -> None:
         """A mount namespace with this hosts file, and a UTS namespace with this host name."""

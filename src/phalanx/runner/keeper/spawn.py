@@ -83,6 +83,11 @@ class Spawner:
         fenced.
         """
         attempt, argv, env, cwd = self._read(key, brief, options)
+        spaces = options.get("spaces")
+        if spaces and spaces.get("confined"):
+            program = self._program(argv[0], env)
+            _check_program(program, _called(argv[0]))
+            argv = self._namespaces.confined(program, argv)
         attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
         attempt.started_at = system.wall()
         if limit_s := options.get("limit_s"):
@@ -94,7 +99,6 @@ class Spawner:
         )
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
-            spaces = options.get("spaces")
             if cwd or cpus or attempt.cgroups or spaces:
                 attempt.pid = self._there(
                     attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env, why_not), spaces

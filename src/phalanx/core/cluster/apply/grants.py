@@ -25,6 +25,8 @@ def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -
     """A lane with the attempt's grant, held from now on."""
     node = state.nodes[attempt.node]
     state.table.take(node.row, attempt.grant)
+    if attempt.grant.address:
+        state.overlay.hold(attempt.grant.address, attempt.node, job.job.user)
     state.queues.take(job.job.queue, attempt.grant)
     lane = Lane(attempt.lane, attempt.node, attempt.grant, job.groups[attempt.group].lanes)
     node.lanes[attempt.lane] = lane
@@ -100,6 +102,7 @@ def end_attempt(state: ClusterState, job: JobState, attempt: Attempt, at: float)
         if job.gang is not None and job.job.id not in state.tenants.of_job:
             state.tenants.needed.pop(job.job.id, None)
         if attempt.grant.address:
+            state.overlay.leave(attempt.grant.address)
             rest(state, attempt.node, attempt.grant.address, at)
             end_use(state, job, at)
         state.gain += 1

@@ -191,6 +191,7 @@ def joined(state: ClusterState, event: e.NodeJoined) -> None:
     elif known.capacity != capacity:
         _changed(state, known, capacity)
     known.capacity = capacity
+    state.overlay.version += bool(capacity.block)
     known.incarnation, known.origin, known.address = event.incarnation, event.origin, event.address
     known.generation = event.generation or known.generation + 1
     known.connected, known.lost, known.lost_at, known.heard_at = True, False, None, event.at

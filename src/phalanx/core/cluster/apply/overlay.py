@@ -22,6 +22,7 @@ def with_block(state: ClusterState, node: NodeName, capacity: Capacity) -> Capac
 def assigned(state: ClusterState, event: o.BlockAssigned) -> None:
     """`apply/nodes.py` tells the node's account."""
     blocks = state.overlay.blocks
+    state.overlay.version += 1
     for former in [name for name, block in blocks.items() if block == event.block and name != event.node]:
         del blocks[former]
     if event.block:
@@ -99,6 +100,10 @@ def free_again(state: ClusterState, node: NodeName, address: str, at: float) -> 
 
 def restore_overlay(state: ClusterState) -> None:
     """What an image says of addresses, told to the accounts of all nodes."""
+    for node in state.nodes.values():
+        for attempt in node.attempts.values():
+            if attempt.grant.address:
+                state.overlay.hold(attempt.grant.address, node.name, state.jobs[attempt.key[0]].job.user)
     for ledger in state.table.ledgers:
         state.overlay.tell(ledger)
         state.table.columns.refresh(state.table.rows[ledger.name])
