@@ -18,7 +18,7 @@ def check_subnet(subnet: str, table: Path = ROUTES) -> None:
     for network, link in routes(table):
         if network.prefixlen and not link.startswith(OURS) and network.overlaps(wanted):
             raise ConfigError(
-                f"overlay.subnet = {subnet!r}: this machine has a route to {network} through {link}, which it would hide",
+                f"overlay.subnet = {subnet!r}: it would hide this machine's route to {network} through {link}",
                 hint="choose a subnet that is not used here, such as 10.192.0.0/12",
             )
 

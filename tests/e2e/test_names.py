@@ -1,7 +1,7 @@
 """Members of a job know each other by name: seed 002's two scripts as they are, on two runners.
 
-The scripts in `seeds/` have their indentation restored and nothing else changed. Tasks have a host name and a hosts file
-of their own only where the runner is root.
+The scripts in `seeds/` have their indentation restored and nothing else changed. Tasks have a host name and a hosts
+file of their own only where the runner is root.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="a host name of its own t
 
 def finished(cluster: RealCluster, id: str, within_s: float = 60.0) -> list[str]:
     """What each task wrote, once all are done."""
-    wait_until(lambda: cluster.client.job(id).status in ("Completed", "Failed"), within_s, "the job has ended")
+    wait_until(
+        lambda: cluster.client.job(id).status in ("Completed", "Failed"), within_s, "the job has ended"
+    )
     job = cluster.client.job(id)
     tasks = range(job.tasks)
     written = [cluster.output(f"{id}.{position}") for position in tasks]

@@ -168,7 +168,8 @@ def test_a_task_cannot_forge_its_address_or_open_a_raw_socket(cluster: HostClust
         "import socket, subprocess\n"
         "try: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); print('raw')\n"
         "except PermissionError: print('refused')\n"
-        "print(subprocess.run(['ip', 'addr', 'add', '10.128.0.99/32', 'dev', 'eth0'], capture_output=True).returncode != 0)"
+        "forge = ['ip', 'addr', 'add', '10.128.0.99/32', 'dev', 'eth0']\n"
+        "print(subprocess.run(forge, capture_output=True).returncode != 0)"
     )
     id = cluster.client.submit(
         command=[sys.executable, "-c", code], targets=["n1"], network="overlay", cores=0.1, max_retries=0
@@ -198,7 +199,9 @@ def process_of(id: str) -> int:
     raise AssertionError(f"no process of {id}")
 
 
-def test_a_runner_that_was_killed_takes_its_networks_on_and_leaves_nothing_behind(cluster: HostCluster) -> None:
+def test_a_runner_that_was_killed_takes_its_networks_on_and_leaves_nothing_behind(
+    cluster: HostCluster,
+) -> None:
     wait_until(lambda: ours() == [], 20.0, "earlier tasks have left nothing")
     id = cluster.client.submit(
         command=[sys.executable, "-c", LISTEN], targets=["n2"], network="overlay", cores=0.1, max_retries=0
@@ -233,4 +236,6 @@ def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cl
         assert "phxtest-foreign" in ip("netns", "list"), "and nothing of others is touched"
     finally:
         ip("netns", "del", "phxtest-foreign")
-    assert subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout == before
+    assert (
+        subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout == before
+    )

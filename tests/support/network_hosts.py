@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from socket import AF_INET, SOCK_STREAM, SO_REUSEADDR, SOL_SOCKET, create_connection, socket
+from socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, create_connection, socket
 
 from tests.support.real_cluster import _RUN, RealCluster
 
@@ -89,7 +89,10 @@ def a_host_cluster(folder: Path, count: int, settings: Mapping[str, object]) -> 
     with network_hosts(count) as hosts:
         carriers = [Carrier(host, cluster.link_port) for host in hosts]
         try:
-            cluster.start({f"n{number}": "real" for number in range(1, count + 1)})
+            cluster.start({"n1": "real"})  # one after another, so that the first has the first block
+            for number in range(2, count + 1):
+                cluster.start_runner(f"n{number}", "real")
+                cluster.wait_online(f"n{number}")
             yield cluster
         except BaseException:
             for log in folder.glob("*.log"):

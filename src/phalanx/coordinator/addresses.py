@@ -1,6 +1,6 @@
 """Addresses of the overlay network, asked for over REST: reservations become inputs, and the state becomes views.
 
-Who may ask for what was checked before, in `api/server/routes/overlay.py`. A token is made here by chance and told once.
+Who may ask for what was checked before, in `api/server/routes/overlay.py`. A token is made by chance and told once.
 """
 
 from __future__ import annotations

@@ -128,7 +128,9 @@ class OverlayMap(Struct, frozen=True, tag="overlay_map"):
     subnet: str
     block: str  # of this node
     peers: list[tuple[str, str]]  # the block and the address of every other node
-    owners: list[tuple[str, str]]  # address and owner, of all tasks anywhere whose owners have tasks on this node
+    owners: list[
+        tuple[str, str]
+    ]  # address and owner, of all tasks anywhere whose owners have tasks on this node
 
 
 class LeavingMessage(Struct, frozen=True, tag="leaving"):

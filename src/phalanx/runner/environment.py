@@ -150,7 +150,9 @@ def attempt_environment(
         conventions |= _one_process(brief, start, place) if place.is_one_process_each else {}
     given = brief.command.env
     chosen = {name: text for name, text in conventions.items() if name not in given}
-    return chosen | _ours(brief, start, epoch) | _peers(place) | _names(start, place) | _devices(start, capacity)
+    return (
+        chosen | _ours(brief, start, epoch) | _peers(place) | _names(start, place) | _devices(start, capacity)
+    )
 
 
 def _jobset(brief: Brief, start: Start) -> dict[str, str]:

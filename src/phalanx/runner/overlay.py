@@ -75,7 +75,9 @@ class TaskNetworks:
     def add(self, key: AttemptKey, address: str) -> str:
         """A network namespace for an attempt; raises OSError."""
         if self._map is None or self.trouble:
-            raise OSError(errno.ENETDOWN, self.trouble or "the coordinator has not told of the overlay network")
+            raise OSError(
+                errno.ENETDOWN, self.trouble or "the coordinator has not told of the overlay network"
+            )
         return self._do(lambda: self._add(_name(key), address))
 
     def remove(self, key: AttemptKey) -> None:
@@ -165,7 +167,7 @@ def why_not() -> str:
 def _traces(mark: str) -> bool:
     """Whether something of ours may be left of an earlier runner, looked at as cheaply as possible."""
     with suppress(OSError):
-        if any(mark in name for name in os.listdir(NETNS)):
+        if any(mark in path.name for path in NETNS.iterdir()):
             return True
     with suppress(OSError):
         return f"{OURS}{mark}" in Path("/proc/net/dev").read_text()
@@ -181,4 +183,6 @@ def _ip_of(host: str) -> str:
     try:
         return socket.gethostbyname(host or "127.0.0.1")
     except OSError as error:
-        raise OSError(errno.EADDRNOTAVAIL, f"the address {host!r} of a node cannot be resolved: {error}") from None
+        raise OSError(
+            errno.EADDRNOTAVAIL, f"the address {host!r} of a node cannot be resolved: {error}"
+        ) from None

@@ -1,4 +1,4 @@
-"""The overlay network in the kernel: a VXLAN link to the other nodes, and a network namespace with a link for each task.
+"""The overlay network in the kernel: a VXLAN link to the other nodes, and a namespace with a link for each task.
 
 Everything is routed: each task's link has a route for its one address, and each other node's block a route through the
 VXLAN link, to a neighbour whose MAC address follows from its block. So nothing is learned or flooded, and there is no
@@ -164,7 +164,7 @@ class OverlayKernel:
     def namespaces(self) -> list[str]:
         """The attempts that have a namespace here."""
         try:
-            names = os.listdir(NETNS)
+            names = [path.name for path in NETNS.iterdir()]
         except OSError:
             return []
         return [name.removeprefix(self._names) for name in names if name.startswith(self._names)]
@@ -192,17 +192,17 @@ class OverlayKernel:
             self.remove(key)
         for at, _ in self._task_links():
             self._netlink.link("del", index=at)
-        if (at := self._index(self.vxlan)) is not None:
-            self._netlink.link("del", index=at)
+        if (own := self._index(self.vxlan)) is not None:
+            self._netlink.link("del", index=own)
         with suppress(OSError):
             self.set_rules(f"table inet {self.table} {{}}\ndelete table inet {self.table}\n")
 
     def _task_links(self) -> list[tuple[int, str]]:
-        found = []
-        for link in self._netlink.get_links():
-            if str(link.get_attr("IFLA_IFNAME")).startswith(self.links):
-                found.append((int(link["index"]), str(link.get_attr("IFLA_IFALIAS") or "")))
-        return found
+        return [
+            (int(link["index"]), str(link.get_attr("IFLA_IFALIAS") or ""))
+            for link in self._netlink.get_links()
+            if str(link.get_attr("IFLA_IFNAME")).startswith(self.links)
+        ]
 
     def _index(self, name: str) -> int | None:
         found = self._netlink.link_lookup(ifname=name)

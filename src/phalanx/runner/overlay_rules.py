@@ -22,7 +22,7 @@ def ruleset(
 ) -> str:
     """The table with this name instead of whatever it was.
 
-    `tasks` are the addresses of this node's tasks by their links, whose names begin with `links`; `owners` are the owners
+    `tasks` are the addresses of this node's tasks by their links, whose names begin with `links`; `owners` are those
     of addresses anywhere, as far as they have tasks here.
     """
     marks = {owner: number for number, owner in enumerate(sorted(set(owners.values())), start=1)}

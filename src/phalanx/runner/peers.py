@@ -44,7 +44,7 @@ def subdomain_of(brief: Brief) -> str:
 
 
 def members_of(brief: Brief, roll: Roll | None) -> list[Member]:
-    """The members in the order of their ranks; none if there is no roll, or one of a coordinator that names no groups."""
+    """The members in the order of their ranks; none if there is no roll, or an older coordinator's, without groups."""
     if roll is None or not roll.groups:
         return []
     return [
@@ -56,7 +56,9 @@ def members_of(brief: Brief, roll: Roll | None) -> list[Member]:
 def hosts_text(members: list[Member], subdomain: str, own: Member) -> str:
     """A hosts file in which every member is found, by its whole name and by its host name; this one always."""
     known = members if any(each.position == own.position for each in members) else [own, *members]
-    lines = [f"{each.address}\t{each.hostname}.{subdomain} {each.hostname}\n" for each in known if each.address]
+    lines = [
+        f"{each.address}\t{each.hostname}.{subdomain} {each.hostname}\n" for each in known if each.address
+    ]
     return _LOCAL + "".join(lines)
 
 

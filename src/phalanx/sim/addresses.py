@@ -57,7 +57,9 @@ class AddressChecker:
         if event.block and others:
             raise Violation("addresses", f"{event.node} gets {event.block}, which {others} has")
         if event.node in self._blocks and event.block:
-            raise Violation("addresses", f"{event.node} had {self._blocks[event.node]} and gets {event.block}")
+            raise Violation(
+                "addresses", f"{event.node} had {self._blocks[event.node]} and gets {event.block}"
+            )
         self._blocks[event.node] = event.block
 
     def _reserve(self, event: o.AddressReserved) -> None:
@@ -78,11 +80,15 @@ class AddressChecker:
             return
         made, target = self._reserved.get(address), event.job.groups[0].request.target
         if made is None or made.id in self._tokens:
-            raise Violation("addresses", f"{event.job.id} was given {address} for a token that was used before")
+            raise Violation(
+                "addresses", f"{event.job.id} was given {address} for a token that was used before"
+            )
         if event.at >= made.expires_at or made.user != event.job.user or target is None:
             raise Violation("addresses", f"{event.job.id} was given {address} for a token that is not good")
         if target.host != made.node:
-            raise Violation("addresses", f"{event.job.id} goes to {target.host} with an address of {made.node}")
+            raise Violation(
+                "addresses", f"{event.job.id} goes to {target.host} with an address of {made.node}"
+            )
         self._tokens.add(made.id)
         self._bound[event.job.id] = address
         self._count("token used")
@@ -105,7 +111,9 @@ class AddressChecker:
         if address in self._held or address in self._reserved:
             raise Violation("addresses", f"{what} was given {address}, which is not free")
         if (until := self._rests_until.get(address, 0.0)) > at + SLACK_S:
-            raise Violation("addresses", f"{what} was given {address}, which rests for {until - at:.1f} s more")
+            raise Violation(
+                "addresses", f"{what} was given {address}, which rests for {until - at:.1f} s more"
+            )
 
     def _ended(self, event: e.AttemptEnded) -> None:
         job, address = event.key[0], self._of.pop(event.key, None)

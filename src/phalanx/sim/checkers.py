@@ -4,7 +4,8 @@ The facade receives everything observable and passes it to the models: `chronicl
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
 `dispatches` the nodes that these are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes
-that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `waits` the queue. The first violation ends the run.
+that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `waits` the queue. The
+first violation ends the run.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Addresses of the overlay network as the cluster knows them: blocks of nodes, reservations, addresses that rest.
 
-A reservation sets one address of a node aside for its user until it expires. Who shows its token when submitting a task
-for that node binds it to the task: from then on it belongs to the task's attempts, and it ends when the last of them has
-ended. Only a digest of the token is kept. What is free of a block is counted in the ledger of its node
-(`core/model/overlay.py`); this is told to it whenever it is made anew.
+A reservation sets one address of a node aside for its user until it expires. A task that is submitted with its token
+is bound to it: from then on it belongs to the task's attempts, and it ends when the last of them has ended. Only a
+digest of the token is kept. What is free of a block is counted in the ledger of its node (`core/model/overlay.py`),
+which is told of all this whenever it is made anew.
 """
 
 from __future__ import annotations
@@ -53,7 +53,9 @@ class Overlay:
         self.by_digest: dict[bytes, Reservation] = {}
         self.by_job: dict[JobId, Reservation] = {}
         self.of_user: dict[str, int] = {}
-        self.holders: dict[str, tuple[NodeName, str]] = {}  # node and owner of each address that an attempt holds
+        self.holders: dict[
+            str, tuple[NodeName, str]
+        ] = {}  # node and owner of each address that an attempt holds
         self.version = 0  # grows with whatever runners have to know
         self._expiring: list[tuple[float, str]] = []
         self.resting = image.resting

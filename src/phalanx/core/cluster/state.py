@@ -371,7 +371,7 @@ class ClusterState(Struct, eq=False):
         return self.dependents, self.task_dependents, self.start_dependents
 
     def called(self, name: str, user: str) -> tuple[JobState, int | None] | None:
-        """The job, and the position of its task, that Kubernetes calls so: not over, called so as a whole, the newest."""
+        """The job, and the position of its task, that Kubernetes calls so; rather not over, whole, and the newest."""
         own = self.objects.get(name, {}).get(user, {})
         jobs = [self.jobs[id] for id in islice(reversed(own), NAMESAKES_MAX)]
         if not jobs:

@@ -1,8 +1,8 @@
 """One node's account: what is free, and the exact grant a request would get.
 
 `fit` answers with a Grant or with the first Reason: the labels asked for, then in KohakuRiver's order NUMA, devices,
-cores, memory, address. The same function places, validates at submit, and explains; `slots` says how often it would say yes.
-What is taken is held until it is given back.
+cores, memory, address. The same function places, validates at submit, and explains; `slots` says how often it would
+say yes. What is taken is held until it is given back.
 """
 
 from __future__ import annotations
@@ -12,7 +12,16 @@ from operator import itemgetter
 from typing import Literal
 
 from phalanx.core.model import amounts, reason
-from phalanx.core.model.amounts import ADDRESSES, CORES, MILLICORES, SLOTS_MAX, describe_bytes, fixed, magnitude, written
+from phalanx.core.model.amounts import (
+    ADDRESSES,
+    CORES,
+    MILLICORES,
+    SLOTS_MAX,
+    describe_bytes,
+    fixed,
+    magnitude,
+    written,
+)
 from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request
@@ -32,8 +41,8 @@ class Ledger:
     """What one node has and what of it is free."""
 
     __slots__ = (
-        "_indexes", "addresses", "capacity", "device_size", "devices", "devices_free", "devices_held", "devices_promised", "free",
-        "name", "numa_free", "promises",
+        "_indexes", "addresses", "capacity", "device_size", "devices", "devices_free", "devices_held",
+        "devices_promised", "free", "name", "numa_free", "promises",
     )  # fmt: skip
 
     def __init__(self, name: str, capacity: Capacity) -> None:
@@ -113,7 +122,9 @@ class Ledger:
         if self.addresses is None:
             return reason.no_addresses(self.name)
         if not request.address:
-            return self.addresses.choose() or reason.not_enough_addresses(self.name, 0, self.capacity.addresses)
+            return self.addresses.choose() or reason.not_enough_addresses(
+                self.name, 0, self.capacity.addresses
+            )
         if not self.addresses.owns(request.address):
             return reason.address_elsewhere(self.name, request.address, self.capacity.block)
         if not self.addresses.is_free_for_its_task(request.address):

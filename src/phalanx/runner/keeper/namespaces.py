@@ -1,8 +1,8 @@
 """Namespaces of a task: its own host name and hosts file, and its own network, taken on for the moment of a spawn.
 
-A child inherits the namespaces of whoever spawns it. So the keeper, which has a single thread, enters those of the task,
-spawns, and comes back, as it does with folders and CPUs. A keeper that cannot come back exits: whatever it did next would
-be done in the wrong place, and its watchdog ends what it leaves behind.
+A child inherits the namespaces of the process that spawns it. So the keeper, which has a single thread, enters those
+of the task, spawns, and comes back, as it does with folders and CPUs. A keeper that cannot come back exits: whatever
+it did next would be done in the wrong place, and its watchdog ends what it leaves behind.
 
 Which namespaces a task has is said in its launch (`spaces`): `hostname`, `hosts` (a file that is bound over /etc/hosts)
 `net` (a network namespace by its path, made by the runner) and `confined`
@@ -79,7 +79,9 @@ class Namespaces:
         # What is mounted on the machine later is seen in there; what is mounted in there is not seen outside.
         self._check(self._libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None), "mount --make-rslave /")
         if hosts:
-            self._check(self._libc.mount(os.fsencode(hosts), HOSTS.encode(), None, _MS_BIND, None), "mount hosts")
+            self._check(
+                self._libc.mount(os.fsencode(hosts), HOSTS.encode(), None, _MS_BIND, None), "mount hosts"
+            )
         if 0 < len(hostname) <= _HOSTNAME_MAX:
             name = hostname.encode()
             self._check(self._libc.sethostname(name, len(name)), "sethostname")

@@ -267,7 +267,9 @@ def test_a_cancelled_task_keeps_its_address_until_its_end_is_confirmed():
     assert cluster.state.overlay.resting[0][1:] == ("n1", "10.128.0.5")
 
 
-@pytest.mark.parametrize("ip", ["10.128.0.0", "10.128.0.1", "10.128.0.14", "10.128.0.15", "10.128.0.16", "10.9.9.9"])
+@pytest.mark.parametrize(
+    "ip", ["10.128.0.0", "10.128.0.1", "10.128.0.14", "10.128.0.15", "10.128.0.16", "10.9.9.9"]
+)
 def test_gateway_broadcast_and_addresses_of_others_cannot_be_reserved(ip: str):
     assert code_of(an_overlay_cluster("n1").reserve("n1", ip)) == "AddressUnavailable"
 

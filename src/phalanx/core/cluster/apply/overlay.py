@@ -90,7 +90,7 @@ def end_rests(state: ClusterState, at: float) -> None:
 
 
 def free_again(state: ClusterState, node: NodeName, address: str, at: float) -> None:
-    """An event rests on the end of a rest that was not written down, perhaps under a shorter quarantine than today's."""
+    """An event builds on the end of a rest that was not written down, perhaps of a shorter quarantine than today's."""
     end_rests(state, at)
     block = _block(state, node)
     if block is not None and address in block.resting:

@@ -1,4 +1,4 @@
-"""Choices about addresses of the overlay network: which block a node has, who may reserve which address, and until when.
+"""Choices about addresses of the overlay network: which block a node has, who may reserve which address, how long.
 
 A token is refused with one and the same reason, whatever is wrong with it, so that nobody can try out which exist.
 """
@@ -36,13 +36,13 @@ def block_changed(state: ClusterState, given: i.Hello, now: float) -> list[e.Eve
         return [o.BlockAssigned(at=now, cause="hello", node=given.node, block="")] if has else []
     if has and rules.number(has) is not None:
         return []
-    number = _free_number(state, given.node)
+    number = _free_number(state)
     if number is None:
         return []
     return [o.BlockAssigned(at=now, cause="hello", node=given.node, block=rules.block(number))]
 
 
-def _free_number(state: ClusterState, node: NodeName) -> int | None:
+def _free_number(state: ClusterState) -> int | None:
     """The lowest block that is no node's; if there is none, one of a node that was removed and holds nothing there."""
     rules, blocks = state.rules.overlay, state.overlay.blocks
     taken = {rules.number(block): name for name, block in blocks.items()}
