@@ -78,7 +78,16 @@ if TYPE_CHECKING:
         WatchEvent,
         WhyReply,
     )
-    from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec
+    from phalanx.api.schema.jobspec import (
+        DraftSpec,
+        GangSpec,
+        JobSpec,
+        NetworkSpec,
+        RestartSpec,
+        RuleSpec,
+        SuccessSpec,
+    )
+    from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.submission import (
         AcceptedTask,
         GangFields,
@@ -139,6 +148,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcceptedTask",
+    "AddressesView",
     "AfterSpec",
     "AmendSpec",
     "AppliedJob",
@@ -187,7 +197,9 @@ __all__ = [
     "LayerView",
     "LocalCluster",
     "NamedView",
+    "NetworkSpec",
     "NeverFits",
+    "NewReservation",
     "NewToken",
     "NoRoom",
     "NodeReasons",
@@ -211,6 +223,8 @@ __all__ = [
     "RemoteTraceback",
     "RemovedNode",
     "RequestView",
+    "ReservationView",
+    "ReserveRequest",
     "RestartSpec",
     "ResultReference",
     "RetryReply",
@@ -275,7 +289,8 @@ _MODULES = {
         "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
         "WatchEvent WhyReply"
     ),
-    "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.overlay": "AddressesView NewReservation ReservationView ReserveRequest",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"
     " WorkflowRequest WorkflowSpec WorkflowView",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",

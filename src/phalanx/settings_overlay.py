@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Network
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -49,8 +50,6 @@ class OverlaySettings(Struct, frozen=True, kw_only=True):
                 f"overlay.block_prefix = {self.block_prefix}: a block cannot be larger than the subnet {self.subnet}",
                 hint=f"give at least {prefix}; each node has one block",
             )
-        from ipaddress import IPv4Network  # here, for most commands need none
-
         try:
             IPv4Network(self.subnet)
         except ValueError as error:

@@ -142,7 +142,7 @@ def test_case_23_a_token_is_for_one_task(cluster: RealCluster) -> None:
     made = cluster.client.reserve_address("n1")
     for fields in ({"tasks": 2}, {"array": "1-2"}, {"targets": ["n1", "n2"]}):
         with pytest.raises(BadRequest, match="ip_token: it is for one task"):
-            cluster.client.submit(ip_token=made.token, command=["/bin/true"], **fields)  # type: ignore[arg-type]
+            cluster.client.submit(ip_token=made.token, command=["/bin/true"], **fields)
 
 
 def test_case_24_an_unused_token_is_released_once(cluster: RealCluster) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.cluster.overlay import Overlay, Reservation
+from phalanx.core.cluster.overlay import Overlay, ReservedAddress
 from tests.simulation.seeds import must_find
 
 Patch = pytest.MonkeyPatch
@@ -18,11 +18,11 @@ def test_an_address_that_is_given_again_at_once_is_found(monkeypatch: Patch):
 
 
 def test_a_token_that_is_used_twice_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(Reservation, "is_open", lambda self, now: now < self.expires_at)
+    monkeypatch.setattr(ReservedAddress, "is_open", lambda self, now: now < self.expires_at)
     must_find({"addresses"}, within=150)
 
 
 def test_a_token_that_never_expires_is_found(monkeypatch: Patch):
     monkeypatch.setattr(Overlay, "expired", lambda self, now: [])
-    monkeypatch.setattr(Reservation, "is_open", lambda self, now: not self.job)
+    monkeypatch.setattr(ReservedAddress, "is_open", lambda self, now: not self.job)
     must_find({"addresses"}, within=150)

@@ -20,7 +20,7 @@ from phalanx.coordinator.refusals import accepted
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.decide.overlay import OFF
 from phalanx.core.cluster.inputs import ReleaseReservation, ReserveAddress
-from phalanx.core.cluster.overlay import Reservation
+from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.overlay import gateway
 from phalanx.errors import BadRequest, NotFound
@@ -36,7 +36,7 @@ class AddressCommands:
     async def reserve_address(self, node: str, request: ReserveRequest, user: str) -> NewReservation:
         self._loop.require_active()
         token, now = TOKEN + secrets.token_urlsafe(24), self._clock.now()
-        made = Reservation(
+        made = ReservedAddress(
             fingerprint(token), digest(token), node, request.ip or "", user, now, now + request.ttl
         )
         accepted(await self._loop.ask([ReserveAddress(made)]), node)
@@ -79,7 +79,7 @@ class AddressCommands:
             raise BadRequest(OFF.text, reason=OFF.code)
 
 
-def _view(made: Reservation) -> ReservationView:
+def _view(made: ReservedAddress) -> ReservationView:
     return ReservationView(
         made.id,
         made.node,

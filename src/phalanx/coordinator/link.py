@@ -19,6 +19,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job, JobId, is_name
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Disposition, Order, Ready, Start, Started
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
 
 log = logger("coordinator")
@@ -353,7 +354,7 @@ class Links:
         return wire.Dispositions(state.epoch, items, 0 if node is None else node.generation)
 
 
-def overlay_map(state: ClusterState, name: str) -> wire.OverlayMap | None:
+def overlay_map(state: ClusterState, name: str) -> OverlayMap | None:
     """The overlay network as one node has to know it; None if it has no part in it."""
     node = state.nodes.get(name)
     if node is None or not node.capacity.block:
@@ -366,7 +367,7 @@ def overlay_map(state: ClusterState, name: str) -> wire.OverlayMap | None:
     ]
     here = {owner for where, owner in overlay.holders.values() if where == name}
     owners = [(address, owner) for address, (_, owner) in overlay.holders.items() if owner in here]
-    return wire.OverlayMap(state.rules.overlay.subnet, node.capacity.block, sorted(peers), sorted(owners))
+    return OverlayMap(state.rules.overlay.subnet, node.capacity.block, sorted(peers), sorted(owners))
 
 
 def no_reply(answers: list[Answer | None]) -> None:

@@ -6,7 +6,7 @@ from phalanx.core.cluster.state import Timers
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.overlay import OverlayRules
-from phalanx.host_routes import check_subnet
+from phalanx.routes import check_subnet
 from phalanx.settings import Elastic, Settings
 from phalanx.settings_overlay import OverlaySettings
 from phalanx.settings_scheduler import Scheduler

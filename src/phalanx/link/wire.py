@@ -25,14 +25,14 @@ from phalanx.core.model.orders import (
     Started,
 )
 from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
+from phalanx.link.overlay import OverlayMap
 
 VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
 FRAME_MAX = 32 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 
 # What a node may say of itself. Sums over many nodes stay within 64 bits.
-CORES_MAX = 1 << 24
-BYTES_MAX = 1 << 50
+CORES_MAX, BYTES_MAX = 1 << 24, 1 << 50
 NUMA_MAX, CPUS_MAX = 1025, 65_536
 LABELS_MAX = 256
 WORD_MAX = 512  # characters of a name, a label, an address
@@ -71,9 +71,7 @@ class Welcome(Struct, frozen=True, tag="welcome"):
     heartbeat_s: float
     self_fence_s: float
     generation: int = 0  # of the node's lease: heartbeats and reports must carry it
-    credential: str = (
-        ""  # the node's own, in exchange for a join token: the runner keeps it and uses it from now on
-    )
+    credential: str = ""  # the node's own, in exchange for a join token: it is shown from now on
 
 
 class Rejected(Struct, frozen=True, tag="rejected"):
@@ -120,17 +118,6 @@ class BeatAck(Struct, frozen=True, tag="beat_ack"):
     epoch: int
     sent_at: float
     at: float = 0.0  # by the coordinator's clock: whatever it sent before then comes before this
-
-
-class OverlayMap(Struct, frozen=True, tag="overlay_map"):
-    """The overlay network as one node has to know it; sent to runners that take part, at first and at every change."""
-
-    subnet: str
-    block: str  # of this node
-    peers: list[tuple[str, str]]  # the block and the address of every other node
-    owners: list[
-        tuple[str, str]
-    ]  # address and owner, of all tasks anywhere whose owners have tasks on this node
 
 
 class LeavingMessage(Struct, frozen=True, tag="leaving"):

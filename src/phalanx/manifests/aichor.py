@@ -7,10 +7,11 @@ experiment is a gang: a head that runs the command, and workers that join it.
 from __future__ import annotations
 
 import shlex
+from typing import cast
 
 import msgspec
 
-from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.groupspec import GroupSpec, Network
 from phalanx.api.schema.jobspec import JobSpec, RestartSpec, SuccessSpec
 from phalanx.core.model.amounts import SECONDS_MAX, written
 from phalanx.core.model.array import TASKS_MAX
@@ -51,7 +52,10 @@ def read_aichor(document: View) -> ParsedJob:
     name = document.text("name") or document.view("metadata").text("name") or operator
     limit = spec.view("restartPolicy").number("backoffLimit", 0, 0, RETRIES_MAX)
     made = _jobset(groups, limit) if operator == "jobset" else _kuberay(groups, limit, types)
-    made = msgspec.structs.replace(made, name=plain_name(name, document), time_limit=_time_limit(spec))
+    network = cast(Network, spec.word("network", ("node", "overlay"), "node"))
+    made = msgspec.structs.replace(
+        made, name=plain_name(name, document), time_limit=_time_limit(spec), network=network
+    )
     return ParsedJob(made, document.where(), f"default/{made.name}")
 
 

@@ -10,7 +10,7 @@ from typing import cast
 
 import msgspec
 
-from phalanx.api.schema.groupspec import AfterSpec, GroupSpec
+from phalanx.api.schema.groupspec import AfterSpec, GroupSpec, Network
 from phalanx.api.schema.jobspec import JobSpec, NetworkSpec, RestartSpec, RuleSpec, SuccessSpec
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.job import RETRIES_MAX, Action
@@ -44,6 +44,7 @@ REASONS = {
     ),
     "DeadlineExceeded": ("timeout",),
 }
+NETWORK = "phalanx/network"  # an annotation of ours
 STRATEGIES = ("Recreate", "BlockingRecreate", "InPlaceRestart")
 
 
@@ -71,7 +72,7 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> ParsedJob | N
         success=_success(spec, groups),
         object="".join(object_names([id])),
         names=_names(spec, groups),
-        network=NetworkSpec(subdomain=spec.view("network").text("subdomain")),
+        network=NetworkSpec(_mode(metadata), spec.view("network").text("subdomain")),
     )
     made = msgspec.structs.replace(
         with_traits(made, traits), max_retries=_retries(spec, batches), time_limit=_time_limit(spec, batches)
@@ -84,6 +85,11 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> ParsedJob | N
     return ParsedJob(
         gang, metadata.where(), id, tolerations=tolerations, documents=book.documents_of(document, gang)
     )
+
+
+def _mode(metadata: View) -> Network:
+    annotations = metadata.view("annotations")
+    return cast(Network, annotations.word(NETWORK, ("node", "overlay"), "node"))
 
 
 def _names(spec: View, groups: list[GroupSpec]) -> bool:

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from phalanx.core.model.orders import AttemptKey
-from phalanx.host_routes import OURS
-from phalanx.link.wire import OverlayMap
+from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
+from phalanx.routes import OURS
 from phalanx.runner.overlay_rules import ruleset
 
 log = logger("runner")

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from pyroute2 import IPRoute, NetlinkError, netns
 
 from phalanx.core.model.overlay import gateway
-from phalanx.host_routes import OURS
+from phalanx.routes import OURS
 from phalanx.runner.overlay import NETNS, SYSTEM_PATH
 
 VNI = 7434

@@ -12,6 +12,7 @@ from phalanx.core.model.orders import Roll
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.state import RunnerEffect, RunnerState
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.runner.overlay import TaskNetworks
 
 ANSWER_WITHIN_S = 3.0  # answer to a heartbeat
@@ -98,7 +99,7 @@ class RunnerEngine:
                 if message.epoch >= self.state.epoch:
                     self.state.renew(message.sent_at + self.self_fence_s + message.keep_s)
                     self.left = message
-            case wire.OverlayMap():
+            case OverlayMap():
                 if self.networks is not None:
                     self.networks.update(message)
             case wire.Welcome():

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
-from phalanx.core.cluster.overlay import Reservation
+from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.overlay import OverlayRules
@@ -28,7 +28,7 @@ class AddressChecker:
         self._held: dict[str, AttemptKey] = {}
         self._of: dict[AttemptKey, str] = {}
         self._rests_until: dict[str, float] = {}
-        self._reserved: dict[str, Reservation] = {}  # by address
+        self._reserved: dict[str, ReservedAddress] = {}  # by address
         self._bound: dict[JobId, str] = {}  # the address of the job that has shown its token
         self._used: set[JobId] = set()  # of those, the jobs that were placed
         self._over: set[JobId] = set()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.core.cluster.decision import Accepted, Answer
 from phalanx.core.cluster.inputs import ReleaseReservation, ReserveAddress, Submit
-from phalanx.core.cluster.overlay import Reservation
+from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.sim.workload_overlay import a_job_with_token, a_reservation
 from phalanx.sim.world import World
 
@@ -41,7 +41,7 @@ class ReservingUsers:
             released = [ReleaseReservation(made.id, made.user)]
             self._world.after(dice.uniform(0.5, 8.0), self._users.ask, released)
 
-    def _use_token(self, made: Reservation) -> None:
+    def _use_token(self, made: ReservedAddress) -> None:
         node = self._dice.choice(self._nodes) if self._dice.random() < 0.2 else made.node
         self._requests += 1
         job, request_id = a_job_with_token(self._dice, node, self._world.now), f"token{self._requests}"

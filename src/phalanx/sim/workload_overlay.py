@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec import structs
 
-from phalanx.core.cluster.overlay import Reservation
+from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.overlay import OverlayRules
 from phalanx.core.model.resources import Request, Target
@@ -29,9 +29,9 @@ def with_addresses(dice: Random, jobs: list[Job]) -> list[Job]:
     return [_asking(job) if dice.random() < SHARE else job for job in jobs]
 
 
-def a_reservation(dice: Random, node: str, now: float) -> Reservation:
+def a_reservation(dice: Random, node: str, now: float) -> ReservedAddress:
     digest = hashlib.sha256(dice.randbytes(16)).digest()
-    return Reservation(digest.hex()[:16], digest, node, "", "ada", now, now + dice.choice(TTLS_S))
+    return ReservedAddress(digest.hex()[:16], digest, node, "", "ada", now, now + dice.choice(TTLS_S))
 
 
 def a_job_with_token(dice: Random, node: str, now: float) -> Job:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from phalanx.core.cluster.overlay import Reservation
+from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Phase, Report
@@ -147,7 +147,7 @@ class SetQuota(Input, frozen=True):
 class ReserveAddress(Input, frozen=True):
     """Set an address of a node aside, this one or any. `made` has none yet if it may be any."""
 
-    made: Reservation
+    made: ReservedAddress
 
 
 class ReleaseReservation(Input, frozen=True):

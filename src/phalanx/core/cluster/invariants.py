@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from phalanx.core.cluster.apply.overlay import tell_addresses
 from phalanx.core.cluster.dependencies import has_come, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -32,7 +33,7 @@ def ledgers_are_exact(state: ClusterState) -> Iterator[str]:
             expected.retake(lane.grant)
         for grant in promised.get(node.name, ()):
             expected.promise(grant)
-        state.overlay.tell(expected)
+        tell_addresses(state.overlay, expected)
         found = state.table.ledgers[node.row]
         for field in ("free", "numa_free", "devices_free", "devices_held", "promises"):
             if getattr(found, field) != getattr(expected, field):

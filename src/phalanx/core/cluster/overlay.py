@@ -14,13 +14,12 @@ from heapq import heapify, heappop, heappush
 from msgspec import Struct, structs
 
 from phalanx.core.model.job import JobId, NodeName
-from phalanx.core.model.ledger import Ledger
 
 RESERVATIONS_MAX = 10_000
 USER_RESERVATIONS_MAX = 256
 
 
-class Reservation(Struct, frozen=True, omit_defaults=True):
+class ReservedAddress(Struct, frozen=True, omit_defaults=True):
     """One address of one node, set aside for a user. `id` is the beginning of the digest of its token."""
 
     id: str
@@ -39,7 +38,7 @@ class Reservation(Struct, frozen=True, omit_defaults=True):
 
 class OverlayImage(Struct, array_like=True):
     blocks: dict[NodeName, str] = {}
-    reservations: list[Reservation] = []
+    reservations: list[ReservedAddress] = []
     resting: list[tuple[float, NodeName, str]] = []
 
 
@@ -49,9 +48,9 @@ class Overlay:
     def __init__(self, image: OverlayImage | None = None) -> None:
         image = image or OverlayImage()
         self.blocks = image.blocks
-        self.by_id: dict[str, Reservation] = {}
-        self.by_digest: dict[bytes, Reservation] = {}
-        self.by_job: dict[JobId, Reservation] = {}
+        self.by_id: dict[str, ReservedAddress] = {}
+        self.by_digest: dict[bytes, ReservedAddress] = {}
+        self.by_job: dict[JobId, ReservedAddress] = {}
         self.of_user: dict[str, int] = {}
         self.holders: dict[
             str, tuple[NodeName, str]
@@ -74,7 +73,7 @@ class Overlay:
         """When the next address has rested long enough."""
         return self.resting[0][0] if self.resting else None
 
-    def add(self, made: Reservation) -> None:
+    def add(self, made: ReservedAddress) -> None:
         self.by_id[made.id] = self.by_digest[made.digest] = made
         self.of_user[made.user] = self.of_user.get(made.user, 0) + 1
         if made.job:
@@ -82,12 +81,12 @@ class Overlay:
         else:
             heappush(self._expiring, (made.expires_at, made.id))
 
-    def bind(self, made: Reservation, job: JobId) -> None:
+    def bind(self, made: ReservedAddress, job: JobId) -> None:
         """A task of this job has shown the token: nobody else can from now on."""
         bound = structs.replace(made, job=job)
         self.by_id[made.id] = self.by_digest[made.digest] = self.by_job[job] = bound
 
-    def end(self, id: str) -> Reservation | None:
+    def end(self, id: str) -> ReservedAddress | None:
         made = self.by_id.pop(id, None)
         if made is not None:
             del self.by_digest[made.digest]
@@ -97,9 +96,9 @@ class Overlay:
                 del self.of_user[made.user]
         return made
 
-    def expired(self, now: float) -> list[Reservation]:
+    def expired(self, now: float) -> list[ReservedAddress]:
         """Those whose time is over and that nobody has used; the answer is the same until they have ended."""
-        found: list[Reservation] = []
+        found: list[ReservedAddress] = []
         while self._expiring and self._expiring[0][0] <= now:
             made = self.by_id.get(self._expiring[0][1])
             if made is None or made.job:
@@ -131,18 +130,7 @@ class Overlay:
         self.resting[:] = [each for each in self.resting if each[1:] != (node, address)]
         heapify(self.resting)
 
-    def at(self, node: NodeName, address: str) -> Reservation | None:
+    def at(self, node: NodeName, address: str) -> ReservedAddress | None:
         """The reservation of this address, if there is one."""
         found = (each for each in self.by_id.values() if each.node == node and each.address == address)
         return next(found, None)
-
-    def tell(self, ledger: Ledger) -> None:
-        """Say to a node's new account which of its addresses are reserved, and which rest."""
-        if ledger.addresses is None:
-            return
-        for each in self.by_id.values():
-            if each.node == ledger.name:
-                ledger.change_address("reserve", each.address)
-        for _, node, address in self.resting:
-            if node == ledger.name and ledger.addresses.owns(address):
-                ledger.change_address("rest", address)

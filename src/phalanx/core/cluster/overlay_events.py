@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.core.cluster.event_kinds import NodeEvent
-from phalanx.core.cluster.overlay import Reservation
+from phalanx.core.cluster.overlay import ReservedAddress
 
 
 class BlockAssigned(NodeEvent, frozen=True):
@@ -15,7 +15,7 @@ class BlockAssigned(NodeEvent, frozen=True):
 class AddressReserved(NodeEvent, frozen=True):
     """An address of the node is set aside for a user. A job that is submitted with its token is bound to it."""
 
-    reservation: Reservation
+    reservation: ReservedAddress
 
 
 class ReservationEnded(NodeEvent, frozen=True):

@@ -19,7 +19,7 @@ from phalanx.core.cluster.inputs import (
     Submit,
     Tick,
 )
-from phalanx.core.cluster.overlay import USER_RESERVATIONS_MAX, Reservation
+from phalanx.core.cluster.overlay import USER_RESERVATIONS_MAX, ReservedAddress
 from phalanx.core.cluster.state import Timers
 from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.job import Job
@@ -49,7 +49,7 @@ class OverlayCluster(Cluster):
         self, node: str, ip: str = "", token: str = "t", ttl_s: float = 300.0, user: str = ""
     ) -> Answer | None:
         digest = sha256(token.encode()).digest()
-        made = Reservation(digest.hex()[:16], digest, node, ip, user, self.now, self.now + ttl_s)
+        made = ReservedAddress(digest.hex()[:16], digest, node, ip, user, self.now, self.now + ttl_s)
         return self.give(ReserveAddress(made))[0]
 
     def submit_with(self, job: Job, token: str = "t") -> Answer | None:
@@ -286,7 +286,7 @@ def test_a_taken_address_and_an_unknown_node_are_refused():
 def test_without_an_overlay_network_nothing_can_be_reserved_or_used():
     cluster = Cluster()
     cluster.add_node("n1")
-    made = Reservation("a", b"d", "n1", "", "", 0.0, 1e9)
+    made = ReservedAddress("a", b"d", "n1", "", "", 0.0, 1e9)
     assert code_of(cluster.give(ReserveAddress(made))[0]) == "OverlayOff"
     assert code_of(cluster.give(Submit(a_job(), ip_digest=b"d"))[0]) == "OverlayOff"
 

@@ -12,7 +12,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.events import Event
-from phalanx.core.cluster.overlay import Reservation
+from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
@@ -268,7 +268,7 @@ TOLD: list[tuple[Event, str]] = [
         o.AddressReserved(
             at=1.0,
             node="n1",
-            reservation=Reservation("a", b"a", "n1", "10.128.0.5", "ada", 1.0, 301.0),
+            reservation=ReservedAddress("a", b"a", "n1", "10.128.0.5", "ada", 1.0, 301.0),
         ),
         "address 10.128.0.5 reserved by ada for 300 s",
     ),

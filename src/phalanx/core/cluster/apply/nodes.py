@@ -7,7 +7,7 @@ from heapq import heapify
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_up
-from phalanx.core.cluster.apply.overlay import assigned, with_block
+from phalanx.core.cluster.apply.overlay import assigned, tell_addresses, with_block
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState
 from phalanx.core.model.job import NodeName
 from phalanx.core.model.orders import Status
@@ -223,7 +223,7 @@ def block_assigned(state: ClusterState, event: o.BlockAssigned) -> None:
 
 
 def _tell_addresses(state: ClusterState, node: NodeState) -> None:
-    state.overlay.tell(state.table.ledgers[node.row])
+    tell_addresses(state.overlay, state.table.ledgers[node.row])
     state.table.columns.refresh(node.row)
 
 

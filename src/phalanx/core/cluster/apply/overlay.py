@@ -6,9 +6,10 @@ from msgspec import structs
 
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.overlay import Overlay
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import NodeName
-from phalanx.core.model.ledger import AddressChange
+from phalanx.core.model.ledger import AddressChange, Ledger
 from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.resources import Capacity
 
@@ -98,6 +99,18 @@ def free_again(state: ClusterState, node: NodeName, address: str, at: float) -> 
         _change(state, node, "end_rest", address)
 
 
+def tell_addresses(overlay: Overlay, ledger: Ledger) -> None:
+    """Say to a node's new account which of its addresses are reserved, and which rest."""
+    if ledger.addresses is None:
+        return
+    for each in overlay.by_id.values():
+        if each.node == ledger.name:
+            ledger.change_address("reserve", each.address)
+    for _, node, address in overlay.resting:
+        if node == ledger.name and ledger.addresses.owns(address):
+            ledger.change_address("rest", address)
+
+
 def restore_overlay(state: ClusterState) -> None:
     """What an image says of addresses, told to the accounts of all nodes."""
     for node in state.nodes.values():
@@ -105,7 +118,7 @@ def restore_overlay(state: ClusterState) -> None:
             if attempt.grant.address:
                 state.overlay.hold(attempt.grant.address, node.name, state.jobs[attempt.key[0]].job.user)
     for ledger in state.table.ledgers:
-        state.overlay.tell(ledger)
+        tell_addresses(state.overlay, ledger)
         state.table.columns.refresh(state.table.rows[ledger.name])
 
 

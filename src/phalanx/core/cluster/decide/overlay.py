@@ -11,7 +11,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
-from phalanx.core.cluster.overlay import RESERVATIONS_MAX, USER_RESERVATIONS_MAX, Reservation
+from phalanx.core.cluster.overlay import RESERVATIONS_MAX, USER_RESERVATIONS_MAX, ReservedAddress
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job, NodeName
 from phalanx.core.model.overlay import AddressBlock
@@ -70,7 +70,7 @@ def reserve(state: ClusterState, given: i.ReserveAddress, now: float) -> Decisio
     return Decision([event], [], Accepted())
 
 
-def _chosen(state: ClusterState, made: Reservation) -> str | Reason:
+def _chosen(state: ClusterState, made: ReservedAddress) -> str | Reason:
     block = _block(state, made.node)
     if block is None:
         text = f"IP unavailable or runner '{made.node}' not found: it is no node with addresses of the overlay network"
@@ -121,7 +121,7 @@ def with_reservation(state: ClusterState, given: i.Submit, now: float) -> Job | 
     return structs.replace(job, groups=(structs.replace(group, request=request),))
 
 
-def _ended(made: Reservation, now: float, cause: str, *, released: bool = False) -> o.ReservationEnded:
+def _ended(made: ReservedAddress, now: float, cause: str, *, released: bool = False) -> o.ReservationEnded:
     return o.ReservationEnded(
         at=now, cause=cause, node=made.node, id=made.id, address=made.address, released=released
     )
