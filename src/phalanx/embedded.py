@@ -34,6 +34,7 @@ from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.link import LinkClient, Wire
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
+from phalanx.runner.machine import LocalMachine
 from phalanx.runner.main import capacity_of
 from phalanx.runner.turn import RunnerEngine
 from phalanx.store.memory import MemoryStore
@@ -145,7 +146,8 @@ class _Cluster:
         folder.mkdir()
         engine = RunnerEngine(name, secrets.token_hex(8), name, self._node_token, capacity_of(name, pretend))
         cgroups = Cgroups.find(f"{name}-{engine.incarnation}")
-        shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, cgroups)
+        place = LocalMachine(folder, cgroups.bases), cgroups
+        shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, [place])
         await shell.open()
         self._shells.append(shell)
         hello = wire.LogHello(wire.VERSION, self._node_token, name, engine.incarnation, files=True)

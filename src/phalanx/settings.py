@@ -213,6 +213,18 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
         "every-task or memory",
         "which tasks get a cgroup, where allowed: every task, or only those that request memory",
     ] = "every-task"
+    accounts: Annotated[
+        Text | None,
+        "same-name, or user=account;user=account",
+        "accounts that tasks run as, by the user who submitted them, such as alice=alice;bob=lab (*=lab for all"
+        " others); the runner must be root; without it tasks have the runner's account",
+    ] = None
+    allow_root: Annotated[bool, "true or false", "whether runner.accounts may name root"] = False
+    keepers: Annotated[
+        Annotated[int, Meta(ge=0, le=64)],
+        "0 to 64",
+        "processes that start tasks on this node; 0 = one for every two cores, at most 8",
+    ] = 0
     log_keep_s: Annotated[Seconds, "how long the logs of ended attempts are kept on the node"] = 30 * 86_400.0
     log_keep_bytes: Annotated[Size, "maximum size of all logs of the node; the oldest are deleted first"] = (
         20 << 30
@@ -372,13 +384,8 @@ SECTIONS = {
 }
 KEYS = dict(_keys("", Settings)) | {k: v for s in SECTIONS for k, v in _keys(f"{s}.", SECTIONS[s])}
 VARIABLES = {key.variable: name for name, key in KEYS.items()}
-SECRETS = {
-    "client.token",
-    "coordinator.token",
-    "coordinator.tokens",
-    "coordinator.node_token",
-    "runner.token",
-}
+_TOKENS = ("token", "tokens", "node_token")
+SECRETS = {"client.token", "runner.token"} | {f"coordinator.{name}" for name in _TOKENS}
 LISTS = {"coordinator.hosts", "runner.join", "client.address"}
 
 

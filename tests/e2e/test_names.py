@@ -57,7 +57,7 @@ def test_the_decentralised_script_runs_as_a_gang_on_two_nodes(tmp_path: Path) ->
             assert f"I am exp-worker-{index}-0 (job_index={index}); waiting for 3 peers" in text
             assert all(f"[peers] exp-worker-{other}-0.exp ready" in text for other in others)
             assert text.endswith("[peers] done\n")
-        hosts = list(tmp_path.glob("n*/logs/results/*.hosts"))
+        hosts = list(tmp_path.glob("n*/logs/hosts/*"))
         assert hosts == [], "hosts files go with their tasks"
 
 

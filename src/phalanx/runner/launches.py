@@ -6,6 +6,9 @@ environment is made in `environment.py`.
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import structs
@@ -23,6 +26,7 @@ from phalanx.core.model.resources import Grant
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
+from phalanx.runner.accounts import Accounts, NoAccount
 from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.environment import (
     LOOPBACK,
@@ -32,8 +36,18 @@ from phalanx.runner.environment import (
     group_environment,
     standing,
 )
-from phalanx.runner.keeper_messages import Launch
-from phalanx.runner.log_files import ARTIFACTS, HOSTS, RESULT, LogPath, folder_of, log_path
+from phalanx.runner.keeper_messages import BriefAccount, Launch
+from phalanx.runner.keepers import NodeKeeper
+from phalanx.runner.log_files import (
+    ARTIFACTS,
+    HOSTS,
+    RESULT,
+    LogPath,
+    attempt_paths,
+    folder_of,
+    inner_result,
+    log_path,
+)
 from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
@@ -51,44 +65,52 @@ class Launches:
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
-        cgroups: Cgroups,
         machine: Machine,
+        accounts: Accounts,
     ) -> None:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
+        self._keys: dict[str, AttemptKey] = {}  # by name
         self._engine = engine
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
-        self._cgroups = cgroups
         self._machine = machine
-        self._held_cgroups: dict[AttemptKey, Cgroup] = {}
-        self._briefed: set[str] = set()
+        self._accounts = accounts
+        self._held_cgroups: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._with_hosts: set[AttemptKey] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
         engine.introduce = self.introduce
 
-    def start(self, keeper: Processes, effect: Spawn, not_after: float) -> None:
-        """Have the keeper start an attempt, or prepare it; raises OSError where its log can have no folder."""
+    def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
+        """Have the keeper start an attempt, or prepare it.
+
+        Raises OSError where its log can have no folder, NoAccount where its user may not run anything here.
+        """
         start, brief = effect.start, effect.brief
-        self._brief(keeper, brief)
+        if (connection := keeper.connection) is None:
+            return
+        self._brief(keeper, connection, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
-        job, position, number = start.key
-        cgroup = self._cgroup(start)
+        self._keys[name] = start.key
+        paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
+        cgroup = self._cgroup(keeper.cgroups, start)
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
-        others = self._engine.state.briefing.roll(job, 0) if brief.names else None
+        others = self._engine.state.briefing.roll(start.key[0], 0) if brief.names else None
         place = standing(start, brief, effect.roll, here, port, others)
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
-        env["PHALANX_RESULT"] = str(self._path(start.key, RESULT))
-        artifacts = self.artifacts_path(start.key)
-        env["PHALANX_ARTIFACTS"] = str(artifacts)
-        self._machine.make_artifacts(artifacts)
+        env["PHALANX_RESULT"] = paths.result
+        env["PHALANX_ARTIFACTS"] = paths.artifacts
+        if not connection.makes_folders:
+            self._machine.make_artifacts(self.artifacts_path(start.key))
         spaces = self._spaces(start, place, env)
+        if spaces and not connection.makes_folders:
+            spaces = _of_older_keeper(spaces)
         launch = Launch(
-            out=str(log_path(self.log_root, job, position, number, "stdout")),
-            err=str(log_path(self.log_root, job, position, number, "stderr")),
+            out=paths.stdout,
+            err=paths.stderr,
             env=env,
             cpus=self._cpus(start.grant),
             cgroups=cgroup.folders if cgroup else None,
@@ -98,8 +120,10 @@ class Launches:
             held=effect.held,
             not_after=not_after,
             spaces=spaces or None,
+            result=paths.result,
+            artifacts=paths.artifacts,
         )
-        keeper.start(name, _brief_id(job, brief.group), launch)
+        connection.start(name, _brief_id(start.key[0], brief.group), launch)
 
     def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
         """The namespaces of an attempt; its hosts file is written, which says where its peers are."""
@@ -135,6 +159,8 @@ class Launches:
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
         result, error = self._machine.read_result(self._path(key, RESULT))
+        if not result and not error:
+            result, error = self._machine.read_result(inner_result(self.artifacts_path(key)))
         return structs.replace(end, result=result, result_error=error) if result or error else end
 
     def close_artifacts(self, key: AttemptKey) -> bool:
@@ -155,66 +181,90 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def adopt(self, key: AttemptKey, name: str) -> None:
+    def adopt(self, keeper: NodeKeeper, key: AttemptKey, name: str) -> None:
         """An attempt that an earlier runner had started."""
         self.names[key] = name
+        self._keys[name] = key
         self.find_files(key)
         if self._machine.has_artifacts(self._path(key, HOSTS)):
             self._with_hosts.add(key)
-        self._held_cgroups[key] = self._cgroups.named(cgroup_name(key))
+        self._held_cgroups[key] = keeper.cgroups, keeper.cgroups.named(cgroup_name(key))
 
-    def new_keeper(self) -> None:
-        """A new keeper has no briefs yet."""
-        self._briefed.clear()
+    def key_of(self, name: str) -> AttemptKey | None:
+        """The attempt of a keeper's key; None for an invalid one."""
+        key = self._keys.get(name)
+        named = read_key(name) if key is None else None
+        return key if named is None else named[0]
+
+    def lane_of(self, key: AttemptKey) -> int | None:
+        return int(self.names[key].rpartition("/")[2]) if key in self.names else None
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
         self._former.discard(key)
         name = self.names.pop(key, None)
-        if keeper is not None and name is not None:
+        if name is None:
+            return
+        self._keys.pop(name, None)
+        if keeper is not None:
             keeper.forget([name])
 
-    def forget_brief(self, keeper: Processes | None, job: str, group: int) -> None:
+    def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         id = _brief_id(job, group)
-        if keeper is not None and id in self._briefed:
-            self._briefed.discard(id)
-            keeper.forget_brief(id)
+        if keeper.connection is not None and id in keeper.briefed:
+            keeper.briefed.discard(id)
+            keeper.connection.forget_brief(id)
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive: its cgroup can be removed."""
-        if (cgroup := self._held_cgroups.pop(key, None)) is not None:
-            self._cgroups.remove(cgroup)
+        if (held := self._held_cgroups.pop(key, None)) is not None:
+            cgroups, cgroup = held
+            cgroups.remove(cgroup)
         if self._engine.networks is not None:
             self._engine.networks.remove(key)
         if key in self._with_hosts:
             self._with_hosts.discard(key)
             self._machine.remove_hosts(self._path(key, HOSTS))
 
-    def release_all_but(self, live: set[AttemptKey]) -> None:
-        for key in [each for each in self._held_cgroups if each not in live]:
+    def release_all(self, keys: Collection[AttemptKey]) -> None:
+        for key in keys:
             self.release(key)
 
-    def _brief(self, keeper: Processes, brief: Brief) -> None:
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> None:
         """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""
         id = _brief_id(brief.job, brief.group)
-        if id in self._briefed:
+        if id in keeper.briefed:
             return
+        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
-        env = self._base_env | group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}")
-        keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._cgroups.tracking)
-        self._briefed.add(id)
+        account = self._accounts.of(brief.user)
+        if account is not None and not connection.makes_folders:
+            raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
+        checkpoints = f"{self._checkpoints}/{brief.job}"
+        env = self._base_env | ({} if account is None else account.environment)
+        env |= group_environment(brief, self._engine.node, checkpoints)
+        cwd, told = brief.command.cwd, None
+        if account is not None:
+            cwd = cwd or account.home
+            told = BriefAccount(
+                account.uid, account.gid, account.groups, account.prefix(self._accounts.program)
+            )
+            self._machine.make_folder(checkpoints)
+            os.chown(checkpoints, account.uid, account.gid)
+        connection.brief(id, brief.command.argv, env, cwd, keeper.cgroups.tracking, told)
+        keeper.briefed.add(id)
 
     def _cpus(self, grant: Grant) -> list[int] | None:
         """The kernel CPUs of the NUMA node a task is bound to, if it is."""
         numa = self._engine.capacity.numa
         return next((list(each.cpus) for each in numa if each.id == grant.numa and each.cpus), None)
 
-    def _cgroup(self, start: Start) -> Cgroup | None:
+    def _cgroup(self, cgroups: Cgroups, start: Start) -> Cgroup | None:
         if not start.grant.memory_bytes:
             return None
-        cgroup = self._cgroups.create(cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
+        cgroup = cgroups.create(cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
         if cgroup is not None:
-            self._held_cgroups[start.key] = cgroup
+            self._held_cgroups[start.key] = cgroups, cgroup
         return cgroup
 
 
@@ -226,6 +276,15 @@ def read_key(name: str) -> tuple[AttemptKey, int] | None:
     except ValueError:
         log.error("the keeper lists an invalid key", key=name[:80])
         return None
+
+
+def _of_older_keeper(spaces: dict[str, str]) -> dict[str, str]:
+    """A keeper of an older version knows no namespaces: names can be done without, a network cannot."""
+    if "net" in spaces:
+        raise OSError(
+            errno.ENOTSUP, "the keeper of this node is of an older version; stop the runner with its tasks"
+        )
+    return {}
 
 
 def cgroup_name(key: AttemptKey) -> str:

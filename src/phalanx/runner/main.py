@@ -8,6 +8,7 @@ end them (`phalanx runner stop --drain`; `phalanx up` always does).
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import secrets
 import signal
@@ -24,11 +25,13 @@ from phalanx.errors import ConfigError, Conflict, PhalanxError
 from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.runner import state_files, stopping
+from phalanx.runner.accounts import Accounts
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
 from phalanx.runner.devices import discover
+from phalanx.runner.keepers import places, usual_count
 from phalanx.runner.labels import parse_labels
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
@@ -113,6 +116,11 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
     section = settings.runner
     credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
+
+    def cgroups(suffix: str) -> Cgroups:
+        name = f"{section.name}-{origin[:8]}{suffix}"
+        return Cgroups.find(name, track=section.cgroups == "every-task")
+
     engine = RunnerEngine(
         section.name,
         secrets.token_hex(8),
@@ -131,8 +139,9 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         task_environment()
         | ({"PHALANX_TASK_CA_FILE": str(section.tls_ca_file)} if section.tls_ca_file else {}),
         section.log_max_bytes,
-        Cgroups.find(f"{section.name}-{origin[:8]}", track=section.cgroups == "every-task"),
-        artifacts=ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
+        places(state_dir, section.keepers or usual_count(len(os.sched_getaffinity(0))), cgroups),
+        ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
+        Accounts.read(section.accounts, section.allow_root, state_dir),
     )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from pathlib import Path
 from typing import NamedTuple
 
 from phalanx.core.model.orders import Brief, Roll
@@ -65,7 +66,11 @@ def hosts_text(members: list[Member], subdomain: str, own: Member) -> str:
 def write_hosts(path: LogPath, text: str) -> None:
     """Write a hosts file in place; a task that has it bound over its own sees the change."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-    fd = os.open(path, flags, 0o644)
+    try:
+        fd = os.open(path, flags, 0o644)
+    except FileNotFoundError:
+        Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        fd = os.open(path, flags, 0o644)
     try:
         os.fchmod(fd, 0o644)  # whatever the umask: tasks of other accounts read it
         os.write(fd, text.encode())

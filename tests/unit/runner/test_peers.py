@@ -48,7 +48,6 @@ def test_a_hosts_file_has_every_member_and_this_one_always():
 
 def test_a_hosts_file_is_written_in_place_and_can_be_read_by_all(tmp_path: Path):
     path = log_path(tmp_path, "j", 0, 1, "hosts")
-    (tmp_path / path.folder).mkdir()
     write_hosts(path, "a long text\n")
     before = Path(path).stat().st_ino
     write_hosts(path, "short\n")

@@ -86,6 +86,7 @@ class ProcessEnd(Struct, frozen=True):
     result_bytes: int = 0  # of a result in the place for files
     result_sha256: str = ""
     note: str = ""  # what else is to be said of it: that not all of its files were kept
+    files: int | None = None  # which files it has left (`runner/keeper/files.py`); None: nobody looked
 
 
 def unseen(started_at: float | None, now: float) -> ProcessEnd:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from .attempt import KeptAttempt
     from .cgroup import AttemptSlots
+    from .files import LeftFiles
     from .logs import Trimmer
     from .table import KeeperTable
     from .watchdog import Watchdog
@@ -222,11 +223,13 @@ class KeeperEndings:
         table: KeeperTable,
         processes: ProcessTable,
         trimmer: Trimmer,
+        files: LeftFiles,
         ended: Callable[[KeptAttempt], None],
     ) -> None:
         self._table = table
         self._processes = processes
         self._trimmer = trimmer
+        self._files = files
         self._ended = ended
 
     def reap(self) -> None:
@@ -301,6 +304,7 @@ class KeeperEndings:
     def _finish(self, attempt: KeptAttempt) -> None:
         self._trimmer.trim_at_end(attempt)
         oom = bool(attempt.cgroups) and cgroup.oom_kills(attempt.cgroups) > attempt.oom_kills_before
+        attempt.files = self._files.left(attempt)
         attempt.close(oom, "" if attempt.code == 0 else _tail(attempt.err))
         self._processes.slots.give_back(attempt)
         self._ended(attempt)
