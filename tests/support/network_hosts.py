@@ -85,7 +85,9 @@ class HostCluster(RealCluster):
 @contextmanager
 def a_host_cluster(folder: Path, count: int, settings: Mapping[str, object]) -> Iterator[HostCluster]:
     """A coordinator on this machine, and a real runner in each host."""
-    cluster = HostCluster(folder, settings=settings)
+    # A runner that was killed has to be back within the lease, also on a busy machine.
+    cluster = HostCluster(folder, lost_after_s=60.0, settings=settings)
+    before = _spaces()
     with network_hosts(count) as hosts:
         carriers = [Carrier(host, cluster.link_port) for host in hosts]
         try:
@@ -102,6 +104,13 @@ def a_host_cluster(folder: Path, count: int, settings: Mapping[str, object]) -> 
             cluster.stop()
             for carrier in carriers:
                 carrier.close()
+            for left in _spaces() - before:  # of tasks that were still running
+                with suppress(subprocess.CalledProcessError):
+                    ip("netns", "del", left)
+
+
+def _spaces() -> set[str]:
+    return {path.name for path in NETNS.glob("phalanx-*")}
 
 
 class Carrier:

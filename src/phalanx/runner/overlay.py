@@ -135,8 +135,8 @@ class TaskNetworks:
             kernel.withdraw()
 
     def _set_rules(self, kernel: Kernel) -> None:
-        assert self._map is not None
-        told = self._map
+        if (told := self._map) is None:  # before the first map the rules of the former runner stay
+            return
         links = {kernel.link_of(address): address for address in self._tasks.values()}
         blocks = [told.block, *(block for block, _ in told.peers)]
         kernel.set_rules(ruleset(kernel.table, told.subnet, links, dict(told.owners), blocks, kernel.links))

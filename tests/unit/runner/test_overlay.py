@@ -114,3 +114,10 @@ def test_where_nothing_is_alive_everything_is_withdrawn(networks: TaskNetworks, 
 def test_two_runners_of_one_machine_have_different_marks():
     assert mark_of("a") != mark_of("b")
     assert len(mark_of("a")) == 6
+
+
+def test_an_attempt_that_ends_before_the_first_map_loses_its_network(networks: TaskNetworks, kernel: FakeKernel):
+    kernel.left = {"j-0-1": "10.128.0.2"}
+    networks.clean([KEY])
+    networks.remove(KEY)
+    assert kernel.left == {}
