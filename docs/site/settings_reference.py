@@ -16,6 +16,7 @@ TITLES = {
     "coordinator": "Coordinator",
     "scheduler": "Scheduler",
     "elastic": "Elastic nodes",
+    "overlay": "Overlay network",
     "runner": "Runner",
     "client": "Client",
 }

@@ -80,7 +80,16 @@ if TYPE_CHECKING:
         WatchEvent,
         WhyReply,
     )
-    from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec
+    from phalanx.api.schema.jobspec import (
+        DraftSpec,
+        GangSpec,
+        JobSpec,
+        NetworkSpec,
+        RestartSpec,
+        RuleSpec,
+        SuccessSpec,
+    )
+    from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import (
         AcceptedTask,
@@ -153,6 +162,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AcceptedTask",
+    "AddressesView",
     "AfterSpec",
     "AmendSpec",
     "AppliedJob",
@@ -209,7 +219,9 @@ __all__ = [
     "LayerView",
     "LocalCluster",
     "NamedView",
+    "NetworkSpec",
     "NeverFits",
+    "NewReservation",
     "NewToken",
     "NoRoom",
     "NodeReasons",
@@ -235,6 +247,8 @@ __all__ = [
     "ReportReply",
     "ReportRow",
     "RequestView",
+    "ReservationView",
+    "ReserveRequest",
     "RestartSpec",
     "ResultReference",
     "RetryReply",
@@ -305,7 +319,8 @@ _MODULES = {
         "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
         "UsageSummary WatchEvent WhyReply"
     ),
-    "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.overlay": "AddressesView NewReservation ReservationView ReserveRequest",
     "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"
     " WorkflowRequest WorkflowSpec WorkflowView",

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from phalanx.errors import ConfigError
 from phalanx.settings_elastic import Elastic
+from phalanx.settings_overlay import OverlaySettings
 from phalanx.settings_scheduler import Scheduler
 from phalanx.settings_types import (
     Addresses,
@@ -315,6 +316,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     coordinator: CoordinatorSettings
     scheduler: Scheduler
     elastic: Elastic
+    overlay: OverlaySettings
     runner: RunnerSettings
     client: ClientSettings
     given: dict[str, tuple[Given, ...]] = {}
@@ -343,18 +345,14 @@ SECTIONS = {
     "coordinator": CoordinatorSettings,
     "scheduler": Scheduler,
     "elastic": Elastic,
+    "overlay": OverlaySettings,
     "runner": RunnerSettings,
     "client": ClientSettings,
 }
 KEYS = dict(_keys("", Settings)) | {k: v for s in SECTIONS for k, v in _keys(f"{s}.", SECTIONS[s])}
 VARIABLES = {key.variable: name for name, key in KEYS.items()}
-SECRETS = {
-    "client.token",
-    "coordinator.token",
-    "coordinator.tokens",
-    "coordinator.node_token",
-    "runner.token",
-}
+_TOKENS = ("token", "tokens", "node_token")
+SECRETS = {"client.token", "runner.token"} | {f"coordinator.{name}" for name in _TOKENS}
 LISTS = {"coordinator.hosts", "runner.join", "client.address"}
 
 

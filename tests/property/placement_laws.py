@@ -421,7 +421,7 @@ def same_accounts(snapshot: Snapshot, picture: Picture) -> Iterator[str]:
     """The draft's ledgers agree with the picture."""
     for row, ledger in enumerate(snapshot.nodes.ledgers):
         free = picture.free(row)
-        here = (*ledger.free, ledger.devices_free)
+        here = (*ledger.free[:2], ledger.devices_free)
         if here != (free.cores, free.memory, {each.index for each in free.devices}):
             yield f"{ledger.name} has {here} free in the draft, should be {free}"
     for queue, used in snapshot.queues.usage.items():

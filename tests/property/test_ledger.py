@@ -121,7 +121,7 @@ def assert_granted_only_what_is_free(ledger: Ledger, asked: Request, grant: Gran
 
 def assert_exact(ledger: Ledger, held: list[Grant]) -> None:
     capacity = ledger.capacity
-    used = [sum(amounts) for amounts in zip((0, 0), *map(fixed, held), strict=True)]
+    used = [sum(amounts) for amounts in zip((0, 0, 0), *map(fixed, held), strict=True)]
     assert ledger.free == [has - taken for has, taken in zip(fixed(capacity), used, strict=True)]
     assert min(ledger.free) >= 0
     taken = [device for grant in held for device in grant.devices]

@@ -78,6 +78,10 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "preemption": st.sampled_from(["lower", "never"]),
     "evictable": st.booleans(),
     "min_run": FLOAT | TEXT,
+    "network": st.sampled_from(["node", "overlay"]),
+    "ip_token": st.none() | TEXT,
+    "names": st.booleans(),
+    "subdomain": TEXT,
 }
 FEW_FIELDS = st.lists(st.sampled_from(FIELDS), max_size=4, unique=True).flatmap(
     lambda names: st.fixed_dictionaries({name: TYPED[name] for name in names})

@@ -25,7 +25,7 @@ PLAIN = {
     """,
     "protocols and things outside": """
         acceptor aichor api async batchjob ca certificates cgroups containers descriptors etcd eventloop grpc
-        jobset json keyspace manifests memory podgroups pods ports redis rpc sqlite taints tls
+        jobset json kernel keyspace manifests memory podgroups pods ports redis routes rpc sqlite taints tls
     """,
     "commands, as they are typed": "alloc apply completion down exec forward port ps run stop submit up wait why",
     "what a scheduler does, in the words of the field": """

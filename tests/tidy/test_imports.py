@@ -24,8 +24,10 @@ SHARED = {
     "settings",
     "settings_aliases",
     "settings_elastic",
+    "settings_overlay",
     "settings_scheduler",
     "settings_types",
+    "routes",
     "tokenfile",
     "trust",
     "endpoint",
@@ -52,8 +54,11 @@ ARROWS: dict[str, set[str]] = {
     "logger": set(),
     "duplex": set(),
     "errors": CORE,
-    "settings": CORE | {"errors", "settings_elastic", "settings_scheduler", "settings_types"},
+    "settings": CORE
+    | {"errors", "settings_elastic", "settings_overlay", "settings_scheduler", "settings_types"},
     "settings_elastic": CORE | {"errors", "settings_types"},
+    "settings_overlay": CORE | {"errors"},
+    "routes": {"errors"},
     "settings_scheduler": CORE | {"settings_types"},
     "settings_aliases": set(),
     "settings_types": CORE,
@@ -94,6 +99,7 @@ LAZY_ROOMS = {
     "tokenfile",
     "trust",
     "phalanx",
+    "runner",  # of pyroute2, which only needs who makes an overlay network
     "store",
     "worker",  # of cloudpickle, which only needs who pickles
 }
@@ -176,10 +182,10 @@ def test_an_import_inside_a_function_is_seen_outside_the_lazy_rooms(tmp_path: Pa
     late = "def start():\n    import json\n"
     a_tree(
         tmp_path,
-        {"src/phalanx/runner/a.py": late, "src/phalanx/cli/b.py": late, "src/phalanx/embedded.py": late},
+        {"src/phalanx/sim/a.py": late, "src/phalanx/cli/b.py": late, "src/phalanx/embedded.py": late},
     )
     (violation,) = import_violations(sources(tmp_path, "src"))
-    assert violation.startswith("src/phalanx/runner/a.py:2: an import inside a function")
+    assert violation.startswith("src/phalanx/sim/a.py:2: an import inside a function")
 
 
 def test_the_package_itself_imports_its_client_lazily(tmp_path: Path):

@@ -35,6 +35,7 @@ VALUE_MODULES = {
         "functools",
         "hashlib",
         "heapq",
+        "ipaddress",
         "itertools",
         "math",
         "operator",

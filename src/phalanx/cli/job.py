@@ -204,6 +204,7 @@ def _newest_attempt(task: TaskView) -> Iterable[str]:
             ("Node", task.node),
             ("Nominated", task.nominated_node),
             ("Devices", ", ".join(map(str, task.devices))),
+            ("Address", task.address),
             ("NUMA node", task.target_numa_node_id),
             ("Paused", "yes" if task.paused else None),
             ("Retries used", task.retries_used),

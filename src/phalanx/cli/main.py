@@ -97,6 +97,11 @@ COMMANDS: Entries = {
             "elastic": "node:elastic",
             "lose": "node:lose",
             "remove": "node:remove",
+            "ip-reserve": "overlay:reserve",
+            "ip-release": "overlay:release",
+            "ip-list": "overlay:listed",
+            "ip-info": "overlay:info",
+            "ip-available": "overlay:available",
         },
     ),
     "gang": CommandGroup(

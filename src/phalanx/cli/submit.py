@@ -31,6 +31,7 @@ FLAGS = {
     "gang_wait": "--gang-wait",
     "gpu_memory": "--gpu-memory",
     "gpu_type": "--gpu-type",
+    "ip_token": "--ip-token",
     "max_retries": "--retries",
     "min_run": "--min-run",
     "no_queue": "--no-queue",
@@ -143,6 +144,20 @@ class SubmitOptions(Struct, kw_only=True):
     min_run: Annotated[
         str | None, typer.Option(help="Minimum run time before it may be preempted.", show_default="0s")
     ] = None
+    network: Annotated[
+        Literal["node", "overlay"],
+        typer.Option(help="overlay: each task has an address of its own in the overlay network."),
+    ] = "node"
+    ip_token: Annotated[
+        str | None,
+        typer.Option(metavar="TOKEN", help="Token of a reserved address, from `phalanx node ip-reserve`."),
+    ] = None
+    names: Annotated[
+        bool, typer.Option("--names", help="Tasks of the array know each other by host name.")
+    ] = False
+    subdomain: Annotated[
+        str, typer.Option(help="Domain of the members' host names.", show_default="the job's name")
+    ] = ""
     shell: Annotated[bool, typer.Option("--shell", help="Run CMD, one string, with /bin/sh.")] = False
     no_queue: Annotated[bool, typer.Option("--no-queue", help="Reject the job if it cannot start now.")] = (
         False
@@ -184,6 +199,7 @@ _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
     *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation"),
+    *("network", "ip_token", "names", "subdomain"),
 )
 
 

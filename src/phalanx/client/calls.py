@@ -55,7 +55,7 @@ from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PUT", "DELETE"]
-Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens", "workflows"]
+Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens", "workflows", "reservations", "addresses"]
 Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
 TIMEOUT_S = 30.0
@@ -157,7 +157,7 @@ def _grouped(spec: Spec) -> Spec:
     """A job file's content; the fields of a single group may be beside those of the job, as in a file."""
     if isinstance(spec, JobSpec) or "groups" in spec:
         return spec
-    group = {key: spec[key] for key in spec if key in GroupSpec.__struct_fields__ and key != "name"}
+    group = {k: spec[k] for k in spec if k in GroupSpec.__struct_fields__ and k not in ("name", "network")}
     return {key: spec[key] for key in spec if key not in group} | {"groups": [group]}
 
 

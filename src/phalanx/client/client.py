@@ -51,6 +51,7 @@ from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
 from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
+from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
 from phalanx.client.usage import UsageCalls
 from phalanx.client.workflows import WorkflowCalls
@@ -62,7 +63,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, UsageCalls, SessionCalls):
+class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(

@@ -14,9 +14,10 @@ from phalanx.api.schema.cluster import NodeView, RemovedNode
 from phalanx.api.schema.documents import FailedTarget, Stream
 from phalanx.api.schema.jobs import CancelReply, EvictReply, JobView, LogChunk, TaskView, WatchEvent, WhyReply
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
-from phalanx.api.server.auth import PRIORITY_OF_USERS
+from phalanx.api.server.auth import PRIORITY_OF_USERS, digest
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
+from phalanx.coordinator.addresses import AddressCommands
 from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.call_queues import CallQueues
 from phalanx.coordinator.declarations import Declarations, is_same
@@ -111,6 +112,10 @@ class CoordinatorCommands:
         self.post_calls, self.call_results = queues.post_calls, queues.call_results
         self.close_calls, self.take_calls = queues.close_calls, queues.take_calls
         self.give_results = queues.give_results
+        overlay = AddressCommands(loop, clock)
+        self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
+        self.release_reservation = overlay.release_reservation
+        self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
@@ -151,6 +156,7 @@ class CoordinatorCommands:
                 request.allow_infeasible,
                 request.no_queue,
                 priority_max=priority_max,
+                ip_digest=digest(request.ip_token) if request.ip_token else b"",
             )
             for _, job in jobs
         ]

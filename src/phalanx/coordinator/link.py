@@ -15,10 +15,12 @@ from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Job, JobId, is_name
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Disposition, Order, Ready, Start, Started
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
 
 log = logger("coordinator")
@@ -49,6 +51,7 @@ class RunnerSession:
         self.briefed: dict[str, set[int]] = {}  # groups, by job, whose brief this connection has carried
         self.rolled: dict[str, set[int]] = {}  # formations, by job, whose roll it has carried
         self.dismissed: list[Order] = []  # jobs that have ended since the last heartbeat
+        self.has_overlay = False  # whether it wants to know of the overlay network
 
 
 class Links:
@@ -65,6 +68,7 @@ class Links:
         self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
         self.stale_reports = 0
         self.idle = IdleDevices()
+        self._overlay_version = 0  # of the overlay network that runners were told last
 
     def receive(self, session: RunnerSession, message: wire.Message) -> Envelope | None:
         """The inputs a message amounts to, and how to answer once they are durable."""
@@ -99,11 +103,40 @@ class Links:
         for effect in effects:
             if type(effect) is Send and not self._is_late(effect.order):
                 by_node.setdefault(effect.node, []).append(effect.order)
+        self._introduce(by_node)
+        self._tell_overlay()
         for node, orders in by_node.items():
             session = self.sessions.get(node)
             if session is not None:
                 message = wire.Orders(self._state().epoch, self._with_briefs(session, orders))
                 session.connection.send([message])
+
+    def _tell_overlay(self) -> None:
+        """Before orders that need it: where blocks are, and who owns which address."""
+        state = self._state()
+        if state.overlay.version != self._overlay_version:
+            self._overlay_version = state.overlay.version
+            for session in self.sessions.values():
+                if session.has_overlay and (told := overlay_map(state, session.node)) is not None:
+                    session.connection.send([told])
+
+    def _introduce(self, by_node: dict[str, list[Order]]) -> None:
+        """Tell the members of a job that know each other by name where those are that start now.
+
+        Members of one formation are in its roll; all others start one by one, and are in rolls without a formation.
+        """
+        jobs = self._state().jobs
+        started: dict[JobId, tuple[JobState, int]] = {}
+        for orders in by_node.values():
+            for order in orders:
+                if type(order) is Start and (job := jobs.get(order.key[0])) is not None and job.job.is_named:
+                    started[order.key[0]] = job, order.formation
+        for job, formation in started.values():
+            if formation and all(each.formation == formation for each in job.live.values()):
+                continue
+            everybody = roll(self._state(), job, 0)
+            for node in dict.fromkeys(each.node for each in job.live.values()):
+                by_node.setdefault(node, []).insert(0, everybody)
 
     def _is_late(self, order: Order) -> bool:
         """An attempt may be placed and end in one turn, when its node comes back in a new life: never start it."""
@@ -131,7 +164,9 @@ class Links:
         groups = {(key[0], attempt.group) for key, attempt in node.attempts.items()} if node else set()
         for job, number in groups:
             self._note_brief(session, job, number)
-        return [self._brief(state.jobs[job].job, number) for job, number in sorted(groups)]
+        told: list[Order] = [self._brief(state.jobs[job].job, number) for job, number in sorted(groups)]
+        named = (state.jobs[job] for job in sorted({job for job, _ in groups}))
+        return told + [roll(state, job, 0) for job in named if job.job.is_named]
 
     def _note_brief(self, session: RunnerSession, job: JobId, group: int) -> None:
         session.briefed.setdefault(job, set()).add(group)
@@ -176,6 +211,7 @@ class Links:
             message.held,
             message.address,
             message.trouble,
+            message.overlay,
         )
 
         def welcome(answers: list[Answer | None]) -> None:
@@ -204,7 +240,10 @@ class Links:
             greeting = wire.Welcome(
                 wire.VERSION, state.epoch, rules.heartbeat_s, rules.self_fence_s, generation, entry.token
             )
-            session.connection.send([greeting, wire.Orders(state.epoch, self._briefs(session))])
+            session.has_overlay = message.overlay
+            told = overlay_map(state, message.node) if message.overlay else None
+            maps: list[wire.Message] = [] if told is None else [told]
+            session.connection.send([greeting, *maps, wire.Orders(state.epoch, self._briefs(session))])
 
         if entry.credential is not None:  # it becomes durable with the join, and is sent after that
             return [Admit(hello, entry.join, entry.credential)], welcome
@@ -318,6 +357,22 @@ class Links:
         state = self._state()
         node = state.nodes.get(session.node)
         return wire.Dispositions(state.epoch, items, 0 if node is None else node.generation)
+
+
+def overlay_map(state: ClusterState, name: str) -> OverlayMap | None:
+    """The overlay network as one node has to know it; None if it has no part in it."""
+    node = state.nodes.get(name)
+    if node is None or not node.capacity.block:
+        return None
+    overlay = state.overlay
+    peers = [
+        (each.capacity.block, each.address)
+        for each in state.nodes.values()
+        if each.name != name and each.capacity.block and each.address
+    ]
+    here = {owner for where, owner in overlay.holders.values() if where == name}
+    owners = [(address, owner) for address, (_, owner) in overlay.holders.items() if owner in here]
+    return OverlayMap(state.rules.overlay.subnet, node.capacity.block, sorted(peers), sorted(owners))
 
 
 def no_reply(answers: list[Answer | None]) -> None:

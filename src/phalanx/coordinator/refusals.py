@@ -28,6 +28,7 @@ _KINDS: dict[str, type[PhalanxError]] = {
     "conflict": Conflict,
     "bad": BadRequest,
     "range": Unprocessable,
+    "reservation": BadRequest,
     "not_found": NotFound,
     "too_many": TooMany,
     "stale": Conflict,
@@ -139,6 +140,7 @@ _HINTS = {
     "target": "phalanx nodes lists the nodes, phalanx node show NAME the NUMA nodes and GPUs of one",
     "never": "ask for less, or submit with --allow-infeasible to wait for a larger node",
     "too_many": "wait until some tasks have run",
+    "reservation": "phalanx node ip-reserve NODE makes another; each is for one task on that node",
 }
 
 

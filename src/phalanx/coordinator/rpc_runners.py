@@ -33,6 +33,7 @@ from phalanx.coordinator.server import (
     STRANGERS_MAX,
 )
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.rpc import messages
 from phalanx.rpc.convert import WrongMessage
 from phalanx.rpc.messages import LinkCodec
@@ -61,6 +62,8 @@ class RunnerStream:
     def send(self, said: list[wire.Message]) -> None:
         for message in () if self.closed.done() else said:
             told = message
+            if isinstance(message, OverlayMap):  # runners over gRPC take no part in it
+                continue
             if isinstance(message, wire.Rejected):  # where the leader takes frames is of no use here
                 told = structs.replace(message, leader="")
                 self.status = status_of_refusal(message.code), f"{message.code}: {message.message}"

@@ -5,8 +5,11 @@ from __future__ import annotations
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
+from phalanx.core.model.overlay import OverlayRules
+from phalanx.routes import check_subnet
 from phalanx.settings import Settings
 from phalanx.settings_elastic import Elastic
+from phalanx.settings_overlay import OverlaySettings
 from phalanx.settings_scheduler import Scheduler
 
 
@@ -26,7 +29,16 @@ def rules_of(settings: Settings) -> Timers:
         breaker_pause_s=section.breaker_pause_s,
         brake_share=section.brake_share,
         pending_max=section.pending_limit,
+        overlay=overlay_of(settings.overlay),
     )
+
+
+def overlay_of(section: OverlaySettings) -> OverlayRules:
+    """The overlay network's addresses."""
+    if section.mode == "off":
+        return OverlayRules()
+    check_subnet(section.subnet)
+    return OverlayRules(section.subnet, section.block_prefix, section.quarantine_s)
 
 
 def dispatch_policy_of(section: Scheduler) -> DispatchPolicy:

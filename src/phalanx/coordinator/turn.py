@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from msgspec import Struct, structs
 
 from phalanx.core.cluster.apply.nodes import carry_on
+from phalanx.core.cluster.decide.overlay import with_reservation
 from phalanx.core.cluster.decision import Accepted, Answer, Effect, Refused, Replayed, refuse_because
 from phalanx.core.cluster.events import (
     VOLATILE,
@@ -171,6 +172,8 @@ class Engine:
         """Name the batch after the first job of it that was accepted; find the place a no_queue job asks for."""
         leader = leaders.get(given.job.batch, given.job.id)
         job = structs.replace(given.job, batch=leader) if leader != given.job.batch else given.job
+        reserved = with_reservation(self.state, structs.replace(given, job=job), now)
+        job = job if isinstance(reserved, Refused) else reserved  # that it is refused is decided later
         placement = None
         if given.no_queue and job.tasks == 1:
             placement = place_one(self.state.snapshot(now), JobState(job, 0, [0] * 6).groups[0], self.policy)

@@ -151,6 +151,7 @@ def _task_view(
         conditions=conditions(job, position),
         object=spec.object_at(position),
         usage=None if attempt else ended_usage(job, position),
+        address=attempt.grant.address or None if attempt else None,
     )
 
 

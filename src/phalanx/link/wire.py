@@ -26,6 +26,7 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
 from phalanx.core.model.usage import wrong_usage
+from phalanx.link.overlay import OverlayMap
 from phalanx.link.session_messages import SessionMessage
 from phalanx.link.usage import IdleDevice, ReadUsage, UsageData, wrong_idle, wrong_samples
 
@@ -64,6 +65,7 @@ class HelloMessage(Struct, frozen=True, tag="hello"):
     held: list[tuple[AttemptKey, Phase]]
     address: str = ""  # where other nodes reach this one; empty if the runner does not know
     trouble: str = ""  # what keeps it from starting tasks, if anything
+    overlay: bool = False  # whether it can give tasks addresses of the overlay network
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
@@ -205,7 +207,7 @@ class FileTaken(Struct, frozen=True, tag="file_taken"):
     retry: bool = False
 
 
-_Control = Orders | Reports | Dispositions | Beat | BeatAck | LeavingMessage | LeaveAck
+_Control = Orders | Reports | Dispositions | Beat | BeatAck | OverlayMap | LeavingMessage | LeaveAck
 _OfLogs = LogHello | ReadLog | LogData | CancelRead | FilesReady | PutFile | FileTaken | ReadUsage | UsageData
 Message = HelloMessage | Welcome | Rejected | _Control | _OfLogs | SessionMessage
 

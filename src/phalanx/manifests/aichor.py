@@ -7,10 +7,11 @@ experiment is a gang: a head that runs the command, and workers that join it.
 from __future__ import annotations
 
 import shlex
+from typing import cast
 
 import msgspec
 
-from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.groupspec import GroupSpec, Network
 from phalanx.api.schema.jobspec import JobSpec, RestartSpec, SuccessSpec
 from phalanx.core.model.amounts import SECONDS_MAX, written
 from phalanx.core.model.array import TASKS_MAX
@@ -19,7 +20,7 @@ from phalanx.core.model.resources import device_kind
 from phalanx.manifests import quantities
 from phalanx.manifests.amounts import MILLICORE
 from phalanx.manifests.containers import NOTHING_RUNS
-from phalanx.manifests.found import ParsedJob, plain_name
+from phalanx.manifests.found import ParsedJob, knows_names, plain_name
 from phalanx.manifests.view import View
 
 OPERATORS = ("jobset", "kuberay")
@@ -51,13 +52,16 @@ def read_aichor(document: View) -> ParsedJob:
     name = document.text("name") or document.view("metadata").text("name") or operator
     limit = spec.view("restartPolicy").number("backoffLimit", 0, 0, RETRIES_MAX)
     made = _jobset(groups, limit) if operator == "jobset" else _kuberay(groups, limit, types)
-    made = msgspec.structs.replace(made, name=plain_name(name, document), time_limit=_time_limit(spec))
+    network = cast(Network, spec.word("network", ("node", "overlay"), "node"))
+    made = msgspec.structs.replace(
+        made, name=plain_name(name, document), time_limit=_time_limit(spec), network=network
+    )
     return ParsedJob(made, document.where(), f"default/{made.name}")
 
 
 def _jobset(groups: list[GroupSpec], limit: int) -> JobSpec:
     restart = RestartSpec(whole=False, fails_job=True, shared=True, counts_evictions=True)
-    return JobSpec(groups, restart=restart, max_retries=limit)
+    return JobSpec(groups, restart=restart, max_retries=limit, names=knows_names(groups))
 
 
 def _kuberay(groups: list[GroupSpec], limit: int, types: View) -> JobSpec:

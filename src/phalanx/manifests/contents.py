@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from operator import gt
 
-from phalanx.core.model.amounts import fixed
+from phalanx.core.model.amounts import FIXED, fixed
 from phalanx.core.model.resources import Capacity
 from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.cluster import ClusterSpec
@@ -62,7 +62,7 @@ def _check_native(nodes: list[NodeSpec], known: Iterable[ParsedJob], kube: set[s
         if node.name in capacities:
             raise ManifestError(node.name, "the node is declared twice")
         capacities[node.name] = node.capacity
-    held: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    held: dict[str, list[int]] = defaultdict(lambda: [0] * (FIXED + 1))
     for found in known:
         for each in found.placed:
             if each.node not in capacities:

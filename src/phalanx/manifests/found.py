@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from msgspec import Struct
 
+from phalanx.api.schema.groupspec import NAMED_TASKS_MAX, GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.core.model.job import NAME_MAX, is_name, is_object
 from phalanx.core.model.reason import Reason, Tier
@@ -29,6 +31,7 @@ class Placed(Struct, frozen=True):
     gpus: int
     started_at: float | None = None
     ending: bool = False  # it is being evicted or deleted
+    addresses: ClassVar[int] = 0  # Kubernetes' own are none of ours
 
 
 class ParsedJob(Struct, frozen=True):
@@ -64,6 +67,11 @@ def gang_lacks(id: str, text: str, needed: int = 0, members: int = 0) -> Reason:
 def object_names(names: list[str]) -> list[str]:
     """The names of objects as they are kept; empty if one of them has no name yet, as with generateName."""
     return names if all(map(is_object, names)) else []
+
+
+def knows_names(groups: list[GroupSpec]) -> bool:
+    """Whether tasks of these groups know each other by name, as in JobSet: several do, if they are not too many."""
+    return 1 < sum(group.tasks for group in groups) <= NAMED_TASKS_MAX
 
 
 def plain_name(text: str, view: View) -> str:

@@ -17,7 +17,15 @@ import msgspec
 from phalanx.api.schema.documents import complaint
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.groupspec import AfterSpec, GatherSpec, GroupSpec
-from phalanx.api.schema.jobspec import GangSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec, to_job
+from phalanx.api.schema.jobspec import (
+    GangSpec,
+    JobSpec,
+    NetworkSpec,
+    RestartSpec,
+    RuleSpec,
+    SuccessSpec,
+    to_job,
+)
 from phalanx.core.model.amounts import parse_cores
 from phalanx.core.model.job import Job
 from phalanx.errors import PhalanxError
@@ -28,7 +36,7 @@ from phalanx.manifests.view import View
 
 JOB_FIELDS = frozenset(JobSpec.__struct_fields__)
 GROUP_FIELDS = frozenset(GroupSpec.__struct_fields__)
-ONLY_GROUP_FIELDS = GROUP_FIELDS - {"name", "after"}  # at the top these are the job's
+ONLY_GROUP_FIELDS = GROUP_FIELDS - {"name", "after", "network"}  # at the top these are the job's
 PLACES = ("places", "started_at", "ending")
 _FORMS: dict[str, type[msgspec.Struct]] = {
     "gang": GangSpec,
@@ -36,6 +44,7 @@ _FORMS: dict[str, type[msgspec.Struct]] = {
     "success": SuccessSpec,
     "gather": GatherSpec,
     "after": AfterSpec,
+    "network": NetworkSpec,
 }
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[([0-9]+)\]")
 

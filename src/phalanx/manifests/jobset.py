@@ -10,12 +10,12 @@ from typing import cast
 
 import msgspec
 
-from phalanx.api.schema.groupspec import AfterSpec, GroupSpec
-from phalanx.api.schema.jobspec import JobSpec, RestartSpec, RuleSpec, SuccessSpec
+from phalanx.api.schema.groupspec import AfterSpec, GroupSpec, Network
+from phalanx.api.schema.jobspec import JobSpec, NetworkSpec, RestartSpec, RuleSpec, SuccessSpec
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.job import RETRIES_MAX, Action
 from phalanx.manifests.batchjob import COUNT_MAX, BatchJob, read_batch, tell_namespace, with_labels
-from phalanx.manifests.found import ParsedJob, object_names, plain_name
+from phalanx.manifests.found import ParsedJob, knows_names, object_names, plain_name
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name
 from phalanx.manifests.pods import Reader
@@ -44,6 +44,7 @@ REASONS = {
     ),
     "DeadlineExceeded": ("timeout",),
 }
+NETWORK = "phalanx/network"  # an annotation of ours
 STRATEGIES = ("Recreate", "BlockingRecreate", "InPlaceRestart")
 
 
@@ -70,6 +71,8 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> ParsedJob | N
         restart=_restart(spec, batches, groups),
         success=_success(spec, groups),
         object="".join(object_names([id])),
+        names=_names(spec, groups),
+        network=NetworkSpec(_mode(metadata), spec.view("network").text("subdomain")),
     )
     made = msgspec.structs.replace(
         with_traits(made, traits), max_retries=_retries(spec, batches), time_limit=_time_limit(spec, batches)
@@ -82,6 +85,16 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> ParsedJob | N
     return ParsedJob(
         gang, metadata.where(), id, tolerations=tolerations, documents=book.documents_of(document, gang)
     )
+
+
+def _mode(metadata: View) -> Network:
+    annotations = metadata.view("annotations")
+    return cast(Network, annotations.word(NETWORK, ("node", "overlay"), "node"))
+
+
+def _names(spec: View, groups: list[GroupSpec]) -> bool:
+    """Whether tasks know each other by name, as in JobSet unless it says otherwise."""
+    return spec.view("network").flag("enableDNSHostnames", True) and knows_names(groups)
 
 
 def _group(each: View, batch: BatchJob, before: list[GroupSpec], spec: View) -> GroupSpec:

@@ -67,7 +67,6 @@ WORDS: dict[str, str] = {
     "readinessProbe": "a task that runs counts as ready",
     "startupProbe": "a task that runs counts as ready",
     "livenessProbe": "a task is not probed: it ends when its process ends",
-    "network": "no DNS names are made; members of a gang find each other by PHALANX_NODE_IPS, others do not",
     "coordinator": "members find the first of them by PET_MASTER_ADDR",
     "alpha.jobset.sigs.k8s.io/exclusive-topology": "no domain is kept for one Job alone; gather keeps tasks together",
     "koordinator.sh/priority": "only priority and priorityClassName are read",

@@ -18,6 +18,7 @@ from msgspec import Struct
 from phalanx.core.model.orders import GANG_PORTS, Brief, Roll, Start
 from phalanx.core.model.resources import Capacity
 from phalanx.logger import logger
+from phalanx.runner.peers import Member, members_of, own_hostname, subdomain_of
 
 log = logger("runner")
 LOOPBACK = "127.0.0.1"
@@ -48,6 +49,9 @@ class Standing(Struct, frozen=True):
     port: int = 0  # where rank 0 listens; 0: unknown
     meeting: int = 0  # the formation that all members belong to
     most_devices: int = -1  # of any member; −1: unknown
+    members: tuple[Member, ...] = ()  # by rank; empty: not known
+    hostname: str = ""
+    subdomain: str = ""  # empty: nobody else knows it by name
 
     @property
     def is_one_process_each(self) -> bool:
@@ -55,19 +59,41 @@ class Standing(Struct, frozen=True):
         return not self.is_mixed if self.most_devices < 0 else self.most_devices <= 1
 
 
-def standing(start: Start, brief: Brief, roll: Roll | None, here: Peer, port: int = 0) -> Standing:
-    """The ranks from the roll; alone with its own port, if there is no roll or this attempt is not in it."""
+def standing(
+    start: Start, brief: Brief, roll: Roll | None, here: Peer, port: int = 0, others: Roll | None = None
+) -> Standing:
+    """The ranks from the roll; alone with its own port, if there is no roll or this attempt is not in it.
+
+    `others` has those tasks of the job that have started by now, where they start one by one and know each other.
+    """
     position = start.key[1]
     members = () if roll is None else roll.members
     rank = next((at for at, member in enumerate(members) if member[0] == position), None)
     if roll is None or rank is None:
         within = position - brief.group_first
-        return Standing(0, 1, 0, (here,), 0, 1, within, brief.group_tasks, here, is_alone=True, port=port)
+        return Standing(
+            0,
+            1,
+            0,
+            (here,),
+            0,
+            1,
+            within,
+            brief.group_tasks,
+            Peer(here.name, start.grant.address or here.address),
+            is_alone=True,
+            port=port,
+            members=tuple(members_of(brief, others)),
+            hostname=own_hostname(brief, position),
+            subdomain=subdomain_of(brief) if brief.names else "",
+        )
     nodes = tuple(Peer(name, address or name) for name, address in roll.nodes)
     node_rank = members[rank][1]
     local = [each for each, node in members if node == node_rank]
     last = brief.group_first + brief.group_tasks - 1
     group = [each for each, _ in members if each == position or brief.group_first <= each <= last]
+    named = tuple(members_of(brief, roll))
+    leader = nodes[members[0][1]]
     return Standing(
         rank,
         len(members),
@@ -77,11 +103,14 @@ def standing(start: Start, brief: Brief, roll: Roll | None, here: Peer, port: in
         len(local),
         group.index(position),
         len(group),
-        nodes[members[0][1]],
+        Peer(leader.name, named[0].address) if named else leader,
         is_mixed=len(group) < len(members),
         port=roll.port,
         meeting=roll.meeting or roll.formation,
         most_devices=roll.most_devices,
+        members=named,
+        hostname=own_hostname(brief, position),
+        subdomain=subdomain_of(brief),
     )
 
 
@@ -121,7 +150,9 @@ def attempt_environment(
         conventions |= _one_process(brief, start, place) if place.is_one_process_each else {}
     given = brief.command.env
     chosen = {name: text for name, text in conventions.items() if name not in given}
-    return chosen | _ours(brief, start, epoch) | _peers(place) | _devices(start, capacity)
+    return (
+        chosen | _ours(brief, start, epoch) | _peers(place) | _names(start, place) | _devices(start, capacity)
+    )
 
 
 def _jobset(brief: Brief, start: Start) -> dict[str, str]:
@@ -161,7 +192,6 @@ def _master(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
 
 
 def _ours(brief: Brief, start: Start, epoch: int) -> dict[str, str]:
-    replica, place = _in_replica(brief, start)
     devices = start.grant.devices
     env = {
         "PHALANX_TASK_ID": _task_id(brief, start),
@@ -171,7 +201,6 @@ def _ours(brief: Brief, start: Start, epoch: int) -> dict[str, str]:
         "PHALANX_CORES": str(start.grant.cores),
         "PHALANX_GPUS_PER_NODE": str(len(devices)),
         "PHALANX_DEVICES": ",".join(map(str, devices)),
-        "PHALANX_HOSTNAME": f"{brief.name or 'job'}-{_group_name(brief)}-{replica}-{place}",
     }
     if start.index is not None:
         env["PHALANX_ARRAY_INDEX"] = str(start.index)
@@ -197,6 +226,19 @@ def _peers(place: Standing) -> dict[str, str]:
         "PHALANX_NODE_RANK": str(place.node_rank),
         "PHALANX_NUM_NODES": str(len(place.nodes)),
     } | {name: text for name, text in lists.items() if len(text) <= _TEXT_MAX}
+
+
+def _names(start: Start, place: Standing) -> dict[str, str]:
+    """Its host name, its own address, and host name and address of every member."""
+    env = {"PHALANX_HOSTNAME": place.hostname}
+    if place.subdomain:
+        env["PHALANX_SUBDOMAIN"] = place.subdomain
+    if start.grant.address:
+        env["PHALANX_ADDRESS"] = start.grant.address
+    peers = ",".join(f"{each.hostname}={each.address}" for each in place.members)
+    if peers and len(peers) <= _TEXT_MAX:
+        env["PHALANX_PEERS"] = peers
+    return env
 
 
 def _devices(start: Start, capacity: Capacity) -> dict[str, str]:

@@ -6,24 +6,41 @@ environment is made in `environment.py`.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, key_from_text, key_text
+from phalanx.core.model.orders import (
+    AttemptKey,
+    Brief,
+    LonePorts,
+    Roll,
+    Start,
+    key_from_text,
+    key_text,
+)
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
 from phalanx.errors import Unavailable
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account, Accounts, NoAccount
-from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
+from phalanx.runner.environment import (
+    LOOPBACK,
+    Peer,
+    Standing,
+    attempt_environment,
+    group_environment,
+    standing,
+)
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
+    HOSTS,
     RESULT,
     LogPath,
     attempt_paths,
@@ -31,6 +48,7 @@ from phalanx.runner.log_files import (
     inner_result,
     log_path,
 )
+from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
@@ -64,9 +82,11 @@ class Launches:
         self._limits = limits
         self._machine = machine
         self._accounts = accounts
+        self._with_hosts: set[AttemptKey] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
         self.usage = UsageSampler(engine, state_dir)
+        engine.introduce = self.introduce
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it.
@@ -86,13 +106,17 @@ class Launches:
         )
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
-        place = standing(start, brief, effect.roll, here, port)
+        others = self._engine.state.briefing.roll(start.key[0], 0) if brief.names else None
+        place = standing(start, brief, effect.roll, here, port, others)
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
         env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
+        spaces = self._spaces(start, place, env)
+        if spaces and not connection.makes_folders:
+            spaces = _of_older_keeper(spaces)
         launch = Launch(
             out=paths.stdout,
             err=paths.stderr,
@@ -104,11 +128,43 @@ class Launches:
             limit_s=brief.time_limit_s,
             held=effect.held,
             not_after=not_after,
+            spaces=spaces or None,
             result=paths.result,
             artifacts=paths.artifacts,
             memo=limits.memo,
         )
         connection.start(name, _brief_id(start.key[0], brief.group), launch)
+
+    def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
+        """The namespaces of an attempt; its hosts file is written, which says where its peers are."""
+        spaces: dict[str, str] = {}
+        if start.grant.address and self._engine.networks is not None:
+            spaces = {"net": self._engine.networks.add(start.key, start.grant.address), "confined": "yes"}
+        if not place.subdomain:
+            return spaces
+        path = str(self._path(start.key, HOSTS))
+        own = Member(start.key[1], place.hostname, start.grant.address or self._engine.address or LOOPBACK)
+        text = hosts_text(list(place.members), place.subdomain, own)
+        self._machine.write_hosts(self._path(start.key, HOSTS), text)
+        self._with_hosts.add(start.key)
+        env["PHALANX_HOSTS"] = path
+        if self._engine.sets_names:
+            spaces |= {"hostname": place.hostname, "hosts": path}
+        return spaces
+
+    def introduce(self, roll: Roll) -> None:
+        """Tell the attempts of a job that run here where its other members are, in their hosts files."""
+        brief = self._engine.state.briefing.any_brief(roll.job)
+        members = members_of(brief, roll) if brief is not None else []
+        for key in [each for each in self._with_hosts if each[0] == roll.job]:
+            own = next((each for each in members if each.position == key[1]), None)
+            if brief is None or own is None:
+                continue
+            try:
+                text = hosts_text(members, subdomain_of(brief), own)
+                self._machine.write_hosts(self._path(key, HOSTS), text)
+            except OSError as error:
+                log.warning("a hosts file cannot be written", key=key_text(key), why=str(error))
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
@@ -170,6 +226,8 @@ class Launches:
         self._keys[row.key] = key
         self.find_files(key)
         self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
+        if self._machine.has_artifacts(self._path(key, HOSTS)):
+            self._with_hosts.add(key)
         if row.pid:
             self._leaders[key] = row.pid, row.born
             self.usage.started(key, row.key, row.pid, self._limits.own_folders(key))
@@ -208,6 +266,7 @@ class Launches:
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of it is alive: its limits are given back; the end, with what it used."""
         self._leaders.pop(key, None)
+        self._leave_network(key)
         return self._limits.ended(key, self.usage.ended(key, end, self._limits.own_folders(key)))
 
     def release(self, key: AttemptKey) -> None:
@@ -215,6 +274,14 @@ class Launches:
         self._leaders.pop(key, None)
         self.usage.forget(key)
         self._limits.release(key)
+        self._leave_network(key)
+
+    def _leave_network(self, key: AttemptKey) -> None:
+        if self._engine.networks is not None:
+            self._engine.networks.remove(key)
+        if key in self._with_hosts:
+            self._with_hosts.discard(key)
+            self._machine.remove_hosts(self._path(key, HOSTS))
 
     def release_all(self, keys: Collection[AttemptKey]) -> None:
         for key in keys:
@@ -258,6 +325,15 @@ def read_key(name: str) -> tuple[AttemptKey, int] | None:
     except ValueError:
         log.error("the keeper lists an invalid key", key=name[:80])
         return None
+
+
+def _of_older_keeper(spaces: dict[str, str]) -> dict[str, str]:
+    """A keeper of an older version knows no namespaces: names can be done without, a network cannot."""
+    if "net" in spaces:
+        raise OSError(
+            errno.ENOTSUP, "the keeper of this node is of an older version; stop the runner with its tasks"
+        )
+    return {}
 
 
 def _brief_id(job: str, group: int) -> str:

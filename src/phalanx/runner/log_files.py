@@ -21,7 +21,7 @@ from msgspec import Struct
 from phalanx.core.model.orders import AttemptKey
 
 STREAMS = ("stdout", "stderr")
-RESULT, ARTIFACTS = "result", "artifacts"
+RESULT, ARTIFACTS, HOSTS = "result", "artifacts", "hosts"
 NUMBER_MAX = 1 << 53
 FOLDER_SIGNS = 7  # of a job's id, which begins with its time in milliseconds: those before the last 15 bits
 RESULTS_FOLDER = "results"  # with results and artifacts of all jobs; never removed
@@ -29,7 +29,7 @@ RESULTS_FOLDER = "results"  # with results and artifacts of all jobs; never remo
 INNER_RESULT = ".phalanx-result"
 _JOB = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z_-]{0,62})")
 _NAME = re.compile(
-    rf"(?:({_JOB.pattern})\.)?([0-9]{{1,16}})\.([0-9]{{1,16}})\.({'|'.join((*STREAMS, RESULT, ARTIFACTS))})"
+    rf"(?:({_JOB.pattern})\.)?([0-9]{{1,16}})\.([0-9]{{1,16}})\.({'|'.join((*STREAMS, RESULT, ARTIFACTS, HOSTS))})"
 )
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -60,9 +60,9 @@ def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> 
         raise ValueError(f"{job[:80]!r} is not a job id")
     if not (0 <= position <= NUMBER_MAX and 0 <= attempt <= NUMBER_MAX):
         raise ValueError(f"task {position} or attempt {attempt} is out of range")
-    if stream not in (*STREAMS, RESULT, ARTIFACTS):
+    if stream not in (*STREAMS, RESULT, ARTIFACTS, HOSTS):
         raise ValueError(f"{stream[:80]!r} is not a stream: expected {' or '.join(STREAMS)}")
-    folder = folder_of(job) if stream in STREAMS else RESULTS_FOLDER
+    folder = folder_of(job) if stream in STREAMS else HOSTS if stream == HOSTS else RESULTS_FOLDER
     return LogPath(root, folder, f"{job}.{int(position)}.{int(attempt)}.{stream}")
 
 

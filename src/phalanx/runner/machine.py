@@ -29,6 +29,7 @@ from phalanx.runner.keeper import journal, link, lookup, service, system
 from phalanx.runner.keeper.cgroup import OPTION
 from phalanx.runner.keeper_messages import Event, Ticks
 from phalanx.runner.log_files import INNER_RESULT, LogPath
+from phalanx.runner.peers import write_hosts
 from phalanx.runner.processes import KeeperFailed, KeeperSilent, Machine, Processes
 from phalanx.runner.results import read_result
 from phalanx.runner.turn import RunnerEngine
@@ -116,6 +117,13 @@ class LocalMachine:
 
     def read_result(self, path: LogPath) -> tuple[str, str]:
         return read_result(path)
+
+    def write_hosts(self, path: LogPath, text: str) -> None:
+        write_hosts(path, text)
+
+    def remove_hosts(self, path: LogPath) -> None:
+        with suppress(OSError):
+            Path(path).unlink(missing_ok=True)
 
     def make_artifacts(self, path: LogPath) -> None:
         self.make_folder(str(path))

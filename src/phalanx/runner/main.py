@@ -38,6 +38,8 @@ from phalanx.runner.limits import AttemptLimits, isolating
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
+from phalanx.runner.overlay import Kernel, TaskNetworks, mark_of, why_not
+from phalanx.runner.peers import can_set_names
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
@@ -114,6 +116,8 @@ async def _run(settings: Settings, drain: bool) -> int:
                 state_dir, StopOutcome(0, drained=False, told=False, lease_s=0.0, knew=False)
             )
             return 0
+        if loop.engine.networks is not None:
+            loop.engine.networks.clean(loop.live_keys())
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
         return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
 
@@ -132,17 +136,19 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
 
     found = places(state_dir, section.keepers or usual_count(len(os.sched_getaffinity(0))), cgroups)
     limits = _limits(section, has, [each for _, each in found], nodes, state_dir)
-    capacity = isolating(has, limits.isolation)
+    engine = RunnerEngine(
+        section.name,
+        secrets.token_hex(8),
+        origin,
+        credential.shown,
+        isolating(has, limits.isolation),
+        section.address or "",
+        credential.keep,
+    )
+    engine.sets_names = can_set_names()
+    _take_part(engine, origin, simulated=section.pretend is not None)
     return RunnerLoop(
-        RunnerEngine(
-            section.name,
-            secrets.token_hex(8),
-            origin,
-            credential.shown,
-            capacity,
-            section.address or "",
-            credential.keep,
-        ),
+        engine,
         state_dir,
         SteadyClock(),
         task_environment()
@@ -169,6 +175,22 @@ def _limits(
         ScratchFolders(state_dir / "scratch", section.scratch_max_bytes or 0),
         cgroups[1:],
     )
+
+
+def _take_part(engine: RunnerEngine, origin: str, *, simulated: bool) -> None:
+    """In the overlay network, if the coordinator has one; simulated nodes have simulated addresses."""
+    why = "" if simulated else why_not()
+    engine.has_overlay = not why
+    if simulated or why:
+        log.info("addresses of the overlay network", given="simulated" if simulated else f"none: {why}")
+        return
+
+    def make() -> Kernel:
+        from phalanx.runner.overlay_kernel import OverlayKernel  # here, for its library takes long to import
+
+        return OverlayKernel(mark_of(origin))
+
+    engine.networks = TaskNetworks(make, mark_of(origin), lambda: engine.address)
 
 
 async def _opened(loop: RunnerLoop, stopped: asyncio.Event) -> bool:

@@ -83,6 +83,14 @@ class Machine(Protocol):
         """Make the folder of an attempt's artifacts; raises OSError."""
         ...
 
+    def write_hosts(self, path: LogPath, text: str) -> None:
+        """Write the hosts file of an attempt, in place: its task may see it already. Raises OSError."""
+        ...
+
+    def remove_hosts(self, path: LogPath) -> None:
+        """Remove it, if it is there."""
+        ...
+
     def has_artifacts(self, path: LogPath) -> bool:
         """Whether there is such a folder."""
         ...

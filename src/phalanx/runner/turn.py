@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from phalanx.core.model.orders import Roll
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.state import RunnerEffect, RunnerState
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.link.usage import IdleDevice
+from phalanx.runner.overlay import TaskNetworks
 
 ANSWER_WITHIN_S = 3.0  # answer to a heartbeat
 
@@ -43,6 +46,10 @@ class RunnerEngine:
         self.welcomed = False
         self.rejected: wire.Rejected | None = None
         self.trouble = ""  # what keeps us from starting tasks, if anything
+        self.has_overlay = False  # whether we can give tasks addresses of the overlay network
+        self.introduce: Callable[[Roll], None] = lambda _: None  # to members that run: who else does
+        self.networks: TaskNetworks | None = None  # of tasks with addresses; None: they are simulated
+        self.sets_names = False  # whether tasks can have a host name and a hosts file of their own
         self.starts_expire = False  # whether the keeper starts nothing after its instant
         self.idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
         self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
@@ -69,12 +76,16 @@ class RunnerEngine:
             self.state.listing(),
             self.address,
             self.trouble,
+            self.has_overlay,
         )
 
     def receive(self, message: wire.Message, now: float) -> list[RunnerEffect]:
         """Take one message; what it asks for comes back as effects."""
         match message:
             case wire.Orders():
+                for order in message.orders:
+                    if type(order) is Roll and not order.formation and message.epoch >= self.state.epoch:
+                        self.introduce(order)
                 return [
                     effect
                     for order in message.orders
@@ -90,6 +101,9 @@ class RunnerEngine:
                 if message.epoch >= self.state.epoch:
                     self.state.renew(message.sent_at + self.self_fence_s + message.keep_s)
                     self.left = message
+            case OverlayMap():
+                if self.networks is not None:
+                    self.networks.update(message)
             case wire.Welcome():
                 self.heartbeat_s, self.self_fence_s = message.heartbeat_s, message.self_fence_s
                 self.state.start_within_s = message.self_fence_s

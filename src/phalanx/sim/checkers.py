@@ -4,7 +4,8 @@ The facade receives everything observable and passes it to the models: `chronicl
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
 `dispatches` the nodes that these are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes
-that cannot work, `elastic` nodes that are disabled, `waits` the queue. The first violation ends the run.
+that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `waits` the queue. The
+first violation ends the run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Status, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.link import wire
+from phalanx.sim.addresses import AddressChecker
 from phalanx.sim.barrier import Barrier
 from phalanx.sim.chronicle import Chronicle
 from phalanx.sim.coordinator import SimulatedCoordinator
@@ -68,6 +70,7 @@ class Checkers:
         self.dispatches = DispatchChecker(self.count)
         self.lanes = LaneChecker(self.places, self.count)
         self.elastic = ElasticNodes(self.count)
+        self.addresses = AddressChecker(self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
         self.on_promise: Callable[[RoomPromised], None] = ignore
@@ -103,6 +106,7 @@ class Checkers:
             self.limits.note(event)
             self.standstill.note(event)
             self.elastic.note(event)
+            self.addresses.note(event)
             self.lanes.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):

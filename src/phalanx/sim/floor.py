@@ -37,6 +37,7 @@ class Floor:
                 raise Violation("one-run", text)
         self.alive[key] = (node, start)
         self._check_devices(node, start)
+        self._check_address(start)
         self._check_capacity(node)
 
     def ended(self, node: str, key: AttemptKey, end: ProcessEnd) -> None:
@@ -65,9 +66,15 @@ class Floor:
                 text = f"{start.key} uses devices {sorted(shared)} of {node} while {other.key} does"
                 raise Violation("devices", text)
 
+    def _check_address(self, start: Start) -> None:
+        for where, other in self.alive.values():
+            if start.grant.address and other is not start and other.grant.address == start.grant.address:
+                text = f"{start.key} has address {start.grant.address} while {other.key} on {where} has it"
+                raise Violation("addresses", text)
+
     def _check_capacity(self, node: str) -> None:
         grants = [start.grant for where, start in self.alive.values() if where == node]
-        millis, memory = (sum(column) for column in zip((0, 0), *map(fixed, grants), strict=True))
+        millis, memory, _ = (sum(column) for column in zip((0, 0, 0), *map(fixed, grants), strict=True))
         capacity = self._capacities[node]
         if millis > fixed(capacity)[0] or memory > capacity.memory_bytes:
             raise Violation(

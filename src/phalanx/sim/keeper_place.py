@@ -94,6 +94,12 @@ class KeeperPlace:
         named = read_name(path.folder, path.name)
         return ("" if named is None else self._disk.results.get(named[0], "")), ""
 
+    def write_hosts(self, path: LogPath, text: str) -> None:
+        """Nobody reads it."""
+
+    def remove_hosts(self, path: LogPath) -> None:
+        """There is none."""
+
     def make_artifacts(self, path: LogPath) -> None:
         """Nothing to do here either."""
 

@@ -67,6 +67,7 @@ def _fields(state: ClusterState) -> dict[str, Any]:
     fields["contexts"] = bindings.contexts.image()
     fields["run times"] = bindings.run_times.image(), bindings.stage_times.image()
     fields["stages of users"] = state.stages_of
+    fields["overlay"] = state.overlay.image()
     for flow in image.workflows:
         missing = state.workflows[flow.workflow.id].missing
         for name, value in (*structs.asdict(flow).items(), ("missing", missing)):
@@ -75,7 +76,7 @@ def _fields(state: ClusterState) -> dict[str, Any]:
         for name, value in structs.asdict(node).items():
             fields[f"node {node.name} {name}"] = sorted(value) if name == "leftovers" else value
     for ledger in state.table:
-        free = (ledger.cores_free, ledger.memory_free, ledger.numa_free, sorted(ledger.devices_free))
+        free = (*ledger.free, ledger.numa_free, sorted(ledger.devices_free))
         fields[f"ledger {ledger.name}"] = free
     return fields
 

@@ -126,6 +126,7 @@ class WatchedEngine(RunnerEngine):
     def __init__(self, runner: SimulatedRunner, host: Host, watcher: RunnerWatcher) -> None:
         node = host.name
         super().__init__(node, runner.name, f"origin-{node}", TOKEN, host.capacity, f"{node}.sim")
+        self.has_overlay = True
         self._runner = runner
         self._host = host
         self._watcher = watcher

@@ -34,6 +34,7 @@ from phalanx.sim.vault import Vault
 from phalanx.sim.violation import Violation
 from phalanx.sim.watched import Trap, Watched
 from phalanx.sim.workload import a_capacity, some_elastic_rules
+from phalanx.sim.workload_overlay import some_overlay_rules
 from phalanx.sim.workload_workflow import some_dispatch_policy
 from phalanx.sim.world import BEGINNING_S, LocalClock, World
 from phalanx.store.protocol import StoreError
@@ -144,7 +145,9 @@ class Trial:
             stuck_after_s=STUCK_AFTER_S,
             elastic=some_elastic_rules(world.dice("elastic rules")),
             dispatch=some_dispatch_policy(world.dice("dispatch")),
+            overlay=some_overlay_rules(world.dice("overlay")),
         )
+        self.checkers.addresses.rules = self._rules.overlay
         self.checkers.elastic.rules = self._rules.elastic
         self._policy = Policy(
             score=world.dice("score").choice(SCORES),
@@ -164,6 +167,7 @@ class Trial:
         self._addresses = [f"{seat}:7434" for seat in seats]
         self.nodes = [self._a_node(name, capacity) for name, capacity in capacities.items()]
         self.users = Users(world, self.coordinators, self.network, self.checkers, capacities)
+        self.users.has_overlay = self._rules.overlay.is_on
         self._submissions = dice.randint(10, 24)
         self._planned = schedule(dice, possible(faults, mode.store == "etcd", mode.seats), self.busy_s)
 

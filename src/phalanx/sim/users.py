@@ -38,8 +38,10 @@ from phalanx.core.model.workflow import Workflow, workflow_id
 from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.network import Network
+from phalanx.sim.reservations import ReservingUsers
 from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
 from phalanx.sim.workload_gang import QUEUES
+from phalanx.sim.workload_overlay import with_addresses
 from phalanx.sim.workload_workflow import a_wide_workflow, a_workflow, limited
 from phalanx.sim.world import World
 
@@ -81,6 +83,8 @@ class Users:
         self._limit_dice = world.dice("limits of workflows")
         self._flows: list[Workflow] = []
         self._toggles = world.dice("elastic")
+        self._address_dice = world.dice("addresses")
+        self.has_overlay = False
         self._known: list[Job] = []
         self._requests = 0
         self._asked_s = 0.0
@@ -109,6 +113,8 @@ class Users:
 
         for _ in range(self._toggles.choice((0, 0, 0, 2, 5))):
             self._world.after(5.0 + (until_s - 5.0) * self._toggles.random(), self._toggle)
+        if self.has_overlay:
+            ReservingUsers(self._world, self, sorted(self._nodes), self._address_dice).begin(until_s)
 
     def settle_down(self) -> None:
         """Undo what would keep the cluster busy: undrain, enable, resume, and cancel what never ends."""
@@ -146,6 +152,8 @@ class Users:
 
     def _submit(self, like: list[Job] | None = None) -> None:
         jobs = self.renewed(like) if like else some_jobs(self._dice, self._nodes, self._world.now)
+        if self.has_overlay and not like:
+            jobs = with_addresses(self._address_dice, jobs)
         self._asked_s += sum(cluster_s(job, self._nodes) for job in jobs)
         if self._asked_s > ASKED_S_MAX:
             return

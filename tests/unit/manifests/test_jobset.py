@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.api.schema.groupspec import AfterSpec
-from phalanx.api.schema.jobspec import RestartSpec, RuleSpec, SuccessSpec
+from phalanx.api.schema.jobspec import NetworkSpec, RestartSpec, RuleSpec, SuccessSpec
 from tests.unit.manifests.documents import (
     MEMBER,
     a_jobset,
@@ -117,7 +117,6 @@ def test_what_is_not_honoured_is_told():
             annotations={"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"},
             suspend=True,
             ttlSecondsAfterFinished=1,
-            network={"subdomain": "s"},
             coordinator={"replicatedJob": "worker"},
             failurePolicy={"restartStrategy": "InPlaceRestart"},
         )
@@ -126,7 +125,6 @@ def test_what_is_not_honoured_is_told():
         "exclusive-topology",
         "suspend",
         "ttlSecondsAfterFinished",
-        "spec.network",
         "coordinator",
         "restartStrategy",
     ):
@@ -151,3 +149,15 @@ def test_a_gang_that_is_too_large_is_refused_before_it_is_shared_out():
     worker["template"]["spec"]["template"]["metadata"] = {"labels": {MEMBER: "g"}}
     said = refusal(a_podgroup(least=2), a_jobset(worker))
     assert "PodGroup default/g: 10002 tasks are too many for a gang, at most 10000" in said
+
+
+def test_members_know_each_other_by_name_as_in_jobset():
+    job = the_job(a_jobset(a_replicated(), a_replicated("other"), network={"subdomain": "s"}))
+    assert job.names
+    assert job.network == NetworkSpec(subdomain="s")
+    assert not the_job(a_jobset(a_replicated(), network={"enableDNSHostnames": False})).names
+
+
+def test_an_annotation_asks_for_addresses():
+    job = the_job(a_jobset(a_replicated(), annotations={"phalanx/network": "overlay"}))
+    assert job.network == NetworkSpec("overlay")

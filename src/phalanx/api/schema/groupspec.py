@@ -7,6 +7,7 @@ groups together is `api/schema/jobspec.py`'s business.
 
 from __future__ import annotations
 
+import re
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
@@ -38,6 +39,11 @@ LABELS_MAX = 64
 LABEL_BYTES_MAX = 512
 INDEX_MAX = 1 << 31
 AFTER_MAX = 64
+NAMED_TASKS_MAX = 1000  # of those that start one by one: each is told of all others
+Network = Literal["node", "overlay"]  # the node's, or one with an address for each task
+
+
+_SUBDOMAIN = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,61}[a-z0-9])?")
 
 
 class AfterSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -72,6 +78,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     after: list[AfterSpec] = []
     objects: list[str] = []  # what Kubernetes calls each task: namespace/name
     tags: dict[str, str] = {}  # what `ps -l` selects by; they change nothing about where it runs
+    network: Network = "node"  # overlay: each task has an address of its own
 
 
 class GatherSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -202,7 +209,26 @@ def _request(spec: GroupSpec, field: str) -> Request:
         gpu_memory_bytes=gpu_memory,
         target=target,
         labels=_labels(spec, field),
+        addresses=int(spec.network == "overlay"),
     )
+
+
+def read_names(names: bool, tasks: int) -> bool:
+    """Whether tasks that start one by one know each other by name; those of a gang do without being asked."""
+    if names and tasks == 1:
+        raise BadRequest("names: given for a job of one task: there is nobody else to know by name")
+    if names and tasks > NAMED_TASKS_MAX:
+        raise BadRequest(f"names: {tasks} tasks are too many, at most {NAMED_TASKS_MAX} can know each other")
+    return names
+
+
+def read_subdomain(field: str, text: str) -> str:
+    """What stands behind the host name of each member."""
+    if text and _SUBDOMAIN.fullmatch(text) is None:
+        raise BadRequest(
+            f"{field}: {shown(text)} is not a domain name, give lower-case letters, digits, '-' and '.'"
+        )
+    return text
 
 
 def _target(spec: GroupSpec, field: str) -> Target | None:

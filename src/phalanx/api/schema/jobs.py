@@ -201,6 +201,7 @@ class TaskView(Struct):
     result_bytes: int = 0  # of a large one, which is in the place for files: lists of tasks do not have it
     result_error: str = ""  # why that one cannot be read
     usage: UsageSummary | None = None  # of the newest attempt, once that has ended
+    address: str | None = None  # its own in the overlay network, while it has one
 
 
 class ReasonView(Struct, omit_defaults=True):

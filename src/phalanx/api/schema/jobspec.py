@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from phalanx.api.schema.fields import (
     PatternBudget,
@@ -27,8 +27,11 @@ from phalanx.api.schema.groupspec import (
     TEXT_BYTES_MAX,
     GatherSpec,
     GroupSpec,
+    Network,
     check_after,
     read_gather,
+    read_names,
+    read_subdomain,
     to_group,
 )
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
@@ -106,6 +109,13 @@ class DraftSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     members: int = 0  # that have come
 
 
+class NetworkSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The network of all tasks, and how they know each other: as HOST.SUBDOMAIN, which is the job's name by default."""
+
+    mode: Network = "node"  # overlay: each task of every group has an address of its own
+    subdomain: str = ""
+
+
 class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One job. Durations are seconds or text such as 1h30m, sizes bytes or text such as 64GiB."""
 
@@ -133,6 +143,8 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
         str, str
     ] = {}  # objects of Kubernetes it was made from, and a digest of each; `apply` writes it
     after: list[str] = []  # jobs that come first: ID (completed), ID:any, ID:failed, ID:started, ID:each
+    names: bool = False  # tasks know each other by name, as those of a gang do without it
+    network: Network | NetworkSpec = "node"  # of all groups; a mapping has a subdomain as well
 
 
 def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: int) -> Job:
@@ -169,7 +181,13 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
         tags=read_tags("tags", spec.tags),
         applied=_applied(spec),
         after=read_after(spec.after),
+        names=read_names(spec.names and gang is None, sum(group.tasks for group in groups)),
+        subdomain=read_subdomain("network.subdomain", _network(spec).subdomain),
     )
+
+
+def _network(spec: JobSpec) -> NetworkSpec:
+    return spec.network if isinstance(spec.network, NetworkSpec) else NetworkSpec(spec.network)
 
 
 def _applied(spec: JobSpec) -> tuple[tuple[str, str], ...]:
@@ -238,9 +256,12 @@ def _groups(spec: JobSpec, array: Array | None) -> tuple[Group, ...]:
     if not spec.groups:
         raise BadRequest("groups: there is none; give at least one, with a command")
     check_count("groups", len(spec.groups), GROUPS_MAX)
+    listed = spec.groups
+    if _network(spec).mode == "overlay":
+        listed = [structs.replace(group, network="overlay") for group in listed]
     groups = tuple(
-        to_group(group, f"groups[{number}].", alone=len(spec.groups) == 1, array=array)
-        for number, group in enumerate(spec.groups)
+        to_group(group, f"groups[{number}].", alone=len(listed) == 1, array=array)
+        for number, group in enumerate(listed)
     )
     total = sum(group.tasks for group in groups)
     if total > TASKS_MAX:

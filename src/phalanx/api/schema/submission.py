@@ -17,13 +17,22 @@ from phalanx.api.schema.fields import (
     check_count,
     check_name,
     check_number,
+    check_text,
     read_after,
     read_duration,
     read_span,
     read_tags,
     shown,
 )
-from phalanx.api.schema.groupspec import GatherSpec, GroupSpec, read_gather, to_group
+from phalanx.api.schema.groupspec import (
+    GatherSpec,
+    GroupSpec,
+    Network,
+    read_gather,
+    read_names,
+    read_subdomain,
+    to_group,
+)
 from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX
 from phalanx.core.model.array import Array, ArrayError, parse_array
 from phalanx.core.model.job import (
@@ -42,6 +51,7 @@ from phalanx.errors import BadRequest, Unprocessable
 
 TARGETS_MAX = 1000
 REQUEST_ID_BYTES_MAX = 255
+TOKEN_BYTES_MAX = 128
 
 Place = tuple[str | None, Target | None]  # a target as written and as read; both None: any node
 
@@ -83,6 +93,10 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
     tags: dict[str, str] = {}  # what `ps -l` selects by
     after: list[str] = []  # jobs that come first: ID (completed), ID:any, ID:failed, ID:started, ID:each
+    network: Network = "node"  # overlay: each task has an address of its own
+    ip_token: str | None = None  # of a reservation: its only task has that address
+    names: bool = False  # tasks of an array know each other by name, as members of a gang do
+    subdomain: str = ""  # of those names; empty: the name of the job
 
 
 class GangFields(TypedDict, total=False):
@@ -113,6 +127,8 @@ class GangFields(TypedDict, total=False):
     preemption: Literal["lower", "never"]
     evictable: bool
     min_run: float | str
+    network: Network
+    subdomain: str
 
 
 class SubmitFields(GangFields, total=False):
@@ -127,6 +143,8 @@ class SubmitFields(GangFields, total=False):
     no_queue: bool
     tasks: int
     gather: list[GatherSpec]
+    ip_token: str | None
+    names: bool
 
 
 class AcceptedTask(Struct, omit_defaults=True):
@@ -176,7 +194,10 @@ def to_jobs(
         min_run_s=read_span("min_run", request.min_run),
         tags=read_tags("tags", request.tags),
         after=_after(request),
+        names=read_names(request.names, _count(request)),
+        subdomain=read_subdomain("subdomain", request.subdomain),
     )
+    _check_ip_token(request)
     places, failed = _places(request)
     groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
     jobs: list[tuple[str | None, Job]] = []
@@ -207,6 +228,19 @@ def _refuse_vps(request: SubmitRequest) -> None:
     if len(request.targets) > 1:
         raise BadRequest("VPS tasks cannot be submitted to multiple targets")
     raise BadRequest("kind: 'vps' is not supported yet, give 'command'", reason="VpsUnsupported")
+
+
+def _count(request: SubmitRequest) -> int:
+    array = _array(request)
+    return request.tasks if array is None else len(array)
+
+
+def _check_ip_token(request: SubmitRequest) -> None:
+    if request.ip_token is None:
+        return
+    check_text("ip_token", request.ip_token, TOKEN_BYTES_MAX)
+    if request.tasks != 1 or request.array is not None or len(request.targets) > 1:
+        raise BadRequest("ip_token: it is for one task on one node, and several are to be started")
 
 
 def _check_labels(request: SubmitRequest) -> None:
@@ -257,6 +291,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         require_isolation=request.require_isolation,
         env=request.env,
         cwd=request.cwd,
+        network=request.network,
     )
     return to_group(spec, "", alone=True, array=array)
 

@@ -52,6 +52,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.metrics import MetricsReport
+from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.usage import ReportQuery, ReportReply, UsageReply
@@ -173,6 +174,20 @@ class Commands(Protocol):
         ...
 
     async def remove_node(self, name: str, user: str) -> RemovedNode: ...
+
+    async def reserve_address(self, node: str, request: ReserveRequest, user: str) -> NewReservation: ...
+
+    async def reservations(self) -> list[ReservationView]:
+        """Everybody's; who may see them is asked before."""
+        ...
+
+    async def release_reservation(self, id: str, user: str, is_operator: bool) -> ReservationView:
+        """NotFound unless it is the user's, or he is an operator, and no task has used it."""
+        ...
+
+    async def addresses(self, limit: int) -> list[AddressesView]: ...
+
+    async def node_addresses(self, name: str, limit: int) -> AddressesView: ...
 
     async def queues(self) -> list[QueueView]: ...
 

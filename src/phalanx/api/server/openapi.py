@@ -24,6 +24,7 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import PROBLEM_TYPE, Nothing, Problem
 from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.schema.overlay import ReserveRequest
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import RetryRequest, WorkflowRequest
@@ -42,6 +43,8 @@ _PLURALS = {
     "workflows": "workflow",
     "executors": "executor",
     "sessions": "session",
+    "reservations": "node",
+    "addresses": "node",
 }
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
@@ -82,6 +85,7 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
         "attempt": 1,
         "results": [{"id": 0, "outcome": "returned", "value": "gARLCS4="}],
     },
+    ReserveRequest: {"ip": "10.128.0.5", "ttl": 300},
     QuotaSpec: {"gpus": 64, "memory": "2TiB"},
     TokenRequest: {"name": "ada", "role": "user", "expires": "30d"},
     RotateRequest: {"overlap": "1h"},

@@ -172,6 +172,8 @@ def brief(job: Job, number: int) -> Brief:
         group.replicas,
         sum(each.replicas for each in job.groups),
         user=job.user,
+        names=job.is_named,
+        subdomain=job.subdomain,
     )
 
 
@@ -192,7 +194,15 @@ def roll(state: ClusterState, job: JobState, formation: int) -> Roll:
         0 if leader is None else gang_port(leader.node, leader.lane),
         0 if leader is None else leader.formation,
         max((len(attempt.grant.devices) for attempt in job.live.values()), default=-1),
+        _addresses(job, [position for _, position, _ in ranked]),
+        tuple((each.group.name, each.first, each.group.tasks, each.group.replicas) for each in job.groups),
     )
+
+
+def _addresses(job: JobState, positions: list[int]) -> tuple[str, ...]:
+    """Each member's own address; nothing if none has one."""
+    found = tuple(job.live[position].grant.address for position in positions)
+    return found if any(found) else ()
 
 
 def _index(job: JobState, attempt: Attempt) -> int:

@@ -23,8 +23,10 @@ from phalanx.core.cluster.apply.grants import (
     tenant,
 )
 from phalanx.core.cluster.apply.nodes import begin_term
+from phalanx.core.cluster.apply.overlay import restore_overlay
 from phalanx.core.cluster.apply.workflows import restore_workflows
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, told_preemption
+from phalanx.core.cluster.overlay import Overlay, OverlayImage
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
@@ -143,6 +145,7 @@ class ClusterImage(Struct, array_like=True):
     workflows: list[WorkflowImage] = []
     ended_workflows: list[str] = []
     bindings: BindingsImage | None = None
+    overlay: OverlayImage | None = None
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -167,6 +170,7 @@ def encode_state(state: ClusterState) -> bytes:
             [workflow_image(flow) for flow in state.workflows.values()],
             list(state.ended_workflows),
             state.bindings.image(),
+            state.overlay.image() if state.overlay else None,
         )
     )
 
@@ -189,6 +193,8 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
         _restore_job(state, job)
     for node in image.nodes:
         _restore_lanes(state, node)
+    state.overlay = Overlay(image.overlay)
+    restore_overlay(state)
     restore_dependents(state)
     restore_merged(state)
     for known in state.jobs.values():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Phase, Report
@@ -34,6 +35,7 @@ class Submit(Input, frozen=True):
     # The highest priority of whoever submits, where the queue does not say. Who gives it needs a declared queue, too;
     # None asks for neither.
     priority_max: int | None = None
+    ip_digest: bytes = b""  # of the token of a reservation, whose address its only task is to have
     amends: int | None = None  # the version of the gang with this job's id that the job takes the place of
 
 
@@ -142,6 +144,20 @@ class SetQuota(Input, frozen=True):
     user: str = ""
 
 
+class ReserveAddress(Input, frozen=True):
+    """Set an address of a node aside, this one or any. `made` has none yet if it may be any."""
+
+    made: ReservedAddress
+
+
+class ReleaseReservation(Input, frozen=True):
+    """Somebody gives a reservation back that was not used."""
+
+    id: str
+    user: str
+    is_operator: bool = False  # who may release others' as well
+
+
 class Hello(Input, frozen=True):
     """A runner introduces itself and lists what it still holds."""
 
@@ -152,6 +168,7 @@ class Hello(Input, frozen=True):
     held: list[tuple[AttemptKey, Phase]]
     address: str = ""  # where peers reach it
     trouble: str = ""  # what keeps it from starting tasks, if anything
+    has_overlay: bool = False  # whether it can give tasks addresses of the overlay network
 
 
 class Heartbeat(Input, frozen=True):

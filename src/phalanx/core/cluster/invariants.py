@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from phalanx.core.cluster.apply.overlay import tell_addresses
 from phalanx.core.cluster.dependencies import has_come, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -32,6 +33,7 @@ def ledgers_are_exact(state: ClusterState) -> Iterator[str]:
             expected.retake(lane.grant)
         for grant in promised.get(node.name, ()):
             expected.promise(grant)
+        tell_addresses(state.overlay, expected)
         found = state.table.ledgers[node.row]
         for field in ("free", "numa_free", "devices_free", "devices_held", "promises"):
             if getattr(found, field) != getattr(expected, field):
@@ -45,6 +47,17 @@ def devices_have_one_holder(state: ClusterState) -> Iterator[str]:
     for node in state.nodes.values():
         held = Counter(device for lane in node.lanes.values() for device in lane.grant.devices)
         yield from (f"{node.name}: device {device} is held {n} times" for device, n in held.items() if n > 1)
+
+
+def addresses_have_one_holder(state: ClusterState) -> Iterator[str]:
+    """No address is in two lanes, and a reservation of one is bound to at most one job, which is not over."""
+    lanes = (lane for node in state.nodes.values() for lane in node.lanes.values())
+    held = Counter(lane.grant.address for lane in lanes if lane.grant.address)
+    yield from (f"address {address} is held {n} times" for address, n in held.items() if n > 1)
+    for made in state.overlay.by_id.values():
+        job = state.jobs.get(made.job)
+        if made.job and (job is None or (job.is_over and not job.live)):
+            yield f"the reservation of {made.address} belongs to {made.job}, which is over"
 
 
 def lanes_hold_live_attempts(state: ClusterState) -> Iterator[str]:
@@ -255,6 +268,7 @@ SENTENCES = (
     dependents_are_told,
     ledgers_are_exact,
     devices_have_one_holder,
+    addresses_have_one_holder,
     lanes_hold_live_attempts,
     lanes_are_of_one_kind,
     status_follows_attempts,

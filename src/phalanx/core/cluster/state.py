@@ -14,6 +14,7 @@ from itertools import islice
 from msgspec import Struct, field, structs
 
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.overlay import Overlay
 from phalanx.core.cluster.request_ids import RequestIds
 from phalanx.core.cluster.units import Attempt, Promise
 from phalanx.core.cluster.workflows import WorkflowState
@@ -24,6 +25,7 @@ from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.orders import AttemptKey, Status
+from phalanx.core.model.overlay import OverlayRules
 from phalanx.core.model.plan import PlanMemory, Snapshot
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
@@ -67,6 +69,7 @@ class Timers(Struct, frozen=True):
     forget_after_s: float = 86_400.0  # a node that is lost for so long is removed
     elastic: ElasticRules = ElasticRules()
     dispatch: DispatchPolicy = DispatchPolicy()
+    overlay: OverlayRules = OverlayRules()
 
 
 class Brake(Struct, frozen=True):
@@ -198,6 +201,7 @@ class ClusterState(Struct, eq=False):
     pools: LanePools = field(default_factory=LanePools)  # lanes that stages share; not kept in images
     queues: Queues = field(default_factory=Queues)
     bindings: Bindings = field(default_factory=Bindings)
+    overlay: Overlay = field(default_factory=Overlay)
     keyring: Keyring = field(default_factory=Keyring)  # the credentials that were created
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
@@ -282,8 +286,10 @@ class ClusterState(Struct, eq=False):
 
     @property
     def next_due(self) -> float | None:
-        """When the next backoff ends, and so a `BackoffsEnded` is due."""
-        return self.retries[0][0] if self.retries else None
+        """When the next backoff ends, or the next address has rested, and so a `BackoffsEnded` is due."""
+        due = self.retries[0][0] if self.retries else None
+        rested = self.overlay.next_due
+        return rested if due is None or (rested is not None and rested < due) else due
 
     def add_job(self, job: JobState) -> None:
         self.jobs[job.job.id] = job
@@ -291,10 +297,7 @@ class ClusterState(Struct, eq=False):
         if not job.is_over:
             _add(self.working, job.job.user, 1)
             _add(self.tasks_of, job.job.user, job.job.tasks)
-        if not self.job_ids or self.job_ids[-1] < job.job.id:
-            self.job_ids.append(job.job.id)
-        else:
-            insort(self.job_ids, job.job.id)
+        insort(self.job_ids, job.job.id)
         for name in _objects(job.job):
             self.objects.setdefault(name, {}).setdefault(job.job.user, {})[job.job.id] = None
 
@@ -368,10 +371,7 @@ class ClusterState(Struct, eq=False):
         return self.dependents, self.task_dependents, self.start_dependents
 
     def called(self, name: str, user: str) -> tuple[JobState, int | None] | None:
-        """The job of a user, and the position of its task if it is one, that Kubernetes calls so.
-
-        Of several, one that is not over, one that is so called as a whole, and the newest of those.
-        """
+        """The job, and the position of its task, that Kubernetes calls so; rather not over, whole, and the newest."""
         own = self.objects.get(name, {}).get(user, {})
         jobs = [self.jobs[id] for id in islice(reversed(own), NAMESAKES_MAX)]
         if not jobs:

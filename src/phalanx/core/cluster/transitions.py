@@ -15,15 +15,17 @@ from typing import Any
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
+from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply import bindings as apply_bindings
 from phalanx.core.cluster.apply import declared as apply_declared
 from phalanx.core.cluster.apply import gangs as apply_gangs
 from phalanx.core.cluster.apply import jobs as apply_jobs
 from phalanx.core.cluster.apply import nodes as apply_nodes
+from phalanx.core.cluster.apply import overlay as apply_overlay
 from phalanx.core.cluster.apply import workflows as apply_workflows
 from phalanx.core.cluster.apply.grants import queue_up
-from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, reports, scaling, workflows
+from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, overlay, reports, scaling, workflows
 from phalanx.core.cluster.decision import Decision, Effect
 from phalanx.core.cluster.state import ClusterState, Unfit
 
@@ -86,6 +88,8 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.DeclareLost: declared.declare_lost,
     i.RemoveNode: declared.remove_node,
     i.SetTopology: declared.set_topology,
+    i.ReserveAddress: overlay.reserve,
+    i.ReleaseReservation: overlay.release,
     i.SetQuota: declared.set_quota,
     i.Admit: declared.admit,
     i.CreateCredential: declared.create_credential,
@@ -146,6 +150,9 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.JoinRedeemed: apply_declared.join_redeemed,
     e.SecretKnown: apply_declared.secret_known,
     e.TermOpened: apply_nodes.term_opened,
+    o.BlockAssigned: apply_nodes.block_assigned,
+    o.AddressReserved: apply_overlay.reserved,
+    o.ReservationEnded: apply_overlay.reservation_ended,
     w.WorkflowSubmitted: apply_workflows.workflow_submitted,
     w.StagesEnded: apply_workflows.stages_ended,
     w.InputsAwaited: apply_workflows.inputs_awaited,

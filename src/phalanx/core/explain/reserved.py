@@ -111,7 +111,7 @@ def _lacks(found: Reservation) -> tuple[tuple[str, Cores, Cores], ...]:
     """What of its need is not free on its nodes now."""
     need = np.where(found.need >= ALL_OF_IT, 0, found.need)
     missing = np.maximum(need - np.maximum(found.around.free, 0), 0).sum(axis=1).tolist()
-    words = ("cores", "memory", "GPUs")  # further rows are kinds of the same devices
+    words = ("cores", "memory", "addresses", "GPUs")  # further rows are kinds of the same devices
     lacks = zip(words, missing, need.sum(axis=1).tolist(), strict=False)
     return tuple(
         (word, written(lack), written(all_)) if word == "cores" else (word, lack, all_)

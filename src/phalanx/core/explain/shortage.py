@@ -188,7 +188,7 @@ class Shortage:
     def _beyond_all(self) -> Reason | None:
         """All groups together ask for more than all nodes have."""
         columns = self._nodes.columns
-        every = [*columns.every, columns.of_kind(ANY, every=True)]
+        every = [*columns.every[: amounts.ADDRESSES], columns.of_kind(ANY, every=True)]
         _, *needed = amounts.total((part.request, part.need) for part in self._parts)
         for row, (column, wanted) in enumerate(zip(every, needed, strict=True)):
             if wanted > (there := int(column.sum())):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dependencies import WORDS
 from phalanx.core.explain.choices import told_choice
@@ -39,8 +40,21 @@ def sentence(event: e.Event) -> str:
         or _brake_sentence(event)
         or _workflow_sentence(event)
         or _elastic_sentence(event)
+        or _overlay_sentence(event)
         or _credential_sentence(event)
     )
+
+
+def _overlay_sentence(event: e.Event) -> str:
+    match event:
+        case o.BlockAssigned():
+            return f"has the addresses {event.block}" if event.block else "has no addresses any more"
+        case o.AddressReserved():
+            made = event.reservation
+            return f"address {made.address} reserved by {made.user} for {made.expires_at - made.created_at:.0f} s"
+        case o.ReservationEnded():
+            return f"reservation of {event.address} {'released' if event.released else 'expired'}"
+    return ""
 
 
 def _task_sentence(event: e.Event) -> str:

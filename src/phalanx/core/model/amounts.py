@@ -4,7 +4,8 @@ Written they are `16GiB`, `512M`, `0.5`, `90s`, `1h30m`, `2-12:00:00`. Decimal s
 and binary ones (Ki, Mi, Gi, Ti) powers of 1024, a trailing B changes nothing. Whatever is not understood is refused,
 with the text and what would be right.
 
-A vector has cores in thousandths, bytes of memory, then devices of each kind asked for. Requests, grants, capacities
+A vector has cores in thousandths, bytes of memory, addresses of the overlay network, then devices of each kind asked
+for. Requests, grants, capacities
 and quotas become vectors here and nowhere else, and what follows from vectors alone is computed here: slots, headroom
 under a quota, what a grant holds of a kind of device. A further resource is one more fixed row: `fixed` reads it,
 `WORDS` names it. One node is counted here, in plain integers; all of them at once are counted in `columns.py`.
@@ -30,7 +31,8 @@ _CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-9]{2})(?::([0-9]{2}))?"
 _PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 CORES = 0  # the row of
-FIXED = 2  # rows that every vector has: cores, memory
+ADDRESSES = 2  # the row of
+FIXED = 3  # rows that every vector has: cores, memory, addresses
 WORDS = ("tasks", "cores", "bytes of memory", "GPUs")  # of the rows of a quota
 SLOTS_MAX = 1_000_000  # tasks that ask for nothing fit anywhere without end; this is where we stop counting
 Vector = tuple[int, ...]
@@ -176,25 +178,32 @@ class _Sized(Protocol):
     @property
     def memory_bytes(self) -> int: ...
 
+    @property
+    def addresses(self) -> int: ...
 
-def fixed(of: _Sized) -> tuple[int, int]:
+
+def fixed(of: _Sized) -> tuple[int, int, int]:
     """The rows that every vector has."""
-    return MILLICORES[of.cores], of.memory_bytes
+    return MILLICORES[of.cores], of.memory_bytes, of.addresses
 
 
 def holds(free: list[int], of: _Sized) -> bool:
     """Whether so much is free. This and what follows is asked for every task, so the rows are written out."""
-    return MILLICORES[of.cores] <= free[0] and of.memory_bytes <= free[1]
+    return MILLICORES[of.cores] <= free[0] and of.memory_bytes <= free[1] and of.addresses <= free[2]
 
 
 def add(free: list[int], of: _Sized, sign: int) -> None:
     """Give so much back, or take it."""
     free[0] += sign * MILLICORES[of.cores]
     free[1] += sign * of.memory_bytes
+    free[2] += sign * of.addresses
 
 
 def add_grant(free: list[int], numa_free: dict[int, int], grant: Grant, sign: int) -> None:
-    """The same with what it has of each NUMA node; its node may have come back without some of them."""
+    """The same with what it has of each NUMA node; its node may have come back without some of them.
+
+    Its address is counted by the ledger, for not every one that is taken or given back was free or becomes so.
+    """
     free[0] += sign * MILLICORES[grant.cores]
     free[1] += sign * grant.memory_bytes
     for numa, cores in grant.numa_cores:
@@ -222,12 +231,14 @@ def slots(free: Sequence[int], of: _Sized, most: int) -> int:
 
     More than everything may be promised: then less than nothing is free, and nobody fits.
     """
-    millis, memory = free
+    millis, memory, addresses = free
     if millis < 0 or memory < 0:
         return 0
     if of.cores and (fit := millis // MILLICORES[of.cores]) < most:
         most = fit
     if of.memory_bytes and (fit := memory // of.memory_bytes) < most:
+        most = fit
+    if of.addresses and (fit := addresses // of.addresses) < most:
         most = fit
     return most
 
@@ -280,7 +291,7 @@ def total(asked: Iterable[tuple[Request, int]]) -> list[int]:
     """What so many tasks of each request use of a quota."""
     found = [0] * len(WORDS)
     for request, count in asked:
-        one = (1, *fixed(request), request.gpus)
+        one = (1, *fixed(request)[:ADDRESSES], request.gpus)
         found = [each + count * amount for each, amount in zip(found, one, strict=True)]
     return found
 

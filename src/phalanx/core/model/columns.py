@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from phalanx.core.model.amounts import (
+    ADDRESSES,
     FIXED,
     SLOTS_MAX,
     DeviceKind,
@@ -180,8 +181,8 @@ class Columns:
 
     def refresh(self, row: int) -> None:
         """What is free on a node has changed."""
-        millis, memory = self.free
-        millis[row], memory[row] = self.ledgers[row].free
+        millis, memory, addresses = self.free
+        millis[row], memory[row], addresses[row] = self.ledgers[row].free
         self.changes.note(row)
 
     def set_open(self, row: int, is_open: bool) -> None:
@@ -317,6 +318,6 @@ def slots_each(
     for row, (left, asked) in enumerate(zip(free, ask, strict=True)):
         if asked:
             np.minimum(found, left // asked, out=found)
-        elif row < FIXED:
+        elif row < ADDRESSES:
             found[left < 0] = 0
     return np.maximum(found, 0, out=found)

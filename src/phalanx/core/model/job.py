@@ -249,6 +249,13 @@ class Job(Struct, frozen=True, omit_defaults=True):
     after: tuple[After, ...] = ()  # jobs that come first
     workflow: tuple[JobId, int] | None = None  # the workflow that it is a stage of, and which
     dispatch: Dispatch | None = None  # None: nodes are chosen by the cluster's score
+    names: bool = False  # tasks know each other by name; those of a gang always do
+    subdomain: str = ""  # of those names; empty: the name of the job
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its tasks know each other by name."""
+        return self.names or self.gang is not None
 
     @property
     def tasks(self) -> int:

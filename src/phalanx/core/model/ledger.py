@@ -1,23 +1,36 @@
 """One node's account: what is free, and the exact grant a request would get.
 
 `fit` answers with a Grant or with the first Reason: the labels asked for, then in KohakuRiver's order NUMA, devices,
-cores, memory. The same function places, validates at submit, and explains; `slots` says how often it would say yes.
-What is taken is held until it is given back.
+cores, memory, address. The same function places, validates at submit, and explains; `slots` says how often it would
+say yes. What is taken is held until it is given back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import itemgetter
+from typing import Literal
 
 from phalanx.core.model import amounts, reason
-from phalanx.core.model.amounts import CORES, MILLICORES, SLOTS_MAX, describe_bytes, fixed, magnitude, written
+from phalanx.core.model.amounts import (
+    ADDRESSES,
+    CORES,
+    MILLICORES,
+    SLOTS_MAX,
+    describe_bytes,
+    fixed,
+    magnitude,
+    written,
+)
+from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import ISOLATED, Capacity, Cores, Device, Grant, Request
 
 MIXED = -1  # instead of a size: the devices of a node have several
 SIZE_BITS = 11  # how exactly sizes of devices are compared: no two of one type report quite the same
 _NONE: frozenset[int] = frozenset()
+AddressChange = Literal["reserve", "unreserve", "rest", "end_rest"]
+_GrantChange = Literal["take", "undo_take", "give_back", "retake", "promise", "withdraw"]
 
 
 class LedgerError(AssertionError):
@@ -28,14 +41,15 @@ class Ledger:
     """What one node has and what of it is free."""
 
     __slots__ = (
-        "_indexes", "capacity", "device_size", "devices", "devices_free", "devices_held", "devices_promised", "free",
-        "name", "numa_free", "promises",
+        "_indexes", "addresses", "capacity", "device_size", "devices", "devices_free", "devices_held",
+        "devices_promised", "free", "name", "numa_free", "promises",
     )  # fmt: skip
 
     def __init__(self, name: str, capacity: Capacity) -> None:
         self.name = name
         self.capacity = capacity
-        self.free = list(fixed(capacity))  # cores in thousandths, bytes of memory
+        self.free = list(fixed(capacity))  # cores in thousandths, bytes of memory, addresses
+        self.addresses = AddressBlock(capacity.block) if capacity.block else None
         self.numa_free = {numa.id: MILLICORES[numa.cores] for numa in capacity.numa}
         self.devices = {device.index: device for device in capacity.devices}
         self._indexes = frozenset(self.devices)
@@ -63,6 +77,7 @@ class Ledger:
         other.free, other.numa_free = list(self.free), dict(self.numa_free)
         other.devices_free = set(self.devices_free)
         other.devices_held, other.devices_promised = set(self.devices_held), set(self.devices_promised)
+        other.addresses = None if self.addresses is None else self.addresses.copied()
         return other
 
     def fit(self, request: Request) -> Grant | Reason:
@@ -80,26 +95,48 @@ class Ledger:
             devices = chosen
         if (numa is not None or not amounts.holds(self.free, request)) and (no := self._lacks(request, numa)):
             return no
+        address = ""
+        if request.addresses or request.address:
+            own = self._choose_address(request)
+            if isinstance(own, Reason):
+                return own
+            address = own
         if self.capacity.slots:
-            return self._whole(request, devices, numa)
+            return self._whole(request, devices, numa, address)
         near = self.devices[devices[0]].numa if devices and numa is None else numa
         cores = self._choose_cores(request.cores, near) if self.numa_free and request.cores else ()
-        return Grant(request.cores, request.memory_bytes, devices, numa, cores)
+        return Grant(request.cores, request.memory_bytes, devices, numa, cores, address)
 
-    def _whole(self, request: Request, devices: tuple[int, ...], numa: int | None) -> Grant | Reason:
+    def _whole(
+        self, request: Request, devices: tuple[int, ...], numa: int | None, address: str
+    ) -> Grant | Reason:
         """All cores and memory of a node that runs one task at a time."""
         has = self.capacity
         if not self.is_empty:
             return reason.not_enough_cores(self.name, has.cores, self.cores_free, has.cores)
         cores = tuple((each.id, each.cores) for each in has.numa)
-        return Grant(has.cores, has.memory_bytes, devices, numa, cores)
+        return Grant(has.cores, has.memory_bytes, devices, numa, cores, address)
+
+    def _choose_address(self, request: Request) -> str | Reason:
+        """The address reserved for this task, or the lowest that is free."""
+        if self.addresses is None:
+            return reason.no_addresses(self.name)
+        if not request.address:
+            return self.addresses.choose() or reason.not_enough_addresses(
+                self.name, 0, self.capacity.addresses
+            )
+        if not self.addresses.owns(request.address):
+            return reason.address_elsewhere(self.name, request.address, self.capacity.block)
+        if not self.addresses.is_free_for_its_task(request.address):
+            return reason.address_busy(self.name, request.address)
+        return request.address
 
     def slots(self, request: Request) -> int:
         """How many tasks with this request would find room here, one after another."""
         if request.labels and self._labels_lacking(request):
             return 0
         most, free = SLOTS_MAX, self.free
-        if self.capacity.slots:
+        if self.capacity.slots or request.address:
             return int(isinstance(self.fit(request), Grant))
         if request.gpus:
             target = request.target
@@ -117,12 +154,14 @@ class Ledger:
 
     def emptied(self) -> Ledger:
         """The account of the same node if nobody held anything."""
-        return self if self.is_empty else Ledger(self.name, self.capacity)
+        is_untouched = self.addresses is None or self.addresses.is_untouched
+        return self if self.is_empty and is_untouched else Ledger(self.name, self.capacity)
 
     @property
     def is_empty(self) -> bool:
+        """Whether nobody holds anything; addresses may rest or be reserved."""
         return (
-            tuple(self.free) == fixed(self.capacity)
+            tuple(self.free[:ADDRESSES]) == fixed(self.capacity)[:ADDRESSES]
             and len(self.devices_free) == len(self.devices)
             and not self.promises
         )
@@ -130,19 +169,32 @@ class Ledger:
     def has_room(self, grant: Grant) -> bool:
         """True if exactly this grant could be taken now."""
         has_devices = self.devices_free.issuperset(grant.devices)
+        if grant.address and (self.addresses is None or not self.addresses.has_room(grant.address)):
+            return False
         return has_devices and amounts.take_grant(list(self.free), dict(self.numa_free), grant)
 
     def take(self, grant: Grant) -> None:
         """Hold a grant. Taking what is not free is a defect and stops everything."""
         devices = set(grant.devices) if grant.devices else _NONE
+        if grant.address:
+            self._change_addresses("take", grant.address, must_be_free=True)
         if not (devices <= self.devices_free and amounts.take_grant(self.free, self.numa_free, grant)):
             raise LedgerError(f"{self.name}: {grant} is not free")
         if devices:
             self.devices_free -= devices
             self.devices_held |= devices
 
+    def undo_take(self, grant: Grant) -> None:
+        """Undo a take that nobody has seen: unlike after a give_back, its address need not rest."""
+        self.give_back(grant)
+        if grant.address and self.addresses is not None:
+            self.addresses.resting.discard(grant.address)
+            self._change_addresses("undo_take", grant.address)
+
     def give_back(self, grant: Grant) -> None:
-        """End a grant. Devices that are promised to somebody do not become free for all."""
+        """End a grant. Devices that are promised to somebody do not become free for all, and its address rests."""
+        if grant.address:
+            self._change_addresses("give_back", grant.address)
         if grant.devices:
             devices = set(grant.devices)
             if not devices <= self.devices_held:
@@ -155,6 +207,8 @@ class Ledger:
     def retake(self, grant: Grant) -> None:
         """Undo a give_back, on a node that may be overdrawn: what had been held is held again, room or none."""
         amounts.add_grant(self.free, self.numa_free, grant, -1)
+        if grant.address:
+            self._change_addresses("retake", grant.address)
         self.devices_held.update(grant.devices)
         self.devices_free.difference_update(grant.devices)
 
@@ -162,6 +216,8 @@ class Ledger:
         """Set a grant aside for somebody before its holders have left: nobody else will be given any of it."""
         if not self.devices_promised.isdisjoint(grant.devices):
             raise LedgerError(f"{self.name}: {grant} is promised twice")
+        if grant.address:
+            self._change_addresses("promise", grant.address)
         amounts.add_grant(self.free, self.numa_free, grant, -1)
         self.devices_free.difference_update(grant.devices)
         self.devices_promised.update(grant.devices)
@@ -169,11 +225,29 @@ class Ledger:
 
     def withdraw(self, grant: Grant) -> None:
         """Take a promise back."""
+        if grant.address:
+            self._change_addresses("withdraw", grant.address)
         amounts.add_grant(self.free, self.numa_free, grant, 1)
         self.devices_promised.difference_update(grant.devices)
         free = (device for device in grant.devices if device not in self.devices_held)
         self.devices_free.update(device for device in free if device in self.devices)
         self.promises -= 1
+
+    def change_address(self, change: AddressChange, address: str) -> None:
+        """Reserve an address, let it rest, or end either. One of a former block is no longer known here."""
+        self._change_addresses(change, address)
+
+    def _change_addresses(
+        self, change: AddressChange | _GrantChange, address: str, *, must_be_free: bool = False
+    ) -> None:
+        block = self.addresses
+        if must_be_free and (block is None or not block.has_room(address)):
+            raise LedgerError(f"{self.name}: address {address} is not free")
+        if block is None:
+            return
+        change_of: Callable[[str], None] = getattr(block, change)
+        change_of(address)
+        self.free[ADDRESSES] = block.free
 
     def matching(self, request: Request) -> Sequence[Device]:
         """The devices, free or not, that are of the type and size asked for."""
@@ -239,6 +313,10 @@ class Ledger:
             return reason.not_enough_cores(self.name, request.cores, self.cores_free, self.capacity.cores)
         if ask[1] > free[1]:
             return reason.not_enough_memory(self.name, ask[1], free[1], self.capacity.memory_bytes)
+        if ask[ADDRESSES] > free[ADDRESSES]:
+            if self.addresses is None:
+                return reason.no_addresses(self.name)
+            return reason.not_enough_addresses(self.name, free[ADDRESSES], self.capacity.addresses)
         return None
 
     def _choose_cores(self, cores: Cores, near: int | None) -> tuple[tuple[int, Cores], ...]:

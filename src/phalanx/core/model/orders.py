@@ -160,6 +160,8 @@ class Brief(Struct, frozen=True, array_like=True, tag="brief"):
     token: str = ""  # what the job's own processes may show to the coordinator
     address: str = ""  # where they can show it: the coordinator's REST; empty: not known
     user: str = ""  # who submitted the job; empty: not told, by an older coordinator
+    names: bool = False  # tasks of the job know each other by name
+    subdomain: str = ""  # of those names; empty: the name of the job
 
 
 class Roll(Struct, frozen=True, array_like=True, tag="roll"):
@@ -176,6 +178,9 @@ class Roll(Struct, frozen=True, array_like=True, tag="roll"):
     port: int = 0  # where rank 0 listens; 0: not told, by an older coordinator
     meeting: int = 0  # the formation that rank 0 started with: those who join later meet there; 0: their own
     most_devices: int = -1  # of the member that has the most; −1: not told
+    addresses: tuple[str, ...] = ()  # in the overlay network, in the order of `members`; "" for those without
+    # The groups of the job, so that each member's name is known: name, first position, tasks, replicas.
+    groups: tuple[tuple[str, int, int, int], ...] = ()
 
 
 class Start(Struct, frozen=True, array_like=True, tag="start", gc=False):

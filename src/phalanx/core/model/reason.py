@@ -99,6 +99,12 @@ gpu_index_invalid = _reason("GpuIndexInvalid", _NEVER, "_host bad valid",
     "Invalid GPU IDs: {bad} on {_host} (Valid: {valid})")
 gpus_busy = _reason("TargetBusy", _CAPACITY, "_host busy",
     "Requested GPUs not available: {busy} on {_host} are in use")
+no_addresses = _reason("OverlayUnavailable", _NEVER, "host",
+    "{host} has no addresses of the overlay network")
+address_elsewhere = _reason("AddressInvalid", _NEVER, "host address block",
+    "{address} is not an address that tasks on {host} may have (its block is {block})")
+address_busy = _reason("AddressBusy", _CAPACITY, "host address",
+    "{address} on {host} is in use, or was until a moment ago")
 
 # Queues
 at_once_limit = _reason("ArrayLimit", _POLICY, "limit",
@@ -216,6 +222,11 @@ def not_enough_memory(host: str, wanted: int, free: int, total: int) -> Reason:
         f"{describe_bytes(free)} of {describe_bytes(total)} free"
     )
     return _too_little(text, wanted, free, total)
+
+
+def not_enough_addresses(host: str, free: int, total: int) -> Reason:
+    text = f"{host}: {free} of {total} addresses of the overlay network free, 1 requested"
+    return _too_little(text, 1, free, total)
 
 
 def _too_little(text: str, wanted: Cores, free: Cores, total: Cores) -> Reason:

@@ -12,8 +12,11 @@ case.
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 from msgspec import Struct
+
+from phalanx.core.model.overlay import usable
 
 DEVICES_MAX = 1024
 INDEX_MAX = 65_535
@@ -108,6 +111,12 @@ class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     gpu_memory_bytes: int = 0  # what each device must have at the least
     target: Target | None = None  # a node, perhaps a NUMA node of it, perhaps exact devices
     labels: tuple[tuple[str, str], ...] = ()  # what the node must carry, sorted
+    addresses: int = 0  # 1: one of the overlay network, whichever is free
+    address: str = ""  # exactly this one, which is reserved for it; then `addresses` is 0
+
+    @property
+    def wants_address(self) -> bool:
+        return bool(self.addresses or self.address)
 
 
 class Device(Struct, frozen=True, omit_defaults=True):
@@ -172,6 +181,12 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     cost_per_hour: float | None = None  # what an hour of it costs, as its operator says
     slots: int = 0  # 1: one task at a time, which is given all cores and memory; 0: as many as find room
     isolation: Isolation | None = None  # None: its runner is of a version that does not say
+    # Its part of the overlay network, such as 10.128.0.0/22, as the coordinator has given it; runners send none.
+    block: str = ""
+
+    @property
+    def addresses(self) -> int:
+        return usable(self.block)
 
     def __post_init__(self) -> None:
         """A runner says what its node has, so a number that cannot be is refused where it is read."""
@@ -191,6 +206,9 @@ class Grant(Struct, frozen=True, omit_defaults=True, gc=False):
     devices: tuple[int, ...] = ()
     numa: int | None = None
     numa_cores: tuple[tuple[int, Cores], ...] = ()  # (NUMA node, cores taken from it)
+    address: str = ""  # its own in the overlay network
+    # How many addresses are free as soon as it ends: none, for an address rests first.
+    addresses: ClassVar[int] = 0
 
 
 def device_kind(name: str) -> str:

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from phalanx.core.model import topology
 from phalanx.core.model.columns import FEW, Columns, Recent, lengthened
-from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.ledger import AddressChange, Ledger
 from phalanx.core.model.proxies import Proxies
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.score import Ranking, Score, Scores
@@ -227,6 +227,14 @@ class NodeTable:
 
     def give_back(self, row: int, grant: Grant) -> None:
         self.ledgers[row].give_back(grant)
+        self.columns.refresh(row)
+
+    def undo_take(self, row: int, grant: Grant) -> None:
+        self.ledgers[row].undo_take(grant)
+        self.columns.refresh(row)
+
+    def change_address(self, row: int, change: AddressChange, address: str) -> None:
+        self.ledgers[row].change_address(change, address)
         self.columns.refresh(row)
 
     def retake(self, row: int, grant: Grant) -> None:

@@ -123,7 +123,7 @@ class Draft:
         self.gone.discard(tenant.key)
 
     def _give_back(self, row: int, grant: Grant, queue: str) -> None:
-        self.nodes.give_back(row, grant)
+        self.nodes.undo_take(row, grant)
         self.queues.give_back(queue, grant)
 
     def positions_of(self, job: JobId) -> set[int]:

@@ -101,7 +101,11 @@ def _queue(unit: WaitingGroup, position: int, lanes: _Lanes, depth: int, draft: 
 
 def _depth(unit: WaitingGroup, policy: Policy) -> int:
     """How many attempts may queue in one lane: as many as end within the policy's time, if they are short."""
-    run_s = unit.typical_run_s
-    if run_s is None or run_s >= policy.prefetch_s or unit.job.groups[unit.number].at_once:
+    run_s, group = unit.typical_run_s, unit.job.groups[unit.number]
+    if run_s is None or run_s >= policy.prefetch_s or group.at_once:
+        return 0
+    if (
+        group.request.wants_address
+    ):  # each attempt has an address of its own, which rests before it is used again
         return 0
     return min(policy.prefetch_max, int(policy.prefetch_s / max(run_s, 1e-4)))

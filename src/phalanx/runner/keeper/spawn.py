@@ -19,6 +19,7 @@ from .attempt import KeptAttempt
 from .cgroup import node_folder
 from .entry import Entries, counted
 from .identity import FileIdentity
+from .namespaces import Namespaces
 from .programs import EXHAUSTED, Programs, SpawnRefused, called, refusal
 
 TYPE_CHECKING = False
@@ -48,6 +49,7 @@ class Spawner:
         self._files = files
         self._slots = slots
         self._homes = Entries()
+        self._namespaces = Namespaces()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
         self._programs = Programs()
@@ -66,6 +68,9 @@ class Spawner:
         fenced.
         """
         attempt, argv, env, cwd = self._read(key, brief, options)
+        spaces = options.get("spaces")
+        if spaces and spaces.get("confined") and attempt.account is None:  # an account has no such rights
+            argv = self._namespaces.confined(self._checked_program(attempt, argv[0], env), argv)
         attempt.counted_before = counted(attempt.cgroups) if attempt.cgroups else (0, 0)
         attempt.started_at = system.wall()
         if limit_s := options.get("limit_s"):
@@ -78,9 +83,9 @@ class Spawner:
         self._make_files(attempt)
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
-            if cwd or cpus or attempt.cgroups:
+            if cwd or cpus or attempt.cgroups or spaces:
                 attempt.pid = self._there(
-                    attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env, why_not)
+                    attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env, why_not), spaces
                 )
             else:
                 attempt.pid = self._spawn_in_slot(attempt, argv, env, why_not)
@@ -121,10 +126,16 @@ class Spawner:
         return attempt, brief.argv, env, brief.cwd
 
     def _there(
-        self, attempt: KeptAttempt, cwd: str | None, cpus: list[int] | None, effect: Callable[[], int]
+        self,
+        attempt: KeptAttempt,
+        cwd: str | None,
+        cpus: list[int] | None,
+        effect: Callable[[], int],
+        spaces: dict[str, Any] | None = None,
     ) -> int:
-        """Call `effect` in the task's own folder, CPUs and cgroups, then come back."""
+        """Call `effect` in the task's own folder, CPUs, cgroups and namespaces, then come back."""
         entered: list[str] = []
+        is_away = False
         try:
             if cwd:
                 self._identity.of(attempt.account, lambda: _go_to(cwd))
@@ -133,14 +144,26 @@ class Spawner:
             for cgroup in attempt.cgroups:
                 self._enter(cgroup)
                 entered.append(cgroup)
+            if spaces:
+                self._go_into(spaces)
+                is_away = True
             return effect()
         finally:
+            if is_away:
+                self._namespaces.leave()
             for cgroup in entered:
                 self._homes.leave(cgroup)
             if cpus:
                 self._use_own_cpus()
             if cwd:
                 os.fchdir(self._folder)
+
+    def _go_into(self, spaces: dict[str, Any]) -> None:
+        try:
+            self._namespaces.enter(spaces)
+        except OSError as error:
+            code = "exhausted" if error.errno in EXHAUSTED else "spawn_failed"
+            raise SpawnRefused(code, f"cannot enter its namespaces: {error.strerror}") from None
 
     def _use_own_cpus(self) -> None:
         """If they were taken from us meanwhile, that is not the fault of the attempt."""

@@ -9,8 +9,10 @@ from msgspec import structs
 
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.events import Event
+from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
@@ -259,6 +261,24 @@ TOLD: list[tuple[Event, str]] = [
     (
         e.JoinRedeemed(at=1.0, id="c1", node="n1", origin="o"),
         "n1 exchanged join token c1 for its own credential",
+    ),
+    (o.BlockAssigned(at=1.0, node="n1", block="10.128.0.0/22"), "has the addresses 10.128.0.0/22"),
+    (o.BlockAssigned(at=1.0, node="n1", block=""), "has no addresses any more"),
+    (
+        o.AddressReserved(
+            at=1.0,
+            node="n1",
+            reservation=ReservedAddress("a", b"a", "n1", "10.128.0.5", "ada", 1.0, 301.0),
+        ),
+        "address 10.128.0.5 reserved by ada for 300 s",
+    ),
+    (
+        o.ReservationEnded(at=1.0, node="n1", id="a", address="10.128.0.5"),
+        "reservation of 10.128.0.5 expired",
+    ),
+    (
+        o.ReservationEnded(at=1.0, node="n1", id="a", address="10.128.0.5", released=True),
+        "reservation of 10.128.0.5 released",
     ),
     (e.SecretKnown(at=1.0, fingerprint="ab"), "fingerprint of the cluster's secret recorded"),
 ]

@@ -55,14 +55,15 @@ def test_parts_of_cores_are_taken_from_numa_nodes() -> None:
 
 
 def test_slots_are_bounded_by_what_is_scarcest_and_nobody_fits_where_too_much_is_promised() -> None:
-    assert slots((4000, 10), Request(0.5, 3), SLOTS_MAX) == 3
-    assert slots((4000, 10), Request(0), SLOTS_MAX) == SLOTS_MAX
-    assert slots((-1, 10), Request(0, 1), SLOTS_MAX) == 0
+    assert slots((4000, 10, 0), Request(0.5, 3), SLOTS_MAX) == 3
+    assert slots((4000, 10, 0), Request(0), SLOTS_MAX) == SLOTS_MAX
+    assert slots((-1, 10, 0), Request(0, 1), SLOTS_MAX) == 0
+    assert slots((4000, 10, 2), Request(0.5, addresses=1), SLOTS_MAX) == 2
 
 
 def test_slots_of_many_nodes_are_those_of_each() -> None:
-    free = np.array([[4000, -1, 900], [10, 10, 10]])
-    for asked in (Request(0.5, 3), Request(0, 1), Request(0), Request(0.9)):
+    free = np.array([[4000, -1, 900], [10, 10, 10], [0, 3, 1]])
+    for asked in (Request(0.5, 3), Request(0, 1), Request(0), Request(0.9), Request(0.1, addresses=1)):
         each = [slots(column, asked, 5) for column in free.T.tolist()]
         assert slots_each(free, fixed(asked), 5).tolist() == each
 
@@ -71,7 +72,7 @@ def test_devices_have_a_row_for_each_kind_that_is_asked_for() -> None:
     asked = [Request(cores=0.5, gpus=2), Request(gpus=1, gpu_type="a100"), Request()]
     rows = Rows(asked)
     assert [rows.ask(each)[FIXED:] for each in asked] == [(2, 0), (0, 1), (0, 0)]
-    assert rows.of_grant(Grant(0.5, 0, (1,)), (H100, A100)) == (500, 0, 1, 1)
+    assert rows.of_grant(Grant(0.5, 0, (1,)), (H100, A100)) == (500, 0, 0, 1, 1)
 
 
 def test_a_request_for_another_kind_is_counted_with_all_devices() -> None:

@@ -15,6 +15,7 @@ from phalanx.core.cluster.apply.grants import (
     queue_up,
     tell_to_leave,
 )
+from phalanx.core.cluster.apply.overlay import end_use
 from phalanx.core.cluster.apply.workflows import note_over
 from phalanx.core.cluster.decision import Effect, Settle, WaitAgain, go_orders
 from phalanx.core.cluster.jobs import Condition, JobState
@@ -223,11 +224,14 @@ def end_rest(
     return orders, (completed, failed, cancelled)
 
 
-def over(state: ClusterState, job: JobState, at: float, rest: Rest = (0, 0, 0)) -> list[Effect]:
+def over(
+    state: ClusterState, job: JobState, at: float, rest: Rest = (0, 0, 0), told_at: float | None = None
+) -> list[Effect]:
     """Every task of a job has ended. Ends are told late and not in their order: it ended when the last of them did."""
     last = max(job.times[1::2]) if job.times else at
     job.ended_at = max(at, last)
     state.end_job(job)
+    end_use(state, job, at if told_at is None else told_at)  # nodes' clocks may be wrong by any amount
     state.leave_dependencies(job)
     tell_dependents(state, job)
     if job.job.workflow is not None:

@@ -10,6 +10,7 @@ from heapq import heappush
 
 from msgspec import structs
 
+from phalanx.core.cluster.apply.overlay import end_use, rest
 from phalanx.core.cluster.decision import Send
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -24,6 +25,8 @@ def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -
     """A lane with the attempt's grant, held from now on."""
     node = state.nodes[attempt.node]
     state.table.take(node.row, attempt.grant)
+    if attempt.grant.address:
+        state.overlay.hold(attempt.grant.address, attempt.node, job.job.user)
     state.queues.take(job.job.queue, attempt.grant)
     lane = Lane(attempt.lane, attempt.node, attempt.grant, job.groups[attempt.group].lanes)
     node.lanes[attempt.lane] = lane
@@ -98,6 +101,10 @@ def end_attempt(state: ClusterState, job: JobState, attempt: Attempt, at: float)
         state.tenants.remove((attempt.node, attempt.lane))
         if job.gang is not None and job.job.id not in state.tenants.of_job:
             state.tenants.needed.pop(job.job.id, None)
+        if attempt.grant.address:
+            state.overlay.leave(attempt.grant.address)
+            rest(state, attempt.node, attempt.grant.address, at)
+            end_use(state, job, at)
         state.gain += 1
         if not node.lanes:
             node.idle_since = at

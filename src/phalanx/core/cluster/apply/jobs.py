@@ -27,6 +27,7 @@ from phalanx.core.cluster.apply.grants import (
     tell_to_leave,
 )
 from phalanx.core.cluster.apply.nodes import count_fault
+from phalanx.core.cluster.apply.overlay import bind_reservation, end_rests, free_again
 from phalanx.core.cluster.apply.usage import note_usage
 from phalanx.core.cluster.apply.workflows import note_cost, release_stage
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
@@ -59,6 +60,7 @@ def _add(
     if event.job.workflow is not None:
         release_stage(state, event.job)
     share_lanes(state, job)
+    bind_reservation(state, job)
     wait_for_others(state, job)
     queue_up(state, job)
     if event.request_id:
@@ -102,6 +104,8 @@ def _make_way(state: ClusterState, job: JobState, event: e.TaskPlaced) -> None:
     If even so there is no room, the placement is passed over, but its number is never given again.
     """
     _, position, number = event.key
+    if event.grant.address:
+        free_again(state, event.node, event.grant.address, event.at)
     if (older := job.live.get(position)) is not None:
         end_attempt(state, job, older, event.at)
         job.move(position, Status.PENDING)
@@ -170,7 +174,8 @@ def _become(state: ClusterState, job: JobState, position: int, event: e.AttemptE
         job.done.add(position)
         tell_of_task(state, job, position)
         return []
-    return _finish(state, job, position, event.status, event.exit.ended_at or event.at)
+    ended_at = event.exit.ended_at or event.at
+    return _finish(state, job, position, event.status, ended_at, event.at)
 
 
 def _next_groups(state: ClusterState, job: JobState, at: float) -> list[Effect]:
@@ -281,7 +286,11 @@ def paused(state: ClusterState, event: e.TaskPaused | e.TaskResumed) -> list[Eff
 
 
 def backoffs_ended(state: ClusterState, event: e.BackoffsEnded) -> None:
-    """Tasks whose backoff is over wait for a place again. It follows from the events and the time alone."""
+    """Tasks whose backoff is over wait for a place again, and addresses have rested.
+
+    It follows from the events and the time alone.
+    """
+    end_rests(state, event.at)
     while state.retries and state.retries[0][0] <= event.at:
         at, job_id, position = heappop(state.retries)
         job = state.jobs.get(job_id)
@@ -303,13 +312,21 @@ def never_again(state: ClusterState, key: AttemptKey) -> None:
         job.attempts[key[1]] = max(job.attempts[key[1]], key[2])
 
 
-def _finish(state: ClusterState, job: JobState, position: int, status: Status, at: float) -> list[Effect]:
+def _finish(
+    state: ClusterState,
+    job: JobState,
+    position: int,
+    status: Status,
+    at: float,
+    told_at: float | None = None,
+) -> list[Effect]:
+    """A task has ended for good, by its node's clock at `at`, by ours when it was told."""
     job.move(position, status)
     if status == Status.FAILED and job.first_code is None:
         job.first_code = job.exit_code(position)
     effects: list[Effect] = [Settle(job.job.id, position, status)]
     tell_of_task(state, job, position)
-    return effects + (over(state, job, at) if job.is_over else [])
+    return effects + (over(state, job, at, told_at=told_at) if job.is_over else [])
 
 
 def _wait_again(state: ClusterState, job: JobState, position: int, ready_at: float, now: float) -> None:

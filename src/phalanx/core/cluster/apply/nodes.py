@@ -5,8 +5,11 @@ from __future__ import annotations
 from heapq import heapify
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_up
+from phalanx.core.cluster.apply.overlay import assigned, tell_addresses, with_block
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState
+from phalanx.core.model.job import NodeName
 from phalanx.core.model.orders import Status
 from phalanx.core.model.resources import Capacity
 
@@ -182,12 +185,13 @@ def carry_on(state: ClusterState, former: ClusterState, now: float) -> None:
 
 
 def joined(state: ClusterState, event: e.NodeJoined) -> None:
-    known = state.nodes.get(event.node)
+    known, capacity = state.nodes.get(event.node), with_block(state, event.node, event.capacity)
     if known is None:
-        known = _new(state, event)
-    elif known.capacity != event.capacity:
-        _changed(state, known, event.capacity)
-    known.capacity = event.capacity
+        known = _new(state, event.node, capacity)
+    elif known.capacity != capacity:
+        _changed(state, known, capacity)
+    known.capacity = capacity
+    state.overlay.version += bool(capacity.block)
     known.incarnation, known.origin, known.address = event.incarnation, event.origin, event.address
     known.generation = event.generation or known.generation + 1
     known.connected, known.lost, known.lost_at, known.heard_at = True, False, None, event.at
@@ -198,13 +202,29 @@ def joined(state: ClusterState, event: e.NodeJoined) -> None:
     _set_rest(state, known, None)
 
 
-def _new(state: ClusterState, event: e.NodeJoined) -> NodeState:
-    state.table.put(event.node, event.capacity)
-    node = NodeState(event.node, state.table.rows[event.node], len(state.known_names))
+def _new(state: ClusterState, name: NodeName, capacity: Capacity) -> NodeState:
+    state.table.put(name, capacity)
+    node = NodeState(name, state.table.rows[name], len(state.known_names))
     node.generation = state.generation_floor
-    state.nodes[event.node] = node
-    state.known_names.append(event.node)
+    state.nodes[name] = node
+    state.known_names.append(name)
+    _tell_addresses(state, node)
     return node
+
+
+def block_assigned(state: ClusterState, event: o.BlockAssigned) -> None:
+    assigned(state, event)
+    for node in state.nodes.values():
+        capacity = with_block(state, node.name, node.capacity)
+        if node.capacity != capacity:
+            _changed(state, node, capacity)
+            node.capacity = capacity
+            reopen(state, node)
+
+
+def _tell_addresses(state: ClusterState, node: NodeState) -> None:
+    tell_addresses(state.overlay, state.table.ledgers[node.row])
+    state.table.columns.refresh(node.row)
 
 
 def removed(state: ClusterState, event: e.NodeRemoved) -> None:
@@ -250,6 +270,7 @@ def _changed(state: ClusterState, node: NodeState, capacity: Capacity) -> None:
         for name, grant in promise.members.values():
             if name == node.name:
                 state.table.promise(node.row, grant)
+    _tell_addresses(state, node)
 
 
 def count_fault(state: ClusterState, node: NodeState, event: e.AttemptEnded) -> None:

@@ -10,6 +10,7 @@ from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decide.gangs import STALE, placed
 from phalanx.core.cluster.decide.merging import may_merge
+from phalanx.core.cluster.decide.overlay import with_reservation
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
 from phalanx.core.cluster.dependencies import (
     has_come,
@@ -36,6 +37,11 @@ USER_TASKS_MIN = 1000
 def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     """Accept a job, or say why it can never run here (or, with `no_queue`, not now)."""
     job, amends = given.job, given.amends is not None
+    if given.ip_digest:
+        reserved = with_reservation(state, given, now)
+        if isinstance(reserved, Refused):
+            return Decision([], [], reserved)
+        job, given = reserved, structs.replace(given, job=reserved)
     if given.amends is not None and (refused := _why_not_amended(state, job, given.amends)) is not None:
         return refused
     if job.applied and (known := applied_before(state, job, amends=amends)) is not None:

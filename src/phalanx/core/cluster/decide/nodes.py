@@ -23,6 +23,7 @@ from phalanx.core.cluster.decide.deadlines import overrun
 from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.gangs import late, overdue, ready
 from phalanx.core.cluster.decide.history import forget
+from phalanx.core.cluster.decide.overlay import block_changed, expired
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
 from phalanx.core.cluster.decide.scaling import no_longer_automatic
 from phalanx.core.cluster.decision import (
@@ -48,12 +49,13 @@ DISABLED_KEPT = 30  # so many times as long as others an elastic node that is di
 def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
     """A runner introduces itself. A known life reconnects; a new life takes over what it still holds."""
     node, held = state.nodes.get(given.node), dict(given.held)
+    blocks = block_changed(state, given, now)
     if node is None:
-        joined: list[e.Event] = [_joined(state, given, held, now)]
+        joined: list[e.Event] = [*blocks, _joined(state, given, held, now)]
         told = _stop_strangers(state, given.node, held)
         return Decision(joined + _trouble_changed(given.node, "", given.trouble, now), told, Accepted())
     if node.incarnation == given.incarnation and not node.lost:
-        heard: list[e.Event] = [e.NodeConnected(at=now, cause="hello", node=node.name)]
+        heard: list[e.Event] = [*blocks, e.NodeConnected(at=now, cause="hello", node=node.name)]
         heard += _trouble_changed(node.name, node.trouble, given.trouble, now)
         told = _tell_again(state, node, held) + _remind(state, node, held, now)
         return Decision(heard, told, Accepted())
@@ -66,7 +68,7 @@ def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
     # Attempts end before the join, while their grants still stand in the old ledger.
     again = _remind(state, node, held, now)
     joins = [_joined(state, given, held, now), *_trouble_changed(node.name, "", given.trouble, now)]
-    return Decision([*gone.events, *joins], again, Accepted())
+    return Decision([*gone.events, *blocks, *joins], again, Accepted())
 
 
 def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
@@ -128,7 +130,7 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     events += [*ends.events, *losses]
     events += _rested(state, now)
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
-    events += late(state, now) + overdue(state, now)
+    events += late(state, now) + overdue(state, now) + expired(state, now)
     if not ends.events and not gone:  # or it might be about a job that ends, or a node that goes, by these
         events += overrun(state, now) + no_longer_automatic(state, now)
     return Decision([*events, *forget(state, now)])

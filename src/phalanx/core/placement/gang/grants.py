@@ -15,7 +15,7 @@ from itertools import islice, product
 import numpy as np
 from msgspec import Struct, structs
 
-from phalanx.core.model.amounts import ANY, total
+from phalanx.core.model.amounts import ADDRESSES, ANY, total
 from phalanx.core.model.plan import GangPlacement, Placement
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Grant, Request
@@ -185,7 +185,7 @@ class Tries:
         for part, need in zip(self._parts, needs, strict=True):
             could &= Field(tree, *self._nodes.ever(part.request)).at(top) >= need
         asked = zip((part.request for part in self._parts), needs, strict=True)
-        every = (*columns.every, columns.of_kind(ANY, every=True))
+        every = (*columns.every[:ADDRESSES], columns.of_kind(ANY, every=True))
         for column, wanted in zip(every, total(asked)[1:], strict=True):  # parts share what a domain has
             could &= np.bincount(domains, column, minlength=len(could)) >= wanted
         if could.all():

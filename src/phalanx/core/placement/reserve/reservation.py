@@ -22,7 +22,7 @@ from math import inf
 import numpy as np
 from msgspec import structs
 
-from phalanx.core.model.amounts import FIXED, written
+from phalanx.core.model.amounts import ADDRESSES, FIXED, written
 from phalanx.core.model.columns import Matrix
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.plan import KeptNodes, PlanMemory, Policy
@@ -154,7 +154,7 @@ class Reservation:
         spare, need = self._later[:, row] - self.need[:, row], self.need[:, row]
         millis, memory_bytes = (
             max(0, free - max(0, int(left))) if asked else 0
-            for free, left, asked in zip(ledger.free, spare, need, strict=False)
+            for free, left, asked in zip(ledger.free[:ADDRESSES], spare, need, strict=False)
         )
         devices: list[int] = []
         if need[FIXED:].any():

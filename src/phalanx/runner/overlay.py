@@ -1,0 +1,188 @@
+"""The networks of this node's tasks: which attempt has which address, kept in step with what the coordinator says.
+
+The coordinator gives the map: this node's block, where the other nodes are, and who owns which address. What is done in
+the kernel is `overlay_kernel.py`'s business; it blocks, so all of it is done in one thread of its own, one thing after
+another. An error is told with the attempt that needs a network, or as the node's trouble.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import socket
+import zlib
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from phalanx.core.model.orders import AttemptKey
+from phalanx.link.overlay import OverlayMap
+from phalanx.logger import logger
+from phalanx.routes import OURS
+from phalanx.runner.overlay_rules import ruleset
+
+log = logger("runner")
+T = TypeVar("T")
+WITHIN_S = 30.0
+NETNS = Path("/run/netns")
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Kernel(Protocol):
+    """What is needed of `OverlayKernel`."""
+
+    links: str
+    table: str
+
+    def open(self, block: str, local: str) -> None: ...
+    def reach(self, block: str, peers: Iterable[tuple[str, str]]) -> None: ...
+    def add(self, key: str, address: str, block: str) -> str: ...
+    def remove(self, key: str) -> None: ...
+    def found(self) -> dict[str, str]: ...
+    def namespaces(self) -> list[str]: ...
+    def link_of(self, address: str) -> str: ...
+    def set_rules(self, text: str) -> None: ...
+    def withdraw(self) -> None: ...
+
+
+class TaskNetworks:
+    """The networks of all attempts of one runner."""
+
+    def __init__(self, make: Callable[[], Kernel], mark: str, address: Callable[[], str]) -> None:
+        """`mark` is in the names of all that is ours; `address` is where other nodes reach this one."""
+        self._make = make
+        self._mark = mark
+        self._address = address
+        self._thread = ThreadPoolExecutor(1, "overlay")
+        self._kernel: Kernel | None = None
+        self._map: OverlayMap | None = None
+        self._tasks: dict[str, str] = {}  # address by attempt
+        self.trouble = ""
+
+    def update(self, told: OverlayMap) -> str:
+        """Follow the coordinator's map; why that cannot be done, or nothing."""
+        try:
+            self._do(lambda: self._update(told))
+            self.trouble = ""
+        except OSError as error:
+            self.trouble = f"overlay network: {error.strerror or error}"
+            log.error("the overlay network cannot be made", why=self.trouble)
+        return self.trouble
+
+    def add(self, key: AttemptKey, address: str) -> str:
+        """A network namespace for an attempt; raises OSError."""
+        if self._map is None or self.trouble:
+            raise OSError(
+                errno.ENETDOWN, self.trouble or "the coordinator has not told of the overlay network"
+            )
+        return self._do(lambda: self._add(_name(key), address))
+
+    def remove(self, key: AttemptKey) -> None:
+        """The attempt is over."""
+        if _name(key) in self._tasks:
+            self._quietly(lambda: self._remove(_name(key)))
+
+    def clean(self, live: Iterable[AttemptKey]) -> None:
+        """After a start: keep the networks of attempts that are alive, and remove what else is ours."""
+        names = {_name(key) for key in live}
+        if not _traces(self._mark):  # as on most nodes
+            return
+        self._quietly(lambda: self._clean(names))
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+
+    # In the thread.
+
+    def _opened(self) -> Kernel:
+        if self._kernel is None:
+            self._kernel = self._make()
+        return self._kernel
+
+    def _update(self, told: OverlayMap) -> None:
+        kernel, former = self._opened(), self._map
+        if former is None or (former.block, former.subnet) != (told.block, told.subnet):
+            kernel.open(told.block, _ip_of(self._address()))
+        if former is None or former.peers != told.peers or former.block != told.block:
+            kernel.reach(told.block, [(block, _ip_of(where)) for block, where in told.peers])
+        self._map = told
+        self._set_rules(kernel)
+
+    def _add(self, name: str, address: str) -> str:
+        assert self._map is not None
+        kernel = self._opened()
+        path = kernel.add(name, address, self._map.block)
+        self._tasks[name] = address
+        self._set_rules(kernel)
+        return path
+
+    def _remove(self, name: str) -> None:
+        kernel = self._opened()
+        self._tasks.pop(name, None)
+        kernel.remove(name)
+        self._set_rules(kernel)
+
+    def _clean(self, live: set[str]) -> None:
+        kernel = self._opened()
+        found = kernel.found()
+        for name in {*found, *kernel.namespaces()} - live:
+            kernel.remove(name)
+        self._tasks = {name: address for name, address in found.items() if name in live}
+        if not self._tasks and self._map is None:
+            kernel.withdraw()
+
+    def _set_rules(self, kernel: Kernel) -> None:
+        if (told := self._map) is None:  # before the first map the rules of the former runner stay
+            return
+        links = {kernel.link_of(address): address for address in self._tasks.values()}
+        blocks = [told.block, *(block for block, _ in told.peers)]
+        kernel.set_rules(ruleset(kernel.table, told.subnet, links, dict(told.owners), blocks, kernel.links))
+
+    def _do(self, work: Callable[[], T]) -> T:
+        return self._thread.submit(work).result(WITHIN_S)
+
+    def _quietly(self, work: Callable[[], None]) -> None:
+        try:
+            self._do(work)
+        except OSError as error:
+            log.warning("a task's network cannot be removed", why=str(error))
+
+
+def mark_of(origin: str) -> str:
+    """What the names of all that a runner with this folder makes have in common."""
+    return f"{zlib.crc32(origin.encode()):08x}"[:6]
+
+
+def why_not() -> str:
+    """Why this machine cannot take part in an overlay network, as far as it is seen without trying; or nothing."""
+    if os.geteuid() != 0:
+        return "the runner is not root"
+    missing = [name for name in ("nft", "ip") if shutil.which(name, path=SYSTEM_PATH) is None]
+    return f"no program {' and no '.join(missing)}: install nftables and iproute2" if missing else ""
+
+
+def _traces(mark: str) -> bool:
+    """Whether something of ours may be left of an earlier runner, looked at as cheaply as possible."""
+    with suppress(OSError):
+        if any(mark in path.name for path in NETNS.iterdir()):
+            return True
+    with suppress(OSError):
+        return f"{OURS}{mark}" in Path("/proc/net/dev").read_text()
+    return False
+
+
+def _name(key: AttemptKey) -> str:
+    return "-".join(map(str, key))
+
+
+def _ip_of(host: str) -> str:
+    """Where a node is, as a number: VXLAN knows no names."""
+    try:
+        return socket.gethostbyname(host or "127.0.0.1")
+    except OSError as error:
+        raise OSError(
+            errno.EADDRNOTAVAIL, f"the address {host!r} of a node cannot be resolved: {error}"
+        ) from None

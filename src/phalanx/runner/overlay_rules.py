@@ -1,0 +1,78 @@
+"""The firewall of a node's task networks, as text for nft: made anew and put in place as a whole at every change.
+
+Tasks of one owner reach each other; those of different owners do not. A packet from a task must have the task's own
+address. Neither this node nor anything outside the overlay network can be reached from a task's network, and so not the
+control plane; answers to connections from there can. Processes in the networks of the nodes reach all tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from phalanx.core.model.overlay import gateway
+
+
+def ruleset(
+    table: str,
+    subnet: str,
+    tasks: Mapping[str, str],
+    owners: Mapping[str, str],
+    blocks: Iterable[str],
+    links: str,
+) -> str:
+    """The table with this name instead of whatever it was.
+
+    `tasks` are the addresses of this node's tasks by their links, whose names begin with `links`; `owners` are those
+    of addresses anywhere, as far as they have tasks here.
+    """
+    marks = {owner: number for number, owner in enumerate(sorted(set(owners.values())), start=1)}
+    from_tasks, to_tasks = f'iifname "{links}*"', f'oifname "{links}*"'
+    return "\n".join(
+        [
+            f"table inet {table} {{}}",
+            f"delete table inet {table}",
+            f"table inet {table} {{",
+            _set("source", "ifname . ipv4_addr", (f'"{link}" . {ip}' for link, ip in sorted(tasks.items()))),
+            _set(
+                "allowed",
+                "ipv4_addr . mark",
+                (f"{ip} . {marks[owners[ip]]}" for ip in sorted(tasks.values()) if ip in owners),
+            ),
+            _set("nodes", "ipv4_addr", sorted(map(gateway, blocks))),
+            _map("owner", "ipv4_addr : mark", (f"{ip} : {marks[owners[ip]]}" for ip in sorted(owners))),
+            "chain forward {",
+            "type filter hook forward priority -5; policy accept;",
+            f"{from_tasks} iifname . ip saddr != @source drop",
+            f"{from_tasks} ip6 version 6 drop",
+            f"{from_tasks} ip daddr != {subnet} ct state != {{ established, related }} drop",
+            f"{to_tasks} ct state {{ established, related }} accept",
+            f"{to_tasks} ip saddr @nodes accept",
+            f"{to_tasks} meta mark set ip saddr map @owner",
+            f"{to_tasks} ip daddr . meta mark @allowed accept",
+            f"{to_tasks} drop",
+            "}",
+            "chain input {",
+            "type filter hook input priority -5; policy accept;",
+            f"{from_tasks} iifname . ip saddr != @source drop",
+            f"{from_tasks} ct state {{ established, related }} accept",
+            f"{from_tasks} icmp type echo-request accept",
+            f"{from_tasks} drop",
+            "}",
+            "}",
+            "",
+        ]
+    )
+
+
+def _set(name: str, kind: str, elements: Iterable[str]) -> str:
+    return _named("set", name, kind, elements)
+
+
+def _map(name: str, kind: str, elements: Iterable[str]) -> str:
+    return _named("map", name, kind, elements)
+
+
+def _named(what: str, name: str, kind: str, elements: Iterable[str]) -> str:
+    listed = ", ".join(elements)
+    inside = f" elements = {{ {listed} }}" if listed else ""
+    return f"{what} {name} {{ type {kind};{inside} }}"

@@ -1,0 +1,241 @@
+"""The overlay network for real: two hosts as network namespaces, each with a runner, and TCP between their tasks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+import phalanx
+from phalanx.api.schema.cluster import TokenRequest
+from tests.e2e.test_gangs_cli import phalanx as run_cli
+from tests.support.network_hosts import HostCluster, a_host_cluster, ip
+from tests.support.waiting import wait_until
+
+ON = {"overlay.mode": "enabled", "overlay.quarantine_s": 1.0}
+pytestmark = [
+    pytest.mark.skipif(
+        os.geteuid() != 0 or shutil.which("nft", path="/usr/sbin:/usr/bin") is None,
+        reason="an overlay network takes root and nftables",
+    ),
+    pytest.mark.timeout(300),
+]
+TRAIN = """\
+import argparse, socket, sys, time
+words = argparse.ArgumentParser()
+for word in ("role", "ip", "master-ip"):
+    words.add_argument(f"--{word}")
+asked = words.parse_args()
+if asked.role == "master":
+    server = socket.create_server((asked.ip, 29500))
+    server.settimeout(60)
+    peer, where = server.accept()
+    print("master got", peer.recv(100).decode(), "from", where[0], flush=True)
+    peer.sendall(b"weights")
+else:
+    for _ in range(200):
+        try:
+            link = socket.create_connection((asked.master_ip, 29500), timeout=5)
+            break
+        except OSError:
+            time.sleep(0.2)
+    else:
+        sys.exit("no master")
+    link.sendall(b"gradients")
+    print("worker got", link.recv(100).decode(), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCluster]:
+    folder = tmp_path_factory.mktemp("overlay")
+    (folder / "train.py").write_text(TRAIN)
+    with a_host_cluster(folder, 2, ON) as started:
+        yield started
+
+
+def done(cluster: HostCluster, id: str) -> str:
+    wait_until(lambda: cluster.client.task(id).status in ("Completed", "Failed"), 60.0, f"{id} has ended")
+    task = cluster.client.task(id)
+    written = cluster.output(id)
+    assert task.status == "Completed", (task, written)
+    return written
+
+
+def test_the_walk_through_of_seed_000_with_real_tcp(cluster: HostCluster) -> None:
+    train = [sys.executable, str(cluster.folder / "train.py")]
+    made = json.loads(
+        run_cli(cluster, "node", "ip-reserve", "n1", "--ip", "10.128.0.5", "--ttl", "300", "-o", "json")
+    )
+    assert made["ip"] == "10.128.0.5"
+    master = run_cli(
+        cluster, "task", "submit", "-t", "n1", "--ip-token", made["token"], "-c", "0.5", "--",
+        *train, "--role", "master", "--ip", made["ip"],
+    ).strip()  # fmt: skip
+    worker = run_cli(
+        cluster, "task", "submit", "-t", "n2", "-c", "0.5", "--", *train, "--role", "worker", "--master-ip", made["ip"]
+    ).strip()  # fmt: skip
+    assert done(cluster, worker) == "worker got weights\n"
+    assert "master got gradients from" in done(cluster, master)
+
+
+def test_members_of_a_gang_on_two_hosts_talk_to_each_other_by_name(cluster: HostCluster) -> None:
+    script = (
+        "import os, socket, time\n"
+        "rank = int(os.environ['PHALANX_RANK'])\n"
+        "if rank == 0:\n"
+        "    server = socket.create_server((os.environ['PHALANX_ADDRESS'], 7000))\n"
+        "    peer, where = server.accept()\n"
+        "    print(where[0] == dict(p.split('=') for p in os.environ['PHALANX_PEERS'].split(','))['ring-ring-0-1'])\n"
+        "else:\n"
+        "    for _ in range(100):\n"
+        "        try:\n"
+        "            socket.create_connection(('ring-ring-0-0.ring', 7000), timeout=3); break\n"
+        "        except OSError: time.sleep(0.2)\n"
+        "    else: raise SystemExit('no peer')\n"
+        "    print('connected')\n"
+    )
+    reply = cluster.client.gang(
+        [sys.executable, "-c", script], 2, network="overlay", cores=1.5, name="ring", max_retries=0
+    )
+    id = reply.task_ids[0]
+    wait_until(lambda: cluster.client.job(id).status in ("Completed", "Failed"), 60.0, "the gang has ended")
+    written = [cluster.output(f"{id}.{position}") for position in range(2)]
+    assert written == ["True\n", "connected\n"]
+    assert {task.node for task in cluster.client.tasks(id).items} == {"n1", "n2"}
+
+
+LISTEN = (
+    "import os, socket; s = socket.create_server((os.environ['PHALANX_ADDRESS'], 7001)); print('up', flush=True);"
+    "s.settimeout(120)\n"
+    "while True: s.accept()"
+)
+
+
+def reach(address: str, port: int = 7001) -> list[str]:
+    code = (
+        f"import socket\ntry: socket.create_connection(({address!r}, {port}), timeout=3); print('reached')\n"
+        "except OSError as error: print('not reached')"
+    )
+    return [sys.executable, "-c", code]
+
+
+@pytest.fixture
+def listening(cluster: HostCluster) -> Iterator[str]:
+    """The address of a task of the admin's on n1 that listens."""
+    id = cluster.client.submit(
+        command=[sys.executable, "-c", LISTEN], targets=["n1"], network="overlay", cores=0.1, max_retries=0
+    ).task_ids[0]
+    cluster.wait_task(id, "Running")
+    wait_until(lambda: cluster.output(id) == "up\n", 30.0, "it listens")
+    yield str(cluster.client.task(id).address)
+    cluster.client.cancel(id)
+    wait_until(lambda: cluster.client.task(id).status == "Cancelled", 20.0, "it is gone")
+
+
+def test_tasks_of_one_owner_reach_each_other_and_those_of_others_do_not(
+    cluster: HostCluster, listening: str
+) -> None:
+    fields = {"network": "overlay", "cores": 0.1, "max_retries": 0}
+    for node in ("n1", "n2"):
+        id = cluster.client.submit(command=reach(listening), targets=[node], **fields).task_ids[0]  # type: ignore[arg-type]
+        assert done(cluster, id) == "reached\n"
+    made = cluster.client.create_token(TokenRequest("user", "eve", "user"))
+    with phalanx.Client(cluster.address("coordinator"), made.token) as eve:
+        for node in ("n1", "n2"):
+            id = eve.submit(command=reach(listening), targets=[node], **fields).task_ids[0]  # type: ignore[arg-type]
+            assert done(cluster, id) == "not reached\n"
+
+
+def test_a_task_network_reaches_neither_its_node_nor_the_control_plane(cluster: HostCluster) -> None:
+    for address, port in (("192.168.77.1", cluster.link_port), ("10.128.0.1", cluster.link_port)):
+        id = cluster.client.submit(
+            command=reach(address, port), targets=["n1"], network="overlay", cores=0.1, max_retries=0
+        ).task_ids[0]
+        assert done(cluster, id) == "not reached\n"
+
+
+def test_a_task_cannot_forge_its_address_or_open_a_raw_socket(cluster: HostCluster) -> None:
+    code = (
+        "import socket, subprocess\n"
+        "try: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1); print('raw')\n"
+        "except PermissionError: print('refused')\n"
+        "forge = ['ip', 'addr', 'add', '10.128.0.99/32', 'dev', 'eth0']\n"
+        "print(subprocess.run(forge, capture_output=True).returncode != 0)"
+    )
+    id = cluster.client.submit(
+        command=[sys.executable, "-c", code], targets=["n1"], network="overlay", cores=0.1, max_retries=0
+    ).task_ids[0]
+    assert done(cluster, id) == "refused\nTrue\n"
+
+
+def ours() -> list[str]:
+    """What tasks' networks leave behind while they last: namespaces, and links in the hosts."""
+    spaces = [name for name in ip("netns", "list").split() if name.startswith("phalanx-")]
+    links = [
+        line.split(": ")[1]
+        for host in ("phxtest1", "phxtest2")
+        for line in ip("-n", host, "-o", "link").splitlines()
+        if "phx" in line.split(": ")[1] and "t" in line.split(": ")[1][9:10]
+    ]
+    return spaces + links
+
+
+def process_of(id: str) -> int:
+    """The process of a task, by its environment."""
+    mark = f"PHALANX_TASK_ID={id}".encode()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                return int(folder.name)
+    raise AssertionError(f"no process of {id}")
+
+
+def test_a_runner_that_was_killed_takes_its_networks_on_and_leaves_nothing_behind(
+    cluster: HostCluster,
+) -> None:
+    wait_until(lambda: ours() == [], 20.0, "earlier tasks have left nothing")
+    id = cluster.client.submit(
+        command=[sys.executable, "-c", LISTEN], targets=["n2"], network="overlay", cores=0.1, max_retries=0
+    ).task_ids[0]
+    cluster.wait_task(id, "Running")
+    wait_until(lambda: cluster.output(id) == "up\n", 30.0, "it listens")
+    address = cluster.client.task(id).address
+    cluster.kill("n2")
+    cluster.start_runner("n2")
+    cluster.wait_online("n2")
+    other = cluster.client.submit(
+        command=reach(address or ""), targets=["n1"], network="overlay", cores=0.1, max_retries=0
+    ).task_ids[0]
+    assert done(cluster, other) == "reached\n", "it is still the same task, with its network"
+    cluster.client.cancel(id)
+    wait_until(lambda: ours() == [], 20.0, "nothing is left")
+
+
+def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cluster: HostCluster) -> None:
+    before = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout
+    id = cluster.client.submit(
+        command=["/bin/sleep", "300"], targets=["n2"], network="overlay", cores=0.1, max_retries=0
+    ).task_ids[0]
+    cluster.wait_task(id, "Running")
+    ip("netns", "add", "phxtest-foreign")
+    try:
+        cluster.kill("n2")
+        os.kill(process_of(id), signal.SIGKILL)
+        cluster.start_runner("n2")
+        cluster.wait_online("n2")
+        wait_until(lambda: ours() == [], 20.0, "nothing of ours is left")
+        assert "phxtest-foreign" in ip("netns", "list"), "and nothing of others is touched"
+    finally:
+        ip("netns", "del", "phxtest-foreign")
+    assert (
+        subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout == before
+    )

@@ -1,0 +1,176 @@
+"""Hosts for tests of the network: network namespaces of this machine on one wire, each with a runner of its own.
+
+A runner in a host reaches the coordinator at the host's loopback: what connects there is carried over to the
+coordinator's own port. All names begin with `phxtest`, and what an earlier run has left is removed first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from selectors import EVENT_READ, DefaultSelector
+from socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, create_connection, socket
+
+from tests.support.real_cluster import _RUN, RealCluster
+
+WIRE = "phxtestbr"
+NETNS = Path("/run/netns")
+
+
+def ip(*words: str) -> str:
+    return subprocess.run(["ip", *words], check=True, capture_output=True, text=True).stdout
+
+
+def host_name(number: int) -> str:
+    return f"phxtest{number}"
+
+
+def host_address(number: int) -> str:
+    return f"192.168.77.{number}"
+
+
+@contextmanager
+def network_hosts(count: int) -> Iterator[list[str]]:
+    """So many hosts, 192.168.77.1 and on, that reach each other and nothing else."""
+    _tear_down(count)
+    try:
+        ip("link", "add", WIRE, "type", "bridge")
+        ip("link", "set", WIRE, "up")
+        for number in range(1, count + 1):
+            name, end = host_name(number), f"phxtestv{number}"
+            ip("netns", "add", name)
+            ip("link", "add", end, "type", "veth", "peer", "name", "under0", "netns", name)
+            ip("link", "set", end, "master", WIRE, "up")
+            ip("-n", name, "link", "set", "lo", "up")
+            ip("-n", name, "addr", "add", f"{host_address(number)}/24", "dev", "under0")
+            ip("-n", name, "link", "set", "under0", "up")
+        yield [host_name(number) for number in range(1, count + 1)]
+    finally:
+        _tear_down(count)
+
+
+def _tear_down(count: int) -> None:
+    for number in range(1, count + 1):
+        with suppress(subprocess.CalledProcessError):
+            ip("netns", "del", host_name(number))
+    with suppress(subprocess.CalledProcessError):
+        ip("link", "del", WIRE)
+
+
+class HostCluster(RealCluster):
+    """Runners by the number of their host: n1 is in the first."""
+
+    def _start(self, name: str, part: str, settings: Mapping[str, object]) -> None:
+        if part != "runner":
+            super()._start(name, part, settings)
+            return
+        number = int(name.removeprefix("n"))
+        wanted = {**settings, "runner.pretend": None, "runner.address": host_address(number)}
+        log = (self.folder / f"{name}.log").open("ab")
+        argv = [sys.executable, "-c", self.prelude + _RUN.format(part=part), json.dumps(wanted)]
+        env = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
+        with log:
+            self.processes[name] = subprocess.Popen(
+                ["nsenter", f"--net={NETNS / host_name(number)}", *argv], stdout=log, stderr=log, env=env
+            )
+
+
+@contextmanager
+def a_host_cluster(folder: Path, count: int, settings: Mapping[str, object]) -> Iterator[HostCluster]:
+    """A coordinator on this machine, and a real runner in each host."""
+    # A runner that was killed has to be back within the lease, also on a busy machine.
+    cluster = HostCluster(folder, lost_after_s=60.0, settings=settings)
+    before = _spaces()
+    with network_hosts(count) as hosts:
+        carriers = [Carrier(host, cluster.link_port) for host in hosts]
+        try:
+            cluster.start({"n1": "real"})  # one after another, so that the first has the first block
+            for number in range(2, count + 1):
+                cluster.start_runner(f"n{number}", "real")
+                cluster.wait_online(f"n{number}")
+            yield cluster
+        except BaseException:
+            for log in folder.glob("*.log"):
+                sys.stderr.write(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}\n")
+            raise
+        finally:
+            cluster.stop()
+            for carrier in carriers:
+                carrier.close()
+            for left in _spaces() - before:  # of tasks that were still running
+                with suppress(subprocess.CalledProcessError):
+                    ip("netns", "del", left)
+
+
+def _spaces() -> set[str]:
+    return {path.name for path in NETNS.glob("phalanx-*")}
+
+
+class Carrier:
+    """Carries connections to a port of a host's loopback over to the same port of this machine's."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._port = port
+        self._listener = self._listen(host)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _listen(self, host: str) -> socket:
+        """A socket belongs to the network in which it was made, whoever uses it."""
+        made: list[socket] = []
+
+        def make() -> None:
+            with (NETNS / host).open() as space:
+                _setns(space.fileno())
+            listener = socket(AF_INET, SOCK_STREAM)
+            listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", self._port))
+            listener.listen()
+            made.append(listener)
+
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        return made[0]
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            try:
+                far = create_connection(("127.0.0.1", self._port), timeout=5.0)
+            except OSError:
+                near.close()
+                continue
+            far.settimeout(None)
+            threading.Thread(target=_carry, args=(near, far), daemon=True).start()
+
+
+def _carry(near: socket, far: socket) -> None:
+    """Both ways, until one side has ended."""
+    with near, far, DefaultSelector() as ready, suppress(OSError):
+        ready.register(near, EVENT_READ, far)
+        ready.register(far, EVENT_READ, near)
+        while True:
+            for found, _ in ready.select():
+                data = found.fileobj.recv(65536)  # type: ignore[union-attr]
+                if not data:
+                    return
+                found.data.sendall(data)
+
+
+def _setns(fd: int) -> None:
+    """Of this thread alone; Python has it from 3.12 on."""
+    if ctypes.CDLL(None, use_errno=True).setns(fd, 0x40000000):
+        raise OSError(ctypes.get_errno(), "setns")
