@@ -111,10 +111,18 @@ class AttemptLimits:
         )
 
     def take(self, key: AttemptKey, lane: int, grant: Grant, keeper_version: int) -> LaunchLimits:
-        """The cgroups and CPUs of an attempt; attempts of one lane have the same ones. Raises OSError.
+        """The cgroups and CPUs of an attempt; attempts of one lane have the same ones.
 
-        A keeper that cannot give memos back to a later runner gives nothing out that has to be remembered.
+        Raises OSError if limits that this node holds cannot be set now: it must not run without them.
         """
+        try:
+            return self._take(key, lane, grant, keeper_version)
+        except OSError:
+            self.release(key)
+            raise
+
+    def _take(self, key: AttemptKey, lane: int, grant: Grant, keeper_version: int) -> LaunchLimits:
+        """A keeper that cannot give memos back to a later runner gives nothing out that has to be remembered."""
         held = self._lanes.setdefault(lane, _LaneLimits())
         held.keys.add(key)
         self._lane_of[key] = lane
@@ -142,6 +150,8 @@ class AttemptLimits:
         cgroup = self.cgroups.create(cgroup_name(key), memory_bytes, also=also)
         if cgroup is not None:
             self._memory[key] = cgroup
+        elif not self.cgroups.why_not:
+            raise OSError(f"no cgroup with a memory limit can be made for {cgroup_name(key)}")
         return cgroup
 
     def _of_numa(self, numa: int | None) -> tuple[int, ...]:
@@ -163,6 +173,8 @@ class AttemptLimits:
         if held.set is None:
             held.set = self._sets.take(limits)
         if held.set is None:
+            if self._sets.controllers:
+                raise OSError(f"no cgroup with limits can be made for {cgroup_name(key)}")
             return memory, False
         return (*memory, *held.set.folders), has_cpuset
 

@@ -366,7 +366,7 @@ class RunnerLoop:
         try:
             self._launches.start(keeper, effect, self._instant(effect.not_after))
         except OSError as error:  # nothing is wrong with the task, and another node may have space
-            message = f"its node cannot make a folder for its logs: {error.strerror or error}"
+            message = f"its node cannot make its folders or cgroups: {error.strerror or error}"
             self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)
 
     def is_live(self, key: AttemptKey) -> bool:
