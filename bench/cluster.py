@@ -70,16 +70,25 @@ class Cluster:
         return {
             "coordinator": [self.coordinator_pid],
             "agent": [self.processes[name].pid for name in runners],
-            "keeper": [self.keeper_pid(name) for name in runners],
+            "keeper": [pid for name in runners for pid in self.keeper_pids(name)],
         }
 
     def keeper_pid(self, runner: str) -> int:
+        """The first keeper of a runner."""
+        return self.keeper_pids(runner)[0]
+
+    def keeper_pids(self, runner: str) -> list[int]:
+        """All keepers of a runner, the first one before the others; RuntimeError if there is none."""
         folder = str(self.folder / "runners" / runner).encode()
+        found: dict[bytes, int] = {}
         for entry in Path("/proc").iterdir():
             words = _words(entry) if entry.name.isdecimal() else []
-            if any(word.endswith(b"/keeper/__main__.py") for word in words[:-1]) and folder in words:
-                return int(entry.name)
-        raise RuntimeError(f"no keeper of {runner} is running")
+            if any(word.endswith(b"/keeper/__main__.py") for word in words[:-1]):
+                own = next((word for word in words if word == folder or word.startswith(folder + b"/")), b"")
+                found |= {own: int(entry.name)} if own else {}
+        if not found:
+            raise RuntimeError(f"no keeper of {runner} is running")
+        return [found[own] for own in sorted(found)]
 
     def stop(self) -> None:
         """Runners first: they stop their tasks and their keeper."""
@@ -95,7 +104,8 @@ class Cluster:
 
     def _end_keeper(self, runner: str) -> None:
         try:
-            os.kill(self.keeper_pid(runner), signal.SIGTERM)
+            for pid in self.keeper_pids(runner):
+                os.kill(pid, signal.SIGTERM)
         except (RuntimeError, ProcessLookupError):
             return
 

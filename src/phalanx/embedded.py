@@ -36,6 +36,7 @@ from phalanx.runner.limits import AttemptLimits, isolating
 from phalanx.runner.link import LinkClient, Wire
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
+from phalanx.runner.machine import LocalMachine
 from phalanx.runner.main import capacity_of
 from phalanx.runner.scratch import ScratchFolders
 from phalanx.runner.turn import RunnerEngine
@@ -153,7 +154,9 @@ class _Cluster:
         limits = AttemptLimits(cgroups, has, cpus, scratch=ScratchFolders(folder / "scratch"))
         capacity = isolating(has, limits.isolation)
         engine = RunnerEngine(name, incarnation, name, self._node_token, capacity)
-        shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, limits)
+        place = LocalMachine(folder, cgroups.bases), cgroups
+        shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, [place])
+        shell.use(limits)
         await shell.open()
         self._shells.append(shell)
         hello = wire.LogHello(wire.VERSION, self._node_token, name, engine.incarnation, files=True)

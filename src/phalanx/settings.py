@@ -224,6 +224,18 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     scratch_max_bytes: Annotated[
         Size | None, "a size in bytes, or such as 64MiB", "maximum size of one task's scratch folder"
     ] = None
+    accounts: Annotated[
+        Text | None,
+        "same-name, or user=account;user=account",
+        "accounts that tasks run as, by the user who submitted them, such as alice=alice;bob=lab (*=lab for all"
+        " others); the runner must be root; without it tasks have the runner's account",
+    ] = None
+    allow_root: Annotated[bool, "true or false", "whether runner.accounts may name root"] = False
+    keepers: Annotated[
+        Annotated[int, Meta(ge=0, le=64)],
+        "0 to 64",
+        "processes that start tasks on this node; 0 = one for every two cores, at most 8",
+    ] = 0
     log_keep_s: Annotated[Seconds, "how long the logs of ended attempts are kept on the node"] = 30 * 86_400.0
     log_keep_bytes: Annotated[Size, "maximum size of all logs of the node; the oldest are deleted first"] = (
         20 << 30

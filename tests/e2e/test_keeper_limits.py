@@ -18,7 +18,7 @@ import pytest
 from phalanx.clock import SystemClock
 from phalanx.runner import logs
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.keeper import link, service, spawn
+from phalanx.runner.keeper import link, programs, service
 from phalanx.runner.keeper.cgroup import members, oom_kills
 from phalanx.runner.keeper_messages import ProcessEnded
 from phalanx.runner.log_files import log_path
@@ -280,7 +280,7 @@ def test_a_full_disk_refuses_a_task_as_one_that_may_run_later(small_disk: Path):
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC])
 def test_no_process_could_be_made_is_not_the_programs_fault(number: int):
-    refusal = spawn._refusal(OSError(number, os.strerror(number)), "/bin/true", "true")
+    refusal = programs.refusal(OSError(number, os.strerror(number)), "/bin/true", "true")
     assert refusal.code == "exhausted"
     assert os.strerror(number) in refusal.message
 

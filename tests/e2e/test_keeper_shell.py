@@ -37,9 +37,9 @@ from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import recovery
 from phalanx.runner.keeper_messages import Listing
-from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
 from phalanx.runner.loop import RunnerLoop
+from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
 from phalanx.runner.turn import RunnerEngine
 from tests.support.keeper_node import Node, alive
@@ -98,7 +98,9 @@ NO_CGROUPS = Cgroups((), "not in this test", False)
 
 async def a_shell(folder: Path, cgroups: Cgroups = NO_CGROUPS) -> RunnerLoop:
     engine = RunnerEngine("n2", "life", "origin", "token", Capacity(4, 0))
-    shell = RunnerLoop(engine, folder, SteadyClock(), PATH, 0, AttemptLimits(cgroups, engine.capacity))
+    shell = RunnerLoop(
+        engine, folder, SteadyClock(), PATH, 0, [(LocalMachine(folder, cgroups.bases), cgroups)]
+    )
     await shell.open()
     return shell
 

@@ -17,7 +17,7 @@ from phalanx.core.model.orders import Disposition, Ended, Phase, Started, Why
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
 from phalanx.runner import loop, machine
-from phalanx.runner.limits import AttemptLimits
+from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.stopping import StopRequest
@@ -44,10 +44,15 @@ async def a_running_task(coordinator: Coordinator) -> None:
     await coordinator.hears(Started)
 
 
+def the_keeper(runner: RunnerLoop) -> NodeKeeper:
+    (keeper,) = runner._keepers
+    return keeper
+
+
 def another_shell(folder: Path, lease_s: float) -> RunnerLoop:
     engine = RunnerEngine("n2", "next life", "origin", "token", Capacity(4, 0))
     engine.self_fence_s = lease_s
-    return RunnerLoop(engine, folder, SteadyClock(), PATH, 0, AttemptLimits(NO_CGROUPS, engine.capacity))
+    return RunnerLoop(engine, folder, SteadyClock(), PATH, 0, [(LocalMachine(folder), NO_CGROUPS)])
 
 
 def test_a_runner_that_starts_replaces_a_keeper_that_is_frozen_for_good(
@@ -82,7 +87,7 @@ def test_a_keeper_that_goes_on_within_a_lease_keeps_what_it_runs(
         with frozen(keeper):
             opening = asyncio.ensure_future(later.open())
             async with asyncio.timeout(WITHIN_S):
-                while later._health._unreached_s < 0.4:
+                while the_keeper(later).health._unreached_s < 0.4:
                     await asyncio.wait({opening}, timeout=LOOK_S)
             assert not opening.done()
         monkeypatch.setattr(machine, "FIRST_WITHIN_S", 10.0)
@@ -118,14 +123,14 @@ def test_a_runner_hangs_up_on_a_silent_keeper_that_cannot_be_found(
     async def story(coordinator: Coordinator) -> None:
         runner = coordinator.shell
         runner.engine.self_fence_s = 0.0
-        silent = runner._keeper
+        silent = the_keeper(runner).connection
         ticking = asyncio.ensure_future(runner.tick())
         try:
             async with asyncio.timeout(WITHIN_S):
                 with frozen(Node(tmp_path).keeper_pid()):
-                    while runner._keeper is silent:
+                    while the_keeper(runner).connection is silent:
                         await asyncio.wait({ticking}, timeout=LOOK_S)
-                while runner._keeper in {None, silent}:
+                while the_keeper(runner).connection in {None, silent}:
                     await asyncio.wait({ticking}, timeout=LOOK_S)
         finally:
             ticking.cancel()
@@ -152,11 +157,12 @@ def test_tasks_that_could_not_be_ended_do_not_count_as_ended(
 
     async def story(coordinator: Coordinator) -> None:
         await a_running_task(coordinator)
-        keeper = coordinator.shell._keeper
-        coordinator.shell._keeper = keeper if is_there else None
+        only = the_keeper(coordinator.shell)
+        keeper = only.connection
+        only.connection = keeper if is_there else None
         with frozen(Node(tmp_path).keeper_pid()):
             word = await coordinator.shell.leave(StopRequest(drain=True))
-        coordinator.shell._keeper = keeper
+        only.connection = keeper
         assert (word.tasks, word.drained) == (1, False)
 
     play(tmp_path, story)
@@ -210,9 +216,10 @@ def test_an_end_that_is_disposed_of_without_a_keeper_leaves_no_name_behind(tmp_p
         coordinator.order(a_brief("exit 4"), ALONE)
         await coordinator.hears(Ended)
         runner = coordinator.shell
-        keeper, runner._keeper = runner._keeper, None
+        only = the_keeper(runner)
+        keeper, only.connection = only.connection, None
         runner.received(wire.Dispositions(1, [(KEY, Disposition.ACCEPTED)]))
         assert runner._launches.names == {}
-        runner._keeper = keeper
+        only.connection = keeper
 
     play(tmp_path, story)

@@ -210,7 +210,7 @@ class RunnerLife(RuleBasedStateMachine):
         """The next keeper knows how processes ended; what had not started is sent to it again, or answered."""
         unstarted = {*self.keeper.ready, *self.keeper.waiting}
         self.keeper.die(self.now)
-        self._obey(self.runner.keeper_lost(self.now), with_lease=False)
+        self._obey(self.runner.keeper_lost(self.now, (), [*self.runner.held]), with_lease=False)
         again = {*self.keeper.running, *self.keeper.ready, *self.keeper.waiting}
         assert again <= unstarted
         assert unstarted - again <= set(self.runner.outbox)

@@ -14,7 +14,9 @@ import pytest
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.runner.attempts import ProcessEnd
+from phalanx.core.runner.state import Keys, RunnerEffect, RunnerState
 from phalanx.runner.keeper.table import KeeperTable
+from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.launches import Launches
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import KeeperHealth
@@ -28,12 +30,22 @@ pytestmark = pytest.mark.timeout(300)
 def test_a_shell_that_gives_up_its_keeper_after_one_failure_is_found(monkeypatch: Patch):
     """X3: the failure ended in a task that was never awaited, and the node looked Online for ever."""
 
-    async def once(self: RunnerLoop) -> None:
+    async def once(self: NodeKeeper) -> None:
         with suppress(KeeperFailed):
-            await self._attach()
+            self._on_found(self, await self._connecting.again())
 
-    monkeypatch.setattr(RunnerLoop, "_reopen", once)
+    monkeypatch.setattr(NodeKeeper, "_reopen", once)
     must_find({"heals"}, within=10, faults=["no-keeper"])
+
+
+def test_a_runner_that_gives_up_the_attempts_of_all_its_keepers_when_one_dies_is_found(monkeypatch: Patch):
+    keeper_lost = RunnerState.keeper_lost
+
+    def of_all(self: RunnerState, now: float, listed: Keys, own: Keys) -> list[RunnerEffect]:
+        return keeper_lost(self, now, listed, [*self.held])
+
+    monkeypatch.setattr(RunnerState, "keeper_lost", of_all)
+    must_find({"one-run"}, within=20, faults=["keeper-crash"])
 
 
 def test_a_runner_that_says_nothing_of_its_keeper_is_found(monkeypatch: Patch):

@@ -128,7 +128,17 @@ def test_a_promotion_that_does_not_read_the_rest_of_the_log_is_found(monkeypatch
         await self._open_term(term)
 
     monkeypatch.setattr(Leadership, "_promote", hasty)
-    wrong = {"replay", "accepted", "one-commit", "one-run", "mistake", "assertion", "heals", "preemption"}
+    wrong = {
+        "replay",
+        "accepted",
+        "one-commit",
+        "one-run",
+        "mistake",
+        "assertion",
+        "heals",
+        "preemption",
+        "lanes",
+    }
     must_find(wrong, within=40, begin=66)
 
 

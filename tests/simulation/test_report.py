@@ -29,7 +29,7 @@ def test_a_failure_prints_its_seed_its_sentence_and_one_command(
 ):
     monkeypatch.setattr(MemoryStore, "_check", lambda self, epoch: None)
     monkeypatch.setattr(MemoryStore, "append", anywhere(MemoryStore))
-    assert main(["--seeds", "80", "--jobs", "1", "--faults", "usurper"]) == 1
+    assert main(["--seeds", "6", "--jobs", "1", "--faults", "usurper"]) == 1
     lines = capsys.readouterr().out.splitlines()
     at = next(number for number, line in enumerate(lines) if "broke a promise (epochs)" in line)
     seed = lines[at].split()[1]

@@ -24,6 +24,7 @@ from phalanx.api.schema.jobs import TaskView
 from phalanx.client.http import HttpTransport
 from phalanx.errors import PhalanxError
 from phalanx.tokenfile import ensure_token
+from tests.support.forked import ForkedProcess, start_forked
 from tests.support.waiting import wait_until
 
 T = TypeVar("T")
@@ -55,7 +56,7 @@ class RealCluster:
         self.ports = {name: (ports[2 * at], ports[2 * at + 1]) for at, name in enumerate(coordinators)}
         self.port, self.link_port = self.ports[coordinators[0]]
         self.heartbeat_s, self.lost_after_s = heartbeat_s, lost_after_s
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes] | ForkedProcess] = {}
         self.pretends: dict[str, str] = {}
         self.environment: dict[str, str] = {}  # of every process, besides what it inherits
         self.prelude = ""  # what every process does first
@@ -208,13 +209,15 @@ class RealCluster:
     def _start(self, name: str, part: str, settings: Mapping[str, object]) -> None:
         env = {k: v for k, v in os.environ.items() if not k.startswith(("PHALANX_", "KRISHIV_"))}
         env |= {"XDG_STATE_HOME": str(self.folder), "XDG_CONFIG_HOME": str(self.folder / "none")}
-        log = (self.folder / f"{name}.log").open("ab")
-        env |= self.environment
-        argv = [sys.executable, "-c", self.prelude + _RUN.format(part=part), json.dumps(settings)]
-        self.processes[name] = subprocess.Popen(
-            argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=env
-        )
-        log.close()
+        log, code = self.folder / f"{name}.log", self.prelude + _RUN.format(part=part)
+        if not self.environment and not self.prelude:
+            self.processes[name] = start_forked(code, json.dumps(settings), env, log)
+            return
+        argv = [sys.executable, "-c", code, json.dumps(settings)]
+        with log.open("ab") as output:
+            self.processes[name] = subprocess.Popen(
+                argv, stdout=output, stderr=output, stdin=subprocess.DEVNULL, env=env | self.environment
+            )
 
 
 @contextmanager
@@ -257,7 +260,7 @@ def _free_ports_at_random() -> Iterator[int]:
 _PORTS = _free_ports_at_random()  # none is given twice by one process
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _end(process: subprocess.Popen[bytes] | ForkedProcess) -> None:
     try:
         process.wait(15)
     except subprocess.TimeoutExpired:
@@ -266,7 +269,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def end_keeper(folder: Path) -> None:
-    """A runner killed with -9 leaves its keeper; end it and what it keeps."""
+    """A runner killed with -9 leaves its keepers; end them and what they keep."""
+    own = str(folder).encode()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
@@ -274,5 +278,5 @@ def end_keeper(folder: Path) -> None:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if str(folder).encode() in words:
+        if any(word == own or word.startswith(own + b"/keepers/") for word in words):
             os.kill(int(entry.name), signal.SIGTERM)

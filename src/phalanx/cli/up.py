@@ -27,6 +27,7 @@ from phalanx.cli.supervisor import Supervisor, signals_held
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import plural
 from phalanx.errors import ConfigError, Conflict, Unauthorized, Unavailable
+from phalanx.runner.accounts import account_name
 from phalanx.settings import Settings
 from phalanx.tokenfile import ensure_token
 
@@ -225,13 +226,19 @@ def _port(bind: str, wanted: int, is_fixed: bool, but_not: int) -> int:
     return found if found != but_not else _port(bind, 0, is_fixed, but_not)
 
 
+def _accounts(settings: Settings) -> str:
+    if settings.runner.accounts:
+        return "Tasks run as the accounts of their users."
+    return f"All tasks run as {account_name(os.geteuid())}, whoever submits them."
+
+
 def _welcome(settings: Settings, names: list[str]) -> str:
     folder = settings.state_dir
     here = f"\n  export PHALANX_STATE_DIR={folder}" if "state_dir" in settings.given else ""
     shown = " ".join(names[:8]) + (" …" if len(names) > 8 else "")
     return (
         f"Phalanx is up at {endpoint_of(settings).address} with {plural(len(names), 'node')}: {shown}\n"
-        f"Its state is in {folder}. Try:{here}\n"
+        f"Its state is in {folder}. {_accounts(settings)} Try:{here}\n"
         "  phalanx run -- echo hello\n"
         "  phalanx submit --array 1-10 -- sleep 5\n"
         "  phalanx ps\n"

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from phalanx.core.model.files import ARTIFACTS_MAX, why_bad_path
-from phalanx.runner.log_files import LogPath
+from phalanx.runner.log_files import INNER_RESULT, LogPath
 
 ENTRIES_MAX = 200_000  # that are looked at
 NAMED_MAX = 20  # of what is left out
@@ -51,6 +51,8 @@ def find_artifacts(folder: LogPath, limits: ArtifactLimits) -> Found:
     found, size = Found(), 0
     most = min(limits.count, ARTIFACTS_MAX)
     for path, about in _entries(folder, found):
+        if path == INNER_RESULT:
+            continue
         if why := _why_not(path, about):
             found.leave_out(path, why)
         elif len(found.files) >= most:

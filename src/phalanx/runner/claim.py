@@ -21,6 +21,7 @@ from phalanx.runner.keeper.recovery import Survivors
 from phalanx.runner.keeper.tree import Mark
 
 LOCK = "runner.lock"
+KEEPERS = "keepers"  # the folder of all keepers but the first
 DESCRIPTOR = 200  # a runner's lock has this descriptor, so that examining a process costs one system call
 TRIES, PAUSE_S = 50, 0.02  # an earlier runner may just be ending
 
@@ -55,16 +56,30 @@ def started(pid: int) -> int:
     return int(fields[19]) if fields else 0
 
 
+def keeper_folder(folder: Path, number: int) -> Path:
+    """The folder of a runner's keeper: of the first one, the runner's own."""
+    return folder / KEEPERS / str(number) if number else folder
+
+
+def keeper_folders(folder: Path) -> list[int]:
+    """The numbers of the keepers that have folders of their own."""
+    with suppress(OSError):
+        return sorted(int(each.name) for each in (folder / KEEPERS).iterdir() if each.name.isdecimal())
+    return []
+
+
 class Tasks:
     """The processes of a folder's tasks, as far as recognisable: `pid in tasks`. A dead one counts as one."""
 
     def __init__(self, folder: Path) -> None:
-        real = os.path.realpath(folder)
-        self._survivors = Survivors(JournalContents(), Mark(real))
-        self.keepers = lookup.keepers(real, service.LOCK)  # and tasks that look like one
+        numbers = (0, *keeper_folders(folder))
+        reals = [os.path.realpath(keeper_folder(folder, number)) for number in numbers]
+        self._survivors = [Survivors(JournalContents(), Mark(real)) for real in reals if os.path.isdir(real)]  # noqa: PTH112
+        # And tasks that look like one.
+        self.keepers = {pid for real in reals for pid in lookup.keepers(real, service.LOCK)}
 
     def __contains__(self, pid: int) -> bool:
-        return self._survivors.shows(pid) or any(
+        return any(survivors.shows(pid) for survivors in self._survivors) or any(
             lookup.descends_from(pid, keeper) for keeper in self.keepers - {pid}
         )
 

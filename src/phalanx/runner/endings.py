@@ -25,9 +25,10 @@ from phalanx.core.model.files import ARTIFACTS_LATE, MANIFEST_PATH, RESULT_PATH,
 from phalanx.core.model.orders import RESULT_BYTES_MAX, AttemptKey
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.logger import logger
+from phalanx.runner import log_files
 from phalanx.runner.artifacts import ArtifactLimits, Found, find_artifacts, opened
+from phalanx.runner.keeper.files import ARTIFACTS, RESULT, STDERR, STDOUT
 from phalanx.runner.launches import Launches
-from phalanx.runner.log_files import ARTIFACTS, read_name
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads, UploadFailed
 
@@ -35,6 +36,7 @@ log = logger("runner")
 T = TypeVar("T")
 HOLD_S = 60.0  # how long an end waits for files of which none is taken
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 30.0
+ANY = STDOUT | STDERR | RESULT | ARTIFACTS
 
 
 class AttemptEndings:
@@ -62,10 +64,12 @@ class AttemptEndings:
         """The end with its result; None if it waits for files, and then `ended` is called with it later."""
         if key in self._waiting:
             return None
-        end = self._launches.with_result(key, exit)
-        has_artifacts = self._launches.close_artifacts(key)
-        if not has_artifacts and len(end.result.encode()) <= RESULT_BYTES_MAX:
-            self._uploads.add((key,))
+        files = ANY if exit.files is None else exit.files
+        end = self._launches.with_result(key, exit) if files & RESULT else exit
+        has_artifacts = bool(files & ARTIFACTS) and self._launches.close_artifacts(key)
+        if not has_artifacts and (not end.result or len(end.result.encode()) <= RESULT_BYTES_MAX):
+            if files & (STDOUT | STDERR):
+                self._uploads.add((key,))
             return end
         self._waiting[key] = asyncio.Event()
         bringing = self._begin(self._bring(key, end, has_artifacts))
@@ -86,8 +90,8 @@ class AttemptEndings:
 
     def resume(self, live: set[AttemptKey]) -> None:
         """Send artifacts of attempts whose ends were reported before they were sent."""
-        for path in self._launches.log_root.glob(f"*/*.*.{ARTIFACTS}"):
-            key, _ = read_name(path.parent.name, path.name) or (None, "")
+        for path in self._launches.log_root.glob(f"*/*.*.{log_files.ARTIFACTS}"):
+            key, _ = log_files.read_name(path.parent.name, path.name) or (None, "")
             if key is None or key in live or key in self._waiting:
                 continue
             self._launches.find_files(key)

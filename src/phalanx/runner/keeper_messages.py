@@ -27,6 +27,17 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     held: bool = False  # only prepare it, and start it with `go`
     not_after: float | None = None  # the instant since boot from which on it is refused
     memo: str = ""  # what a later runner has to know; the keeper gives it back in its listing
+    result: str = ""  # the file for its result
+    artifacts: str = ""  # the folder for its artifacts, which the keeper makes; empty: it is there
+
+
+class BriefAccount(Struct, frozen=True):
+    """The account of the attempts of a brief, and the words before their command that give it to them."""
+
+    uid: int
+    gid: int
+    groups: Sequence[int]
+    prefix: Sequence[str]
 
 
 class ProcessStarted(Struct, frozen=True, array_like=True, tag="started"):

@@ -6,18 +6,36 @@ environment is made in `environment.py`.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Collection
 from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, key_from_text, key_text
+from phalanx.core.model.orders import (
+    AttemptKey,
+    Brief,
+    LonePorts,
+    key_from_text,
+    key_text,
+)
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
 from phalanx.logger import logger
+from phalanx.runner.accounts import Accounts, NoAccount
 from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
-from phalanx.runner.keeper_messages import Launch, Row
+from phalanx.runner.keeper_messages import BriefAccount, Launch, Row
+from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.limits import AttemptLimits
-from phalanx.runner.log_files import ARTIFACTS, RESULT, LogPath, folder_of, log_path
+from phalanx.runner.log_files import (
+    ARTIFACTS,
+    RESULT,
+    LogPath,
+    attempt_paths,
+    folder_of,
+    inner_result,
+    log_path,
+)
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
 
@@ -34,40 +52,52 @@ class Launches:
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
-        limits: AttemptLimits,
         machine: Machine,
+        accounts: Accounts,
+        limits: AttemptLimits,
     ) -> None:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
+        self._keys: dict[str, AttemptKey] = {}  # by name
         self._engine = engine
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
-        self._limits = limits
         self._machine = machine
-        self._briefed: set[str] = set()
+        self._accounts = accounts
+        self.limits = limits
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
 
-    def start(self, keeper: Processes, effect: Spawn, not_after: float) -> None:
-        """Have the keeper start an attempt, or prepare it; raises OSError where its log can have no folder."""
+    def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
+        """Have the keeper start an attempt, or prepare it.
+
+        Raises OSError where its log can have no folder, NoAccount where its user may not run anything here.
+        """
         start, brief = effect.start, effect.brief
-        self._brief(keeper, brief)
+        if (connection := keeper.connection) is None:
+            return
+        self._brief(keeper, connection, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
-        job, position, number = start.key
-        limits = self._limits.take(start.key, start.lane, start.grant, keeper.version)
+        self._keys[name] = start.key
+        paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
+        account = self._accounts.of(brief.user)
+        owner = None if account is None else (account.uid, account.gid)
+        limits = self.limits.take(
+            start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
+        )
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
         place = standing(start, brief, effect.roll, here, port)
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
-        env["PHALANX_RESULT"] = str(self._path(start.key, RESULT))
-        artifacts = self.artifacts_path(start.key)
-        env["PHALANX_ARTIFACTS"] = str(artifacts)
-        self._machine.make_artifacts(artifacts)
+        env["PHALANX_RESULT"] = paths.result
+        env["PHALANX_ARTIFACTS"] = paths.artifacts
         env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
+        if not connection.makes_folders:
+            self._machine.make_artifacts(self.artifacts_path(start.key))
         launch = Launch(
-            out=str(log_path(self.log_root, job, position, number, "stdout")),
-            err=str(log_path(self.log_root, job, position, number, "stderr")),
+            out=paths.stdout,
+            err=paths.stderr,
             env=env,
             cpus=limits.cpus or None,
             cgroups=limits.cgroups or None,
@@ -76,13 +106,17 @@ class Launches:
             limit_s=brief.time_limit_s,
             held=effect.held,
             not_after=not_after,
+            result=paths.result,
+            artifacts=paths.artifacts,
             memo=limits.memo,
         )
-        keeper.start(name, _brief_id(job, brief.group), launch)
+        connection.start(name, _brief_id(start.key[0], brief.group), launch)
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
         result, error = self._machine.read_result(self._path(key, RESULT))
+        if not result and not error:
+            result, error = self._machine.read_result(inner_result(self.artifacts_path(key)))
         return structs.replace(end, result=result, result_error=error) if result or error else end
 
     def close_artifacts(self, key: AttemptKey) -> bool:
@@ -103,58 +137,74 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def adopt(self, key: AttemptKey, lane: int, row: Row) -> None:
+    def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int, row: Row) -> None:
         """An attempt that an earlier runner had started, or sent to the keeper."""
         self.names[key] = row.key
+        self._keys[row.key] = key
         self.find_files(key)
-        self._limits.adopt(key, lane, row.memo, is_started=row.pid > 0)
+        self.limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
 
-    def sweep(self) -> None:
-        """All attempts of an earlier runner are adopted: remove what it left of others."""
-        self._limits.sweep()
+    def key_of(self, name: str) -> AttemptKey | None:
+        """The attempt of a keeper's key; None for an invalid one."""
+        key = self._keys.get(name)
+        named = read_key(name) if key is None else None
+        return key if named is None else named[0]
 
-    def new_keeper(self) -> None:
-        """A new keeper has no briefs yet."""
-        self._briefed.clear()
+    def lane_of(self, key: AttemptKey) -> int | None:
+        return int(self.names[key].rpartition("/")[2]) if key in self.names else None
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
-        self.release(key)  # one that was given back unstarted ends without a word of the keeper
+        self.limits.release(key)  # one that was given back unstarted ends without a word of the keeper
         self._former.discard(key)
         name = self.names.pop(key, None)
-        if keeper is not None and name is not None:
+        if name is None:
+            return
+        self._keys.pop(name, None)
+        if keeper is not None:
             keeper.forget([name])
 
-    def forget_brief(self, keeper: Processes | None, job: str, group: int) -> None:
+    def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         id = _brief_id(job, group)
-        if keeper is not None and id in self._briefed:
-            self._briefed.discard(id)
-            keeper.forget_brief(id)
+        if keeper.connection is not None and id in keeper.briefed:
+            keeper.briefed.discard(id)
+            keeper.connection.forget_brief(id)
 
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of it is alive: its limits are given back; the end, with what they show of it."""
-        return self._limits.ended(key, end)
+        return self.limits.ended(key, end)
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive, or it was never started."""
-        self._limits.release(key)
+        self.limits.release(key)
 
-    async def leave(self) -> None:
-        """The runner stops, and nothing runs any more: remove all that was made for attempts."""
-        await self._limits.leave()
+    def release_all(self, keys: Collection[AttemptKey]) -> None:
+        for key in keys:
+            self.release(key)
 
-    def release_all_but(self, live: set[AttemptKey]) -> None:
-        self._limits.release_all_but(live)
-
-    def _brief(self, keeper: Processes, brief: Brief) -> None:
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> None:
         """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""
         id = _brief_id(brief.job, brief.group)
-        if id in self._briefed:
+        if id in keeper.briefed:
             return
+        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
-        env = self._base_env | group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}")
-        keeper.brief(id, brief.command.argv, env, brief.command.cwd, self._limits.tracking)
-        self._briefed.add(id)
+        account = self._accounts.of(brief.user)
+        if account is not None and not connection.makes_folders:
+            raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
+        checkpoints = f"{self._checkpoints}/{brief.job}"
+        env = self._base_env | ({} if account is None else account.environment)
+        env |= group_environment(brief, self._engine.node, checkpoints)
+        cwd, told = brief.command.cwd, None
+        if account is not None:
+            cwd = cwd or account.home
+            told = BriefAccount(
+                account.uid, account.gid, account.groups, account.prefix(self._accounts.program)
+            )
+            self._machine.make_folder(checkpoints)
+            os.chown(checkpoints, account.uid, account.gid)
+        connection.brief(id, brief.command.argv, env, cwd, self.limits.tracking(keeper.cgroups), told)
+        keeper.briefed.add(id)
 
 
 def read_key(name: str) -> tuple[AttemptKey, int] | None:

@@ -41,27 +41,27 @@ class LimitSets:
     """The sets of one node: those in use, and those that wait."""
 
     def __init__(self, cgroups: Cgroups) -> None:
-        self._cgroups = cgroups
+        self.cgroups = cgroups
         self._free: dict[TaskLimits, list[LimitSet]] = {}
         self._next = 0
 
     @property
     def controllers(self) -> frozenset[str]:
         """What these sets can limit."""
-        if not self._cgroups.isolates:
+        if not self.cgroups.isolates:
             return frozenset()
         return frozenset(
-            name for each in self._cgroups.hierarchies for name in _controllers(each) if name != "memory"
+            name for each in self.cgroups.hierarchies for name in _controllers(each) if name != "memory"
         )
 
     @property
     def are_on_v2(self) -> bool:
         """Whether v2 has the limits: then a set is the only cgroup of its attempts there, and they need no slot."""
-        return any(each.is_v2 and self._is_used(each) for each in self._cgroups.hierarchies)
+        return any(each.is_v2 and self._is_used(each) for each in self.cgroups.hierarchies)
 
     def take(self, limits: TaskLimits) -> LimitSet | None:
         """A set with these limits; None where that is impossible."""
-        if not self._cgroups.isolates:
+        if not self.cgroups.isolates:
             return None
         same = self._free.get(limits)
         other = next((each for each in self._free.values() if each), None) if not same else None
@@ -74,7 +74,7 @@ class LimitSets:
         """Give a set other limits; False if that failed, and then it is not used any more."""
         if found.folders and found.limits == limits:
             return True
-        needed = [each for each in self._cgroups.hierarchies if self._is_needed(each, limits)]
+        needed = [each for each in self.cgroups.hierarchies if self._is_needed(each, limits)]
         try:
             found.folders = tuple(str(self._write(each, found, limits)) for each in needed)
         except OSError:
@@ -104,7 +104,7 @@ class LimitSets:
         """A set that attempts of an earlier runner are in."""
         found = LimitSet(number)
         found.is_adopted = True
-        for hierarchy in self._cgroups.hierarchies:
+        for hierarchy in self.cgroups.hierarchies:
             folder = _parent(hierarchy) / found.name
             if folder.is_dir():
                 found.written[folder] = NO_LIMITS
@@ -114,7 +114,7 @@ class LimitSets:
 
     def memory_nodes(self) -> list[int]:
         """The memory nodes that tasks can be bound to."""
-        for hierarchy in self._cgroups.hierarchies:
+        for hierarchy in self.cgroups.hierarchies:
             if "cpuset" in _controllers(hierarchy):
                 for name in ("cpuset.mems.effective", "cpuset.mems"):  # v2, v1
                     if words := words_of(_parent(hierarchy) / name):
@@ -122,7 +122,7 @@ class LimitSets:
         return []
 
     def _is_used(self, hierarchy: Hierarchy) -> bool:
-        if hierarchy.is_v2 and self._cgroups.devices is not None:
+        if hierarchy.is_v2 and self.cgroups.devices is not None:
             return True
         return bool(_controllers(hierarchy) - {"memory"})
 
@@ -143,7 +143,7 @@ class LimitSets:
             if hierarchy.threaded is not None:
                 (folder / "cgroup.type").write_text("threaded")
         former = found.written[folder]
-        write_limits(folder, _controllers(hierarchy), hierarchy.is_v2, limits, former, self._cgroups.devices)
+        write_limits(folder, _controllers(hierarchy), hierarchy.is_v2, limits, former, self.cgroups.devices)
         found.written[folder] = limits
         return folder
 
@@ -152,7 +152,7 @@ class LimitSets:
         for _ in range(TRIES_MAX):
             found = LimitSet(self._next)
             self._next += 1
-            if not any((_parent(each) / found.name).exists() for each in self._cgroups.hierarchies):
+            if not any((_parent(each) / found.name).exists() for each in self.cgroups.hierarchies):
                 return found
         return None
 

@@ -2,13 +2,13 @@
 
 Whole cores get CPUs of their own (`core/runner/cpus.py`), held by a cpuset where the runner may make one, else by
 affinity, which a task can undo. Each lane has one set of cgroups for CPUs, CPU time, processes and devices
-(`limit_sets.py`); a task that asked for memory has one more for that. On v2 one cgroup holds everything. What the node
-holds and what it does not is told to the coordinator (`isolation`).
+(`limit_sets.py`); a task that asked for memory has one more for that. On v2 one cgroup holds everything. CPUs are the
+node's; cgroups are beside those of the keeper that has the lane. What the node holds and what it does not is told to
+the coordinator (`isolation`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,11 +24,10 @@ from phalanx.runner.cgroup_limits import NO_LIMITS, TaskLimits, as_list
 from phalanx.runner.cgroups import Cgroup, Cgroups, number_in
 from phalanx.runner.device_nodes import DeviceNodes
 from phalanx.runner.limit_sets import LimitSet, LimitSets
-from phalanx.runner.scratch import ScratchFolders
+from phalanx.runner.scratch import Owner, ScratchFolders
 
 PIDS_MAX = 4096
 MEMOS_SINCE = 5  # the first version of the keeper that gives memos back, and enters threaded cgroups
-WATCH_S = 5.0
 PEAKS = ("memory.peak", "memory.max_usage_in_bytes")  # v2, v1
 
 
@@ -53,10 +52,11 @@ class LaunchLimits(Struct, frozen=True):
 class _LaneLimits:
     """One lane: the attempts in it, and what holds their limits."""
 
-    __slots__ = ("cores", "denied", "keys", "set")
+    __slots__ = ("cores", "denied", "keys", "set", "sets")
 
-    def __init__(self) -> None:
+    def __init__(self, sets: LimitSets) -> None:
         self.keys: set[AttemptKey] = set()
+        self.sets = sets  # where its set is
         self.set: LimitSet | None = None
         self.cores: float = 0
         self.denied = NO_LIMITS.denied
@@ -75,61 +75,73 @@ class AttemptLimits:
         scratch: ScratchFolders | None = None,
     ) -> None:
         """`cpus` are those that the runner may use; none: tasks are bound to no CPU but those of their NUMA node."""
-        self.cgroups = cgroups
+        self._cgroups = cgroups  # of one keeper; those of the others are alike
         self._table = CpuTable(capacity, cpus)
         self._numa = {each.id: each.cpus for each in capacity.numa}
         self._devices = bool(capacity.devices)
         self._sets = LimitSets(cgroups)
+        self._all_sets = {id(cgroups): self._sets}  # by the cgroups of each keeper
         self._pids_max = pids_max
         self._nodes = nodes or DeviceNodes({})
         self._scratch = scratch
         self._with_scratch: set[AttemptKey] = set()
         self._lanes: dict[int, _LaneLimits] = {}
         self._lane_of: dict[AttemptKey, int] = {}
-        self._memory: dict[AttemptKey, Cgroup] = {}
+        self._memory: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._awaited: set[str] = set()  # cgroups of adopted attempts that have not started
 
-    @property
-    def tracking(self) -> str | None:
-        """The folder for the keeper's own cgroups; None where the sets are in the same hierarchy."""
-        return None if self._sets.are_on_v2 else self.cgroups.tracking
+    def tracking(self, cgroups: Cgroups) -> str | None:
+        """The folder for a keeper's own cgroups; None where the sets are in the same hierarchy."""
+        return None if self._sets.are_on_v2 else cgroups.tracking
+
+    def _sets_in(self, cgroups: Cgroups | None) -> LimitSets:
+        if cgroups is None:
+            return self._sets
+        return self._all_sets.get(id(cgroups)) or self._all_sets.setdefault(id(cgroups), LimitSets(cgroups))
 
     @property
     def isolation(self) -> Isolation:
         """What is held here, and by what."""
         has, own = self._sets.controllers, self._table.gives_own
         cpus = ("cpuset" if "cpuset" in has else "affinity") if own else ""
-        filters = "devices" in has or (self.cgroups.devices is not None and self._sets.are_on_v2)
+        filters = "devices" in has or (self._cgroups.devices is not None and self._sets.are_on_v2)
         return Isolation(
             cpus=cpus,
             cpu_time="quota" if "cpu" in has else "",
-            memory="" if self.cgroups.why_not else "limit",
+            memory="" if self._cgroups.why_not else "limit",
             processes="limit" if "pids" in has and self._pids_max else "",
             devices="filter" if self._nodes and filters else "" if self._devices else "none",
             scratch=self._scratch.held_by if self._scratch is not None else "",
-            note="; ".join(self.cgroups.reasons)[:500],
+            note="; ".join(self._cgroups.reasons)[:500],
         )
 
-    def take(self, key: AttemptKey, lane: int, grant: Grant, keeper_version: int) -> LaunchLimits:
+    def take(
+        self,
+        key: AttemptKey,
+        lane: int,
+        grant: Grant,
+        keeper_version: int,
+        cgroups: Cgroups | None = None,
+        owner: Owner = None,
+    ) -> LaunchLimits:
         """The cgroups and CPUs of an attempt; attempts of one lane have the same ones.
 
         Raises OSError if limits that this node holds cannot be set now: it must not run without them.
         """
         try:
-            return self._take(key, lane, grant, keeper_version)
+            self._hold(key, lane, cgroups)
+            env = self._make_scratch(key, owner)
+            return structs.replace(self._take(key, lane, grant, keeper_version), env=env)
         except OSError:
             self.release(key)
             raise
 
     def _take(self, key: AttemptKey, lane: int, grant: Grant, keeper_version: int) -> LaunchLimits:
         """A keeper that cannot give memos back to a later runner gives nothing out that has to be remembered."""
-        held = self._lanes.setdefault(lane, _LaneLimits())
-        held.keys.add(key)
-        self._lane_of[key] = lane
-        env = self._make_scratch(key)
+        held = self._lanes[lane]
         if keeper_version < MEMOS_SINCE:
-            cgroup = self._create(key, grant.memory_bytes, NO_LIMITS) if grant.memory_bytes else None
-            return LaunchLimits(cgroup.folders if cgroup else (), self._of_numa(grant.numa), env=env)
+            cgroup = self._create(key, held, grant.memory_bytes, NO_LIMITS) if grant.memory_bytes else None
+            return LaunchLimits(cgroup.folders if cgroup else (), self._of_numa(grant.numa))
         share = self._table.take(lane, grant)
         held.cores = 0 if is_whole(grant.cores) else grant.cores
         held.denied = self._nodes.denied(grant.devices)
@@ -138,19 +150,29 @@ class AttemptLimits:
         folders, is_in_cpuset = self._take_cgroups(key, held, grant, self._limits(share, held))
         cpus = () if is_in_cpuset else share.cpus if share.is_own else self._of_numa(share.numa)
         memo = LimitMemo(share.cpus, share.is_own, share.numa, held.set.number if held.set else None)
-        return LaunchLimits(folders, cpus, _encode(memo).decode(), env)
+        return LaunchLimits(folders, cpus, _encode(memo).decode())
 
-    def _make_scratch(self, key: AttemptKey) -> dict[str, str]:
+    def _hold(self, key: AttemptKey, lane: int, cgroups: Cgroups | None) -> _LaneLimits:
+        if lane not in self._lanes:
+            self._lanes[lane] = _LaneLimits(self._sets_in(cgroups))
+        self._lanes[lane].keys.add(key)
+        self._lane_of[key] = lane
+        return self._lanes[lane]
+
+    def _make_scratch(self, key: AttemptKey, owner: Owner) -> dict[str, str]:
         if self._scratch is None:
             return {}
         self._with_scratch.add(key)
-        return self._scratch.make(key)
+        return self._scratch.make(key, owner)
 
-    def _create(self, key: AttemptKey, memory_bytes: int, also: TaskLimits) -> Cgroup | None:
-        cgroup = self.cgroups.create(cgroup_name(key), memory_bytes, also=also)
+    def _create(
+        self, key: AttemptKey, held: _LaneLimits, memory_bytes: int, also: TaskLimits
+    ) -> Cgroup | None:
+        cgroups = held.sets.cgroups
+        cgroup = cgroups.create(cgroup_name(key), memory_bytes, also=also)
         if cgroup is not None:
-            self._memory[key] = cgroup
-        elif not self.cgroups.why_not:
+            self._memory[key] = cgroups, cgroup
+        elif not cgroups.why_not:
             raise OSError(f"no cgroup with a memory limit can be made for {cgroup_name(key)}")
         return cgroup
 
@@ -162,29 +184,29 @@ class AttemptLimits:
         self, key: AttemptKey, held: _LaneLimits, grant: Grant, limits: TaskLimits
     ) -> tuple[tuple[str, ...], bool]:
         """The folders of an attempt, and whether a cpuset among them holds its CPUs."""
-        in_one = self._sets.are_on_v2 and self.cgroups.limits_memory_on_v2
+        in_one = self._sets.are_on_v2 and self._cgroups.limits_memory_on_v2
         has_cpuset = "cpuset" in self._sets.controllers
         memory: tuple[str, ...] = ()
         if grant.memory_bytes:
-            cgroup = self._create(key, grant.memory_bytes, limits if in_one else NO_LIMITS)
+            cgroup = self._create(key, held, grant.memory_bytes, limits if in_one else NO_LIMITS)
             memory = cgroup.folders if cgroup is not None else ()
         if memory and in_one:
             return memory, has_cpuset
         if held.set is None:
-            held.set = self._sets.take(limits)
+            held.set = held.sets.take(limits)
         if held.set is None:
             if self._sets.controllers:
                 raise OSError(f"no cgroup with limits can be made for {cgroup_name(key)}")
             return memory, False
         return (*memory, *held.set.folders), has_cpuset
 
-    def adopt(self, key: AttemptKey, lane: int, text: str, is_started: bool) -> None:
+    def adopt(
+        self, key: AttemptKey, lane: int, text: str, is_started: bool, cgroups: Cgroups | None = None
+    ) -> None:
         """An attempt that an earlier runner started, with the memo it left; keepers before version 5 have none."""
-        held = self._lanes.setdefault(lane, _LaneLimits())
-        held.keys.add(key)
-        self._lane_of[key] = lane
+        held = self._hold(key, lane, cgroups)
         self._with_scratch.add(key)
-        self._memory[key] = self.cgroups.named(cgroup_name(key))
+        self._memory[key] = held.sets.cgroups, held.sets.cgroups.named(cgroup_name(key))
         if not is_started:
             self._awaited.add(cgroup_name(key))
         try:
@@ -192,7 +214,7 @@ class AttemptLimits:
         except msgspec.MsgspecError:
             memo = LimitMemo()
         if memo.set is not None and held.set is None:
-            held.set = self._sets.adopt(memo.set)
+            held.set = held.sets.adopt(memo.set)
         self._table.adopt(lane, CpuShare(memo.cpus, memo.is_own, memo.numa))
 
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
@@ -206,8 +228,8 @@ class AttemptLimits:
 
         What only it used is removed, and with the last attempt of a lane what the lane had.
         """
-        if (cgroup := self._memory.pop(key, None)) is not None:
-            self.cgroups.remove(cgroup)
+        if (memory := self._memory.pop(key, None)) is not None:
+            memory[0].remove(memory[1])
         if (lane := self._lane_of.pop(key, None)) is not None:
             self._lanes[lane].keys.discard(key)
             if not self._lanes[lane].keys:
@@ -220,39 +242,36 @@ class AttemptLimits:
     def _end_lane(self, lane: int) -> None:
         held = self._lanes.pop(lane)
         if held.set is not None:
-            self._sets.give_back(held.set)
+            held.sets.give_back(held.set)
         if self._table.give_back(lane):
             self._share_rest()
 
-    def release_all_but(self, live: set[AttemptKey]) -> None:
-        for key in [each for each in self._lane_of if each not in live]:
-            self.release(key)
+    def sweep(self, cgroups: Cgroups | None = None) -> None:
+        """Remove the cgroups that earlier runners left with a keeper, except those of adopted attempts."""
+        sets = self._sets_in(cgroups)
+        used = {held.set.name for held in self._lanes.values() if held.set is not None and held.sets is sets}
+        sets.cgroups.sweep(self._awaited | used)
 
-    def sweep(self) -> None:
-        """Remove the cgroups that earlier runners left, except those of adopted attempts, started or not."""
-        sets = {held.set.name for held in self._lanes.values() if held.set is not None}
-        self.cgroups.sweep(self._awaited | sets)
+    def sweep_scratch(self) -> None:
+        """All attempts of an earlier runner are adopted: remove the scratch folders of others."""
         self._awaited.clear()
         if self._scratch is not None:
             self._scratch.sweep(self._with_scratch)
 
-    async def watch(self) -> None:
-        """Look after what grows by itself, as long as the runner lives."""
-        while True:
-            await asyncio.sleep(WATCH_S)
-            if self._scratch is not None:
-                await self._scratch.look()
+    def look(self) -> None:
+        """Look after what grows by itself; to be called again and again."""
+        if self._scratch is not None:
+            self._scratch.look_soon()
 
     async def leave(self) -> None:
-        """Nothing runs any more: remove all that was made for attempts."""
-        await self.cgroups.leave()
+        """Nothing runs any more: remove what is left of scratch folders."""
         if self._scratch is not None:
             await self._scratch.settled()
 
     def _measured(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt with the most memory it used and its limit."""
-        cgroup = self._memory.get(key)
-        for folder in cgroup.folders if cgroup is not None else ():
+        memory = self._memory.get(key)
+        for folder in memory[1].folders if memory is not None else ():
             for name in PEAKS:
                 if (peak := number_in(Path(folder) / name)) is not None:
                     limit = next(filter(None, map(number_in, _limit_files(folder))), 0)
@@ -269,9 +288,9 @@ class AttemptLimits:
         for lane in self._table.refreshed():
             held, share = self._lanes[lane], self._table.lanes[lane]
             if held.set is not None:
-                self._sets.move(held.set, share.cpus)
+                held.sets.move(held.set, share.cpus)
             for key in held.keys if self._sets.are_on_v2 else ():
-                for folder in self._memory[key].folders if key in self._memory else ():
+                for folder in self._memory[key][1].folders if key in self._memory else ():
                     with contextlib.suppress(OSError):
                         (Path(folder) / "cpuset.cpus").write_text(as_list(share.cpus))
 

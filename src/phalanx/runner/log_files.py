@@ -25,6 +25,8 @@ RESULT, ARTIFACTS = "result", "artifacts"
 NUMBER_MAX = 1 << 53
 FOLDER_SIGNS = 7  # of a job's id, which begins with its time in milliseconds: those before the last 15 bits
 RESULTS_FOLDER = "results"  # with results and artifacts of all jobs; never removed
+# In the folder for artifacts, the result of a task of another account, which may write nowhere else.
+INNER_RESULT = ".phalanx-result"
 _JOB = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z_-]{0,62})")
 _NAME = re.compile(
     rf"(?:({_JOB.pattern})\.)?([0-9]{{1,16}})\.([0-9]{{1,16}})\.({'|'.join((*STREAMS, RESULT, ARTIFACTS))})"
@@ -62,6 +64,30 @@ def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> 
         raise ValueError(f"{stream[:80]!r} is not a stream: expected {' or '.join(STREAMS)}")
     folder = folder_of(job) if stream in STREAMS else RESULTS_FOLDER
     return LogPath(root, folder, f"{job}.{int(position)}.{int(attempt)}.{stream}")
+
+
+class AttemptPaths(Struct, frozen=True):
+    """All files of one attempt."""
+
+    stdout: str
+    stderr: str
+    result: str
+    artifacts: str
+
+
+def attempt_paths(root: Path, key: AttemptKey, inner_result: bool = False) -> AttemptPaths:
+    """Where `log_path` has them, found at once; of a job whose id was checked."""
+    job, position, attempt = key
+    logs = f"{root}/{folder_of(job)}/{job}.{position}.{attempt}"
+    results = f"{root}/{RESULTS_FOLDER}/{job}.{position}.{attempt}"
+    artifacts = f"{results}.{ARTIFACTS}"
+    result = f"{artifacts}/{INNER_RESULT}" if inner_result else f"{results}.{RESULT}"
+    return AttemptPaths(f"{logs}.stdout", f"{logs}.stderr", result, artifacts)
+
+
+def inner_result(artifacts: LogPath) -> LogPath:
+    """Where the result is that a task of another account has written."""
+    return LogPath(artifacts.root, artifacts.folder, f"{artifacts.name}/{INNER_RESULT}")
 
 
 def folder_of(job: str) -> str:

@@ -1,13 +1,14 @@
 """The loop round a runner's state machine: it carries out effects and passes events in.
 
-Effects become requests to the keeper, its answers events of the state machine. Reports gather for a moment and travel
+Effects become requests to the keepers (`keepers.py`), their answers events of the state machine. Reports gather for a
+moment and travel
 together; one is urgent only when a lane would otherwise be idle.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,27 +22,29 @@ from phalanx.link import wire
 from phalanx.logger import logger
 from phalanx.runner import environment
 from phalanx.runner import keeper_messages as messages
+from phalanx.runner.accounts import Accounts, NoAccount
 from phalanx.runner.artifacts import USUAL_LIMITS, ArtifactLimits
 from phalanx.runner.endings import AttemptEndings
+from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
 from phalanx.runner.launches import Launches, read_key
 from phalanx.runner.leaving import Leaving
 from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
-from phalanx.runner.machine import LOOK_S, Connecting, KeeperHealth, LocalMachine
-from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.machine import LOOK_S
+from phalanx.runner.processes import Processes
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads
 
 log = logger("runner")
-REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
 GATHER_S, START_GATHER_S = 0.02, 0.005
 DRAIN_GRACE_S = 5.0
-OLD_KEEPER = "its keeper is of an older version and cannot hold back a gang; stop the runner with its tasks"
+OWN_ACCOUNT = Accounts(None)
+OLD_KEEPER = "its keeper is of an older version and cannot hold back a member of a gang; stop the runner with its tasks"
 
 
 class RunnerLoop:
-    """One runner: its engine, its keeper, and the current connection."""
+    """One runner: its engine, its keepers, and the current connection."""
 
     def __init__(
         self,
@@ -50,60 +53,70 @@ class RunnerLoop:
         clock: Clock,
         base_env: dict[str, str],
         log_max_bytes: int,
-        limits: AttemptLimits,
-        machine: Machine | None = None,
+        places: Sequence[Place],
         artifacts: ArtifactLimits = USUAL_LIMITS,
+        accounts: Accounts = OWN_ACCOUNT,
     ) -> None:
         self.engine = engine
         self.clock = clock
         self._refusal: wire.Message | None = None  # the last refusal, instead of a welcome
         self.joined = asyncio.Event()
-        self._machine = machine or LocalMachine(state_dir, limits.cgroups.bases)
-        self.watch = limits.watch
-        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, limits, self._machine)
+        self._keepers = NodeKeepers(
+            [NodeKeeper(each, engine, self._news, self._flush_soon, self._attach) for each in places]
+        )
+        limits = AttemptLimits(places[0][1], engine.capacity)
+        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, places[0][0], accounts, limits)
         self.uploads = RunnerUploads(self._launches.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
-        self._keeper: Processes | None = None
-        self._health = KeeperHealth()
-        self._connecting = Connecting(self._machine, self._health, engine, self._news)
-        self._reopening: asyncio.Task[None] | None = None
-        self._is_closed = False
         self._flush_at: asyncio.TimerHandle | None = None
         self._finds_address = not engine.address  # unless it was given
-        self._early: list[messages.Event] | None = None  # events that arrive while we still read the listing
+
+    def use(self, limits: AttemptLimits) -> None:
+        self._launches.limits = limits  # before it is opened
 
     @property
     def log_root(self) -> Path:
         return self._launches.log_root
 
     async def open(self) -> None:
-        """Find the keeper of this folder, or start one, and adopt what it kept."""
-        self._early = []
-        self._keeper = await self._connecting.first()
-        self.engine.starts_expire = self._keeper.starts_expire
-        for row in self._keeper.found.attempts:
+        """Find the keepers of this node, or start them, and adopt what they kept."""
+        for keeper in self._keepers:
+            await keeper.open()
+        for keeper in self._keepers:
+            self._adopt(keeper)
+        self._launches.limits.sweep_scratch()
+        self._note_versions()
+        for keeper in self._keepers:
+            keeper.deliver()
+        log.info("keepers attached", keepers=len(list(self._keepers)), attempts=len(self.engine.state.held))
+
+    def _adopt(self, keeper: NodeKeeper) -> None:
+        """Take over what a keeper that we have just connected to has."""
+        if (connection := keeper.connection) is None:
+            return
+        for row in connection.found.attempts:
             if (named := read_key(row.key)) is None:
-                self._keeper.forget([row.key])
+                connection.forget([row.key])
                 continue
             key, lane = named
-            self._launches.adopt(key, lane, row)
+            self._launches.adopt(keeper, key, lane, row)
+            self._keepers.adopt(keeper, key, lane)
             started_at, since = row.started_at if row.pid else None, self._since(row.born)
             exit = row.exit and self.endings.finish(key, self._launches.ended(key, row.exit))
             self.engine.state.adopt(key, lane, exit, started_at, row.state == "ready", since)
-        self._launches.sweep()
-        early, self._early = self._early, None
-        for event in early:
-            self._news(event)
-        log.info("keeper attached", attempts=len(self.engine.state.held))
+        self._launches.limits.sweep(keeper.cgroups)
+
+    def _note_versions(self) -> None:
+        self.engine.starts_expire = all(each.starts_expire for each in self._keepers.connections)
 
     async def leave(self, request: StopRequest) -> StopOutcome:
         """Announce to the coordinator that we stop. Then end the tasks and report, or leave them to the keeper."""
         ending = len(self.live_keys())
         leaving = Leaving(self.engine, self.clock, lambda: self._wire, self._flush)
         is_announced = await leaving.announce_stop(request.keep_s)
-        if request.drain and self._keeper is not None:
-            await self._end_tasks(self._keeper)
+        if request.drain and self._keepers.connections:
+            await self._end_tasks()
             await self.endings.settled(DRAIN_GRACE_S)
             await leaving.reported()
         left, unreported = len(self.live_keys()), len(self.engine.state.outbox)
@@ -116,24 +129,22 @@ class RunnerLoop:
 
     async def close(self, stop_tasks: bool) -> None:
         """Disconnect; the tasks go on unless they are to be stopped."""
-        self._is_closed = True
-        if (reopening := self._reopening) is not None:
-            reopening.cancel()
-            await asyncio.wait({reopening})
-        if self._keeper is None:
+        await asyncio.gather(*(keeper.stop_reopening() for keeper in self._keepers))
+        if not stop_tasks:
+            await asyncio.gather(*(each.close() for each in self._keepers.connections))
             return
-        if stop_tasks:
-            if self._wire is not None:  # a caller that wants the ends reported has called `leave` first
-                self._wire.close()
-                self._wire = None
-            await self._end_tasks(self._keeper)
-            await self._launches.leave()
-        else:
-            await self._keeper.close()
+        attached = [keeper for keeper in self._keepers if keeper.connection is not None]
+        if attached and self._wire is not None:  # one that wants the ends reported has called `leave` first
+            self._wire.close()
+            self._wire = None
+        await self._end_tasks()
+        await asyncio.gather(*(keeper.cgroups.leave() for keeper in attached))
+        await self._launches.limits.leave()
 
-    async def _end_tasks(self, keeper: Processes) -> None:
+    async def _end_tasks(self) -> None:
+        ending = [each.shutdown(DRAIN_GRACE_S) for each in self._keepers.connections]
         with suppress(TimeoutError):  # a frozen keeper ends nothing; its watchdog does, with the lease
-            await asyncio.wait_for(keeper.shutdown(DRAIN_GRACE_S), 2 * DRAIN_GRACE_S)
+            await asyncio.wait_for(asyncio.gather(*ending), 2 * DRAIN_GRACE_S)
 
     # What the connection delivers.
 
@@ -147,8 +158,9 @@ class RunnerLoop:
         now = self.clock.now()
         was_welcomed = self.engine.welcomed
         self._do(self.engine.receive(message, now), now)
-        if isinstance(message, wire.BeatAck | wire.Welcome | wire.LeaveAck) and self._keeper is not None:
-            self._renew_lease(self._keeper)
+        if isinstance(message, wire.BeatAck | wire.Welcome | wire.LeaveAck):
+            for connection in self._keepers.connections:
+                self._renew_lease(connection)
         if isinstance(message, wire.Rejected):
             what = "registration rejected by the coordinator"
             self._turned_away(message, what, code=message.code, message=message.message)
@@ -196,6 +208,7 @@ class RunnerLoop:
         """Time limits, lanes whose first attempt takes long, and a coordinator that is silent."""
         while True:
             await asyncio.sleep(LOOK_S)
+            self._launches.limits.look()
             now = self.clock.now()
             self._do(self.engine.state.tick(now), now)
             self._look(now)
@@ -204,23 +217,13 @@ class RunnerLoop:
                 log.warning("the coordinator does not answer, connecting again")
                 self._wire.abort()
 
-    # What the keeper delivers.
+    # What the keepers deliver.
 
-    def _news(self, event: messages.Event) -> None:
-        if self._early is not None:
-            self._early.append(event)
-            return
-        match event:
-            case messages.KeeperLost():
-                log.error("the keeper was lost", message=event.message)
-                self._keeper = None
-                if self._reopening is None and not self._is_closed:
-                    self._reopening = asyncio.get_running_loop().create_task(self._reopen())
-            case messages.Misunderstood():
-                log.error("the keeper could not read a request", text=event.text)
-            case _ if (named := read_key(event.key)) is not None:
-                self._news_of(named[0], event)
-        self._flush_soon()
+    def _news(self, keeper: NodeKeeper, event: messages.Event) -> None:
+        if isinstance(event, messages.Misunderstood):
+            log.error("the keeper could not read a request", text=event.text)
+        elif not isinstance(event, messages.KeeperLost) and (key := self._launches.key_of(event.key)):
+            self._news_of(key, event)
 
     def _news_of(self, key: AttemptKey, event: messages.News) -> None:
         now, state = self.clock.now(), self.engine.state
@@ -235,7 +238,6 @@ class RunnerLoop:
                     self._do(state.process_ended(key, end), now)
             case messages.ProcessRefused():
                 self._launches.release(key)
-                self._launches.close_artifacts(key)
                 self._do(state.process_refused(key, event.code, event.message, now), now)
 
     def _ended(self, key: AttemptKey, end: ProcessEnd) -> None:
@@ -243,61 +245,51 @@ class RunnerLoop:
         self._do(self.engine.state.process_ended(key, end), self.clock.now())
         self._flush_soon()
 
-    async def _reopen(self) -> None:
-        """Find or start another keeper, for as long as it takes. Without one nothing starts here, and we report it."""
-        pause_s = REOPEN_PAUSE_FIRST_S
-        try:
-            while True:
-                try:
-                    await self._attach()
-                    return
-                except (RuntimeError, OSError) as error:  # KeeperFailed, or no thread, process or descriptor
-                    self._keeper = None
-                    self._health.failed(error)
-                    log.error("no keeper, trying again", error=str(error), pause_s=pause_s)
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, REOPEN_PAUSE_MAX_S)
-        finally:
-            self._reopening = None
-
-    async def _attach(self) -> None:
+    def _attach(self, keeper: NodeKeeper, connection: Processes) -> None:
         """A new keeper reads the journal of the old one and reports the end of its attempts."""
-        keeper = await self._connecting.again()
-        self._launches.new_keeper()
         # It has no lease until it gets one, and without a lease it would stop nothing.
-        self._renew_lease(keeper)
-        rows = keeper.found.attempts
-        self._keeper = keeper
-        self.engine.starts_expire = keeper.starts_expire
+        self._renew_lease(connection)
+        rows = connection.found.attempts
+        keeper.connection = connection
+        self._note_versions()
         for row in rows:
             named = read_key(row.key)
             if row.exit is not None and (named is None or named[0] not in self.engine.state.held):
-                keeper.forget([row.key])  # disposed of while there was no keeper, or unknown
+                connection.forget([row.key])  # disposed of while there was no keeper, or unknown
             elif row.exit is not None:
-                self._news(messages.ProcessEnded(row.key, row.exit))
+                self._news(keeper, messages.ProcessEnded(row.key, row.exit))
         now, listed = self.clock.now(), {named[0] for row in rows if (named := read_key(row.key)) is not None}
-        self._do(self.engine.state.keeper_lost(now, listed), now)
-        self._launches.release_all_but(self.live_keys())
+        state = self.engine.state
+        own = [key for key in state.held if self._keepers.of(key) is keeper]
+        self._do(state.keeper_lost(now, listed, own), now)
+        self._launches.release_all([key for key in own if not self.is_live(key)])
         self._flush_soon()
 
     def _look(self, now: float) -> None:
-        """Check whether the keeper works. A failure is reported before anything is given back, or it would return."""
-        trouble = self._health.look(self._keeper)
+        """Check whether the keepers work. A failure is reported before anything is given back, or it would return."""
+        for keeper in self._keepers:
+            keeper.health.look(keeper.connection)
+        trouble = self._keepers.trouble
         if trouble != self.engine.trouble:
             self.engine.trouble = trouble
             log.error("cannot start tasks", trouble=trouble) if trouble else log.info("tasks can start again")
             if self.engine.welcomed and self._wire is not None:
                 self._wire.send(self.engine.beat(now))
-        if trouble and self._keeper is not None and self._health.is_past(self.engine.self_fence_s):
-            self._connecting.end_keeper()
-            self._keeper.abort()  # it may be gone already, and its connection held by another
-        overdue = self.engine.state.overdue(now) if trouble and self.engine.starts_expire else []
-        if overdue:
-            self._give_back(overdue, now)
+        for keeper in self._keepers:
+            if keeper.health.trouble:
+                self._look_after(keeper, now)
 
-    def _give_back(self, overdue: list[AttemptKey], now: float) -> None:
+    def _look_after(self, keeper: NodeKeeper, now: float) -> None:
+        """One that does not work."""
+        if keeper.connection is not None and keeper.health.is_past(self.engine.self_fence_s):
+            keeper.end()
+        overdue = self.engine.state.overdue(now) if self.engine.starts_expire else []
+        if own := [key for key in overdue if self._keepers.of(key) is keeper]:
+            self._give_back(keeper, own, now)
+
+    def _give_back(self, keeper: NodeKeeper, overdue: list[AttemptKey], now: float) -> None:
         """Give back attempts that the keeper does not list and that can start no more, unless it recorded a start."""
-        begun = self._machine.begun()
+        begun = keeper.machine.begun()
         for key in overdue:
             started = begun.get(self._launches.names.get(key, ""))
             if started is None:
@@ -322,9 +314,10 @@ class RunnerLoop:
                 case Release():
                     self._go(effect)
                 case Forget():
-                    self._launches.forget(self._keeper, effect.key)
+                    self._forget(effect.key)
                 case ForgetBrief():
-                    self._launches.forget_brief(self._keeper, effect.job, effect.group)
+                    for keeper in self._keepers:
+                        self._launches.forget_brief(keeper, effect.job, effect.group)
                 case Halt():
                     self._halt(effect)
                 case Retract():
@@ -333,16 +326,22 @@ class RunnerLoop:
                     freeze = Processes.pause if effect.frozen else Processes.resume
                     self._with_keeper(effect.key, freeze)
 
+    def _forget(self, key: AttemptKey) -> None:
+        lane = self._launches.lane_of(key)
+        self._launches.forget(self._keepers.connection_of(key), key)
+        self._keepers.forget(key)
+        if lane is not None and lane not in self.engine.state.lanes:
+            self._keepers.close_lane(lane)
+
     def _halt(self, effect: Halt) -> None:
         self.endings.hurry(effect.key)
-        if self._keeper is not None and effect.key in self._launches.names:
-            held = self.engine.state.held.get(effect.key)
-            why = None if held is None or held.stopping is None else held.stopping.word
-            self._keeper.stop(self._launches.names[effect.key], effect.grace_s, why)
+        held = self.engine.state.held.get(effect.key)
+        why = None if held is None or held.stopping is None else held.stopping.word
+        self._with_keeper(effect.key, lambda keeper, name: keeper.stop(name, effect.grace_s, why))
 
     def _go(self, effect: Release) -> None:
-        if self._keeper is not None and effect.key in self._launches.names:
-            self._keeper.go(self._launches.names[effect.key], self._instant(effect.not_after))
+        instant = self._instant(effect.not_after)
+        self._with_keeper(effect.key, lambda keeper, name: keeper.go(name, instant))
 
     def _instant(self, at: float | None) -> float:
         """An instant of our clock as seconds since boot, which is how the keeper counts; None: the end of the lease."""
@@ -350,21 +349,25 @@ class RunnerLoop:
         return self.clock.monotonic() + left_s
 
     def _with_keeper(self, key: AttemptKey, request: Callable[[Processes, str], None]) -> None:
-        if self._keeper is not None and key in self._launches.names:
-            request(self._keeper, self._launches.names[key])
+        keeper = self._keepers.connection_of(key)
+        if keeper is not None and key in self._launches.names:
+            request(keeper, self._launches.names[key])
 
     def _spawn(self, effect: Spawn, now: float) -> None:
-        start, keeper = effect.start, self._keeper
+        start = effect.start
         if self.engine.trouble:
             self.engine.state.give_back(start.key, now)
             return
-        if keeper is None:
+        keeper = self._keepers.assign(start.key, start.lane)
+        if keeper.connection is None:
             return  # the next one is sent whatever has not started
-        if effect.held and not keeper.can_hold:
+        if effect.held and not keeper.connection.can_hold:
             self._do(self.engine.state.process_refused(start.key, "fenced", OLD_KEEPER, now), now)
             return
         try:
             self._launches.start(keeper, effect, self._instant(effect.not_after))
+        except NoAccount as error:
+            self._do(self.engine.state.process_refused(start.key, "no_account", str(error), now), now)
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make its folders or cgroups: {error.strerror or error}"
             self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)

@@ -28,7 +28,7 @@ from phalanx.runner.claim import Tasks
 from phalanx.runner.keeper import journal, link, lookup, service, system
 from phalanx.runner.keeper.cgroup import OPTION
 from phalanx.runner.keeper_messages import Event, Ticks
-from phalanx.runner.log_files import LogPath
+from phalanx.runner.log_files import INNER_RESULT, LogPath
 from phalanx.runner.processes import KeeperFailed, KeeperSilent, Machine, Processes
 from phalanx.runner.results import read_result
 from phalanx.runner.turn import RunnerEngine
@@ -44,8 +44,6 @@ GONE = "its keeper is gone, and another one is not there yet"
 log = logger("runner")
 FIRST_WITHIN_S = 10.0  # one try when the runner starts
 AGAIN_WITHIN_S = 3.0  # one try while it runs
-EMPTY_FOLDER = stat.S_IFDIR | 0o700
-SPARE_MAX = 4096  # unused folders of artifacts: to rename one costs a tenth of removing it and making another
 
 
 class LocalMachine:
@@ -56,7 +54,6 @@ class LocalMachine:
         self._cgroups = (
             cgroups  # this node's folders: a keeper ends processes that it finds there from before
         )
-        self._spare: list[str] = []
 
     def __str__(self) -> str:
         return str(self._state_dir)
@@ -101,6 +98,11 @@ class LocalMachine:
         folder = os.path.realpath(self._state_dir)
         return sum(_kill_keeper(pid, folder) for pid in lookup.keepers(folder, service.LOCK)) > 0
 
+    def is_in_use(self) -> bool:
+        """Whether there is a keeper, or one has left something that was not reported."""
+        folder = os.path.realpath(self._state_dir)
+        return bool(lookup.keepers(folder, service.LOCK)) or bool(self.begun())
+
     def make_folder(self, path: str) -> None:
         try:
             os.mkdir(path, mode=0o700)  # noqa: PTH102 - for every job
@@ -116,10 +118,6 @@ class LocalMachine:
         return read_result(path)
 
     def make_artifacts(self, path: LogPath) -> None:
-        while self._spare:
-            with suppress(OSError):  # somebody has removed it
-                os.rename(self._spare.pop(), path)  # noqa: PTH104 - of every task
-                return
         self.make_folder(str(path))
 
     def has_artifacts(self, path: LogPath) -> bool:
@@ -129,12 +127,13 @@ class LocalMachine:
         try:
             mode = os.lstat(path).st_mode
             with os.scandir(path) as entries:
-                if stat.S_ISDIR(mode) and next(entries, None) is not None:
+                if stat.S_ISDIR(mode) and any(entry.name != INNER_RESULT for entry in entries):
                     return True
         except OSError:  # the task has removed it, or put something else in its place
             return False
-        if mode == EMPTY_FOLDER and len(self._spare) < SPARE_MAX:
-            self._spare.append(str(path))
+        if stat.S_ISDIR(mode):
+            with suppress(OSError):  # something was put into it just now
+                os.rmdir(path)  # noqa: PTH106
         return False
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
@@ -255,12 +254,18 @@ class Connecting:
     """The connection of one runner to the keeper of its machine."""
 
     def __init__(
-        self, machine: Machine, health: KeeperHealth, engine: RunnerEngine, on_event: Callable[[Event], None]
+        self,
+        machine: Machine,
+        health: KeeperHealth,
+        engine: RunnerEngine,
+        on_event: Callable[[Event], None],
+        on_settled: Callable[[], None],
     ) -> None:
         self._machine = machine
         self._health = health
         self._engine = engine
         self._on_event = on_event
+        self._on_settled = on_settled
 
     async def first(self) -> Processes:
         """At the runner's start: a keeper that does not answer is waited for; raises KeeperFailed if there is none.
@@ -276,7 +281,9 @@ class Connecting:
     async def again(self, within_s: float = AGAIN_WITHIN_S) -> Processes:
         """One try; raises KeeperFailed."""
         try:
-            keeper = await Processes.open(self._machine, self._on_event, deadline_s=within_s)
+            keeper = await Processes.open(
+                self._machine, self._on_event, self._on_settled, deadline_s=within_s
+            )
         except KeeperSilent as error:
             if error.is_there and self._health.is_unreached(within_s, self._engine.self_fence_s):
                 self.end_keeper()

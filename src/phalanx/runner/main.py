@@ -25,12 +25,14 @@ from phalanx.errors import ConfigError, Conflict, PhalanxError
 from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
 from phalanx.runner import state_files, stopping
+from phalanx.runner.accounts import Accounts
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
 from phalanx.runner.device_nodes import find_nodes
 from phalanx.runner.devices import discover
+from phalanx.runner.keepers import places, usual_count
 from phalanx.runner.labels import parse_labels
 from phalanx.runner.limits import AttemptLimits, isolating
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
@@ -115,41 +117,38 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
     credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
     has = capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots)
-    limits = _limits(section, has, f"{section.name}-{origin[:8]}", state_dir)
+    nodes, every = find_nodes(has, section.device_nodes), section.cgroups == "every-task"
+
+    def cgroups(suffix: str) -> Cgroups:
+        name = f"{section.name}-{origin[:8]}{suffix}"
+        return Cgroups.find(name, track=every, isolate=every, devices=bool(nodes))
+
+    there = places(state_dir, section.keepers or usual_count(len(os.sched_getaffinity(0))), cgroups)
+    scratch = ScratchFolders(state_dir / "scratch", section.scratch_max_bytes or 0)
+    limits = AttemptLimits(there[0][1], has, _cpus(section), section.pids_max, nodes, scratch)
     capacity = isolating(has, limits.isolation)
-    return RunnerLoop(
+    token, keep = credential.shown, credential.keep
+    loop = RunnerLoop(
         RunnerEngine(
-            section.name,
-            secrets.token_hex(8),
-            origin,
-            credential.shown,
-            capacity,
-            section.address or "",
-            credential.keep,
+            section.name, secrets.token_hex(8), origin, token, capacity, section.address or "", keep
         ),
         state_dir,
         SteadyClock(),
         task_environment()
         | ({"PHALANX_TASK_CA_FILE": str(section.tls_ca_file)} if section.tls_ca_file else {}),
         section.log_max_bytes,
-        limits,
-        artifacts=ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
+        there,
+        ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
+        Accounts.read(section.accounts, section.allow_root, state_dir),
     )
+    loop.use(limits)
+    return loop
 
 
-def _limits(section: RunnerSettings, has: Capacity, name: str, state_dir: Path) -> AttemptLimits:
-    """What tasks are held to here. The cores of simulated hardware are no CPUs, so nobody gets one of its own."""
-    every = section.cgroups == "every-task"
-    nodes = find_nodes(has, section.device_nodes)
-    own = every and section.cpus == "own" and not section.pretend
-    return AttemptLimits(
-        Cgroups.find(name, track=every, isolate=every, devices=bool(nodes)),
-        has,
-        sorted(os.sched_getaffinity(0)) if own else (),
-        section.pids_max,
-        nodes,
-        ScratchFolders(state_dir / "scratch", section.scratch_max_bytes or 0),
-    )
+def _cpus(section: RunnerSettings) -> list[int]:
+    """The CPUs that tasks may have for their own. The cores of simulated hardware are none."""
+    own = section.cgroups == "every-task" and section.cpus == "own" and not section.pretend
+    return sorted(os.sched_getaffinity(0)) if own else []
 
 
 async def _opened(loop: RunnerLoop, stopped: asyncio.Event) -> bool:
@@ -196,7 +195,6 @@ async def _until_stopped(
         loop.tick(),
         keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
         loop.uploads.keep(loop.live_keys, loop.clock.now()),
-        loop.watch(),
     ]
     loop.endings.resume(loop.live_keys())
     tasks = [asyncio.ensure_future(job) for job in jobs]

@@ -18,6 +18,7 @@ import msgspec
 
 from phalanx.runner.keeper_messages import (
     Answer,
+    BriefAccount,
     Event,
     Facts,
     KeeperLost,
@@ -36,6 +37,7 @@ HOLDS_SINCE = 2  # the first version of the keeper with held attempts
 LEASE_ENDS_SINCE = 3  # the first that gets the instant at which a lease ends
 STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing after its instant
 STOPS_SAY_WHY_SINCE = 4  # the first whose ends have the reason of a stop
+MAKES_FOLDERS_SINCE = 5  # the first that makes the folder for artifacts
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Answer]).decode
@@ -78,7 +80,7 @@ class Machine(Protocol):
         ...
 
     def make_artifacts(self, path: LogPath) -> None:
-        """Make the folder of an attempt's artifacts, or take one that was not used; raises OSError."""
+        """Make the folder of an attempt's artifacts; raises OSError."""
         ...
 
     def has_artifacts(self, path: LogPath) -> bool:
@@ -86,7 +88,7 @@ class Machine(Protocol):
         ...
 
     def close_artifacts(self, path: LogPath) -> bool:
-        """Whether a task that has ended left artifacts in its folder; if not, another attempt may take the folder."""
+        """Whether a task that has ended left artifacts in its folder; if not, the folder is removed."""
         ...
 
     def begun(self) -> dict[str, tuple[float, Ticks]]:
@@ -97,8 +99,12 @@ class Machine(Protocol):
 class Processes(asyncio.Protocol):
     """One connection to the keeper of a state folder. Calls after it was lost have no effect."""
 
-    def __init__(self, on_event: Callable[[Event], None]) -> None:
+    def __init__(
+        self, on_event: Callable[[Event], None], on_settled: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_settled` is called when all events that have arrived together were given to `on_event`."""
         self._on_event = on_event
+        self._on_settled = on_settled
         self._loop = asyncio.get_running_loop()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._listings: deque[asyncio.Future[Listing]] = deque()
@@ -115,7 +121,12 @@ class Processes(asyncio.Protocol):
 
     @classmethod
     async def open(
-        cls, machine: Machine, on_event: Callable[[Event], None], *, deadline_s: float = 10.0
+        cls,
+        machine: Machine,
+        on_event: Callable[[Event], None],
+        on_settled: Callable[[], None] = lambda: None,
+        *,
+        deadline_s: float = 10.0,
     ) -> Processes:
         """Connect to the living keeper of this machine, or start one; raises KeeperFailed."""
         is_there = hung_up = False
@@ -124,7 +135,7 @@ class Processes(asyncio.Protocol):
             async with asyncio.timeout(deadline_s):
                 while True:
                     try:
-                        processes = await machine.connect(lambda: cls(on_event))
+                        processes = await machine.connect(lambda: cls(on_event, on_settled))
                         is_there = True
                         await processes.check_alive()
                         return processes
@@ -171,6 +182,11 @@ class Processes(asyncio.Protocol):
         """False for a keeper of an older version, which may start an attempt after its instant."""
         return self._version >= STARTS_EXPIRE_SINCE
 
+    @property
+    def makes_folders(self) -> bool:
+        """False for an older keeper: the runner makes folders for artifacts, and tasks have no accounts."""
+        return self._version >= MAKES_FOLDERS_SINCE
+
     def ping(self) -> asyncio.Future[Any]:
         """Done when the keeper has answered; also when it is lost, which is an event."""
         if not self.starts_expire:
@@ -187,12 +203,14 @@ class Processes(asyncio.Protocol):
         env: dict[str, str],
         cwd: str | None = None,
         cgroups: str | None = None,
+        account: BriefAccount | None = None,
     ) -> None:
         """Send what many attempts of one job share. The keeper keeps it until forget_brief, or its death.
 
-        `cgroups` is the folder in which each attempt gets its own cgroup.
+        `cgroups` is the folder in which each attempt gets its own cgroup; without an account they get the keeper's.
         """
-        self._ask("brief", brief_id, {"argv": argv, "env": env, "cwd": cwd, "cgroups": cgroups})
+        content = {"argv": argv, "env": env, "cwd": cwd, "cgroups": cgroups, "account": account}
+        self._ask("brief", brief_id, content)
 
     def forget_brief(self, brief_id: str) -> None:
         self._mention("forget_brief", brief_id)
@@ -306,6 +324,7 @@ class Processes(asyncio.Protocol):
             while (frame := self._next_frame()) is not None:
                 self._hear(frame)
         finally:
+            self._on_settled()
             if self._hearing:
                 self._hearing = False
                 if self._flushes_soon:

@@ -15,6 +15,7 @@ import ctypes
 import os
 import re
 import shutil
+import stat
 from collections.abc import Collection
 from pathlib import Path
 
@@ -26,11 +27,13 @@ log = logger("runner")
 VARIABLE = "PHALANX_SCRATCH_DIR"
 MOUNTS = Path("/proc/self/mountinfo")
 PATH_BYTES_MAX = 70  # sockets have paths of at most 107 bytes, and programs put them into folders of TMPDIR
+LOOK_S = 5.0
 ENTRIES_MAX = 100_000  # of one folder, in one look
 AT_END_MAX = 1000  # the same at the end of an attempt, when others wait
 SPARE_MAX = 4096  # empty folders: to rename one costs a tenth of removing it and making another
 SOURCE = "phalanx-scratch"
 _NOSUID_NODEV, _DETACH = 2 | 4, 2
+Owner = tuple[int, int] | None  # uid and gid; None: the runner's own
 
 
 class ScratchFolders:
@@ -39,10 +42,12 @@ class ScratchFolders:
     def __init__(self, root: Path, size_max: int = 0, may_mount: bool | None = None) -> None:
         self._root = root
         self._size_max = size_max
-        root.mkdir(parents=True, exist_ok=True, mode=0o711)
+        root.mkdir(parents=True, exist_ok=True)
+        root.chmod(0o711)  # tasks of other accounts reach their own folders through it
         self._mounts = size_max > 0 and (can_mount(root) if may_mount is None else may_mount)
         self._spare: list[Path] = []
         self._seen: dict[str, int] = {}  # the largest size seen of those that are watched
+        self._looking: asyncio.Future[None] | None = None
         self._removing: set[asyncio.Task[None]] = set()
 
     @property
@@ -50,8 +55,8 @@ class ScratchFolders:
         """By what folders are kept to their size: tmpfs, watched, or nothing where there is no limit."""
         return "" if not self._size_max else "tmpfs" if self._mounts else "watched"
 
-    def make(self, key: AttemptKey) -> dict[str, str]:
-        """Make the folder of an attempt; the variables by which it finds it. Raises OSError."""
+    def make(self, key: AttemptKey, owner: Owner = None) -> dict[str, str]:
+        """Make the folder of an attempt, for its account; the variables by which it finds it. Raises OSError."""
         folder = self._root / _name(key)
         try:
             self._spare.pop().rename(folder)
@@ -61,6 +66,8 @@ class ScratchFolders:
             mount_tmpfs(folder, self._size_max)
         elif self._size_max:
             self._seen.setdefault(folder.name, 0)
+        if owner is not None:
+            os.chown(folder, *owner)
         is_short = len(os.fsencode(folder)) <= PATH_BYTES_MAX
         return {VARIABLE: str(folder)} | ({"TMPDIR": str(folder)} if is_short else {})
 
@@ -78,6 +85,8 @@ class ScratchFolders:
 
     async def settled(self) -> None:
         """Wait until all that is being removed is gone."""
+        if self._looking is not None:
+            self._looking.cancel()
         if self._removing:
             await asyncio.wait(self._removing)
         for folder in self._spare:
@@ -91,6 +100,15 @@ class ScratchFolders:
         for folder in self._root.iterdir():
             if folder.name not in kept:
                 remove(folder)
+
+    def look_soon(self) -> None:
+        """Look at them in a while, unless that is going on."""
+        if self._seen and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.ensure_future(self._look_later())
+
+    async def _look_later(self) -> None:
+        await asyncio.sleep(LOOK_S)
+        await self.look()
 
     async def look(self) -> None:
         """Look at folders that can grow beyond their size."""
@@ -193,7 +211,8 @@ def _call(name: str, *arguments: bytes | int) -> None:
 def _is_empty(folder: Path) -> bool:
     """Whether another attempt can have the folder: it is as it was made."""
     try:
-        if folder.is_symlink() or folder.stat().st_mode & 0o7777 != 0o700:
+        found = os.lstat(folder)
+        if (found.st_mode, found.st_uid) != (stat.S_IFDIR | 0o700, os.getuid()):
             return False
         with os.scandir(folder) as entries:
             return next(entries, None) is None

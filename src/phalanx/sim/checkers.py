@@ -158,11 +158,11 @@ class Checkers:
     def end_seen(self, node: str, key: AttemptKey, by_itself: bool) -> None:
         self.floor.seen(key, by_itself, self._world.now)
 
-    def keeper_stopped(self, node: str) -> None:
-        self.standstill.begins(node)
+    def keeper_stopped(self, place: str) -> None:
+        self.standstill.begins(place)
 
-    def keeper_resumed(self, node: str) -> None:
-        self.standstill.ends(node)
+    def keeper_resumed(self, place: str) -> None:
+        self.standstill.ends(place)
 
     def journal_lost(self, node: str) -> None:
         self.floor.journal_lost(node)

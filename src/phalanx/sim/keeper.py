@@ -50,11 +50,11 @@ class KeeperWatcher(Protocol):
         """A keeper has seen it end, and written it to its journal."""
         ...
 
-    def keeper_stopped(self, node: str) -> None:
-        """The keeper is stopped, or dead."""
+    def keeper_stopped(self, place: str) -> None:
+        """The keeper of this place is stopped, or dead."""
         ...
 
-    def keeper_resumed(self, node: str) -> None: ...
+    def keeper_resumed(self, place: str) -> None: ...
 
     def journal_lost(self, node: str) -> None: ...
 
@@ -75,6 +75,12 @@ class KeeperDisk:
         self.starts: dict[AttemptKey, Start] = {}
         self.results: dict[AttemptKey, str] = {}
 
+    def beside(self) -> KeeperDisk:
+        """That of another keeper of the node: only the journal is its own."""
+        other = KeeperDisk()
+        other.starts, other.results = self.starts, self.results
+        return other
+
 
 class Keeper(Life):
     """One process of a node's keeper."""
@@ -87,8 +93,9 @@ class Keeper(Life):
         watcher: KeeperWatcher,
         disk: KeeperDisk,
         table: KeeperTable | None = None,
+        place: str = "",
     ) -> None:
-        super().__init__(world, f"keeper of {node}")
+        super().__init__(world, f"keeper of {place or node}")
         self.node = node
         self.clock = clock
         self.table = table or KeeperTable()
@@ -97,7 +104,7 @@ class Keeper(Life):
         self._lease_until: float | None = None
         self._disk = disk
         self._watcher = watcher
-        self._dice = world.dice(f"keeper {node} {world.now}")
+        self._dice = world.dice(f"keeper {place or node} {world.now}")
         self._link: KeeperLink | None = None
         self._requests: list[Any] = []
         self._ending: list[KeptAttempt] = []

@@ -8,7 +8,7 @@ incarnation, adopts what the keeper has.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
@@ -20,7 +20,6 @@ from phalanx.core.runner.state import RunnerEffect, Spawn
 from phalanx.link import wire
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Dialler, keep_connected
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import KeeperFailed, Machine
@@ -42,12 +41,18 @@ class RunnerWatcher(Protocol):
     def heard(self, runner: SimulatedRunner, message: wire.Message, obeyed: bool) -> None: ...
 
 
-class Host(Machine, Protocol):
+class Host(Protocol):
     """The machine that a runner runs on."""
 
     name: str
     capacity: Capacity
     clock: LocalClock
+
+    @property
+    def places(self) -> Sequence[Machine]:
+        """Where its keepers work."""
+        ...
+
     loses_starts: str  # "runner" while a runner here ignores orders to start
 
     def given(self, start: Start) -> None:
@@ -71,7 +76,7 @@ class SimulatedRunner(Life):
         self.host = host
         self.engine = WatchedEngine(self, host, watcher)
         self.events = RunnerEventLoop(self, network)  # type: ignore[abstract]
-        self.keeper_socket: KeeperSocket | None = None
+        self.keeper_sockets: list[KeeperSocket] = []
         self.sockets: list[Socket] = []
         self._addresses = addresses
         self._dice = world.dice(f"runner {incarnation}")
@@ -81,9 +86,10 @@ class SimulatedRunner(Life):
         self.events.begin(self._live(failed))
 
     async def _live(self, failed: Callable[[], None]) -> None:
-        clock = VirtualClock(self.host.clock)
-        limits = AttemptLimits(Cgroups((), "not simulated", False), self.engine.capacity)
-        loop = RunnerLoop(self.engine, STATE_DIR, clock, {}, 0, limits, self.host)
+        clock, cgroups = VirtualClock(self.host.clock), Cgroups((), "not simulated", False)
+        loop = RunnerLoop(
+            self.engine, STATE_DIR, clock, {}, 0, [(each, cgroups) for each in self.host.places]
+        )
         try:
             await loop.open()
         except KeeperFailed as error:
@@ -101,8 +107,8 @@ class SimulatedRunner(Life):
     def end(self) -> None:
         """The process dies: the kernel closes the connections."""
         super().end()
-        if self.keeper_socket is not None:
-            self.keeper_socket.runner_died()
+        for keeper_socket in self.keeper_sockets:
+            keeper_socket.runner_died()
         for socket in self.sockets:
             socket.close()
 

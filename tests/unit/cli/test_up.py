@@ -79,6 +79,9 @@ def test_the_welcome_says_where_and_what_next(tmp_path: Path):
     )
     assert f"export PHALANX_STATE_DIR={tmp_path}" in text
     assert "phalanx run -- echo hello" in text
+    assert "whoever submits them" in text
+    mapped = up._welcome(settings(tmp_path, **{"runner.accounts": "same-name"}), ["n1"])
+    assert "Tasks run as the accounts of their users." in mapped
 
 
 def phalanx(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:

@@ -171,6 +171,7 @@ def brief(job: Job, number: int) -> Brief:
         group.tasks,
         group.replicas,
         sum(each.replicas for each in job.groups),
+        user=job.user,
     )
 
 

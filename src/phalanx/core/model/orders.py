@@ -158,6 +158,7 @@ class Brief(Struct, frozen=True, array_like=True, tag="brief"):
     replicas_of_all: int = 1  # of all groups of the job together
     token: str = ""  # what the job's own processes may show to the coordinator
     address: str = ""  # where they can show it: the coordinator's REST; empty: not known
+    user: str = ""  # who submitted the job; empty: not told, by an older coordinator
 
 
 class Roll(Struct, frozen=True, array_like=True, tag="roll"):

@@ -90,6 +90,7 @@ class ProcessEnd(Struct, frozen=True):
     forks_refused: int = 0  # how often it could start no process because it had as many as it may
     memory_limit_bytes: int = 0  # what it was granted; 0: it had no limit
     memory_peak_bytes: int = 0  # the most it used, as far as it was measured
+    files: int | None = None  # which files it has left (`runner/keeper/files.py`); None: nobody looked
 
 
 def unseen(started_at: float | None, now: float) -> ProcessEnd:

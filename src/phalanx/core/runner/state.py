@@ -42,6 +42,7 @@ TOMBSTONES_MAX = 10_000
 UNSTARTED = (Phase.QUEUED, Phase.READY)
 RETURN_AFTER_S = 1.0  # how long an attempt may run before those queued behind it are given back
 RETOLD = (Disposition.STALE_EPOCH, Disposition.STALE_LEASE)  # after these a report is kept, and told again
+Keys = Collection[AttemptKey]
 
 
 class Spawn(Struct, frozen=True):
@@ -221,20 +222,19 @@ class RunnerState:
             self._close(key, held, Ended(key, exit_of(end, held.stopping, held.started_at)))
         return []
 
-    def keeper_lost(self, now: float, listed: Collection[AttemptKey] = ()) -> list[RunnerEffect]:
-        """The keeper died. What had not started is sent again, if we still can; what ran and is not listed is over."""
+    def keeper_lost(self, now: float, listed: Keys, own: Keys) -> list[RunnerEffect]:
+        """Their keeper died. What had not started is sent again, if it can be; what ran and is not listed is over."""
         effects: list[RunnerEffect] = []
-        for key, held in self.held.items():
-            if held.phase == Phase.RUNNING and key not in listed:
-                self.process_ended(key, unseen(held.started_at, now))
-        for key, held in [each for each in self.held.items() if each[1].phase in UNSTARTED]:
+        for key in [key for key in own if self.held[key].phase == Phase.RUNNING and key not in listed]:
+            self.process_ended(key, unseen(self.held[key].started_at, now))
+        for key, held in [(key, self.held[key]) for key in own if self.held[key].phase in UNSTARTED]:
             start = held.start
             brief = None if start is None else self.briefing.brief(key[0], start.group)
             if held.stopping is not None:
                 effects += self.process_refused(key, "stopped", "it was stopped before it could start", now)
             elif start is None or brief is None:
-                lost = Exit(Why.LOST, ended_at=now, message="its keeper died before it could start")
-                self._close(key, held, Ended(key, lost))
+                end = Exit(Why.LOST, ended_at=now, message="its keeper died before it could start")
+                self._close(key, held, Ended(key, end))
             elif not held.can_start(now + LATE_S):
                 self.give_back(key, now)
             else:

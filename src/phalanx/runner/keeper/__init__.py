@@ -12,12 +12,15 @@ stay out: they would double its memory.
 A frame is a 4-byte big-endian length and a JSON array of requests or answers, each an array itself:
 
     ping                                     → pong
-    brief        id {argv env cwd}           what many attempts share, until forget_brief id
+    brief        id {argv env cwd cgroups? account?}
+                                             what many attempts share, until forget_brief id; account: the ids
+                                             that they get, and the words before argv that give them
     start        key brief-id {env out err cpus cgroups log_max_bytes lane? limit_s? held?
-                     not_after? memo?}
+                     not_after? result? artifacts? memo?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
                      not_after: from this instant since boot on it is refused as late, not started or prepared
                      held: → ready key | refused key code message; takes its lane, and starts with go
+                     artifacts: a folder that is made for it; result: a file that it may write
     go           key not_after?              start one that is ready; no effect on any other
     retract      key                         withdraw what still waits for its lane: refused key retracted
     signal       key number                  to the whole tree; pause key and resume key likewise
@@ -33,5 +36,6 @@ and, whenever an attempt has ended and nothing of its tree is alive: `ended key 
 answered with `misunderstood text`.
 """
 
-# 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts late, stops have a why; 5: memos, threaded sets
+# 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts late, stops have a why; 5: makes the folder for
+# artifacts, its exits say which files were left, tasks have accounts, and memos come back in the listing
 VERSION = 5

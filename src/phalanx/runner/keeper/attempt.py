@@ -30,6 +30,8 @@ class KeptAttempt:
     """A running or ended attempt. `pid` leads its process group and its session."""
 
     __slots__ = (
+        "account",
+        "artifacts",
         "born",
         "cgroups",
         "code",
@@ -38,6 +40,7 @@ class KeptAttempt:
         "ended_at",
         "err",
         "exit",
+        "files",
         "key",
         "kill_at",
         "lane",
@@ -48,6 +51,7 @@ class KeptAttempt:
         "pid",
         "punched",
         "reason",
+        "result",
         "signal",
         "slot",
         "slot_folder",
@@ -63,6 +67,10 @@ class KeptAttempt:
         self.started_at = 0.0
         self.out: str = options["out"]
         self.err: str = options["err"]
+        self.result: str = options.get("result") or ""
+        self.artifacts: str = options.get("artifacts") or ""
+        self.account: KeptAccount | None = None  # that it runs as; None: ours
+        self.files: int | None = None  # which files it has left (`files.py`), if anybody looked
         self.cgroups: list[str] = [*(options.get("cgroups") or ())]
         self.slot = -1  # the number of its slot, while any of it is alive
         self.slot_folder = ""  # the cgroup of that slot, if it has one
@@ -116,11 +124,12 @@ class KeptAttempt:
         reason = "null" if self.reason is None else f'"{self.reason}"'
         tail = json.dumps(stderr_tail) if stderr_tail else '""'
         why = "null" if self.why is None else json.dumps(self.why)
+        files = "null" if self.files is None else self.files
         refused = f',"forks_refused":{forks_refused}' if forks_refused else ""
         self.exit = (
             f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
             f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail},'
-            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why}{refused}}}'
+            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why},"files":{files}{refused}}}'
         )
 
 
@@ -130,15 +139,28 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if is_plain else json.dumps(text)
 
 
+class KeptAccount:
+    """The account of a brief, and the words before its command."""
+
+    __slots__ = ("gid", "groups", "prefix", "uid")
+
+    def __init__(self, content: dict[str, Any]) -> None:
+        self.uid = int(content["uid"])
+        self.gid = int(content["gid"])
+        self.groups = [int(group) for group in content["groups"]]
+        self.prefix: list[str] = [*content["prefix"]]
+
+
 class KeptBrief:
     """What many attempts of one job share."""
 
-    __slots__ = ("argv", "cgroups", "cwd", "env")
+    __slots__ = ("account", "argv", "cgroups", "cwd", "env")
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.argv: list[str] = [*content["argv"]]
         self.env: dict[str, str] = {**content["env"]}
         self.cwd: str | None = content.get("cwd")
+        self.account = KeptAccount(content["account"]) if content.get("account") else None
         self.cgroups: str = (
             content.get("cgroups") or ""
         )  # the folder in which each attempt gets its own cgroup

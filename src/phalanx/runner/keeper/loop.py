@@ -19,9 +19,11 @@ import signal
 from . import log
 from .attempt import RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess, is_key
 from .cgroup import AttemptSlots
+from .files import LeftFiles
 from .link import Lost, Outbox, SocketLink
 from .logs import LogWatch, Trimmer
-from .spawn import Spawner, SpawnRefused
+from .programs import SpawnRefused
+from .spawn import Spawner
 from .system import since_boot
 from .table import misunderstood, without_questions
 from .tree import SETTLE_S, KeeperEndings, ProcessTable
@@ -168,7 +170,8 @@ class KeeperLoop:
     ) -> None:
         self._signals = _catch_signals()
         slots = AttemptSlots(mark)
-        spawner = Spawner(slots)  # after the signals, since it has to know which ones are ignored
+        files = LeftFiles()
+        spawner = Spawner(slots, files)  # after the signals, since it has to know which ones are ignored
         trimmer = Trimmer()
         self._logs = LogWatch(trimmer)
         self._table = table
@@ -178,7 +181,7 @@ class KeeperLoop:
         self._boot = boot
         self._outbox = Outbox(journal)
         self._executor = EffectRunner(table, processes, journal, spawner, self._logs, self._outbox)
-        self._endings = KeeperEndings(table, processes, trimmer, self._executor.ended)
+        self._endings = KeeperEndings(table, processes, trimmer, files, self._executor.ended)
         self._alone_s = alone_s
         self._alone_since: float | None = None
         self._backlog: list[Any] = []

@@ -10,7 +10,6 @@ keeper opens them, and checks that they are as new.
 
 from __future__ import annotations
 
-import errno
 import os
 import signal
 import stat
@@ -19,6 +18,8 @@ from . import log, system
 from .attempt import KeptAttempt
 from .cgroup import node_folder
 from .entry import Entries, counted
+from .identity import FileIdentity
+from .programs import EXHAUSTED, Programs, SpawnRefused, called, refusal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,47 +28,30 @@ if TYPE_CHECKING:
 
     from .attempt import KeptBrief, Options
     from .cgroup import AttemptSlots
+    from .files import LeftFiles
 
     WhyNot = Callable[[], tuple[str, str] | None]  # a code and a message; None if it may start
 
 KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 KEEPER_VARIABLE = "PHALANX_KEEPER"
 DEADLINE_VARIABLE = "PHALANX_DEADLINE"  # known only when it starts, which may be long after it was sent
-PROGRAMS_MAX = 1000
 _LOG_FLAGS = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
 _MADE_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
-_SCRIPT_LINE_MAX = 256  # as much of it as the kernel reads
-_NO_INTERPRETER = "{}: its interpreter does not exist"
-_EXHAUSTED = (  # perhaps over soon
-    errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.ENOSPC, errno.EDQUOT,
-)  # fmt: skip
-# Errors that the job itself causes; any other is the node's, which is then excluded for a while.
-_NOT_EXECUTABLE = (
-    *(errno.EACCES, errno.ENOEXEC, errno.EPERM, errno.EISDIR, errno.ENOTDIR, errno.ELIBBAD),
-    *(errno.E2BIG, errno.EINVAL, errno.ELOOP, errno.ENAMETOOLONG, errno.ETXTBSY),
-)
-
-
-class SpawnRefused(Exception):
-    """An attempt that was not started: a code for programs, a message for people."""
-
-    def __init__(self, code: str, message: str) -> None:
-        self.code = code
-        self.message = message
-        super().__init__(message)
 
 
 class Spawner:
     """Starts attempts, each in its slot. The state folder is put into their environment, for a later keeper."""
 
-    def __init__(self, slots: AttemptSlots) -> None:
+    def __init__(self, slots: AttemptSlots, files: LeftFiles) -> None:
         self._mark = slots.mark.state_dir
+        self._files = files
         self._slots = slots
         self._homes = Entries()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
-        self._programs: dict[tuple[str, str], str] = {}
+        self._programs = Programs()
+        self._identity = FileIdentity()
         # Python ignores some signals, the shell that started the runner perhaps others; a task starts with the
         # defaults.
         self._ignored = [int(s) for s in signal.valid_signals() if signal.getsignal(s) is signal.SIG_IGN]
@@ -91,6 +75,7 @@ class Spawner:
         is_apart = bool(attempt.cgroups) and any(
             system.parent(folder) == node_folder(brief.cgroups) for folder in attempt.cgroups
         )
+        self._make_files(attempt)
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
             if cwd or cpus or attempt.cgroups:
@@ -102,8 +87,18 @@ class Spawner:
         finally:
             if not attempt.pid:
                 self._slots.give_back(attempt)
+                self._files.close(attempt)
         attempt.born = (tick, system.tick())
         return attempt
+
+    def _make_files(self, attempt: KeptAttempt) -> None:
+        try:
+            self._files.make(attempt)
+        except OSError as error:
+            code = "exhausted" if error.errno in EXHAUSTED else "no_log"
+            raise SpawnRefused(
+                code, f"cannot make the folder {attempt.artifacts}: {error.strerror}"
+            ) from None
 
     def check(self, key: str, brief: KeptBrief, options: Options) -> None:
         """Raise SpawnRefused if the attempt could not be spawned now: check all it needs, in its folder and cgroup."""
@@ -111,7 +106,7 @@ class Spawner:
 
         def look() -> int:
             _make_logs(attempt.out, attempt.err)
-            _check_program(self._program(argv[0], env), _called(argv[0]))
+            self._checked_program(attempt, argv[0], env)
             return 0
 
         self._there(attempt, cwd, options.get("cpus"), look)
@@ -121,7 +116,9 @@ class Spawner:
     ) -> tuple[KeptAttempt, list[str], dict[str, str], str | None]:
         """The attempt, its argv, its environment and its folder: errors are found before there is a process."""
         env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
-        return KeptAttempt(key, options), brief.argv, env, brief.cwd
+        attempt = KeptAttempt(key, options)
+        attempt.account = brief.account
+        return attempt, brief.argv, env, brief.cwd
 
     def _there(
         self, attempt: KeptAttempt, cwd: str | None, cpus: list[int] | None, effect: Callable[[], int]
@@ -130,7 +127,7 @@ class Spawner:
         entered: list[str] = []
         try:
             if cwd:
-                _go_to(cwd)
+                self._identity.of(attempt.account, lambda: _go_to(cwd))
             if cpus:
                 _use_cpus(cpus)
             for cgroup in attempt.cgroups:
@@ -166,8 +163,19 @@ class Spawner:
             self._slots.leave(attempt)
 
     def _spawn_here(self, attempt: KeptAttempt, argv: list[str], env: dict[str, str], why_not: WhyNot) -> int:
-        program = self._program(argv[0], env)
-        opened = _open_made(attempt.out, attempt.err) if attempt.was_held else []
+        account = attempt.account
+        name = called(argv[0])
+        if account is None:
+            program = self._programs.find(argv[0], env)
+        else:
+            argv = [*account.prefix, self._checked_program(attempt, argv[0], env), *argv[1:]]
+            program = argv[0]
+            if not attempt.was_held:
+                _make_logs(attempt.out, attempt.err)
+        opened = _open_made(attempt.out, attempt.err) if attempt.was_held or account is not None else []
+        if account is not None:
+            for fd in opened:  # it may open them once more, by /dev/stdout
+                os.fchown(fd, account.uid, account.gid)
         actions: tuple[tuple[Any, ...], ...] = (
             _STDIN,
             (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600),
@@ -195,7 +203,7 @@ class Spawner:
                 return spawn()
         except OSError as error:
             _make_logs(attempt.out, attempt.err)  # the error number does not say which file it is about
-            raise _refusal(error, program, _called(argv[0])) from None
+            raise refusal(error, program, name) from None
         finally:
             for fd in opened:
                 os.close(fd)
@@ -204,42 +212,13 @@ class Spawner:
         try:
             self._homes.enter(cgroup)
         except OSError as error:
-            code = "exhausted" if error.errno in _EXHAUSTED else "spawn_failed"
+            code = "exhausted" if error.errno in EXHAUSTED else "spawn_failed"
             raise SpawnRefused(code, f"cannot enter the cgroup {cgroup}: {error.strerror}") from None
 
-    def _program(self, name: str, env: dict[str, str]) -> str:
-        """The file to run, looked up in the task's own PATH as a shell would."""
-        if "/" in name:
-            return name
-        path = env.get("PATH") or os.defpath
-        found = self._programs.get((name, path))
-        if found is None or not os.access(found, os.X_OK):
-            found = _search(name, path)
-            if len(self._programs) >= PROGRAMS_MAX:
-                self._programs.clear()
-            self._programs[name, path] = found
-        return found
-
-
-def _search(name: str, path: str) -> str:
-    seen = None
-    for folder in path.split(":"):
-        candidate = f"{folder}/{name}"
-        # An empty or relative entry would mean the working directory, which others may write to.
-        if not folder.startswith("/") or os.access(f"{candidate}/.", os.F_OK):
-            continue
-        if os.access(candidate, os.X_OK):
-            return candidate
-        if os.access(candidate, os.F_OK):
-            seen = candidate
-    if seen is not None:
-        raise SpawnRefused("not_executable", f"{_called(name)} is not executable")
-    raise SpawnRefused("not_found", f"no program {_called(name)}")
-
-
-def _called(name: str) -> str:
-    """A program's name for messages: where it was found is a value of the job's environment, which is private."""
-    return name if "/" in name else f"{name!r} in its PATH"
+    def _checked_program(self, attempt: KeptAttempt, name: str, env: dict[str, str]) -> str:
+        """The file to run, if the task's account may run it."""
+        uid = -1 if attempt.account is None else attempt.account.uid
+        return self._identity.of(attempt.account, lambda: self._programs.find_checked(name, env, uid))
 
 
 def _go_to(cwd: str) -> None:
@@ -315,43 +294,5 @@ def _remove_logs(*paths: str) -> None:
 
 
 def _no_log(path: str, error: OSError) -> SpawnRefused:
-    code = "exhausted" if error.errno in _EXHAUSTED else "no_log"
+    code = "exhausted" if error.errno in EXHAUSTED else "no_log"
     return SpawnRefused(code, f"cannot write the log {path}: {error.strerror}")
-
-
-def _check_program(program: str, called: str) -> None:
-    """Checks what posix_spawn would object to, as far as that is visible from outside."""
-    if not os.access(program, os.F_OK):
-        raise SpawnRefused("not_found", f"no program {called}")
-    if os.access(f"{program}/.", os.F_OK) or not os.access(program, os.X_OK):
-        raise SpawnRefused("not_executable", f"{called}: {os.strerror(errno.EACCES)}")
-    if (interpreter := _interpreter(program)) and not os.access(interpreter, os.X_OK):
-        raise SpawnRefused("not_executable", _NO_INTERPRETER.format(called))
-
-
-def _interpreter(program: str) -> str:
-    """The program that a script names in its first line; empty if it is not a script, or cannot be read."""
-    try:
-        fd = os.open(program, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return ""
-    try:
-        line = os.read(fd, _SCRIPT_LINE_MAX).partition(b"\n")[0]
-    except OSError:
-        return ""
-    finally:
-        os.close(fd)
-    words = line[2:].split() if line.startswith(b"#!") else []
-    return os.fsdecode(words[0]) if words else ""
-
-
-def _refusal(error: OSError, program: str, called: str) -> SpawnRefused:
-    if error.errno == errno.ENOENT:
-        if os.access(program, os.F_OK):
-            return SpawnRefused("not_executable", _NO_INTERPRETER.format(called))
-        return SpawnRefused("not_found", f"no program {called}")
-    if error.errno in _NOT_EXECUTABLE:
-        return SpawnRefused("not_executable", f"{called}: {error.strerror}")
-    if error.errno in _EXHAUSTED:
-        return SpawnRefused("exhausted", f"the node has no room for another process: {error.strerror}")
-    return SpawnRefused("spawn_failed", f"{called}: {error.strerror}")

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from .attempt import KeptAttempt
     from .cgroup import AttemptSlots
+    from .files import LeftFiles
     from .logs import Trimmer
     from .table import KeeperTable
     from .watchdog import Watchdog
@@ -222,11 +223,13 @@ class KeeperEndings:
         table: KeeperTable,
         processes: ProcessTable,
         trimmer: Trimmer,
+        files: LeftFiles,
         ended: Callable[[KeptAttempt], None],
     ) -> None:
         self._table = table
         self._processes = processes
         self._trimmer = trimmer
+        self._files = files
         self._ended = ended
 
     def reap(self) -> None:
@@ -303,6 +306,7 @@ class KeeperEndings:
         self._trimmer.trim_at_end(attempt)
         before = attempt.counted_before
         kills, refused = entry.counted(attempt.cgroups) if attempt.cgroups else before
+        attempt.files = self._files.left(attempt)
         tail = "" if attempt.code == 0 else _tail(attempt.err)
         attempt.close(kills > before[0], tail, max(0, refused - before[1]))
         self._processes.slots.give_back(attempt)

@@ -178,29 +178,29 @@ def test_briefs_go_when_the_job_is_over_and_nothing_of_it_is_held() -> None:
 
 def test_what_waited_in_a_lane_is_sent_to_the_next_keeper() -> None:
     runner = a_runner()
-    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief(), not_after=30.0)]
+    assert runner.keeper_lost(11.0, (), [*runner.held]) == [Spawn(a_start(), a_brief(), not_after=30.0)]
 
 
 def test_what_was_being_stopped_when_the_keeper_died_is_answered() -> None:
     runner = a_runner()
     runner.order(1, Stop(KEY, Why.CANCELLED, 1.0), 10.5)
-    assert runner.keeper_lost(11.0) == []
+    assert runner.keeper_lost(11.0, (), [*runner.held]) == []
     assert exit_of(runner.outbox[KEY]).why == Why.CANCELLED
 
 
 def test_what_an_earlier_life_had_sent_is_lost_with_the_keeper() -> None:
     runner = RunnerState()
     runner.adopt(KEY, 1, None, None)
-    assert runner.keeper_lost(11.0) == []
+    assert runner.keeper_lost(11.0, (), [*runner.held]) == []
     assert exit_of(runner.outbox[KEY]).why == Why.LOST
 
 
 def test_what_ran_and_is_unknown_to_the_next_keeper_is_over_and_nobody_is_charged() -> None:
     runner = a_runner()
     runner.process_started(KEY, 10.5)
-    assert runner.keeper_lost(11.0, {KEY}) == []
+    assert runner.keeper_lost(11.0, {KEY}, [*runner.held]) == []
     assert runner.outbox == {}
-    assert runner.keeper_lost(12.0, ()) == []
+    assert runner.keeper_lost(12.0, (), [*runner.held]) == []
     exit = exit_of(runner.outbox[KEY])
     assert (exit.why, exit.started_at, exit.ended_at) == (Why.UNKNOWN, 10.5, 12.0)
     assert exit.why in UNCHARGED

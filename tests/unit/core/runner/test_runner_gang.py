@@ -113,7 +113,9 @@ def test_a_word_to_go_for_a_stranger_or_after_the_lease_is_ignored() -> None:
     assert tell(a_runner(), Go(KEY)) == []
     runner = a_ready_member()
     assert tell(runner, Go(KEY), at=30.5) == []
-    assert runner.keeper_lost(30.5) == [Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)]
+    assert runner.keeper_lost(30.5, (), [*runner.held]) == [
+        Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)
+    ]
 
 
 @pytest.mark.parametrize("ready", [True, False])
@@ -161,11 +163,15 @@ def test_a_restarted_runner_lists_it_as_ready_and_lets_it_go() -> None:
 
 def test_the_next_keeper_holds_it_again_unless_it_was_told_to_go() -> None:
     runner = a_ready_member()
-    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)]
+    assert runner.keeper_lost(11.0, (), [*runner.held]) == [
+        Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)
+    ]
     assert runner.listing() == [(KEY, Phase.QUEUED)]
     assert runner.take_fresh() == [], "it is not ready any more"
     tell(runner, Go(KEY))
-    assert runner.keeper_lost(12.0) == [Spawn(a_start(), a_brief(), ROLL, held=False, not_after=30.0)]
+    assert runner.keeper_lost(12.0, (), [*runner.held]) == [
+        Spawn(a_start(), a_brief(), ROLL, held=False, not_after=30.0)
+    ]
 
 
 def test_a_member_behind_another_attempt_is_not_given_back() -> None:
@@ -182,9 +188,9 @@ def test_rolls_are_few_and_go_with_the_job() -> None:
         tell(runner, Roll("g1", formation, ROLL.nodes, ROLL.members))
     assert runner.briefing.roll("g1", 1) is None
     assert runner.briefing.roll("g1", 2) is not None
-    assert runner.keeper_lost(11.0) == [Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)], (
-        "its own is kept with it"
-    )
+    assert runner.keeper_lost(11.0, (), [*runner.held]) == [
+        Spawn(a_start(), a_brief(), ROLL, held=True, not_after=30.0)
+    ], "its own is kept with it"
     tell(runner, Dismiss("g1"))
     runner.process_refused(KEY, "stopped", "", 12.0)
     runner.disposed(KEY, Disposition.ACCEPTED)

@@ -75,7 +75,7 @@ def test_a_member_may_wait_at_the_barrier_and_goes_within_a_lease_of_the_first_w
 
 def test_the_next_keeper_is_not_sent_what_may_not_start_any_more() -> None:
     runner = a_runner()
-    assert runner.keeper_lost(30.1) == []
+    assert runner.keeper_lost(30.1, (), [*runner.held]) == []
     assert runner.take_fresh() == [Returned(KEY)]
 
 

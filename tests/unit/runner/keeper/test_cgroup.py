@@ -15,7 +15,9 @@ import pytest
 from phalanx.runner.keeper import cgroup
 from phalanx.runner.keeper.attempt import KeptAttempt, KeptBrief
 from phalanx.runner.keeper.cgroup import AttemptSlots
-from phalanx.runner.keeper.spawn import Spawner, SpawnRefused
+from phalanx.runner.keeper.files import LeftFiles
+from phalanx.runner.keeper.programs import SpawnRefused
+from phalanx.runner.keeper.spawn import Spawner
 from phalanx.runner.keeper.tree import Mark
 
 
@@ -93,7 +95,7 @@ def test_a_slot_whose_cgroup_is_anothers_goes_without_until_that_is_empty(tmp_pa
 def test_an_attempt_that_the_system_cannot_read_leaves_its_slot(
     tmp_path: Path, argv: list[str], error: type[Exception]
 ):
-    spawner = Spawner(AttemptSlots(Mark(str(tmp_path))))
+    spawner = Spawner(AttemptSlots(Mark(str(tmp_path))), LeftFiles())
     options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
     with pytest.raises(error):
         spawner.start("bad/0/1", KeptBrief({"argv": argv, "env": {}}), options)
@@ -109,7 +111,7 @@ def late_after(looks: int) -> Callable[[], tuple[str, str] | None]:
 
 
 def test_nothing_is_spawned_when_the_lease_ended_on_the_way(tmp_path: Path):
-    spawner = Spawner(AttemptSlots(Mark(str(tmp_path))))
+    spawner = Spawner(AttemptSlots(Mark(str(tmp_path))), LeftFiles())
     options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
     with pytest.raises(SpawnRefused, match="the lease is over"):
         spawner.start("j/0/1", KeptBrief({"argv": ["true"], "env": {}}), options, late_after(0))
@@ -119,7 +121,7 @@ def test_nothing_is_spawned_when_the_lease_ended_on_the_way(tmp_path: Path):
 
 def test_what_was_spawned_after_the_lease_is_killed_at_once(tmp_path: Path):
     """A keeper that was stopped in the middle of it."""
-    spawner = Spawner(AttemptSlots(Mark(str(tmp_path))))
+    spawner = Spawner(AttemptSlots(Mark(str(tmp_path))), LeftFiles())
     options = {"out": str(tmp_path / "out"), "err": str(tmp_path / "err")}
     brief = KeptBrief({"argv": ["sleep", "300"], "env": {}})
     attempt = spawner.start("late/0/1", brief, options, late_after(1))

@@ -238,6 +238,7 @@ def test_the_lines_of_an_attempt_are_json_whatever_its_key():
         "stderr_tail": "",
         "stopped": False,
         "why": None,
+        "files": None,
     }
     assert json.loads(attempt.row())[1] == "ended"
 

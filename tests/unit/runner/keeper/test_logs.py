@@ -10,6 +10,7 @@ import pytest
 
 from phalanx.runner.keeper.attempt import KeptBrief
 from phalanx.runner.keeper.cgroup import AttemptSlots
+from phalanx.runner.keeper.files import LeftFiles
 from phalanx.runner.keeper.spawn import Spawner
 from phalanx.runner.keeper.tree import Mark
 
@@ -20,7 +21,7 @@ KEY = "g/0/1"
 def spawner(tmp_path: Path) -> Spawner:
     state = tmp_path / "state"
     state.mkdir()
-    return Spawner(AttemptSlots(Mark(str(state))))
+    return Spawner(AttemptSlots(Mark(str(state))), LeftFiles())
 
 
 def _check(spawner: Spawner, tmp_path: Path, program: str) -> Callable[[], int]:

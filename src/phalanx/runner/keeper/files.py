@@ -1,0 +1,84 @@
+"""The files of an attempt: the folder for its artifacts, made before it starts, and which files it has left.
+
+The runner looks only at those that are named here, so that the many tasks that leave none cost it nothing. The folder
+of an attempt that left no artifacts is taken for the next one: to rename a folder costs a tenth of removing it and
+making another.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from . import system
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .attempt import KeptAttempt
+
+STDOUT, STDERR, RESULT, ARTIFACTS = 1, 2, 4, 8  # what an attempt has left, added up
+SPARE_MAX = 4096
+_EMPTY_FOLDER = stat.S_IFDIR | 0o700
+
+
+class LeftFiles:
+    """Makes the folders of one keeper's attempts, and looks at what is left of them."""
+
+    def __init__(self) -> None:
+        self._spare: list[str] = []
+
+    def make(self, attempt: KeptAttempt) -> None:
+        """Make the folder for its artifacts; raises OSError."""
+        path = attempt.artifacts
+        if not path:
+            return
+        if attempt.account is not None:
+            system.set_aside(path, unless=lambda _: False)
+            os.makedirs(path, 0o700)  # noqa: PTH103 (the keeper imports no pathlib)
+            os.chown(path, attempt.account.uid, attempt.account.gid)
+            return
+        try:
+            if self._spare:
+                os.rename(self._spare.pop(), path)  # noqa: PTH104
+            else:
+                os.mkdir(path, 0o700)  # noqa: PTH102
+        except OSError:  # it exists, or something else does, or the folder above it is missing
+            system.set_aside(path, unless=stat.S_ISDIR)
+            os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103
+
+    def left(self, attempt: KeptAttempt) -> int:
+        """What it has left, now that nothing of it runs any more."""
+        found = 0 if _is_empty(attempt.out) else STDOUT
+        if not _is_empty(attempt.err):
+            found |= STDERR
+        if attempt.result and os.path.lexists(attempt.result):
+            found |= RESULT
+        return found | self.close(attempt)
+
+    def close(self, attempt: KeptAttempt) -> int:
+        """Take the folder for another one, if nothing is in it; else return that there are artifacts."""
+        path = attempt.artifacts
+        if not path:
+            return 0
+        try:
+            mode = os.lstat(path).st_mode
+            own = attempt.result.removeprefix(f"{path}/")  # a result may be in the folder, and is no artifact
+            with os.scandir(path) as entries:
+                if stat.S_ISDIR(mode) and any(entry.name != own for entry in entries):
+                    return ARTIFACTS
+            if attempt.account is not None:
+                os.rmdir(path)  # noqa: PTH106
+                return 0
+        except OSError:  # the task has removed it, or put something else in its place
+            return 0
+        if mode == _EMPTY_FOLDER and len(self._spare) < SPARE_MAX:
+            self._spare.append(path)
+        return 0
+
+
+def _is_empty(path: str) -> bool:
+    try:
+        about = os.lstat(path)
+    except OSError:
+        return False
+    return stat.S_ISREG(about.st_mode) and not about.st_size

@@ -1,0 +1,182 @@
+"""The keepers of a runner: which of them has which lane, and the connection to each, opened again when it is lost.
+
+One keeper starts as many processes a second as one core can. A node with many cores has several, each with a folder,
+journal, lease and watchdog of its own, so that what is proved of one keeper holds for each of them, and the end of one
+ends only its own tasks. A lane stays with one keeper for as long as it lasts. The first keeper has the runner's own
+folder, where a runner of an earlier version has its only one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from phalanx.core.model.orders import AttemptKey
+from phalanx.logger import logger
+from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.claim import keeper_folder, keeper_folders
+from phalanx.runner.keeper_messages import Event, KeeperLost
+from phalanx.runner.machine import Connecting, KeeperHealth, LocalMachine
+from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.turn import RunnerEngine
+
+log = logger("runner")
+CORES_EACH = 2
+KEEPERS_MAX = 64
+USUAL_MAX = 8  # more are of no use: by then the runner itself is busy
+REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
+Place = tuple[Machine, Cgroups]  # where one keeper works
+
+
+def usual_count(cores: int) -> int:
+    """How many keepers a machine has if nothing else is said."""
+    return max(1, min(USUAL_MAX, cores // CORES_EACH))
+
+
+def places(state_dir: Path, count: int, cgroups: Callable[[str], Cgroups]) -> list[Place]:
+    """The places of the keepers of this folder, also of those that an earlier runner had more of, if they are in use.
+
+    `cgroups` finds the control groups of a keeper by what is added to the node's name.
+    """
+    found: list[Place] = []
+    for number in range(max(count, 1 + max(keeper_folders(state_dir), default=0))):
+        folder = keeper_folder(state_dir, number)
+        if number < count:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        elif not folder.is_dir():
+            continue
+        own = cgroups(f".{number}" if number else "")
+        machine = LocalMachine(folder, own.bases)
+        if number < count or machine.is_in_use():
+            found.append((machine, own))
+    return found
+
+
+class NodeKeeper:
+    """One keeper as its runner sees it."""
+
+    def __init__(
+        self,
+        place: Place,
+        engine: RunnerEngine,
+        on_event: Callable[[NodeKeeper, Event], None],
+        on_settled: Callable[[], None],
+        on_found: Callable[[NodeKeeper, Processes], None],
+    ) -> None:
+        self.machine, self.cgroups = place
+        self.connection: Processes | None = None
+        self.health = KeeperHealth()
+        self.briefed: set[str] = set()  # the briefs that it has
+        self.lanes = 0  # that it has
+        self._on_event = on_event
+        self._on_found = on_found  # another connection, in place of one that was lost
+        self._connecting = Connecting(self.machine, self.health, engine, self._hear, on_settled)
+        self._reopening: asyncio.Task[None] | None = None
+        self._early: list[Event] | None = None  # events that arrive while what it has is still being read
+        self._is_closed = False
+
+    async def open(self) -> Processes:
+        """Connect to the keeper of this place, or start one; its events wait until they are wanted."""
+        self._early = []
+        self.connection = await self._connecting.first()
+        return self.connection
+
+    def deliver(self) -> None:
+        """Let its events through, also those that have waited."""
+        early, self._early = self._early, None
+        for event in early or ():
+            self._hear(event)
+
+    def end(self) -> None:
+        """Kill it: it has been silent for longer than a lease."""
+        self._connecting.end_keeper()
+        if self.connection is not None:
+            self.connection.abort()  # it may be gone already, and its connection held by another
+
+    async def stop_reopening(self) -> None:
+        self._is_closed = True
+        if (reopening := self._reopening) is not None:
+            reopening.cancel()
+            await asyncio.wait({reopening})
+
+    def _hear(self, event: Event) -> None:
+        if self._early is not None:
+            self._early.append(event)
+            return
+        if isinstance(event, KeeperLost):
+            log.error("the keeper was lost", keeper=str(self.machine), message=event.message)
+            self.connection = None
+            if self._reopening is None and not self._is_closed:
+                self._reopening = asyncio.get_running_loop().create_task(self._reopen())
+        self._on_event(self, event)
+
+    async def _reopen(self) -> None:
+        """Find or start another keeper, for as long as it takes. Without one nothing starts here, and we report it."""
+        pause_s = REOPEN_PAUSE_FIRST_S
+        try:
+            while True:
+                try:
+                    found = await self._connecting.again()
+                    self.briefed.clear()
+                    self._on_found(self, found)
+                    return
+                except (RuntimeError, OSError) as error:  # KeeperFailed, or no thread, process or descriptor
+                    self.connection = None
+                    self.health.failed(error)
+                    log.error("no keeper, trying again", error=str(error), pause_s=pause_s)
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, REOPEN_PAUSE_MAX_S)
+        finally:
+            self._reopening = None
+
+
+class NodeKeepers:
+    """All keepers of a runner: a new lane goes to the one that has the fewest."""
+
+    def __init__(self, keepers: Sequence[NodeKeeper]) -> None:
+        self._all = keepers
+        self._by_lane: dict[int, NodeKeeper] = {}
+        self._by_key: dict[AttemptKey, NodeKeeper] = {}
+
+    def __iter__(self) -> Iterator[NodeKeeper]:
+        return iter(self._all)
+
+    @property
+    def connections(self) -> list[Processes]:
+        return [keeper.connection for keeper in self._all if keeper.connection is not None]
+
+    @property
+    def trouble(self) -> str:
+        """What keeps one of them from starting tasks; empty if all work."""
+        return next((keeper.health.trouble for keeper in self._all if keeper.health.trouble), "")
+
+    def of(self, key: AttemptKey) -> NodeKeeper | None:
+        return self._by_key.get(key)
+
+    def connection_of(self, key: AttemptKey) -> Processes | None:
+        keeper = self._by_key.get(key)
+        return None if keeper is None else keeper.connection
+
+    def assign(self, key: AttemptKey, lane: int) -> NodeKeeper:
+        """The keeper for an attempt: that of its lane."""
+        keeper = self._by_lane.get(lane)
+        if keeper is None:
+            keeper = min(self._all, key=lambda each: each.lanes)
+        self.adopt(keeper, key, lane)
+        return keeper
+
+    def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int) -> None:
+        """A keeper has this attempt."""
+        self._by_key[key] = keeper
+        if lane not in self._by_lane:
+            self._by_lane[lane] = keeper
+            keeper.lanes += 1
+
+    def forget(self, key: AttemptKey) -> None:
+        self._by_key.pop(key, None)
+
+    def close_lane(self, lane: int) -> None:
+        """Nothing of this lane is left."""
+        if (keeper := self._by_lane.pop(lane, None)) is not None:
+            keeper.lanes -= 1

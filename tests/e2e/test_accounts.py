@@ -1,0 +1,199 @@
+"""Tasks run as the account of the user who submitted them; other users' files, tokens and processes are out of reach.
+
+Shown by trying: the tasks here try what a hostile user would.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import phalanx
+from phalanx.api.schema.cluster import TokenRequest
+from phalanx.errors import ConfigError
+from phalanx.runner.accounts import Accounts
+from tests.support.real_cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give tasks other accounts")
+# Accounts that every Debian has, with folders of their own.
+ALICE, BOB = ("daemon", 1), ("bin", 2)
+WHO = "id -u; id -g; id -G; grep -E '^(NoNewPrivs|CapEff|CapPrm)' /proc/self/status; echo $HOME $USER"
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that other accounts can reach, unlike those of pytest."""
+    path = Path(tempfile.mkdtemp(prefix="phalanx-accounts-"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RealCluster]:
+    path = Path(tempfile.mkdtemp(prefix="phalanx-accounts-"))
+    path.chmod(0o711)
+    accounts = f"alice={ALICE[0]};bob={BOB[0]};carol=no-such-account;dave=root"
+    with a_real_cluster(path, {}) as cluster:
+        cluster.node_settings["n1"] = {"runner.accounts": accounts}
+        cluster.start_runner("n1", "cpus=4,ram=4GiB")
+        cluster.wait_online("n1")
+        yield cluster
+    shutil.rmtree(path)
+
+
+def client_of(cluster: RealCluster, user: str) -> phalanx.Client:
+    if user in cluster.clients:
+        return cluster.clients[user]
+    made = cluster.client.create_token(TokenRequest(role="user", name=user))
+    client = phalanx.Client(cluster.address("coordinator"), made.token)
+    cluster.clients[user] = client
+    return client
+
+
+def output(client: phalanx.Client, script: str, **fields: object) -> str:
+    """What a task printed, on both streams."""
+    task = client.submit(command=["sh", "-c", f"({script}) 2>&1"], **fields).task_ids[0]  # type: ignore[arg-type]
+    client.wait(task, timeout=30.0)
+    return b"".join(client.logs(task)).decode()
+
+
+@pytest.mark.parametrize(("user", "account"), [("alice", ALICE), ("bob", BOB)])
+def test_a_task_has_the_account_of_its_user_and_no_rights_beyond_it(
+    cluster: RealCluster, user: str, account: tuple[str, int]
+) -> None:
+    name, uid = account
+    said = output(client_of(cluster, user), WHO).splitlines()
+    assert said[:3] == [str(uid), str(uid), str(uid)]
+    assert [line.split()[1].strip("0") for line in said[3:6]] == ["", "", "1"]
+    assert said[6].split() == [pwd.getpwnam(name).pw_dir, name]
+
+
+def test_files_sockets_tokens_and_environments_of_others_are_out_of_reach(cluster: RealCluster) -> None:
+    alice, bob, folder = client_of(cluster, "alice"), client_of(cluster, "bob"), cluster.folder
+    secret = alice.submit(command=["sh", "-c", "echo hidden; sleep 60"], env={"KEY": "planted"}).task_ids[0]
+    cluster.wait_task(secret, "Running")
+    state = f"{folder}/n1"
+    wait_until(lambda: b"".join(alice.logs(secret)) == b"hidden\n", 10.0, "her log")
+    pids = [each for each in Path("/proc").glob("[0-9]*") if _owner(each) == ALICE[1]]
+    assert pids, "her task runs as her account"
+    theirs = " ".join(f"{pid}/environ {pid}/root {pid}/cwd/" for pid in pids)
+    tries = [
+        f"ls {state}",
+        f"ls {state}/logs",
+        f"ls {state}/logs/results",
+        f"cat {state}/keeper.journal",
+        f"cat {state}/origin",
+        f"cat {folder}/node-token {folder}/token {folder}/cluster-secret",
+        *(f"cat {log}" for log in Path(state, "logs").rglob("*.stdout")),
+        f"cat {theirs}",
+        f"kill -9 {' '.join(pid.name for pid in pids)}",
+        f"python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{state}/keeper.sock\")'",
+        "cat /etc/shadow",
+    ]
+    for attempt in tries:
+        said = output(bob, f"{attempt} && echo GOT IT")
+        assert "GOT IT" not in said and "planted" not in said and "hidden\n" not in said, (attempt, said)
+        assert "ermitted" in said or "denied" in said or "No such file" in said, (attempt, said)
+    assert alice.task(secret).status == "Running"
+    alice.cancel(secret)
+
+
+def _owner(process: Path) -> int:
+    try:
+        return process.stat().st_uid
+    except OSError:
+        return -1
+
+
+def test_results_artifacts_logs_and_checkpoints_work_as_ever(cluster: RealCluster) -> None:
+    script = """
+        echo one >/dev/stdout
+        echo '{"loss": 0.5}' > "$PHALANX_RESULT.new" && mv "$PHALANX_RESULT.new" "$PHALANX_RESULT"
+        echo weights > "$PHALANX_ARTIFACTS/model"
+        echo state > "$PHALANX_CHECKPOINT_DIR/step"
+        echo two
+    """
+    alice = client_of(cluster, "alice")
+    task = alice.submit(command=["sh", "-ec", script]).task_ids[0]
+    view = alice.wait(task, timeout=30.0)
+    assert view.status == "Completed", view
+    assert b"".join(alice.logs(task)) == b"one\ntwo\n"
+    assert alice.result(task) == {"loss": 0.5}
+    assert [each.path for each in alice.files(task).files] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("user", "words"),
+    [
+        ("carol", "which this node does not have"),
+        ("dave", "its operator allows that by runner.allow_root"),
+        ("erin", "its operator names one in runner.accounts"),
+    ],
+)
+def test_one_without_an_account_is_refused_with_what_to_do(
+    cluster: RealCluster, user: str, words: str
+) -> None:
+    client = client_of(cluster, user)
+    task = client.submit(command=["id"]).task_ids[0]
+    client.wait(task, timeout=30.0)
+    view = client.task(task)
+    assert (view.status, view.reason) == ("Failed", "refused")
+    assert words in (view.message or "")
+
+
+def test_what_the_account_may_not_run_or_enter_is_refused_before_it_starts(cluster: RealCluster) -> None:
+    closed = cluster.folder / "closed"
+    closed.mkdir(mode=0o700)
+    program = closed / "program"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    alice = client_of(cluster, "alice")
+    for fields, words in (
+        ({"command": [str(program)]}, "Permission denied"),
+        ({"command": ["pwd"], "cwd": str(closed)}, "Permission denied"),
+    ):
+        task = alice.submit(**fields).task_ids[0]
+        alice.wait(task, timeout=30.0)
+        assert alice.task(task).status == "Failed"
+        assert words in (alice.task(task).message or "")
+
+
+def test_a_task_that_ignores_sigterm_is_gone_with_its_tree(cluster: RealCluster) -> None:
+    stubborn = "trap '' TERM; while :; do sleep 1; done"
+    script = f'(setsid sh -c "{stubborn}" &); echo up; {stubborn}'
+    alice = client_of(cluster, "alice")
+    task = alice.submit(command=["sh", "-c", script], grace=0.2).task_ids[0]
+    wait_until(lambda: b"".join(alice.logs(task)) == b"up\n", 20.0, "it runs")
+    alice.cancel(task)
+    cluster.wait_task(task, "Cancelled")
+    wait_until(
+        lambda: not [each for each in Path("/proc").glob("[0-9]*") if _owner(each) == ALICE[1]],
+        10.0,
+        "nothing of it is left",
+    )
+
+
+def test_same_names_are_a_mapping(folder: Path) -> None:
+    found = Accounts.read("same-name", False, folder).of("daemon")
+    assert found is not None and (found.name, found.uid) == ALICE
+
+
+def test_a_folder_that_others_cannot_reach_is_refused_at_the_start(folder: Path) -> None:
+    folder.chmod(0o700)
+    (folder / "state").mkdir()
+    with pytest.raises(ConfigError, match="is closed to them"):
+        Accounts.read("same-name", False, folder / "state")
+
+
+@pytest.mark.parametrize("text", ["alice", "alice=", "=daemon", "alice=daemon;alice=bin", ";"])
+def test_a_mapping_that_cannot_be_read_is_refused(folder: Path, text: str) -> None:
+    with pytest.raises(ConfigError, match=r"runner\.accounts"):
+        Accounts.read(text, False, folder)
