@@ -76,6 +76,13 @@ def test_a_task_has_the_account_of_its_user_and_no_rights_beyond_it(
     assert said[6].split() == [pwd.getpwnam(name).pw_dir, name]
 
 
+def test_a_scratch_folder_is_its_users_alone(cluster: RealCluster) -> None:
+    script = "stat -c '%u %a' $PHALANX_SCRATCH_DIR; touch $PHALANX_SCRATCH_DIR/x && echo written"
+    assert output(client_of(cluster, "alice"), script).split() == [str(ALICE[1]), "700", "written"]
+    listing = output(client_of(cluster, "bob"), "ls $PHALANX_SCRATCH_DIR/.. || echo refused")
+    assert listing.split()[-1] == "refused"
+
+
 def test_files_sockets_tokens_and_environments_of_others_are_out_of_reach(cluster: RealCluster) -> None:
     alice, bob, folder = client_of(cluster, "alice"), client_of(cluster, "bob"), cluster.folder
     secret = alice.submit(command=["sh", "-c", "echo hidden; sleep 60"], env={"KEY": "planted"}).task_ids[0]
