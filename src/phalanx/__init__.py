@@ -76,16 +76,27 @@ if TYPE_CHECKING:
         RequestView,
         StoryLine,
         TaskView,
+        UsageSummary,
         WatchEvent,
         WhyReply,
     )
     from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec, RestartSpec, RuleSpec, SuccessSpec
+    from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import (
         AcceptedTask,
         GangFields,
         SubmitFields,
         SubmitReply,
         SubmitRequest,
+    )
+    from phalanx.api.schema.usage import (
+        CurvePoint,
+        DeviceUsage,
+        ReportReply,
+        ReportRow,
+        TaskUsage,
+        UsageReply,
+        UsageSums,
     )
     from phalanx.api.schema.workflows import (
         ConditionSpec,
@@ -103,6 +114,8 @@ if TYPE_CHECKING:
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
     from phalanx.client.pickles import CallLost, RemoteTraceback
+    from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
+    from phalanx.client.session_connection import AsyncExecSession
     from phalanx.client.workflows import (
         ResultReference,
         StageFields,
@@ -146,6 +159,7 @@ __all__ = [
     "ApplyReply",
     "ApplyRequest",
     "AsyncClient",
+    "AsyncExecSession",
     "AuditLine",
     "BadRequest",
     "Busy",
@@ -162,12 +176,17 @@ __all__ = [
     "Conflict",
     "CoordinatorView",
     "Counts",
+    "CurvePoint",
+    "DeviceUsage",
     "DeviceView",
     "DomainSlots",
     "DomainView",
     "DraftSpec",
     "DraftView",
     "EvictReply",
+    "ExecRequest",
+    "ExecResult",
+    "ExecSession",
     "Executor",
     "FailedTarget",
     "FileView",
@@ -175,6 +194,7 @@ __all__ = [
     "Fix",
     "Forbidden",
     "FormationView",
+    "ForwardRequest",
     "GangFields",
     "GangSpec",
     "GangView",
@@ -212,6 +232,8 @@ __all__ = [
     "ReasonView",
     "RemoteTraceback",
     "RemovedNode",
+    "ReportReply",
+    "ReportRow",
     "RequestView",
     "RestartSpec",
     "ResultReference",
@@ -219,6 +241,8 @@ __all__ = [
     "RetryRequest",
     "RuleSpec",
     "SeatView",
+    "SessionAccess",
+    "SessionTicket",
     "StageFields",
     "StageHandle",
     "StageSpec",
@@ -229,6 +253,7 @@ __all__ = [
     "SubmitRequest",
     "SubmittedWorkflow",
     "SuccessSpec",
+    "TaskUsage",
     "TaskView",
     "TlsFiles",
     "TokenError",
@@ -243,6 +268,9 @@ __all__ = [
     "Unavailable",
     "Unconfirmed",
     "Unprocessable",
+    "UsageReply",
+    "UsageSummary",
+    "UsageSums",
     "UsageView",
     "WatchEvent",
     "WhyReply",
@@ -275,11 +303,15 @@ _MODULES = {
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
         "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
-        "WatchEvent WhyReply"
+        "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"
     " WorkflowRequest WorkflowSpec WorkflowView",
+    "phalanx.api.schema.sessions": "ExecRequest ForwardRequest SessionTicket",
+    "phalanx.client.session_calls": "ExecResult ExecSession SessionAccess",
+    "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
     "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
     "phalanx.client.async_client": "AsyncClient",

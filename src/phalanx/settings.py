@@ -25,6 +25,7 @@ from phalanx.settings_types import (
     FilesUrl,
     Folder,
     Host,
+    IdleSeconds,
     LinkPort,
     LinkPorts,
     Name,
@@ -36,6 +37,7 @@ from phalanx.settings_types import (
     Text,
     TextOrEmpty,
     Url,
+    UsageSeconds,
     is_loopback,
 )
 
@@ -120,6 +122,9 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     pending_limit: Annotated[Count, "maximum number of waiting tasks; beyond it submits are rejected"] = (
         10_000_000
     )
+    session_idle_s: Annotated[
+        Seconds, "how long nothing may happen in a session (exec, attach, port-forward) before it is ended"
+    ] = 3600.0
     keep_events: Annotated[Count, "number of events kept for stories"] = 1_000_000
     keep_jobs: Annotated[Count, "number of ended jobs kept"] = 1_000_000
     metrics_dir: Annotated[
@@ -208,6 +213,18 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
         "every-task or memory",
         "which tasks get a cgroup, where allowed: every task, or only those that request memory",
     ] = "every-task"
+    accounts: Annotated[
+        Text | None,
+        "same-name, or user=account;user=account",
+        "accounts that tasks run as, by the user who submitted them, such as alice=alice;bob=lab (*=lab for all"
+        " others); the runner must be root; without it tasks have the runner's account",
+    ] = None
+    allow_root: Annotated[bool, "true or false", "whether runner.accounts may name root"] = False
+    keepers: Annotated[
+        Annotated[int, Meta(ge=0, le=64)],
+        "0 to 64",
+        "processes that start tasks on this node; 0 = one for every two cores, at most 8",
+    ] = 0
     cpus: Annotated[
         CpusOfTasks,
         "own or any",
@@ -224,24 +241,19 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     scratch_max_bytes: Annotated[
         Size | None, "a size in bytes, or such as 64MiB", "maximum size of one task's scratch folder"
     ] = None
-    accounts: Annotated[
-        Text | None,
-        "same-name, or user=account;user=account",
-        "accounts that tasks run as, by the user who submitted them, such as alice=alice;bob=lab (*=lab for all"
-        " others); the runner must be root; without it tasks have the runner's account",
-    ] = None
-    allow_root: Annotated[bool, "true or false", "whether runner.accounts may name root"] = False
-    keepers: Annotated[
-        Annotated[int, Meta(ge=0, le=64)],
-        "0 to 64",
-        "processes that start tasks on this node; 0 = one for every two cores, at most 8",
-    ] = 0
     log_keep_s: Annotated[Seconds, "how long the logs of ended attempts are kept on the node"] = 30 * 86_400.0
     log_keep_bytes: Annotated[Size, "maximum size of all logs of the node; the oldest are deleted first"] = (
         20 << 30
     )
     artifacts_max_bytes: Annotated[Size, "maximum size of all artifacts of one attempt"] = 10 << 30
     artifacts_max_count: Annotated[Count, "maximum number of artifacts of one attempt"] = 10_000
+    usage_interval_s: Annotated[
+        UsageSeconds, "how often usage is sampled; less often where many tasks run"
+    ] = 5.0
+    idle_device_use: Annotated[Share, "mean utilisation below which a held device counts as idle"] = 0.05
+    idle_device_after_s: Annotated[IdleSeconds, "how long it must be so before `nodes` and `why` warn"] = (
+        900.0
+    )
 
     def __post_init__(self) -> None:
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)

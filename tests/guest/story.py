@@ -93,7 +93,7 @@ class Guest:
         name = "/".join(map(str, key))
         taken = self.limits.take(key, self._lane, grant, self.processes.version)
         argv = script if isinstance(script, list) else [*PYTHON, script]
-        self.processes.brief(name, argv, {"PATH": "/usr/bin:/bin"}, None, self.limits.tracking(self.cgroups))
+        self.processes.brief(name, argv, {"PATH": "/usr/bin:/bin"}, None, self.limits.tracking())
         out, err = str(self._folder / f"{self._lane}.out"), str(self._folder / f"{self._lane}.err")
         launch = Launch(out, err, cgroups=taken.cgroups or None, cpus=taken.cpus or None, memo=taken.memo)
         self._ends[name] = asyncio.get_running_loop().create_future()
@@ -216,7 +216,7 @@ async def cost(guest: Guest) -> object:
 
 async def nothing_left(guest: Guest) -> object:
     await guest.processes.shutdown(1.0)
-    await guest.cgroups.leave()
+    await guest.limits.leave()
     left = [str(path) for path in Path("/sys/fs/cgroup").rglob("phalanx-guest*")]
     assert left == [], left
     return left

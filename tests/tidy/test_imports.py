@@ -32,6 +32,7 @@ SHARED = {
     "tls",
     "errors",
     "clock",
+    "duplex",
     "logger",
     "__version__",
 }
@@ -49,6 +50,7 @@ ARROWS: dict[str, set[str]] = {
     "core.runner": {"core", "core.model"},
     "clock": set(),
     "logger": set(),
+    "duplex": set(),
     "errors": CORE,
     "settings": CORE | {"errors", "settings_elastic", "settings_scheduler", "settings_types"},
     "settings_elastic": CORE | {"errors", "settings_types"},

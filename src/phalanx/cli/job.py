@@ -24,6 +24,7 @@ from phalanx.cli.output import (
     tell_error,
 )
 from phalanx.cli.session import session
+from phalanx.cli.usage_table import usage_fields
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.errors import Conflict, PhalanxError
 
@@ -211,6 +212,7 @@ def _newest_attempt(task: TaskView) -> Iterable[str]:
             ("Message", task.message),
             ("Result", None if task.result is None else clean(msgspec.json.encode(task.result).decode())),
             ("Result error", task.result_error or None),
+            *usage_fields(task.usage),
         ]
     )
     yield from map(clean, condition_lines(task))

@@ -59,6 +59,9 @@ from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.client.session_calls import SessionAccess, reach_of
+from phalanx.client.sessions import AsyncSessionCalls
+from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.workflows import WorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
@@ -76,7 +79,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient:
+class AsyncClient(AsyncUsageCalls, AsyncSessionCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(
@@ -362,6 +365,9 @@ class AsyncClient:
                 raise Unavailable("the watch ended", reason="Dropped")
             except (Unavailable, TooMany) as error:
                 await _pause(patience, error)
+
+    def session_access(self) -> SessionAccess:
+        return reach_of(self._exchange, self._token.value)
 
     async def _ask(self, call: Call[T]) -> T:
         async with aclosing(await self._sent(call)) as answer:

@@ -20,6 +20,7 @@ from phalanx.api.schema.jobs import (
     StatusWord,
     TaskView,
 )
+from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
@@ -149,6 +150,7 @@ def _task_view(
         else None,
         conditions=conditions(job, position),
         object=spec.object_at(position),
+        usage=None if attempt else ended_usage(job, position),
     )
 
 

@@ -26,9 +26,9 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     limit_s: float | None = None  # how long it may run, for its environment; the runner keeps the limit
     held: bool = False  # only prepare it, and start it with `go`
     not_after: float | None = None  # the instant since boot from which on it is refused
-    memo: str = ""  # what a later runner has to know; the keeper gives it back in its listing
     result: str = ""  # the file for its result
     artifacts: str = ""  # the folder for its artifacts, which the keeper makes; empty: it is there
+    memo: str = ""  # what a later runner has to know; the keeper gives it back in its listing
 
 
 class BriefAccount(Struct, frozen=True):

@@ -12,19 +12,14 @@ from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.orders import (
-    AttemptKey,
-    Brief,
-    LonePorts,
-    key_from_text,
-    key_text,
-)
+from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, key_from_text, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
+from phalanx.errors import Unavailable
 from phalanx.logger import logger
-from phalanx.runner.accounts import Accounts, NoAccount
+from phalanx.runner.accounts import Account, Accounts, NoAccount
 from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
-from phalanx.runner.keeper_messages import BriefAccount, Launch, Row
+from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.log_files import (
@@ -37,7 +32,9 @@ from phalanx.runner.log_files import (
     log_path,
 )
 from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.usage.sampler import UsageSampler
 
 log = logger("runner")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
@@ -52,22 +49,24 @@ class Launches:
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
+        limits: AttemptLimits,
         machine: Machine,
         accounts: Accounts,
-        limits: AttemptLimits,
     ) -> None:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
         self._keys: dict[str, AttemptKey] = {}  # by name
+        self._leaders: dict[AttemptKey, tuple[int, Ticks]] = {}  # of those that run
         self._engine = engine
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
+        self._limits = limits
         self._machine = machine
         self._accounts = accounts
-        self.limits = limits
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
+        self.usage = UsageSampler(engine, state_dir)
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it.
@@ -77,13 +76,12 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        self._brief(keeper, connection, brief)
+        account = self._brief(keeper, connection, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
         paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
-        account = self._accounts.of(brief.user)
         owner = None if account is None else (account.uid, account.gid)
-        limits = self.limits.take(
+        limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
         )
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
@@ -92,9 +90,9 @@ class Launches:
         env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
-        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
+        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         launch = Launch(
             out=paths.stdout,
             err=paths.stderr,
@@ -137,12 +135,48 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
+    def started(self, key: AttemptKey, pid: int, born: Ticks, at: float) -> None:
+        """It runs, and this is its first process; since `at` by a clock that does not step."""
+        self._leaders[key] = pid, born
+        self.usage.started(key, self.names.get(key, ""), pid, self._limits.own_folders(key), at)
+
+    def leader(self, key: AttemptKey) -> tuple[AttemptLeader, str | None] | None:
+        """The first process of an attempt that runs, and the folder that it began in, if that is known."""
+        if key not in self._leaders or key not in self.names:
+            return None
+        held, briefing = self._engine.state.held.get(key), self._engine.state.briefing
+        group = None if held is None or held.start is None else held.start.group
+        account = self._account_of(key[0])
+        home, uid = ("/", None) if account is None else (account.home, account.uid)
+        brief = None if group is None else briefing.brief(key[0], group)
+        cwd = None if brief is None else brief.command.cwd or home
+        return AttemptLeader(*self._leaders[key], self.names[key], uid), cwd
+
+    def _account_of(self, job: str) -> Account | None:
+        """The account that tasks of a job have; None for the runner's own."""
+        brief = self._engine.state.briefing.any_brief(job)
+        if not self._accounts.are_mapped:
+            return None
+        try:
+            if brief is None:  # a runner that was restarted is told when it joins
+                raise NoAccount("the runner has not been told yet whose task it is")
+            return self._accounts.of(brief.user)
+        except NoAccount as error:
+            raise Unavailable(str(error), reason="CannotEnter", retry_after_s=1) from None
+
     def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int, row: Row) -> None:
-        """An attempt that an earlier runner had started, or sent to the keeper."""
+        """An attempt that an earlier runner had started, or that it had not; then there is no pid."""
         self.names[key] = row.key
         self._keys[row.key] = key
         self.find_files(key)
-        self.limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
+        self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
+        if row.pid:
+            self._leaders[key] = row.pid, row.born
+            self.usage.started(key, row.key, row.pid, self._limits.own_folders(key))
+
+    def sweep(self) -> None:
+        """All attempts of an earlier runner are adopted: remove what it left of others."""
+        self._limits.sweep()
 
     def key_of(self, name: str) -> AttemptKey | None:
         """The attempt of a keeper's key; None for an invalid one."""
@@ -155,8 +189,9 @@ class Launches:
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
-        self.limits.release(key)  # one that was given back unstarted ends without a word of the keeper
+        self.release(key)  # one that was given back unstarted ends without a word of the keeper
         self._former.discard(key)
+        self._leaders.pop(key, None)
         name = self.names.pop(key, None)
         if name is None:
             return
@@ -167,31 +202,38 @@ class Launches:
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         id = _brief_id(job, group)
         if keeper.connection is not None and id in keeper.briefed:
-            keeper.briefed.discard(id)
+            del keeper.briefed[id]
             keeper.connection.forget_brief(id)
 
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
-        """Nothing of it is alive: its limits are given back; the end, with what they show of it."""
-        return self.limits.ended(key, end)
+        """Nothing of it is alive: its limits are given back; the end, with what it used."""
+        self._leaders.pop(key, None)
+        return self._limits.ended(key, self.usage.ended(key, end, self._limits.own_folders(key)))
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive, or it was never started."""
-        self.limits.release(key)
+        self._leaders.pop(key, None)
+        self.usage.forget(key)
+        self._limits.release(key)
 
     def release_all(self, keys: Collection[AttemptKey]) -> None:
         for key in keys:
             self.release(key)
 
-    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> None:
-        """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""
+    async def leave(self) -> None:
+        """The runner stops, and nothing runs any more: remove all that was made for attempts."""
+        await self._limits.leave()
+
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> Account | None:
+        """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
         id = _brief_id(brief.job, brief.group)
         if id in keeper.briefed:
-            return
-        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
-        self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
+            return keeper.briefed[id]
         account = self._accounts.of(brief.user)
         if account is not None and not connection.makes_folders:
             raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
+        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
+        self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
@@ -203,8 +245,9 @@ class Launches:
             )
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, brief.command.argv, env, cwd, self.limits.tracking(keeper.cgroups), told)
-        keeper.briefed.add(id)
+        connection.brief(id, brief.command.argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        keeper.briefed[id] = account
+        return account
 
 
 def read_key(name: str) -> tuple[AttemptKey, int] | None:

@@ -38,7 +38,7 @@ class LimitSet:
 
 
 class LimitSets:
-    """The sets of one node: those in use, and those that wait."""
+    """The sets of one keeper: those in use, and those that wait."""
 
     def __init__(self, cgroups: Cgroups) -> None:
         self.cgroups = cgroups

@@ -2,13 +2,13 @@
 
 Whole cores get CPUs of their own (`core/runner/cpus.py`), held by a cpuset where the runner may make one, else by
 affinity, which a task can undo. Each lane has one set of cgroups for CPUs, CPU time, processes and devices
-(`limit_sets.py`); a task that asked for memory has one more for that. On v2 one cgroup holds everything. CPUs are the
-node's; cgroups are beside those of the keeper that has the lane. What the node holds and what it does not is told to
-the coordinator (`isolation`).
+(`limit_sets.py`); a task that asked for memory has one more for that. On v2 one cgroup holds everything. What the node
+holds and what it does not is told to the coordinator (`isolation`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,10 +24,11 @@ from phalanx.runner.cgroup_limits import NO_LIMITS, TaskLimits, as_list
 from phalanx.runner.cgroups import Cgroup, Cgroups, number_in
 from phalanx.runner.device_nodes import DeviceNodes
 from phalanx.runner.limit_sets import LimitSet, LimitSets
-from phalanx.runner.scratch import Owner, ScratchFolders
+from phalanx.runner.scratch import ScratchFolders
 
 PIDS_MAX = 4096
 MEMOS_SINCE = 5  # the first version of the keeper that gives memos back, and enters threaded cgroups
+WATCH_S = 5.0
 PEAKS = ("memory.peak", "memory.max_usage_in_bytes")  # v2, v1
 
 
@@ -55,8 +56,8 @@ class _LaneLimits:
     __slots__ = ("cores", "denied", "keys", "set", "sets")
 
     def __init__(self, sets: LimitSets) -> None:
+        self.sets = sets  # those of its keeper
         self.keys: set[AttemptKey] = set()
-        self.sets = sets  # where its set is
         self.set: LimitSet | None = None
         self.cores: float = 0
         self.denied = NO_LIMITS.denied
@@ -73,14 +74,16 @@ class AttemptLimits:
         pids_max: int = PIDS_MAX,
         nodes: DeviceNodes | None = None,
         scratch: ScratchFolders | None = None,
+        others: Sequence[Cgroups] = (),
     ) -> None:
-        """`cpus` are those that the runner may use; none: tasks are bound to no CPU but those of their NUMA node."""
-        self._cgroups = cgroups  # of one keeper; those of the others are alike
+        """`cpus` are those that the runner may use; none: tasks are bound to no CPU but those of their NUMA node.
+
+        Each keeper has cgroups of its own; `others` are those of all but the first.
+        """
+        self._all = [LimitSets(each) for each in (cgroups, *others)]
         self._table = CpuTable(capacity, cpus)
         self._numa = {each.id: each.cpus for each in capacity.numa}
         self._devices = bool(capacity.devices)
-        self._sets = LimitSets(cgroups)
-        self._all_sets = {id(cgroups): self._sets}  # by the cgroups of each keeper
         self._pids_max = pids_max
         self._nodes = nodes or DeviceNodes({})
         self._scratch = scratch
@@ -90,29 +93,30 @@ class AttemptLimits:
         self._memory: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._awaited: set[str] = set()  # cgroups of adopted attempts that have not started
 
-    def tracking(self, cgroups: Cgroups) -> str | None:
+    def tracking(self, cgroups: Cgroups | None = None) -> str | None:
         """The folder for a keeper's own cgroups; None where the sets are in the same hierarchy."""
-        return None if self._sets.are_on_v2 else cgroups.tracking
+        sets = self._of(cgroups)
+        return None if sets.are_on_v2 else sets.cgroups.tracking
 
-    def _sets_in(self, cgroups: Cgroups | None) -> LimitSets:
-        if cgroups is None:
-            return self._sets
-        return self._all_sets.get(id(cgroups)) or self._all_sets.setdefault(id(cgroups), LimitSets(cgroups))
+    def _of(self, cgroups: Cgroups | None) -> LimitSets:
+        """The sets in a keeper's cgroups; without, those of the first."""
+        return next(each for each in self._all if cgroups is None or each.cgroups is cgroups)
 
     @property
     def isolation(self) -> Isolation:
         """What is held here, and by what."""
-        has, own = self._sets.controllers, self._table.gives_own
+        sets, cgroups = self._all[0], self._all[0].cgroups
+        has, own = sets.controllers, self._table.gives_own
         cpus = ("cpuset" if "cpuset" in has else "affinity") if own else ""
-        filters = "devices" in has or (self._cgroups.devices is not None and self._sets.are_on_v2)
+        filters = "devices" in has or (cgroups.devices is not None and sets.are_on_v2)
         return Isolation(
             cpus=cpus,
             cpu_time="quota" if "cpu" in has else "",
-            memory="" if self._cgroups.why_not else "limit",
+            memory="" if cgroups.why_not else "limit",
             processes="limit" if "pids" in has and self._pids_max else "",
             devices="filter" if self._nodes and filters else "" if self._devices else "none",
             scratch=self._scratch.held_by if self._scratch is not None else "",
-            note="; ".join(self._cgroups.reasons)[:500],
+            note="; ".join(cgroups.reasons)[:500],
         )
 
     def take(
@@ -122,25 +126,28 @@ class AttemptLimits:
         grant: Grant,
         keeper_version: int,
         cgroups: Cgroups | None = None,
-        owner: Owner = None,
+        owner: tuple[int, int] | None = None,
     ) -> LaunchLimits:
         """The cgroups and CPUs of an attempt; attempts of one lane have the same ones.
 
-        Raises OSError if limits that this node holds cannot be set now: it must not run without them.
+        `owner` are the ids that its scratch folder gets. Raises OSError if limits that this node holds cannot be set
+        now: it must not run without them.
         """
+        held = self._enter(key, lane, cgroups)
         try:
-            self._hold(key, lane, cgroups)
             env = self._make_scratch(key, owner)
-            return structs.replace(self._take(key, lane, grant, keeper_version), env=env)
+            return structs.replace(self._take(key, lane, held, grant, keeper_version), env=env)
         except OSError:
             self.release(key)
             raise
 
-    def _take(self, key: AttemptKey, lane: int, grant: Grant, keeper_version: int) -> LaunchLimits:
+    def _take(
+        self, key: AttemptKey, lane: int, held: _LaneLimits, grant: Grant, keeper_version: int
+    ) -> LaunchLimits:
         """A keeper that cannot give memos back to a later runner gives nothing out that has to be remembered."""
-        held = self._lanes[lane]
         if keeper_version < MEMOS_SINCE:
-            cgroup = self._create(key, held, grant.memory_bytes, NO_LIMITS) if grant.memory_bytes else None
+            in_use = held.sets.cgroups
+            cgroup = self._create(in_use, key, grant.memory_bytes, NO_LIMITS) if grant.memory_bytes else None
             return LaunchLimits(cgroup.folders if cgroup else (), self._of_numa(grant.numa))
         share = self._table.take(lane, grant)
         held.cores = 0 if is_whole(grant.cores) else grant.cores
@@ -152,23 +159,22 @@ class AttemptLimits:
         memo = LimitMemo(share.cpus, share.is_own, share.numa, held.set.number if held.set else None)
         return LaunchLimits(folders, cpus, _encode(memo).decode())
 
-    def _hold(self, key: AttemptKey, lane: int, cgroups: Cgroups | None) -> _LaneLimits:
-        if lane not in self._lanes:
-            self._lanes[lane] = _LaneLimits(self._sets_in(cgroups))
-        self._lanes[lane].keys.add(key)
-        self._lane_of[key] = lane
-        return self._lanes[lane]
-
-    def _make_scratch(self, key: AttemptKey, owner: Owner) -> dict[str, str]:
+    def _make_scratch(self, key: AttemptKey, owner: tuple[int, int] | None) -> dict[str, str]:
         if self._scratch is None:
             return {}
         self._with_scratch.add(key)
         return self._scratch.make(key, owner)
 
+    def _enter(self, key: AttemptKey, lane: int, cgroups: Cgroups | None) -> _LaneLimits:
+        if lane not in self._lanes:
+            self._lanes[lane] = _LaneLimits(self._of(cgroups))
+        self._lanes[lane].keys.add(key)
+        self._lane_of[key] = lane
+        return self._lanes[lane]
+
     def _create(
-        self, key: AttemptKey, held: _LaneLimits, memory_bytes: int, also: TaskLimits
+        self, cgroups: Cgroups, key: AttemptKey, memory_bytes: int, also: TaskLimits
     ) -> Cgroup | None:
-        cgroups = held.sets.cgroups
         cgroup = cgroups.create(cgroup_name(key), memory_bytes, also=also)
         if cgroup is not None:
             self._memory[key] = cgroups, cgroup
@@ -184,18 +190,19 @@ class AttemptLimits:
         self, key: AttemptKey, held: _LaneLimits, grant: Grant, limits: TaskLimits
     ) -> tuple[tuple[str, ...], bool]:
         """The folders of an attempt, and whether a cpuset among them holds its CPUs."""
-        in_one = self._sets.are_on_v2 and self._cgroups.limits_memory_on_v2
-        has_cpuset = "cpuset" in self._sets.controllers
+        sets = held.sets
+        in_one = sets.are_on_v2 and sets.cgroups.limits_memory_on_v2
+        has_cpuset = "cpuset" in sets.controllers
         memory: tuple[str, ...] = ()
         if grant.memory_bytes:
-            cgroup = self._create(key, held, grant.memory_bytes, limits if in_one else NO_LIMITS)
+            cgroup = self._create(sets.cgroups, key, grant.memory_bytes, limits if in_one else NO_LIMITS)
             memory = cgroup.folders if cgroup is not None else ()
         if memory and in_one:
             return memory, has_cpuset
         if held.set is None:
-            held.set = held.sets.take(limits)
+            held.set = sets.take(limits)
         if held.set is None:
-            if self._sets.controllers:
+            if sets.controllers:
                 raise OSError(f"no cgroup with limits can be made for {cgroup_name(key)}")
             return memory, False
         return (*memory, *held.set.folders), has_cpuset
@@ -204,7 +211,7 @@ class AttemptLimits:
         self, key: AttemptKey, lane: int, text: str, is_started: bool, cgroups: Cgroups | None = None
     ) -> None:
         """An attempt that an earlier runner started, with the memo it left; keepers before version 5 have none."""
-        held = self._hold(key, lane, cgroups)
+        held = self._enter(key, lane, cgroups)
         self._with_scratch.add(key)
         self._memory[key] = held.sets.cgroups, held.sets.cgroups.named(cgroup_name(key))
         if not is_started:
@@ -217,6 +224,10 @@ class AttemptLimits:
             held.set = held.sets.adopt(memo.set)
         self._table.adopt(lane, CpuShare(memo.cpus, memo.is_own, memo.numa))
 
+    def own_folders(self, key: AttemptKey) -> tuple[str, ...]:
+        """The cgroups that an attempt has alone."""
+        return self._memory[key][1].folders if key in self._memory else ()
+
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of an attempt is alive: its limits are given back; the end, with what they show of it."""
         end = self._measured(key, end)
@@ -228,8 +239,9 @@ class AttemptLimits:
 
         What only it used is removed, and with the last attempt of a lane what the lane had.
         """
-        if (memory := self._memory.pop(key, None)) is not None:
-            memory[0].remove(memory[1])
+        if (made := self._memory.pop(key, None)) is not None:
+            cgroups, cgroup = made
+            cgroups.remove(cgroup)
         if (lane := self._lane_of.pop(key, None)) is not None:
             self._lanes[lane].keys.discard(key)
             if not self._lanes[lane].keys:
@@ -246,32 +258,31 @@ class AttemptLimits:
         if self._table.give_back(lane):
             self._share_rest()
 
-    def sweep(self, cgroups: Cgroups | None = None) -> None:
-        """Remove the cgroups that earlier runners left with a keeper, except those of adopted attempts."""
-        sets = self._sets_in(cgroups)
-        used = {held.set.name for held in self._lanes.values() if held.set is not None and held.sets is sets}
-        sets.cgroups.sweep(self._awaited | used)
-
-    def sweep_scratch(self) -> None:
-        """All attempts of an earlier runner are adopted: remove the scratch folders of others."""
+    def sweep(self) -> None:
+        """Remove the cgroups that earlier runners left, except those of adopted attempts, started or not."""
+        for sets in self._all:
+            lanes = [held for held in self._lanes.values() if held.sets is sets]
+            sets.cgroups.sweep(self._awaited | {held.set.name for held in lanes if held.set is not None})
         self._awaited.clear()
         if self._scratch is not None:
             self._scratch.sweep(self._with_scratch)
 
-    def look(self) -> None:
-        """Look after what grows by itself; to be called again and again."""
-        if self._scratch is not None:
-            self._scratch.look_soon()
+    async def watch(self) -> None:
+        """Look after what grows by itself, as long as the runner lives."""
+        while True:
+            await asyncio.sleep(WATCH_S)
+            if self._scratch is not None:
+                await self._scratch.look()
 
     async def leave(self) -> None:
-        """Nothing runs any more: remove what is left of scratch folders."""
+        """Nothing runs any more: remove all that was made for attempts."""
+        await asyncio.gather(*(sets.cgroups.leave() for sets in self._all))
         if self._scratch is not None:
             await self._scratch.settled()
 
     def _measured(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt with the most memory it used and its limit."""
-        memory = self._memory.get(key)
-        for folder in memory[1].folders if memory is not None else ():
+        for folder in self.own_folders(key):
             for name in PEAKS:
                 if (peak := number_in(Path(folder) / name)) is not None:
                     limit = next(filter(None, map(number_in, _limit_files(folder))), 0)
@@ -280,7 +291,7 @@ class AttemptLimits:
 
     def _limits(self, share: CpuShare, held: _LaneLimits) -> TaskLimits:
         """All but memory. Tasks without cores have no quota, and those with CPUs of their own need none."""
-        mems = (share.numa,) if share.numa is not None and share.numa in self._sets.memory_nodes() else ()
+        mems = (share.numa,) if share.numa is not None and share.numa in held.sets.memory_nodes() else ()
         return TaskLimits(0, held.cores, share.cpus, mems, self._pids_max, held.denied)
 
     def _share_rest(self) -> None:
@@ -289,7 +300,7 @@ class AttemptLimits:
             held, share = self._lanes[lane], self._table.lanes[lane]
             if held.set is not None:
                 held.sets.move(held.set, share.cpus)
-            for key in held.keys if self._sets.are_on_v2 else ():
+            for key in held.keys if held.sets.are_on_v2 else ():
                 for folder in self._memory[key][1].folders if key in self._memory else ():
                     with contextlib.suppress(OSError):
                         (Path(folder) / "cpuset.cpus").write_text(as_list(share.cpus))

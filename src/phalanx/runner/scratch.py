@@ -27,13 +27,11 @@ log = logger("runner")
 VARIABLE = "PHALANX_SCRATCH_DIR"
 MOUNTS = Path("/proc/self/mountinfo")
 PATH_BYTES_MAX = 70  # sockets have paths of at most 107 bytes, and programs put them into folders of TMPDIR
-LOOK_S = 5.0
 ENTRIES_MAX = 100_000  # of one folder, in one look
 AT_END_MAX = 1000  # the same at the end of an attempt, when others wait
 SPARE_MAX = 4096  # empty folders: to rename one costs a tenth of removing it and making another
 SOURCE = "phalanx-scratch"
 _NOSUID_NODEV, _DETACH = 2 | 4, 2
-Owner = tuple[int, int] | None  # uid and gid; None: the runner's own
 
 
 class ScratchFolders:
@@ -47,7 +45,6 @@ class ScratchFolders:
         self._mounts = size_max > 0 and (can_mount(root) if may_mount is None else may_mount)
         self._spare: list[Path] = []
         self._seen: dict[str, int] = {}  # the largest size seen of those that are watched
-        self._looking: asyncio.Future[None] | None = None
         self._removing: set[asyncio.Task[None]] = set()
 
     @property
@@ -55,7 +52,7 @@ class ScratchFolders:
         """By what folders are kept to their size: tmpfs, watched, or nothing where there is no limit."""
         return "" if not self._size_max else "tmpfs" if self._mounts else "watched"
 
-    def make(self, key: AttemptKey, owner: Owner = None) -> dict[str, str]:
+    def make(self, key: AttemptKey, owner: tuple[int, int] | None = None) -> dict[str, str]:
         """Make the folder of an attempt, for its account; the variables by which it finds it. Raises OSError."""
         folder = self._root / _name(key)
         try:
@@ -85,8 +82,6 @@ class ScratchFolders:
 
     async def settled(self) -> None:
         """Wait until all that is being removed is gone."""
-        if self._looking is not None:
-            self._looking.cancel()
         if self._removing:
             await asyncio.wait(self._removing)
         for folder in self._spare:
@@ -100,15 +95,6 @@ class ScratchFolders:
         for folder in self._root.iterdir():
             if folder.name not in kept:
                 remove(folder)
-
-    def look_soon(self) -> None:
-        """Look at them in a while, unless that is going on."""
-        if self._seen and (self._looking is None or self._looking.done()):
-            self._looking = asyncio.ensure_future(self._look_later())
-
-    async def _look_later(self) -> None:
-        await asyncio.sleep(LOOK_S)
-        await self.look()
 
     async def look(self) -> None:
         """Look at folders that can grow beyond their size."""
@@ -211,8 +197,8 @@ def _call(name: str, *arguments: bytes | int) -> None:
 def _is_empty(folder: Path) -> bool:
     """Whether another attempt can have the folder: it is as it was made."""
     try:
-        found = os.lstat(folder)
-        if (found.st_mode, found.st_uid) != (stat.S_IFDIR | 0o700, os.getuid()):
+        about = folder.lstat()
+        if about.st_mode != stat.S_IFDIR | 0o700 or about.st_uid != os.geteuid():
             return False
         with os.scandir(folder) as entries:
             return next(entries, None) is None

@@ -120,7 +120,7 @@ def test_on_v2_a_threaded_cgroup_has_all_but_memory_and_one_of_its_own_has_every
         "threaded",
     ]
     assert len(taken.cgroups) == 1
-    assert limits.tracking(limits._sets.cgroups) is None
+    assert limits.tracking() is None
     both = take(limits, 2, Grant(0.5, 64 * MIB))
     assert [Path(folder).name for folder in both.cgroups] == ["j2-0-1"]
     assert values(both, "cpuset.cpus", "cpu.max", "pids.max", "memory.max", "memory.oom.group") == [

@@ -50,6 +50,7 @@ class DeviceView(Struct, omit_defaults=True):
     numa: int | None = None
     uuid: str = ""
     task: str | None = None
+    idle_s: float = 0.0  # held and hardly used for so long; 0: it is in use, or free
 
 
 class NumaView(Struct):
@@ -348,3 +349,4 @@ class AuditLine(Struct, omit_defaults=True):
     reason: str = ""
     request_id: str = ""
     left_out: int = 0
+    what: str = ""  # of a session: its command without values, or its port

@@ -154,6 +154,8 @@ finished = _reason("Finished", _PROGRESS, "",
     "Exited with code 0; waiting for the rest of the job")
 tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
     "{count} of {tasks} tasks are waiting; `phalanx why {first}` says why")
+devices_idle = _reason("DevicesIdle", _PROGRESS, "host devices idle_s _text",
+    "On {host}: {_text}; others could use what is held and not used")
 stages_running = _reason("StagesRunning", _PROGRESS, "count stages _text",
     "{count} of {stages} stages are under way: {_text}")
 stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",

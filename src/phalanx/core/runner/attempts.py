@@ -12,6 +12,7 @@ from msgspec import Struct
 from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import Brief, Exit, Phase, Roll, Start, Why
+from phalanx.core.model.usage import AttemptUsage
 
 ROLLS_MAX = 16  # of one job: starts follow their roll closely, so older formations are over
 
@@ -87,10 +88,16 @@ class ProcessEnd(Struct, frozen=True):
     result_bytes: int = 0  # of a result in the place for files
     result_sha256: str = ""
     note: str = ""  # what else is to be said of it: that not all of its files were kept
+    files: int | None = None  # which files it has left (`runner/keeper/files.py`); None: nobody looked
     forks_refused: int = 0  # how often it could start no process because it had as many as it may
     memory_limit_bytes: int = 0  # what it was granted; 0: it had no limit
-    memory_peak_bytes: int = 0  # the most it used, as far as it was measured
-    files: int | None = None  # which files it has left (`runner/keeper/files.py`); None: nobody looked
+    memory_peak_bytes: int = (
+        0  # the most it used: of its cgroup, or of its largest process alone; 0: not known
+    )
+    cpu_s: float = 0.0  # of the leader, the processes it waited for, and those its keeper reaped
+    read_bytes: int = 0
+    written_bytes: int = 0
+    usage: AttemptUsage | None = None  # the same with what the runner has sampled
 
 
 def unseen(started_at: float | None, now: float) -> ProcessEnd:
@@ -115,6 +122,7 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
         result="" if why == Why.REFUSED else end.result,
         result_bytes=end.result_bytes,
         result_sha256=end.result_sha256,
+        usage=end.usage,
     )
 
 

@@ -56,6 +56,7 @@ class KeptAttempt:
         "slot",
         "slot_folder",
         "started_at",
+        "used",
         "was_held",
         "why",
     )
@@ -88,6 +89,7 @@ class KeptAttempt:
         self.code: int | None = None
         self.signal: int | None = None
         self.ended_at: float | None = None  # when the leader ended; its tree may still be dying
+        self.used = [0.0, 0, 0, 0]  # processor seconds, largest resident set, bytes read and written
         self.exit: str | None = None  # as JSON, once nothing of the tree is left
 
     @property
@@ -129,7 +131,9 @@ class KeptAttempt:
         self.exit = (
             f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
             f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail},'
-            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why},"files":{files}{refused}}}'
+            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why},"files":{files}{refused},'
+            f'"cpu_s":{self.used[0]},"memory_peak_bytes":{self.used[1]},"read_bytes":{self.used[2]},'
+            f'"written_bytes":{self.used[3]}}}'
         )
 
 

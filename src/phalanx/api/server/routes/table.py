@@ -11,8 +11,10 @@ from phalanx.api.server.routes import (
     jobs,
     metrics,
     nodes,
+    sessions,
     tasks,
     tokens,
+    usage,
     workflows,
 )
 
@@ -20,7 +22,9 @@ ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *workflows.ROUTES,
     *tasks.ROUTES,
+    *sessions.ROUTES,
     *files.ROUTES,
+    *usage.ROUTES,
     *calls.ROUTES,
     *nodes.ROUTES,
     *apply.ROUTES,
