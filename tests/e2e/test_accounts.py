@@ -119,6 +119,13 @@ def test_a_session_is_entered_after_a_restart_of_the_runner_with_the_same_accoun
     cluster.client.cancel(task)
 
 
+def test_a_scratch_folder_is_its_users_alone(cluster: RealCluster) -> None:
+    script = "stat -c '%u %a' $PHALANX_SCRATCH_DIR; touch $PHALANX_SCRATCH_DIR/x && echo written"
+    assert output(client_of(cluster, "alice"), script).split() == [str(ALICE[1]), "700", "written"]
+    listing = output(client_of(cluster, "bob"), "ls $PHALANX_SCRATCH_DIR/.. || echo refused")
+    assert listing.split()[-1] == "refused"
+
+
 def test_files_sockets_tokens_and_environments_of_others_are_out_of_reach(cluster: RealCluster) -> None:
     alice, bob, folder = client_of(cluster, "alice"), client_of(cluster, "bob"), cluster.folder
     secret = alice.submit(command=["sh", "-c", "echo hidden; sleep 60"], env={"KEY": "planted"}).task_ids[0]

@@ -251,9 +251,10 @@ def test_nodes_say_what_they_hold_and_a_job_that_requires_it_goes_nowhere_else(c
     assert refused.value.reason == "NotIsolated"
 
 
-def test_a_restarted_runner_knows_whose_cpus_are_whose(tmp_path: Path):
+@pytest.mark.parametrize("keepers", [1, 2])
+def test_a_restarted_runner_knows_whose_cpus_are_whose(tmp_path: Path, keepers: int):
     cluster = RealCluster(tmp_path / "c", lost_after_s=LEASE)
-    cluster.node_settings = {"n1": REAL}
+    cluster.node_settings = {"n1": REAL | {"runner.keepers": keepers}}
     with run(cluster, {"n1": "real"}):
         every = sorted(os.sched_getaffinity(0))
         old = [submit(cluster, SHOW + STAY) for _ in every[1:]]
@@ -261,7 +262,7 @@ def test_a_restarted_runner_knows_whose_cpus_are_whose(tmp_path: Path):
         cluster.kill("n1")
         cluster.start_runner("n1")
         new = submit(cluster, SHOW + STAY)
-        assert [*taken, *cpus_of(cluster, new)].sort() == every.sort()
+        assert sorted([*taken, *cpus_of(cluster, new)]) == every
         assert set(cpus_of(cluster, new)).isdisjoint(taken)
         end(cluster, *old)
         again = submit(cluster, SHOW)

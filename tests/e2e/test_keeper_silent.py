@@ -189,7 +189,11 @@ def test_a_node_without_room_for_a_folder_refuses_the_attempt_and_starts_the_nex
     async def story(coordinator: Coordinator) -> None:
         coordinator.order(a_brief("exit 4"), ALONE)
         exit = (await coordinator.hears(Ended)).exit
-        assert (exit.why, exit.of_node, "folder for its logs" in exit.message) == (Why.EXHAUSTED, True, True)
+        assert (exit.why, exit.of_node, "cannot make its folders" in exit.message) == (
+            Why.EXHAUSTED,
+            True,
+            True,
+        )
         coordinator.said.clear()
         logs.unlink()
         coordinator.order(replace(ALONE, key=("g1", 1, 2)))

@@ -25,6 +25,7 @@ from phalanx.runner.keeper_messages import Event, Launch, ProcessEnded, ProcessR
 from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.processes import Processes
+from tests.support.waiting import until
 
 MIB = 1 << 20
 PIDS_MAX = 32
@@ -108,11 +109,8 @@ class Guest:
         return (self._folder / f"{name.split('/')[1]}.out").read_text()
 
     async def said(self, name: str) -> str:
-        async with asyncio.timeout(WITHIN_S):
-            while not (self._folder / f"{name.split('/')[1]}.out").exists() or not self.out(name).endswith(
-                "\n"
-            ):
-                await asyncio.sleep(0.05)
+        path = self._folder / f"{name.split('/')[1]}.out"
+        await until(lambda: path.exists() and path.read_text().endswith("\n"), WITHIN_S)
         return self.out(name)
 
     def _hear(self, event: Event) -> None:

@@ -141,11 +141,14 @@ def _note(node: NodeView) -> str:
 
 def _table(found: list[NodeView], wide: bool) -> Table:
     noted = any(node.note for node in found)
-    more = (("NOTE",) if noted else ()) + (("HOLDERS", "LABELS", "ISOLATION", "SEEN") if wide else ())
+    weak = wide or any(node.isolation is not None and not node.isolation.memory for node in found)
+    more = (("NOTE",) if noted else ()) + (("ISOLATION",) if weak else ())
+    more += ("HOLDERS", "LABELS", "SEEN") if wide else ()
     table = Table("NAME", "STATUS", "CORES", "MEMORY", "GPUS", "TASKS", "DRAINED", *more)
     for node in found:
         cells: tuple[str | None, ...] = (_note(node),) if noted else ()
-        cells += (_holders(node), _labels(node), _lacking(node), moment(node.last_seen_at)) if wide else ()
+        cells += (_lacking(node),) if weak else ()
+        cells += (_holders(node), _labels(node), moment(node.last_seen_at)) if wide else ()
         table.add(
             node.name,
             node.status,

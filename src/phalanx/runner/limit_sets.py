@@ -108,6 +108,7 @@ class LimitSets:
             folder = _parent(hierarchy) / found.name
             if folder.is_dir():
                 found.written[folder] = NO_LIMITS
+        found.folders = tuple(map(str, found.written))
         self._next = max(self._next, number + 1)
         return found
 

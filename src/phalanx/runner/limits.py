@@ -128,17 +128,27 @@ class AttemptLimits:
         cgroups: Cgroups | None = None,
         owner: tuple[int, int] | None = None,
     ) -> LaunchLimits:
-        """The cgroups and CPUs of an attempt; attempts of one lane have the same ones. Raises OSError.
+        """The cgroups and CPUs of an attempt; attempts of one lane have the same ones.
 
-        `owner` are the ids that its scratch folder gets.
-        A keeper that cannot give memos back to a later runner gives nothing out that has to be remembered.
+        `owner` are the ids that its scratch folder gets. Raises OSError if limits that this node holds cannot be set
+        now: it must not run without them.
         """
         held = self._enter(key, lane, cgroups)
-        env = self._make_scratch(key, owner)
+        try:
+            env = self._make_scratch(key, owner)
+            return structs.replace(self._take(key, lane, held, grant, keeper_version), env=env)
+        except OSError:
+            self.release(key)
+            raise
+
+    def _take(
+        self, key: AttemptKey, lane: int, held: _LaneLimits, grant: Grant, keeper_version: int
+    ) -> LaunchLimits:
+        """A keeper that cannot give memos back to a later runner gives nothing out that has to be remembered."""
         if keeper_version < MEMOS_SINCE:
             in_use = held.sets.cgroups
             cgroup = self._create(in_use, key, grant.memory_bytes, NO_LIMITS) if grant.memory_bytes else None
-            return LaunchLimits(cgroup.folders if cgroup else (), self._of_numa(grant.numa), env=env)
+            return LaunchLimits(cgroup.folders if cgroup else (), self._of_numa(grant.numa))
         share = self._table.take(lane, grant)
         held.cores = 0 if is_whole(grant.cores) else grant.cores
         held.denied = self._nodes.denied(grant.devices)
@@ -147,7 +157,7 @@ class AttemptLimits:
         folders, is_in_cpuset = self._take_cgroups(key, held, grant, self._limits(share, held))
         cpus = () if is_in_cpuset else share.cpus if share.is_own else self._of_numa(share.numa)
         memo = LimitMemo(share.cpus, share.is_own, share.numa, held.set.number if held.set else None)
-        return LaunchLimits(folders, cpus, _encode(memo).decode(), env)
+        return LaunchLimits(folders, cpus, _encode(memo).decode())
 
     def _make_scratch(self, key: AttemptKey, owner: tuple[int, int] | None) -> dict[str, str]:
         if self._scratch is None:
@@ -168,6 +178,8 @@ class AttemptLimits:
         cgroup = cgroups.create(cgroup_name(key), memory_bytes, also=also)
         if cgroup is not None:
             self._memory[key] = cgroups, cgroup
+        elif not cgroups.why_not:
+            raise OSError(f"no cgroup with a memory limit can be made for {cgroup_name(key)}")
         return cgroup
 
     def _of_numa(self, numa: int | None) -> tuple[int, ...]:
@@ -190,6 +202,8 @@ class AttemptLimits:
         if held.set is None:
             held.set = sets.take(limits)
         if held.set is None:
+            if sets.controllers:
+                raise OSError(f"no cgroup with limits can be made for {cgroup_name(key)}")
             return memory, False
         return (*memory, *held.set.folders), has_cpuset
 

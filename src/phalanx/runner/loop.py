@@ -361,7 +361,7 @@ class RunnerLoop:
         except NoAccount as error:
             self._do(self.engine.state.process_refused(start.key, "no_account", str(error), now), now)
         except OSError as error:  # nothing is wrong with the task, and another node may have space
-            message = f"its node cannot make its folders or its network: {error.strerror or error}"
+            message = f"its node cannot make its folders, cgroups or network: {error.strerror or error}"
             self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)
 
     def is_live(self, key: AttemptKey) -> bool:

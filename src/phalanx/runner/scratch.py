@@ -40,7 +40,8 @@ class ScratchFolders:
     def __init__(self, root: Path, size_max: int = 0, may_mount: bool | None = None) -> None:
         self._root = root
         self._size_max = size_max
-        root.mkdir(parents=True, exist_ok=True, mode=0o711)
+        root.mkdir(parents=True, exist_ok=True)
+        root.chmod(0o711)  # tasks of other accounts reach their own folders through it
         self._mounts = size_max > 0 and (can_mount(root) if may_mount is None else may_mount)
         self._spare: list[Path] = []
         self._seen: dict[str, int] = {}  # the largest size seen of those that are watched

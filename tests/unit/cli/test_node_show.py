@@ -6,7 +6,7 @@ import re
 
 from msgspec import structs
 
-from phalanx.cli.node import node_lines
+from phalanx.cli.node import _table, node_lines
 from phalanx.coordinator.views_cluster import node_view
 from phalanx.core.cluster.inputs import Hello
 from phalanx.core.model.resources import Capacity, Isolation
@@ -49,3 +49,17 @@ def test_what_a_node_holds_tasks_to_is_shown_with_what_it_does_not():
     ]
     assert held(structs.replace(a_capacity(), isolation=Isolation()))["Holds"] == "nothing"
     assert held(a_capacity()) == {}
+
+
+def test_a_table_of_nodes_says_what_is_not_held_where_memory_is_not():
+    cluster = Cluster()
+    cluster.give(Hello("n1", "a", "o1", structs.replace(a_capacity(), isolation=Isolation("affinity")), []))
+    full = Isolation("cpuset", "quota", "limit", "limit", "none")
+    cluster.give(Hello("n2", "a", "o2", structs.replace(a_capacity(), devices=(), isolation=full), []))
+    n1, n2 = (node_view(cluster.state, cluster.state.nodes[name]) for name in ("n1", "n2"))
+    assert "ISOLATION" not in _table([n2], wide=False).headings
+    weak = _table([n1, n2], wide=False)
+    assert [row[weak.headings.index("ISOLATION")] for row in weak.rows] == [
+        "without CPUs, CPU time, memory, number of processes, devices",
+        "full",
+    ]

@@ -187,6 +187,28 @@ def test_what_a_later_runner_has_to_know_is_in_the_memo(root: Path):
     assert values(part, "cpuset.cpus") == ["0-1,3-7"]
 
 
+def test_the_next_attempt_of_an_adopted_lane_is_in_the_same_cgroups(root: Path):
+    cgroups = v1(root, "memory", "cpuset", "pids", "cpu")
+    first = take(AttemptLimits(cgroups, TWO_NUMA, range(8)), 1, Grant(1, 0))
+    later = AttemptLimits(cgroups, TWO_NUMA, range(8))
+    later.adopt(("j1", 0, 1), 1, first.memo, is_started=True)
+    following = later.take(("j1", 1, 1), 1, Grant(1, 0), NEW)
+    assert sorted(following.cgroups) == sorted(first.cgroups)
+    assert following.memo == first.memo
+
+
+@pytest.mark.parametrize(("file", "memory"), [("pids/phalanx-n1", 0), ("memory/phalanx-n1", 64 * MIB)])
+def test_what_cannot_have_the_limits_that_the_node_holds_is_not_started(root: Path, file: str, memory: int):
+    limits = AttemptLimits(v1(root, "memory", "cpuset", "pids", "cpu"), TWO_NUMA, range(8))
+    (root / file).rename(root / f"{file}-gone")
+    with pytest.raises(OSError, match="no cgroup"):
+        take(limits, 1, Grant(8, memory))
+    (root / f"{file}-gone").rename(root / file)
+    assert len(take(limits, 2, Grant(8, memory)).cgroups) == 2 + bool(
+        memory
+    )  # nothing is held by the first one
+
+
 def test_what_belongs_to_nobody_is_swept(root: Path):
     cgroups = v1(root, "memory", "cpuset", "pids", "cpu")
     left = take(AttemptLimits(cgroups, TWO_NUMA, range(8)), 1, Grant(1, 64 * MIB))
