@@ -215,6 +215,21 @@ def test_case_23_reservations_survive_a_restart_of_the_coordinator(tmp_path: Pat
         assert cluster.output(id) == "10.128.4.9\n"
 
 
+def test_case_23_reservations_and_blocks_survive_a_failover(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, {"n1": HAS}, coordinators=("c1", "c2"), settings=ON) as cluster:
+        leader = cluster.leader()
+        made = cluster.client.reserve_address("n1", ip="10.128.0.5")
+        cluster.kill(leader)
+        cluster.leader(within_s=40.0)
+        cluster.wait_online("n1")
+        assert cluster.client.node_addresses("n1").block == "10.128.0.0/22"
+        id = cluster.client.submit(targets=["n1"], ip_token=made.token, command=SHOW).task_ids[0]
+        cluster.wait_task(id, "Completed")
+        assert cluster.output(id) == "10.128.0.5\n"
+        with pytest.raises(BadRequest, match=BAD_TOKEN):
+            cluster.client.submit(targets=["n1"], ip_token=made.token, command=SHOW)
+
+
 def test_without_an_overlay_network_there_is_a_clear_error(tmp_path: Path) -> None:
     with a_real_cluster(tmp_path, {"n1": "cpus=2"}) as cluster:
         for ask in (cluster.client.reservations, lambda: cluster.client.reserve_address("n1")):

@@ -87,6 +87,27 @@ def test_the_walk_through_of_seed_000_with_real_tcp(cluster: HostCluster) -> Non
     assert "master got gradients from" in done(cluster, master)
 
 
+def test_a_restart_of_the_coordinator_in_the_middle_changes_nothing(cluster: HostCluster) -> None:
+    train = [sys.executable, str(cluster.folder / "train.py")]
+    made = cluster.client.reserve_address("n2")
+    master = cluster.client.submit(
+        command=[*train, "--role", "master", "--ip", made.ip], targets=["n2"], ip_token=made.token, cores=0.5
+    ).task_ids[0]
+    cluster.wait_task(master, "Running")
+    cluster.kill("coordinator")
+    cluster.start_coordinator()
+    wait_until(cluster.is_ready, 30.0, "the coordinator is back")
+    cluster.wait_online("n1", "n2")
+    worker = cluster.client.submit(
+        command=[*train, "--role", "worker", "--master-ip", made.ip],
+        targets=["n1"],
+        network="overlay",
+        cores=0.5,
+    ).task_ids[0]
+    assert done(cluster, worker) == "worker got weights\n"
+    assert "master got gradients from 10.128.0." in done(cluster, master), "the worker's own address"
+
+
 def test_members_of_a_gang_on_two_hosts_talk_to_each_other_by_name(cluster: HostCluster) -> None:
     script = (
         "import os, socket, time\n"

@@ -35,7 +35,7 @@ class FakeKernel:
         self.left[key] = address
         return f"/run/netns/{key}"
 
-    def remove(self, key: str) -> None:
+    def remove(self, key: str, address: str = "") -> None:
         self.left.pop(key, None)
 
     def found(self) -> dict[str, str]:
@@ -116,7 +116,9 @@ def test_two_runners_of_one_machine_have_different_marks():
     assert len(mark_of("a")) == 6
 
 
-def test_an_attempt_that_ends_before_the_first_map_loses_its_network(networks: TaskNetworks, kernel: FakeKernel):
+def test_an_attempt_that_ends_before_the_first_map_loses_its_network(
+    networks: TaskNetworks, kernel: FakeKernel
+):
     kernel.left = {"j-0-1": "10.128.0.2"}
     networks.clean([KEY])
     networks.remove(KEY)
