@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -176,12 +176,32 @@ def test_tasks_of_one_owner_reach_each_other_and_those_of_others_do_not(
             assert done(cluster, id) == "not reached\n"
 
 
+@contextmanager
+def a_server_on(host: str, port: int) -> Iterator[None]:
+    """Something that listens at every address of a host, as a control plane may."""
+    inside = ["nsenter", f"--net=/run/netns/{host}", sys.executable]
+    serve = f"import socket; s = socket.create_server(('0.0.0.0', {port}))\nwhile True: s.accept()"
+    server = subprocess.Popen([*inside, "-c", serve])
+
+    def answers() -> bool:
+        look = f"import socket; socket.create_connection(('192.168.77.1', {port}), timeout=2)"
+        return subprocess.run([*inside, "-c", look], capture_output=True, check=False).returncode == 0
+
+    try:
+        wait_until(answers, 20.0, "it listens")
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
 def test_a_task_network_reaches_neither_its_node_nor_the_control_plane(cluster: HostCluster) -> None:
-    for address, port in (("192.168.77.1", cluster.link_port), ("10.128.0.1", cluster.link_port)):
-        id = cluster.client.submit(
-            command=reach(address, port), targets=["n1"], network="overlay", cores=0.1, max_retries=0
-        ).task_ids[0]
-        assert done(cluster, id) == "not reached\n"
+    with a_server_on("phxtest1", 7777):
+        for node, address in (("n1", "192.168.77.1"), ("n1", "10.128.0.1"), ("n2", "192.168.77.1")):
+            id = cluster.client.submit(
+                command=reach(address, 7777), targets=[node], network="overlay", cores=0.1, max_retries=0
+            ).task_ids[0]
+            assert done(cluster, id) == "not reached\n", (node, address)
 
 
 def test_a_task_cannot_forge_its_address_or_open_a_raw_socket(cluster: HostCluster) -> None:
