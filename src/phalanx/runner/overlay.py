@@ -35,6 +35,7 @@ class Kernel(Protocol):
     """What is needed of `OverlayKernel`."""
 
     links: str
+    vxlan: str
     table: str
 
     def open(self, block: str, local: str) -> None: ...
@@ -138,7 +139,9 @@ class TaskNetworks:
             return
         links = {kernel.link_of(address): address for address in self._tasks.values()}
         blocks = [told.block, *(block for block, _ in told.peers)]
-        kernel.set_rules(ruleset(kernel.table, told.subnet, links, dict(told.owners), blocks, kernel.links))
+        kernel.set_rules(
+            ruleset(kernel.table, told.subnet, links, dict(told.owners), blocks, kernel.links, kernel.vxlan)
+        )
 
     def _do(self, work: Callable[[], T]) -> T:
         return self._thread.submit(work).result(WITHIN_S)

@@ -16,7 +16,7 @@ KEY, OTHER = ("j", 0, 1), ("j", 1, 1)
 class FakeKernel:
     """Notes what it is asked for."""
 
-    links, table = "phxt", "phalanx_x"
+    links, vxlan, table = "phxt", "phxv", "phalanx_x"
 
     def __init__(self) -> None:
         self.asked: list[str] = []
