@@ -114,7 +114,7 @@ def test_members_of_a_gang_on_two_hosts_talk_to_each_other_by_name(cluster: Host
         "import os, socket, time\n"
         "rank = int(os.environ['PHALANX_RANK'])\n"
         "if rank == 0:\n"
-        "    server = socket.create_server((os.environ['PHALANX_ADDRESS'], 7000))\n"
+        "    server = socket.create_server((os.environ['PHALANX_IP'], 7000))\n"
         "    peer, where = server.accept()\n"
         "    print(where[0] == dict(p.split('=') for p in os.environ['PHALANX_PEERS'].split(','))['ring-ring-0-1'])\n"
         "else:\n"
@@ -136,7 +136,7 @@ def test_members_of_a_gang_on_two_hosts_talk_to_each_other_by_name(cluster: Host
 
 
 LISTEN = (
-    "import os, socket; s = socket.create_server((os.environ['PHALANX_ADDRESS'], 7001)); print('up', flush=True);"
+    "import os, socket; s = socket.create_server((os.environ['PHALANX_IP'], 7001)); print('up', flush=True);"
     "s.settimeout(120)\n"
     "while True: s.accept()"
 )

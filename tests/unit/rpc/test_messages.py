@@ -16,6 +16,7 @@ from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.workflows import RetryReply, SubmittedWorkflow, WorkflowView
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.rpc import messages
 from phalanx.rpc.convert import Drift, WrongMessage, converter
 from tests.tidy.source import ROOT
@@ -79,9 +80,10 @@ def test_the_definitions_are_the_same():
 
 
 def test_every_message_of_the_link_has_one_of_grpc():
-    """Except those about files, which only runners of ours send, as frames."""
+    """Except those about files and the overlay network, which only runners of ours have, as frames."""
     carried = {kind for kinds in WRAPPERS.values() for kind in kinds}
-    assert carried == set(get_args(wire.Message)) - {wire.FilesReady, wire.PutFile, wire.FileTaken}
+    ours = {wire.FilesReady, wire.PutFile, wire.FileTaken, OverlayMap}
+    assert carried == set(get_args(wire.Message)) - ours
 
 
 def test_no_message_of_grpc_stands_for_nothing():
