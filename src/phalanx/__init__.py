@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ClusterView,
         CoordinatorView,
         DeviceView,
+        IsolationView,
         LayerSpec,
         NewToken,
         NodeView,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         RequestView,
         StoryLine,
         TaskView,
+        UsageSummary,
         WatchEvent,
         WhyReply,
     )
@@ -88,12 +90,22 @@ if TYPE_CHECKING:
         SuccessSpec,
     )
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
+    from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import (
         AcceptedTask,
         GangFields,
         SubmitFields,
         SubmitReply,
         SubmitRequest,
+    )
+    from phalanx.api.schema.usage import (
+        CurvePoint,
+        DeviceUsage,
+        ReportReply,
+        ReportRow,
+        TaskUsage,
+        UsageReply,
+        UsageSums,
     )
     from phalanx.api.schema.workflows import (
         ConditionSpec,
@@ -111,6 +123,8 @@ if TYPE_CHECKING:
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
     from phalanx.client.pickles import CallLost, RemoteTraceback
+    from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
+    from phalanx.client.session_connection import AsyncExecSession
     from phalanx.client.workflows import (
         ResultReference,
         StageFields,
@@ -155,6 +169,7 @@ __all__ = [
     "ApplyReply",
     "ApplyRequest",
     "AsyncClient",
+    "AsyncExecSession",
     "AuditLine",
     "BadRequest",
     "Busy",
@@ -171,12 +186,17 @@ __all__ = [
     "Conflict",
     "CoordinatorView",
     "Counts",
+    "CurvePoint",
+    "DeviceUsage",
     "DeviceView",
     "DomainSlots",
     "DomainView",
     "DraftSpec",
     "DraftView",
     "EvictReply",
+    "ExecRequest",
+    "ExecResult",
+    "ExecSession",
     "Executor",
     "FailedTarget",
     "FileView",
@@ -184,6 +204,7 @@ __all__ = [
     "Fix",
     "Forbidden",
     "FormationView",
+    "ForwardRequest",
     "GangFields",
     "GangSpec",
     "GangView",
@@ -191,6 +212,7 @@ __all__ = [
     "Gone",
     "GroupSpec",
     "GroupView",
+    "IsolationView",
     "JobSpec",
     "JobView",
     "LayerSpec",
@@ -222,6 +244,8 @@ __all__ = [
     "ReasonView",
     "RemoteTraceback",
     "RemovedNode",
+    "ReportReply",
+    "ReportRow",
     "RequestView",
     "ReservationView",
     "ReserveRequest",
@@ -231,6 +255,8 @@ __all__ = [
     "RetryRequest",
     "RuleSpec",
     "SeatView",
+    "SessionAccess",
+    "SessionTicket",
     "StageFields",
     "StageHandle",
     "StageSpec",
@@ -241,6 +267,7 @@ __all__ = [
     "SubmitRequest",
     "SubmittedWorkflow",
     "SuccessSpec",
+    "TaskUsage",
     "TaskView",
     "TlsFiles",
     "TokenError",
@@ -255,6 +282,9 @@ __all__ = [
     "Unavailable",
     "Unconfirmed",
     "Unprocessable",
+    "UsageReply",
+    "UsageSummary",
+    "UsageSums",
     "UsageView",
     "WatchEvent",
     "WhyReply",
@@ -278,8 +308,8 @@ _MODULES = {
         "WorkflowEstimate"
     ),
     "phalanx.api.schema.cluster": (
-        "AuditLine ClusterView CoordinatorView DeviceView LayerSpec NewToken NodeView NumaView QueueView "
-        "QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
+        "AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView NumaView "
+        "QueueView QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
     ),
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
@@ -287,12 +317,16 @@ _MODULES = {
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
         "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
-        "WatchEvent WhyReply"
+        "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",
     "phalanx.api.schema.overlay": "AddressesView NewReservation ReservationView ReserveRequest",
+    "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"
     " WorkflowRequest WorkflowSpec WorkflowView",
+    "phalanx.api.schema.sessions": "ExecRequest ForwardRequest SessionTicket",
+    "phalanx.client.session_calls": "ExecResult ExecSession SessionAccess",
+    "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
     "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
     "phalanx.client.async_client": "AsyncClient",

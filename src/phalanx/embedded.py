@@ -8,7 +8,9 @@ memory and ends with the cluster.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
+import socket
 import tempfile
 import threading
 from collections.abc import Coroutine
@@ -19,6 +21,7 @@ from typing import Any, Self, TypeVar
 from phalanx.api.server.app import build_app
 from phalanx.client.client import Client
 from phalanx.client.in_process import BridgedTransport, InProcessTransport
+from phalanx.client.session_calls import SessionAccess
 from phalanx.clock import SteadyClock
 from phalanx.config import task_environment
 from phalanx.coordinator.credentials import Credentials
@@ -28,14 +31,18 @@ from phalanx.coordinator.files_config import FilesConfig
 from phalanx.coordinator.leadership import LeadershipConfig
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.server import RestServer, RunnerConnection, rest_server
+from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest
 from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.limits import AttemptLimits, isolating
 from phalanx.runner.link import LinkClient, Wire
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.main import capacity_of
+from phalanx.runner.scratch import ScratchFolders
+from phalanx.runner.sessions import RunnerSessions
 from phalanx.runner.turn import RunnerEngine
 from phalanx.store.memory import MemoryStore
 
@@ -70,6 +77,10 @@ class LocalCluster(Client):
         """Tasks reach this process at a port of loopback, which is opened when the first `Executor` needs it."""
         address = self._run(self._cluster.listen())
         return {"PHALANX_EXECUTOR_ADDRESS": address}
+
+    def session_access(self) -> SessionAccess:
+        """Sessions go through the same port."""
+        return SessionAccess(self._run(self._cluster.listen()), None, self._cluster.token)
 
     def __enter__(self) -> Self:
         return self
@@ -114,6 +125,7 @@ class _Cluster:
         self._server: RestServer | None = None
         self._serving: asyncio.Future[None] | None = None
         self._shells: list[RunnerLoop] = []
+        self._sessions: list[RunnerSessions] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def open(self, nodes: int, pretend: str | None) -> None:
@@ -121,7 +133,7 @@ class _Cluster:
         self._keep(self._coordinator.leadership.run())
         self._keep(self._coordinator.keep_files())
         for number in range(1, nodes + 1):
-            await self._add_node(f"n{number}", pretend)
+            await self._add_node(f"n{number}", pretend, is_alone=nodes == 1)
 
     async def close(self) -> None:
         if self._serving is not None and self._server is not None:
@@ -130,6 +142,7 @@ class _Cluster:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(each.close() for each in self._sessions))
         await asyncio.gather(*(shell.close(stop_tasks=True) for shell in self._shells))
         self._folder.cleanup()
 
@@ -141,21 +154,40 @@ class _Cluster:
             self._address = f"http://127.0.0.1:{await server.port()}"
         return self._address
 
-    async def _add_node(self, name: str, pretend: str | None) -> None:
+    async def _add_node(self, name: str, pretend: str | None, is_alone: bool) -> None:
+        """A node. Several share this machine, so none of them gives out CPUs of its own."""
         folder = Path(self._folder.name) / name
         folder.mkdir()
-        engine = RunnerEngine(name, secrets.token_hex(8), name, self._node_token, capacity_of(name, pretend))
-        cgroups = Cgroups.find(f"{name}-{engine.incarnation}")
+        incarnation, has = secrets.token_hex(8), capacity_of(name, pretend)
+        cpus = sorted(os.sched_getaffinity(0)) if is_alone and not pretend else ()
+        cgroups = Cgroups.find(f"{name}-{incarnation}", isolate=True)
+        limits = AttemptLimits(cgroups, has, cpus, scratch=ScratchFolders(folder / "scratch"))
+        capacity = isolating(has, limits.isolation)
+        engine = RunnerEngine(name, incarnation, name, self._node_token, capacity)
         place = LocalMachine(folder, cgroups.bases), cgroups
-        shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, [place])
+        shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, [place], limits)
         await shell.open()
         self._shells.append(shell)
-        hello = wire.LogHello(wire.VERSION, self._node_token, name, engine.incarnation, files=True)
+        hello = wire.LogHello(
+            wire.VERSION, self._node_token, name, engine.incarnation, files=True, usage=True, sessions=True
+        )
+        sessions = RunnerSessions(name, lambda: self._node_token, shell.leader, self._dial)
+        self._sessions.append(sessions)
         self._connect(shell)
-        self._connect(RunnerLogLink(lambda: hello, shell.log_root, shell.is_live, shell.uploads))
+        self._connect(
+            RunnerLogLink(
+                lambda: hello,
+                shell.log_root,
+                shell.is_live,
+                shell.uploads,
+                lambda asked: shell.usage.answer(asked, shell.clock.now()),
+                sessions.open,
+            )
+        )
         self._keep(shell.beat())
         self._keep(shell.tick())
         self._keep(shell.uploads.keep(shell.live_keys, shell.clock.now()))
+        self._keep(shell.usage.keep(shell.clock))
         await shell.joined.wait()
 
     def _connect(self, client: LinkClient) -> None:
@@ -169,6 +201,17 @@ class _Cluster:
         here.peer, there.peer = there, here
         far.connection_made(there)
         near.connection_made(here)
+
+    async def _dial(self) -> Duplex:
+        """A runner's end of a connection for one session, over sockets, so that a slow reader is waited for."""
+        parts, loop = self._coordinator, asyncio.get_running_loop()
+        here, there = socket.socketpair()
+        await loop.connect_accepted_socket(
+            lambda: RunnerConnection(parts.links, parts.log_links, parts.leadership.post, parts.addresses),
+            there,
+        )
+        _, made = await loop.create_connection(Duplex, sock=here)
+        return made
 
     def _keep(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.get_running_loop().create_task(work))

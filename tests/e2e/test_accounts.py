@@ -76,6 +76,49 @@ def test_a_task_has_the_account_of_its_user_and_no_rights_beyond_it(
     assert said[6].split() == [pwd.getpwnam(name).pw_dir, name]
 
 
+def test_a_session_has_the_account_of_the_tasks_user_from_the_first_moment_on(cluster: RealCluster) -> None:
+    """Also an operator's: it is the task's account, not the caller's. A task that is just starting is still root."""
+    alice = client_of(cluster, "alice")
+    for _ in range(5):
+        task = alice.submit(command=["sleep", "1000"]).task_ids[0]
+        cluster.wait_task(task, "Running")
+        said = alice.exec(task, ["sh", "-c", f"{WHO}"]).stdout
+        alice_of = cluster.client.exec(task, ["id", "-u"]).stdout
+        lines = said.decode().splitlines()
+        assert lines[:3] == [str(ALICE[1])] * 3
+        assert [line.split()[1].strip("0") for line in lines[3:6]] == ["", "", "1"]
+        assert alice_of == f"{ALICE[1]}\n".encode()
+        with pytest.raises(phalanx.Forbidden):
+            client_of(cluster, "bob").exec(task, ["true"])
+        cluster.client.cancel(task)
+
+
+def test_a_session_is_entered_after_a_restart_of_the_runner_with_the_same_account(
+    cluster: RealCluster,
+) -> None:
+    alice = client_of(cluster, "alice")
+    task = alice.submit(command=["sleep", "1000"]).task_ids[0]
+    cluster.wait_task(task, "Running")
+    cluster.kill("n1")
+    cluster.start_runner("n1")
+    cluster.wait_online("n1")
+
+    def entered() -> bytes | None:
+        try:
+            return alice.exec(task, ["id", "-u"]).stdout
+        except phalanx.Unavailable:  # its connections come one after another
+            return None
+
+    assert wait_until(entered, 20, "the session is opened") == f"{ALICE[1]}\n".encode()
+    with alice.exec_session(
+        task, ["sh", "-c", "id -u; tty; test -w $(tty) && echo writable"], tty=True
+    ) as session:
+        shown = b"".join(piece for _, piece in session)
+    assert shown.split()[0] == str(ALICE[1]).encode()
+    assert b"writable" in shown
+    cluster.client.cancel(task)
+
+
 def test_files_sockets_tokens_and_environments_of_others_are_out_of_reach(cluster: RealCluster) -> None:
     alice, bob, folder = client_of(cluster, "alice"), client_of(cluster, "bob"), cluster.folder
     secret = alice.submit(command=["sh", "-c", "echo hidden; sleep 60"], env={"KEY": "planted"}).task_ids[0]

@@ -111,6 +111,19 @@ def test_a_cluster_over_mutual_tls_runs_a_job(tmp_path: Path):
         assert (done.stdout, done.returncode) == ("over TLS\n", 0)
 
 
+def test_sessions_go_over_tls(tmp_path: Path):
+    with a_cluster(tmp_path) as cluster:
+        cluster.run_node("n1", cluster.authority.node("n1"))
+        cluster.wait_online("n1")
+        id = cluster.client.submit(command=["sleep", "1000"]).task_ids[0]
+        cluster.wait_task(id, "Running")
+        shown = cluster.command("exec", id, "--", "echo", "over TLS", tls_files=cluster.authority.alone)
+        assert (shown.stdout, shown.stderr, shown.returncode) == ("over TLS\n", "", 0)
+        data = os.urandom(1 << 20) * 8
+        done = cluster.client.exec(id, ["cat"], input=data)
+        assert (done.exit_code, done.stdout == data, done.stderr) == (0, True, b"")
+
+
 def test_calls_of_an_executor_go_over_tls(tmp_path: Path):
     with a_cluster(tmp_path) as cluster:
         cluster.run_node("n1", cluster.authority.node("n1"))

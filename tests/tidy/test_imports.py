@@ -23,6 +23,7 @@ SHARED = {
     "config",
     "settings",
     "settings_aliases",
+    "settings_elastic",
     "settings_overlay",
     "settings_scheduler",
     "settings_types",
@@ -33,6 +34,7 @@ SHARED = {
     "tls",
     "errors",
     "clock",
+    "duplex",
     "logger",
     "__version__",
 }
@@ -50,8 +52,11 @@ ARROWS: dict[str, set[str]] = {
     "core.runner": {"core", "core.model"},
     "clock": set(),
     "logger": set(),
+    "duplex": set(),
     "errors": CORE,
-    "settings": CORE | {"errors", "settings_overlay", "settings_scheduler", "settings_types"},
+    "settings": CORE
+    | {"errors", "settings_elastic", "settings_overlay", "settings_scheduler", "settings_types"},
+    "settings_elastic": CORE | {"errors", "settings_types"},
     "settings_overlay": CORE | {"errors"},
     "routes": {"errors"},
     "settings_scheduler": CORE | {"settings_types"},
@@ -60,7 +65,7 @@ ARROWS: dict[str, set[str]] = {
     "tokenfile": {"errors", "settings"},
     "trust": {"errors", "tokenfile"},
     "config": CORE | {"errors", "settings", "settings_aliases", "tokenfile", "trust"},
-    "endpoint": {"config", "errors", "settings", "tokenfile"},
+    "endpoint": {"config", "errors", "settings", "settings_types", "tokenfile"},
     "tls": {"errors"},
     "certificates": {"clock", "errors"},  # Costly to import, so only users of certificates do.
     "store": CORE | SHARED,

@@ -45,7 +45,11 @@ _DAILY = {
     "submit": "submit:submit",
     "show": "job:show",
     "logs": "logs:logs",
+    "exec": "exec:exec_command",
+    "attach": "exec:attach",
+    "port-forward": "port_forward:port_forward",
     "results": "results:results",
+    "usage": "usage:usage",
     "files": "files:files",
     "cp": "files:cp",
     "wait": "wait:wait",
@@ -65,11 +69,19 @@ COMMANDS: Entries = {
     "up": "up:up",
     "down": "down:down",
     "run": "run:run",
+    "alloc": "alloc:alloc",
     "apply": "apply:apply",
     "plan": "plan:plan",
     "ps": "ps:ps",
     **_DAILY,
+    "connect": "exec:attach",
+    "forward": "port_forward:port_forward",
+    "terminal": CommandGroup(
+        "Work inside running tasks: the same as `attach` and `exec`.",
+        {"attach": "exec:attach", "exec": "exec:exec_command"},
+    ),
     "nodes": "node:nodes",
+    "report": "report:report",
     "topology": "topology:topology",
     "cluster": "cluster:cluster",
     "status": "cluster:cluster",
@@ -164,7 +176,11 @@ COMMANDS: Entries = {
 
 
 # After the first word of the user's command every option is the user's, with or without `--`.
-_TAKES_A_COMMAND = {"submit:submit", "run:run", "plan:plan"}
+_TAKES_A_COMMAND = {"submit:submit", "run:run", "plan:plan", "alloc:alloc"}
+
+
+# The same, but our own options may also stand between the task and `--`, where users of kubectl write them.
+_TAKES_A_COMMAND_LAST = {"exec:exec_command"}
 
 
 # Options that name files take several, as a shell writes `-f *.yaml`.
@@ -217,6 +233,14 @@ class FileLists(TyperCommand):
         return super().parse_args(ctx, repeated(args))
 
 
+class CommandLast(TyperCommand):
+    """A command that takes a user's command behind `--`; without `--`, everything behind the first argument."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        ctx.allow_interspersed_args = "--" in args
+        return super().parse_args(ctx, args)
+
+
 def repeated(args: list[str]) -> list[str]:
     """`-f a.yaml b.yaml` as `-f a.yaml -f b.yaml`; what follows `--` belongs to the user's command."""
     found: list[str] = []
@@ -259,7 +283,13 @@ def _command(name: str, entry: str) -> Any:
         "allow_interspersed_args": entry not in _TAKES_A_COMMAND,
         "help_option_names": ["-h", "--help"],
     }
-    form = FileLists if entry in _TAKES_FILES else TyperCommand
+    form = (
+        CommandLast
+        if entry in _TAKES_A_COMMAND_LAST
+        else FileLists
+        if entry in _TAKES_FILES
+        else TyperCommand
+    )
     app.command(name, cls=form, context_settings=settings)(_function(entry))
     return typer.main.get_command(app)
 

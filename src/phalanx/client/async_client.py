@@ -60,6 +60,9 @@ from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
+from phalanx.client.session_calls import SessionAccess, reach_of
+from phalanx.client.sessions import AsyncSessionCalls
+from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.workflows import WorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
@@ -77,7 +80,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient(AsyncOverlayCalls):
+class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(
@@ -363,6 +366,9 @@ class AsyncClient(AsyncOverlayCalls):
                 raise Unavailable("the watch ended", reason="Dropped")
             except (Unavailable, TooMany) as error:
                 await _pause(patience, error)
+
+    def session_access(self) -> SessionAccess:
+        return reach_of(self._exchange, self._token.value)
 
     async def _ask(self, call: Call[T]) -> T:
         async with aclosing(await self._sent(call)) as answer:

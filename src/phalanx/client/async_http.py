@@ -40,6 +40,7 @@ class HttpxTransport:
         # environment gets to see a token.
         secure = any(each.startswith("https://") for each in self._known_leader.given)
         verify = tls or (ssl.create_default_context() if secure else False)
+        self._tls = tls
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
         self._client = httpx.AsyncClient(verify=verify, trust_env=False, limits=limits)
 
@@ -52,6 +53,10 @@ class HttpxTransport:
             except PhalanxError as error:
                 pause_s = search.failed(error, self._clock.monotonic())
             await asyncio.sleep(pause_s)
+
+    def leads_at(self) -> tuple[str, ssl.SSLContext | None]:
+        """Where the leader was last found, and how to speak TLS there."""
+        return self._known_leader.leader, self._tls
 
     async def close(self) -> None:
         await self._client.aclose()

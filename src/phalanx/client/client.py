@@ -52,6 +52,8 @@ from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
 from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
 from phalanx.client.overlay import OverlayCalls
+from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
+from phalanx.client.usage import UsageCalls
 from phalanx.client.workflows import WorkflowCalls
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
@@ -61,7 +63,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, OverlayCalls):
+class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(
@@ -357,6 +359,10 @@ class Client(WorkflowCalls, OverlayCalls):
     def _worker_access(self) -> dict[str, str]:
         """The variables by which workers of an `Executor` find the coordinators: as this client does, over REST."""
         return self._reach.variables(lambda: self.cluster().coordinator)
+
+    def session_access(self) -> SessionAccess:
+        """Where a session is opened, and as whom; for programs that open it themselves."""
+        return reach_of(self._exchange, self._token.value)
 
     def _ask(self, call: Call[T]) -> T:
         with closing(self._sent(call)) as answer:

@@ -162,6 +162,10 @@ class HttpTransport:
                 if self._closed.wait(pause_s):
                     raise
 
+    def leads_at(self) -> tuple[str, ssl.SSLContext | None]:
+        """Where the leader was last found, and how to speak TLS there."""
+        return self._known_leader.leader, self._tls
+
     def close(self) -> None:
         """Close what is idle, and wake the threads that use the others: each closes its own."""
         self._closed.set()

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from phalanx.api.schema.jobs import LogChunk
 from phalanx.coordinator.link_auth import STRANGER, LinkAuthenticator
 from phalanx.coordinator.uploads import Uploads
 from phalanx.core.model.orders import AttemptKey
+from phalanx.duplex import Duplex
 from phalanx.errors import NotFound, Unavailable
 from phalanx.link import wire
+from phalanx.link.session_messages import OpenSession, SessionHello
+from phalanx.link.usage import ReadUsage, UsageData
 
 PIECE_BYTES = 256 * 1024
 ANSWER_WITHIN_S = 15.0
@@ -28,6 +31,16 @@ class LogLink(Protocol):
     def close(self) -> None: ...
 
 
+class SessionArrivals(Protocol):
+    """What takes the connections that runners dial for sessions."""
+
+    def arrived(
+        self, hello: SessionHello, peer_name: str | None, where: Callable[[Duplex], None]
+    ) -> wire.Rejected | None: ...
+
+    def recheck(self) -> None: ...
+
+
 class LogLinks:
     """Which connection leads to which node's logs."""
 
@@ -38,21 +51,34 @@ class LogLinks:
         is_online: Callable[[str], bool] = lambda _: False,
         uploads: Uploads | None = None,
     ) -> None:
-        self._keys = keys
+        self.keys = keys
         self._uploads = uploads
         self._hellos: dict[LogLink, tuple[wire.LogHello, str | None]] = {}
         self._require_active = require_active  # runners dial only the active coordinator
         self._is_online = is_online
         self._log_links: dict[str, LogLink] = {}
-        self._waiting: dict[int, tuple[LogLink, asyncio.Future[wire.LogData]]] = {}
+        self._waiting: dict[int, tuple[LogLink, asyncio.Future[Any]]] = {}
         self._next_id = 0
+        self.sessions: SessionArrivals | None = None  # what takes the connections of sessions
+
+    def serves_sessions(self, node: str) -> bool:
+        """Whether the runner of a node can be asked for a session right now."""
+        log_link = self._log_links.get(node)
+        return log_link is not None and self._hellos[log_link][0].sessions
+
+    def open_session(self, node: str, asked: OpenSession) -> bool:
+        """Ask the runner of a node to dial; False if it cannot be asked."""
+        if not self.serves_sessions(node):
+            return False
+        self._log_links[node].send([asked])
+        return True
 
     def serves(self, node: str) -> bool:
         """Whether logs of a node can be read, now or when its runner is back: a runner may do without."""
         return node in self._log_links or not self._is_online(node)
 
     def opened(self, log_link: LogLink, hello: wire.LogHello, peer_name: str | None = None) -> bool:
-        refusal = self._keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal
+        refusal = self.keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal
         if hello.version != wire.VERSION or refusal:
             log_link.send([wire.Rejected("Unauthorized", refusal or STRANGER, False)])
             log_link.close()
@@ -73,9 +99,11 @@ class LogLinks:
             self._uploads.arrived(log_link, known[0].node, piece)
 
     def recheck(self) -> None:
-        """Close the roads whose token is no longer accepted; a runner with a new one dials again."""
+        """Close the connections whose token is no longer accepted; a runner with a new one dials again."""
+        if self.sessions is not None:
+            self.sessions.recheck()
         for log_link, (hello, peer_name) in list(self._hellos.items()):
-            if self._keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal:
+            if self.keys.accepts_node(hello.token, hello.node, peer_name=peer_name).refusal:
                 log_link.close()
 
     def closed(self, log_link: LogLink) -> None:
@@ -87,7 +115,7 @@ class LogLinks:
             if way is log_link and not answer.done():
                 answer.set_exception(_no_log_link("its runner went away"))
 
-    def arrived(self, log_link: LogLink, data: wire.LogData) -> None:
+    def arrived(self, log_link: LogLink, data: wire.LogData | UsageData) -> None:
         """An answer; what another road says of it is not one."""
         if wrong := wire.why_wrong(data):
             raise wire.WireError(wrong)
@@ -114,6 +142,24 @@ class LogLinks:
             yield LogChunk(data.offset, data.data, data.size, number, over, data.gap)
             if over:
                 return
+
+    async def usage(self, node: str, keys: list[AttemptKey], points: int) -> UsageData | None:
+        """What attempts of a node use; None if its runner is away, of an older version, or does not answer."""
+        log_link = self._log_links.get(node)
+        if log_link is None or not self._hellos[log_link][0].usage:
+            return None
+        self._next_id += 1
+        id, answer = self._next_id, asyncio.get_running_loop().create_future()
+        self._waiting[id] = (log_link, answer)
+        log_link.send([ReadUsage(id, keys, points)])
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                found = await answer
+        except (TimeoutError, Unavailable):
+            return None
+        finally:
+            del self._waiting[id]
+        return found if isinstance(found, UsageData) else None
 
     async def _log_link(self, node: str) -> LogLink:
         """The way to a node. A runner that has just come back dials it a moment after it joined."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from phalanx.api.server.app import build_app
+from phalanx.api.server.limits import ServerLimits
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.audit import AuditFile
@@ -126,6 +127,7 @@ class Coordinator:
             self.recorder,
             None if files is None else files.store,
         )
+        self.links.idle = self.commands.idle
         self.inputs = StageInputFetcher(self.commands.attempt_files, self.leadership)
 
     def _is_online(self, node: str) -> bool:
@@ -280,7 +282,8 @@ async def _serve(settings: Settings) -> int:
             tls_files.link,
             room,
         )
-        app = build_app(coordinator.commands, keys, tls_files.hosts(), audit=keys.audit)
+        limits = ServerLimits(session_idle_s=section.session_idle_s)
+        app = build_app(coordinator.commands, keys, tls_files.hosts(), limits, keys.audit)
         rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
         rpc = (
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)

@@ -7,7 +7,8 @@ from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.overlay import OverlayRules
 from phalanx.routes import check_subnet
-from phalanx.settings import Elastic, Settings
+from phalanx.settings import Settings
+from phalanx.settings_elastic import Elastic
 from phalanx.settings_overlay import OverlaySettings
 from phalanx.settings_scheduler import Scheduler
 

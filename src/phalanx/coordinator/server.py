@@ -21,8 +21,11 @@ from phalanx.coordinator.acceptor import HANDSHAKES_MAX, Acceptor
 from phalanx.coordinator.descriptors import Shares
 from phalanx.coordinator.link import Envelope, Links, RunnerSession
 from phalanx.coordinator.logs import LogLinks
+from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest
 from phalanx.link import wire
+from phalanx.link.session_messages import SessionHello, SessionTaken
+from phalanx.link.usage import UsageData
 from phalanx.logger import logger
 from phalanx.tls import peer_node
 
@@ -92,6 +95,7 @@ class RunnerConnection(asyncio.Protocol):
         self._unpacker = wire.Unpacker(STRANGERS_FRAME_MAX)
         self._session = RunnerSession(self)
         self._is_log_link = False
+        self._duplex: Duplex | None = None  # what goes on with the connection of a session
         self._transport: asyncio.Transport | None = None
         self._deadline: asyncio.TimerHandle | None = None
         self._is_refused = False  # what it still says is thrown away
@@ -110,6 +114,9 @@ class RunnerConnection(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self._give_up)
 
     def data_received(self, data: bytes) -> None:
+        if self._duplex is not None:
+            self._duplex.data_received(data)
+            return
         if self._is_refused:
             return
         try:
@@ -123,7 +130,9 @@ class RunnerConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The peer has closed its side: if it had not said hello by then, it gets an error."""
-        if self._unpacker.pending and not self._is_refused:
+        if self._duplex is not None:
+            self._duplex.eof_received()
+        elif self._unpacker.pending and not self._is_refused:
             self._refuse("the connection ended within a frame")
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -132,10 +141,20 @@ class RunnerConnection(asyncio.Protocol):
         self._unpacker = wire.Unpacker()
         if self._deadline is not None:
             self._deadline.cancel()
-        if self._is_log_link:
+        if self._duplex is not None:
+            self._duplex.connection_lost(exc)
+        elif self._is_log_link:
             self._log_links.closed(self)
         elif (envelope := self._links.closed(self._session)) is not None:
             self._post(envelope)
+
+    def pause_writing(self) -> None:
+        if self._duplex is not None:
+            self._duplex.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._duplex is not None:
+            self._duplex.resume_writing()
 
     def send(self, messages: list[wire.Message]) -> None:
         if self._session.node and self in self._all.strangers:  # this is its welcome
@@ -182,7 +201,8 @@ class RunnerConnection(asyncio.Protocol):
         self._deadline = asyncio.get_running_loop().call_later(LINGER_S, self.close)
 
     def _receive(self, message: wire.Message) -> None:
-        if isinstance(message, wire.HelloMessage | wire.LogHello) and self._deadline is not None:
+        is_hello = isinstance(message, wire.HelloMessage | wire.LogHello | SessionHello)
+        if is_hello and self._deadline is not None:
             self._deadline.cancel()
         if self._links.not_active is not None:  # whatever it wants, the active coordinator is elsewhere
             self.send([self._links.not_active])
@@ -191,9 +211,11 @@ class RunnerConnection(asyncio.Protocol):
             self._is_log_link = self._log_links.opened(self, message, self._session.peer_name)
             if self._is_log_link:
                 self._let_in()
+        elif isinstance(message, SessionHello) and not self._session.node and not self._is_log_link:
+            self._open_session(message)
         elif self._is_log_link and isinstance(message, wire.PutFile):
             self._log_links.put(self, message)
-        elif isinstance(message, wire.LogData):
+        elif isinstance(message, wire.LogData | UsageData):
             self._log_links.arrived(self, message)
         elif not self._session.node and not isinstance(message, wire.HelloMessage):
             raise wire.WireError("the first message must be a hello")
@@ -201,6 +223,26 @@ class RunnerConnection(asyncio.Protocol):
             envelope
         ):
             self.close()  # nobody will read it: the runner dials again, and tells again
+
+    def _open_session(self, hello: SessionHello) -> None:
+        arrivals = self._log_links.sessions
+        no_session = wire.Rejected("NoSession", "this coordinator opens no sessions", False)
+        refusal = (
+            no_session
+            if arrivals is None
+            else arrivals.arrived(hello, self._session.peer_name, self._go_on_with)
+        )
+        if refusal is not None:
+            self._is_refused = True
+            self.send([refusal])
+            self.close()
+
+    def _go_on_with(self, duplex: Duplex) -> None:
+        assert self._transport is not None
+        self._let_in()
+        self.send([SessionTaken()])
+        self._duplex = duplex
+        duplex.connection_made(self._transport)
 
 
 def _address(transport: asyncio.BaseTransport) -> str:

@@ -22,12 +22,11 @@ from phalanx.core.model.orders import (
     key_from_text,
     key_text,
 )
-from phalanx.core.model.resources import Grant
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
+from phalanx.errors import Unavailable
 from phalanx.logger import logger
-from phalanx.runner.accounts import Accounts, NoAccount
-from phalanx.runner.cgroups import Cgroup, Cgroups
+from phalanx.runner.accounts import Account, Accounts, NoAccount
 from phalanx.runner.environment import (
     LOOPBACK,
     Peer,
@@ -36,8 +35,9 @@ from phalanx.runner.environment import (
     group_environment,
     standing,
 )
-from phalanx.runner.keeper_messages import BriefAccount, Launch
+from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
     HOSTS,
@@ -50,7 +50,9 @@ from phalanx.runner.log_files import (
 )
 from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.usage.sampler import UsageSampler
 
 log = logger("runner")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
@@ -65,22 +67,25 @@ class Launches:
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
+        limits: AttemptLimits,
         machine: Machine,
         accounts: Accounts,
     ) -> None:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
         self._keys: dict[str, AttemptKey] = {}  # by name
+        self._leaders: dict[AttemptKey, tuple[int, Ticks]] = {}  # of those that run
         self._engine = engine
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
+        self._limits = limits
         self._machine = machine
         self._accounts = accounts
-        self._held_cgroups: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._with_hosts: set[AttemptKey] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
+        self.usage = UsageSampler(engine, state_dir)
         engine.introduce = self.introduce
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
@@ -91,11 +96,14 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        self._brief(keeper, connection, brief)
+        account = self._brief(keeper, connection, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
         paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
-        cgroup = self._cgroup(keeper.cgroups, start)
+        owner = None if account is None else (account.uid, account.gid)
+        limits = self._limits.take(
+            start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
+        )
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
         others = self._engine.state.briefing.roll(start.key[0], 0) if brief.names else None
@@ -105,6 +113,7 @@ class Launches:
         env["PHALANX_ARTIFACTS"] = paths.artifacts
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
+        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         spaces = self._spaces(start, place, env)
         if spaces and not connection.makes_folders:
             spaces = _of_older_keeper(spaces)
@@ -112,8 +121,8 @@ class Launches:
             out=paths.stdout,
             err=paths.stderr,
             env=env,
-            cpus=self._cpus(start.grant),
-            cgroups=cgroup.folders if cgroup else None,
+            cpus=limits.cpus or None,
+            cgroups=limits.cgroups or None,
             log_max_bytes=self._log_max_bytes,
             lane=start.lane,
             limit_s=brief.time_limit_s,
@@ -122,6 +131,7 @@ class Launches:
             spaces=spaces or None,
             result=paths.result,
             artifacts=paths.artifacts,
+            memo=limits.memo,
         )
         connection.start(name, _brief_id(start.key[0], brief.group), launch)
 
@@ -181,14 +191,50 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def adopt(self, keeper: NodeKeeper, key: AttemptKey, name: str) -> None:
-        """An attempt that an earlier runner had started."""
-        self.names[key] = name
-        self._keys[name] = key
+    def started(self, key: AttemptKey, pid: int, born: Ticks, at: float) -> None:
+        """It runs, and this is its first process; since `at` by a clock that does not step."""
+        self._leaders[key] = pid, born
+        self.usage.started(key, self.names.get(key, ""), pid, self._limits.own_folders(key), at)
+
+    def leader(self, key: AttemptKey) -> tuple[AttemptLeader, str | None] | None:
+        """The first process of an attempt that runs, and the folder that it began in, if that is known."""
+        if key not in self._leaders or key not in self.names:
+            return None
+        held, briefing = self._engine.state.held.get(key), self._engine.state.briefing
+        group = None if held is None or held.start is None else held.start.group
+        account = self._account_of(key[0])
+        home, uid = ("/", None) if account is None else (account.home, account.uid)
+        brief = None if group is None else briefing.brief(key[0], group)
+        cwd = None if brief is None else brief.command.cwd or home
+        return AttemptLeader(*self._leaders[key], self.names[key], uid), cwd
+
+    def _account_of(self, job: str) -> Account | None:
+        """The account that tasks of a job have; None for the runner's own."""
+        brief = self._engine.state.briefing.any_brief(job)
+        if not self._accounts.are_mapped:
+            return None
+        try:
+            if brief is None:  # a runner that was restarted is told when it joins
+                raise NoAccount("the runner has not been told yet whose task it is")
+            return self._accounts.of(brief.user)
+        except NoAccount as error:
+            raise Unavailable(str(error), reason="CannotEnter", retry_after_s=1) from None
+
+    def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int, row: Row) -> None:
+        """An attempt that an earlier runner had started, or that it had not; then there is no pid."""
+        self.names[key] = row.key
+        self._keys[row.key] = key
         self.find_files(key)
+        self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
         if self._machine.has_artifacts(self._path(key, HOSTS)):
             self._with_hosts.add(key)
-        self._held_cgroups[key] = keeper.cgroups, keeper.cgroups.named(cgroup_name(key))
+        if row.pid:
+            self._leaders[key] = row.pid, row.born
+            self.usage.started(key, row.key, row.pid, self._limits.own_folders(key))
+
+    def sweep(self) -> None:
+        """All attempts of an earlier runner are adopted: remove what it left of others."""
+        self._limits.sweep()
 
     def key_of(self, name: str) -> AttemptKey | None:
         """The attempt of a keeper's key; None for an invalid one."""
@@ -201,7 +247,9 @@ class Launches:
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
+        self.release(key)  # one that was given back unstarted ends without a word of the keeper
         self._former.discard(key)
+        self._leaders.pop(key, None)
         name = self.names.pop(key, None)
         if name is None:
             return
@@ -212,14 +260,23 @@ class Launches:
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         id = _brief_id(job, group)
         if keeper.connection is not None and id in keeper.briefed:
-            keeper.briefed.discard(id)
+            del keeper.briefed[id]
             keeper.connection.forget_brief(id)
 
+    def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
+        """Nothing of it is alive: its limits are given back; the end, with what it used."""
+        self._leaders.pop(key, None)
+        self._leave_network(key)
+        return self._limits.ended(key, self.usage.ended(key, end, self._limits.own_folders(key)))
+
     def release(self, key: AttemptKey) -> None:
-        """Nothing of it is alive: its cgroup can be removed."""
-        if (held := self._held_cgroups.pop(key, None)) is not None:
-            cgroups, cgroup = held
-            cgroups.remove(cgroup)
+        """Nothing of it is alive, or it was never started."""
+        self._leaders.pop(key, None)
+        self.usage.forget(key)
+        self._limits.release(key)
+        self._leave_network(key)
+
+    def _leave_network(self, key: AttemptKey) -> None:
         if self._engine.networks is not None:
             self._engine.networks.remove(key)
         if key in self._with_hosts:
@@ -230,16 +287,20 @@ class Launches:
         for key in keys:
             self.release(key)
 
-    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> None:
-        """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""
+    async def leave(self) -> None:
+        """The runner stops, and nothing runs any more: remove all that was made for attempts."""
+        await self._limits.leave()
+
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> Account | None:
+        """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
         id = _brief_id(brief.job, brief.group)
         if id in keeper.briefed:
-            return
-        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
-        self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
+            return keeper.briefed[id]
         account = self._accounts.of(brief.user)
         if account is not None and not connection.makes_folders:
             raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
+        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
+        self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
@@ -251,21 +312,9 @@ class Launches:
             )
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, brief.command.argv, env, cwd, keeper.cgroups.tracking, told)
-        keeper.briefed.add(id)
-
-    def _cpus(self, grant: Grant) -> list[int] | None:
-        """The kernel CPUs of the NUMA node a task is bound to, if it is."""
-        numa = self._engine.capacity.numa
-        return next((list(each.cpus) for each in numa if each.id == grant.numa and each.cpus), None)
-
-    def _cgroup(self, cgroups: Cgroups, start: Start) -> Cgroup | None:
-        if not start.grant.memory_bytes:
-            return None
-        cgroup = cgroups.create(cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
-        if cgroup is not None:
-            self._held_cgroups[start.key] = cgroups, cgroup
-        return cgroup
+        connection.brief(id, brief.command.argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        keeper.briefed[id] = account
+        return account
 
 
 def read_key(name: str) -> tuple[AttemptKey, int] | None:
@@ -285,10 +334,6 @@ def _of_older_keeper(spaces: dict[str, str]) -> dict[str, str]:
             errno.ENOTSUP, "the keeper of this node is of an older version; stop the runner with its tasks"
         )
     return {}
-
-
-def cgroup_name(key: AttemptKey) -> str:
-    return "-".join(map(str, key))
 
 
 def _brief_id(job: str, group: int) -> str:

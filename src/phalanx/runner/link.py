@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+from phalanx.duplex import Duplex
 from phalanx.link import wire
 from phalanx.logger import logger
 from phalanx.runner.addresses import LinkAddresses
@@ -132,6 +133,15 @@ class Dialler:
         except (OSError, TimeoutError) as error:
             self.warn(address, error, f"no answer within {within_s:g} s")
             return None
+        return made
+
+    async def dial_beside(self) -> Duplex:
+        """A connection for one session, to where control was welcomed last; raises OSError."""
+        host, _, port = self.addresses.leader.rpartition(":")
+        tls = None if self._tls is None else self._tls.context()
+        _, made = await asyncio.get_running_loop().create_connection(
+            Duplex, host.strip("[]"), int(port), ssl=tls
+        )
         return made
 
     def warn(self, address: str, error: Exception | None, otherwise: str) -> None:

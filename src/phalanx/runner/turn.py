@@ -13,6 +13,7 @@ from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.state import RunnerEffect, RunnerState
 from phalanx.link import wire
 from phalanx.link.overlay import OverlayMap
+from phalanx.link.usage import IdleDevice
 from phalanx.runner.overlay import TaskNetworks
 
 ANSWER_WITHIN_S = 3.0  # answer to a heartbeat
@@ -50,6 +51,7 @@ class RunnerEngine:
         self.networks: TaskNetworks | None = None  # of tasks with addresses; None: they are simulated
         self.sets_names = False  # whether tasks can have a host name and a hosts file of their own
         self.starts_expire = False  # whether the keeper starts nothing after its instant
+        self.idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
         self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
         self._hello_at = 0.0
         self._seen_at = 0.0  # the coordinator's time of the last acknowledgement
@@ -135,6 +137,7 @@ class RunnerEngine:
             self.trouble,
             self._seen_at,
             self.starts_expire,
+            self.idle,
         )
 
     def leave(self, now: float, keep_s: float) -> wire.LeavingMessage:

@@ -17,6 +17,8 @@ from phalanx.api.schema.workflows import RetryReply, SubmittedWorkflow, Workflow
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.link import wire
 from phalanx.link.overlay import OverlayMap
+from phalanx.link.session_messages import SessionMessage
+from phalanx.link.usage import ReadUsage, UsageData
 from phalanx.rpc import messages
 from phalanx.rpc.convert import Drift, WrongMessage, converter
 from tests.tidy.source import ROOT
@@ -80,10 +82,18 @@ def test_the_definitions_are_the_same():
 
 
 def test_every_message_of_the_link_has_one_of_grpc():
-    """Except those about files and the overlay network, which only runners of ours have, as frames."""
+    """Except those about files, usage, sessions and the overlay network, which only runners of ours have, as frames."""
     carried = {kind for kinds in WRAPPERS.values() for kind in kinds}
-    ours = {wire.FilesReady, wire.PutFile, wire.FileTaken, OverlayMap}
-    assert carried == set(get_args(wire.Message)) - ours
+    as_frames = {
+        wire.FilesReady,
+        wire.PutFile,
+        wire.FileTaken,
+        ReadUsage,
+        UsageData,
+        OverlayMap,
+        *get_args(SessionMessage),
+    }
+    assert carried == set(get_args(wire.Message)) - as_frames
 
 
 def test_no_message_of_grpc_stands_for_nothing():

@@ -28,10 +28,10 @@ from phalanx.api.server.messages import (
     ClientDisconnected,
     HttpRequest,
     Receive,
+    Reply,
     Response,
     Scope,
     Send,
-    StreamedResponse,
     problem_reply,
 )
 from phalanx.api.server.openapi import openapi_document
@@ -185,9 +185,7 @@ async def _serve(service: Service, route: Route, http_request: HttpRequest, send
         )
 
 
-async def _answer(
-    service: Service, route: Route, http_request: HttpRequest
-) -> Response | StreamedResponse[Any]:
+async def _answer(service: Service, route: Route, http_request: HttpRequest) -> Reply:
     try:
         reply = await _carried_out(service, route, http_request)
         if _is_change(route) and not route.is_traffic:
@@ -215,9 +213,7 @@ def _dated(reply: Response, behind_s: float) -> Response:
     return reply
 
 
-async def _carried_out(
-    service: Service, route: Route, http_request: HttpRequest
-) -> Response | StreamedResponse[Any]:
+async def _carried_out(service: Service, route: Route, http_request: HttpRequest) -> Reply:
     if _is_change(route):
         service.commands.require_active()
     elif http_request.wants_leader and route.permission != "open":
@@ -240,9 +236,7 @@ def _is_change(route: Route) -> bool:
     return route.method != "GET" and route.permission not in ("open", "read")
 
 
-async def _in_turn(
-    service: Service, route: Route, http_request: HttpRequest
-) -> Response | StreamedResponse[Any]:
+async def _in_turn(service: Service, route: Route, http_request: HttpRequest) -> Reply:
     """What is costly. Its body is read first, so that a slow sender occupies no place."""
     is_large = http_request.is_large(service.limits.large_bytes)
     gate = service.large if is_large or route.is_heavy else service.limit
@@ -252,9 +246,7 @@ async def _in_turn(
             return await _handled(service, route, http_request)
 
 
-async def _handled(
-    service: Service, route: Route, http_request: HttpRequest
-) -> Response | StreamedResponse[Any]:
+async def _handled(service: Service, route: Route, http_request: HttpRequest) -> Reply:
     http_request.query = read_query(http_request.query_string, route.query)
     if route.method in ("POST", "PUT"):
         http_request.document = await _document(service, route, http_request)
@@ -305,6 +297,7 @@ def _note(
             status=status,
             reason=error.reason if error is not None else "",
             request_id=http_request.request_id,
+            what=http_request.what,
         )
     )
 

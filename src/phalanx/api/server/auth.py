@@ -23,7 +23,18 @@ from phalanx.core.model.credential import FINGERPRINT_CHARACTERS, power
 from phalanx.errors import Forbidden, Unauthorized
 
 Permission = Literal[
-    "open", "read", "follow", "inspect", "submit", "control", "operate", "declare", "grant", "audit", "serve"
+    "open",
+    "read",
+    "follow",
+    "inspect",
+    "submit",
+    "control",
+    "enter",
+    "operate",
+    "declare",
+    "grant",
+    "audit",
+    "serve",
 ]
 Bearer = Literal["viewer", "user", "operator", "admin", "node", "join", "task"]
 Scope = Literal["all", "own"]
@@ -36,6 +47,7 @@ MEANINGS: dict[Permission, str] = {
     "inspect": "read what a job's tasks wrote, and the values of its environment",
     "submit": "submit jobs, under one's own name",
     "control": "cancel, evict, pause and resume jobs",
+    "enter": "run commands beside a job's running tasks, and connect to their ports",
     "operate": "drain nodes and take them back",
     "declare": "set quotas and the layers of the network",
     "grant": "create, list, rotate and revoke tokens (own: for one's own name, of no more power)",
@@ -51,6 +63,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "inspect": "own",
         "submit": "all",
         "control": "own",
+        "enter": "own",
         "grant": "own",
     },
     "operator": {
@@ -59,6 +72,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "inspect": "all",
         "submit": "all",
         "control": "all",
+        "enter": "all",
         "operate": "all",
         "grant": "own",
     },
@@ -68,6 +82,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "inspect": "all",
         "submit": "all",
         "control": "all",
+        "enter": "all",
         "operate": "all",
         "declare": "all",
         "grant": "all",
@@ -86,6 +101,7 @@ PRIORITY_OF_OPERATORS = 1_000_000
 _WITH_JOBS: dict[Permission, str] = {
     "control": "cancel, evict, pause or resume jobs of",
     "inspect": "read the logs or the environment of jobs of",
+    "enter": "run commands in tasks of, or connect to ports of",
 }
 
 _ELSEWHERE: dict[Bearer, str] = {
@@ -238,7 +254,11 @@ def identify(tokens: Accepts, authorization: bytes) -> tuple[Identity, str]:
 def check_role(identity: Identity, permission: Permission, *, is_about_a_job: bool) -> None:
     """Refuse what the role does not allow. Whether a job is one's own is asked later, when it is known."""
     scope = identity.scope(permission)
-    if scope is None or (scope == "own" and not is_about_a_job and permission != "grant"):
+    is_checked_later = is_about_a_job or permission in (
+        "grant",
+        "enter",
+    )  # the ticket of a session names its user
+    if scope is None or (scope == "own" and not is_checked_later):
         raise forbidden(identity, permission)
 
 

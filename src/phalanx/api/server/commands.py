@@ -53,7 +53,9 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.metrics import MetricsReport
 from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
+from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.usage import ReportQuery, ReportReply, UsageReply
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -63,6 +65,7 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.api.server.auth import PRIORITY_OF_USERS, Identity
 from phalanx.core.explain.change import ADMIN, Asker
+from phalanx.duplex import Duplex
 
 LINES_MAX = 10_000
 
@@ -254,12 +257,32 @@ class Commands(Protocol):
         """The result of a task as JSON, verified if it was large. NotFound if it has given none."""
         ...
 
+    async def usage(self, id: str, *, points: int, cursor: str | None, limit: int) -> UsageReply:
+        """What a job or task uses, or used; of what runs, its runner is asked."""
+        ...
+
+    async def report(self, query: ReportQuery) -> ReportReply:
+        """Sums over all jobs that are kept. Whose a user may see is decided before."""
+        ...
+
     async def files(self, id: str, *, attempt: int | None) -> FilesView:
         """The artifacts of a task."""
         ...
 
     async def file(self, id: str, path: str, *, attempt: int | None) -> tuple[FileView, AsyncIterator[bytes]]:
         """One of them, and its bytes, which end with an error if they are not what the task wrote."""
+        ...
+
+    async def open_exec(self, id: str, request: ExecRequest, user: str) -> SessionTicket:
+        """A ticket for a command beside a running task. Conflict if it does not run."""
+        ...
+
+    async def open_forward(self, id: str, request: ForwardRequest, user: str) -> SessionTicket:
+        """A ticket for a connection to a port of a running task."""
+        ...
+
+    async def join_session(self, id: str, ticket: str, user: str) -> Duplex:
+        """The runner's connection of the session that a ticket is for, which is used up by this."""
         ...
 
     async def post_calls(self, user: str, name: str, request: CallsRequest) -> CallsReply:

@@ -37,6 +37,9 @@ Place = tuple[str, str]  # whose, and where from
 C = TypeVar("C", bound=Hashable)
 
 PIECE_S = 0.002
+BURST_S = 0.25  # of a rate that goes through at once
+RATE_SHARE = 3
+PRUNE_EVERY = 256
 
 
 class ServerLimits(Struct, frozen=True):
@@ -44,6 +47,11 @@ class ServerLimits(Struct, frozen=True):
 
     body_bytes: int = BODY_BYTES_MAX
     streams: int = 256  # watches and log readers
+    sessions: int = 512  # of exec and port-forward
+    session_bytes_per_s: float = (
+        32 * 1024 * 1024
+    )  # of one user's sessions together; of all users three times as much
+    session_idle_s: float = 3600.0  # after which one in which nothing happens is ended
     waits: int = 1024  # long polls
     reads: int = 1024  # questions that are being answered
     submits: int = 64  # carried out at once; a turn takes them together
@@ -264,6 +272,31 @@ def _is_local(address: str) -> bool:
         return not address or ipaddress.ip_address(address).is_loopback
     except ValueError:
         return False
+
+
+class ByteRate:
+    """How fast bytes of users go through: each user's at `rate`, all together at three times that.
+
+    Copying them costs time of the loop in which everybody is answered (4 ms for a megabyte).
+    """
+
+    def __init__(self, rate: float, burst_s: float = BURST_S) -> None:
+        self._rates = {True: rate, False: RATE_SHARE * rate}  # of one user, of all
+        self._burst_s = burst_s
+        self._used_until: dict[str, float] = {}  # by user, and of all under an empty name
+        self._look_at = PRUNE_EVERY
+
+    def pause_s(self, user: str, size: int, now: float) -> float:
+        """Note that so much has gone through; how long to wait before more."""
+        if len(self._used_until) >= self._look_at:
+            self._used_until = {who: until for who, until in self._used_until.items() if until > now}
+            self._look_at = 2 * len(self._used_until) + PRUNE_EVERY
+        until = now
+        for who in (user, ""):
+            used = max(now, self._used_until.get(who, now)) + size / self._rates[bool(who)]
+            self._used_until[who] = used
+            until = max(until, used)
+        return max(0.0, until - now - self._burst_s)
 
 
 class Unauthenticated(Generic[C]):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping
 from contextlib import aclosing
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from phalanx.api.schema.documents import PROBLEM_TYPE, retry_after_s, spell_problem
 from phalanx.api.server.auth import NOBODY, Accepts, Identity, Permission, forbidden, identify
+from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest, PhalanxError, TooLarge, Unauthorized, WrongMethod, WrongType
 
 Scope = MutableMapping[str, Any]
@@ -29,6 +30,16 @@ _PROBLEM: tuple[Header, ...] = (*_PLAIN, (b"content-type", PROBLEM_TYPE.encode()
 _encode = msgspec.json.Encoder().encode
 
 
+class SwitchableConnection(Protocol):
+    """The connection of a request, where there is one."""
+
+    def identify(self, http_request: HttpRequest) -> None: ...
+
+    def switch(self, protocol: str) -> Duplex | None:
+        """Change to another protocol: answer with 101, and let the route have the connection. None if it is gone."""
+        ...
+
+
 class ClientDisconnected(Exception):
     """The client disconnected before its request was complete."""
 
@@ -38,6 +49,7 @@ class HttpRequest:
 
     __slots__ = (
         "_body",
+        "connection",
         "document",
         "headers",
         "id",
@@ -52,6 +64,7 @@ class HttpRequest:
         "request_id",
         "rest",
         "token",
+        "what",
         "where",
     )
 
@@ -67,6 +80,8 @@ class HttpRequest:
         self.receive = receive
         self.where = _address(scope.get("client"))
         self.request_id = ""  # by which the audit names it
+        self.what = ""  # what the audit says of it besides its route
+        self.connection: SwitchableConnection | None = scope.get(CONNECTION)
         self.identity: Identity = NOBODY
         self.is_inspector = False  # may see what the job in the path wrote, and its environment
         self.token = ""
@@ -219,6 +234,18 @@ class StreamedResponse(Generic[T]):
                     raise
                 await _send_piece(send, self.last_words(error))
             await send({"type": "http.response.body", "body": b""})
+
+
+class SwitchedResponse:
+    """An answer after which the connection carries another protocol; `send` returns when that is over."""
+
+    status = 101
+
+    async def send(self, send: Send) -> None:
+        raise NotImplementedError
+
+
+Reply = Response | StreamedResponse[Any] | SwitchedResponse
 
 
 def json_reply(value: Any, status: int = 200) -> Response:

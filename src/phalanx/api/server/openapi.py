@@ -25,6 +25,7 @@ from phalanx.api.schema.cluster import (
 from phalanx.api.schema.documents import PROBLEM_TYPE, Nothing, Problem
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.api.schema.overlay import ReserveRequest
+from phalanx.api.schema.sessions import ExecRequest, ForwardRequest
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import RetryRequest, WorkflowRequest
 from phalanx.api.server.route import Route
@@ -41,12 +42,15 @@ _PLURALS = {
     "tokens": "token",
     "workflows": "workflow",
     "executors": "executor",
+    "sessions": "session",
     "reservations": "node",
     "addresses": "node",
 }
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
     DrainRequest: {"reason": "a fan is broken"},
+    ExecRequest: {"command": ["nvidia-smi"]},
+    ForwardRequest: {"port": 8888},
     ElasticRequest: {"enabled": False, "reason": "saves power at night"},
     LoseRequest: {"reason": "the rack has no power"},
     ApplyRequest: {

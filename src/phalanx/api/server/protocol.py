@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 from phalanx.api.schema.documents import PROBLEM_TYPE, retry_after_s, spell_problem
 from phalanx.api.server.limits import Place, StreamLimit, Unauthenticated
 from phalanx.api.server.messages import CONNECTION, HttpRequest
+from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest, PhalanxError, TooLarge, TooMany
 
 PHRASES = {400: b"Bad Request", 413: b"Content Too Large", 429: b"Too Many Requests"}
@@ -55,6 +56,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _linger_bytes = 0
     _place: Place | None = None
     _held = b""  # pipelined requests that nobody has looked at yet
+    _switched: Duplex | None = None  # another protocol has the connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(cast(asyncio.Transport, Lingering(transport, self)))
@@ -75,6 +77,8 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._place is not None:
             self.table.known.give(self._place)
         self._held = b""
+        if self._switched is not None:
+            self._switched.connection_lost(exc)
         super().connection_lost(exc)
 
     def identify(self, http_request: HttpRequest) -> None:
@@ -82,6 +86,34 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._place is None:
             self._place = self.table.known.take(http_request)
             self.table.unauthenticated.remove(self)
+
+    def switch(self, protocol: str) -> Duplex | None:
+        """Change to another protocol. From now on everything is passed on to what is returned; None if it is gone.
+
+        A client sends nothing of the new protocol before it has the answer.
+        """
+        if self.transport.is_closing() or self._switched is not None:
+            return None
+        self._stop_timer()
+        self.cycle.disconnected = True  # uvicorn has nothing more to say here
+        self._raw.write(
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: %b\r\n\r\n"
+            % protocol.encode()
+        )
+        self._switched = Duplex()
+        self._switched.connection_made(self._raw)
+        self.flow.resume_reading()
+        return self._switched
+
+    def shutdown(self) -> None:
+        if self._switched is not None:
+            self._switched.stopping.set()
+        else:
+            super().shutdown()
+
+    def eof_received(self) -> None:
+        if self._switched is not None:
+            self._switched.eof_received()
 
     def make_room(self) -> None:
         """Another connection needs this place."""
@@ -95,7 +127,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._raw.close()
 
     def data_received(self, data: bytes) -> None:
-        if self._linger is not None:
+        if self._switched is not None:
+            self._switched.data_received(data)
+        elif self._linger is not None:
             self._linger_bytes += len(data)
         elif self._held or (self.pipeline and len(data) > PIECE_BYTES) or len(data) > PIECE_BYTES * 4:
             self._held += data
@@ -109,11 +143,17 @@ class BoundedProtocol(HttpToolsProtocol):
             self._look_further()
 
     def pause_writing(self) -> None:
+        if self._switched is not None:
+            self._switched.pause_writing()
+            return
         super().pause_writing()
         if self._stall is None:
             self._stall = self.loop.call_later(self.stall_s_max, self._raw.abort)
 
     def resume_writing(self) -> None:
+        if self._switched is not None:
+            self._switched.resume_writing()
+            return
         super().resume_writing()
         if self._stall is not None:
             self._stall.cancel()

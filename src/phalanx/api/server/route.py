@@ -16,8 +16,8 @@ from msgspec import Struct
 from phalanx.api.schema.documents import NoQuery, Nothing
 from phalanx.api.server.auth import Accepts, Permission
 from phalanx.api.server.commands import Audit, Commands
-from phalanx.api.server.limits import ConcurrencyLimit, ServerLimits, StreamLimit, TimeSlices
-from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse
+from phalanx.api.server.limits import ByteRate, ConcurrencyLimit, ServerLimits, StreamLimit, TimeSlices
+from phalanx.api.server.messages import HttpRequest, Reply
 from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
 
@@ -81,6 +81,8 @@ class Service:
         self.openapi = openapi  # made when it is first asked for, which takes longer than any request
         self.audit = audit
         self.streams = StreamLimit(limits.streams, "places for watches and log readers")
+        self.sessions = StreamLimit(limits.sessions, "places for sessions")
+        self.session_bytes = ByteRate(limits.session_bytes_per_s)
         self.waits = StreamLimit(limits.waits, "places for waiting")
         self.reads = StreamLimit(limits.reads, "places for questions")
         self.slices = TimeSlices(SystemClock())
@@ -97,7 +99,7 @@ class Service:
         return await self.commands.named(name, http_request.user, of_all=of_all)
 
 
-Handler = Callable[[Service, HttpRequest], Awaitable[Response | StreamedResponse[Any]]]
+Handler = Callable[[Service, HttpRequest], Awaitable[Reply]]
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -130,7 +132,7 @@ async def held(
     with service.streams.taken(http_request):
         async with aclosing(with_beats(source, limits.settle_s, limits.beat_s)) as items:
             async for item in items:
-                if item is None and not _is_still_good(service, http_request):
+                if item is None and not is_still_good(service, http_request):
                     raise Unauthorized("the token of this stream is no longer accepted")
                 yield item
 
@@ -159,7 +161,7 @@ async def with_beats(
         await _close(coming, source)
 
 
-def _is_still_good(service: Service, http_request: HttpRequest) -> bool:
+def is_still_good(service: Service, http_request: HttpRequest) -> bool:
     """Whether the token is accepted, and still stands for the same name and role."""
     try:
         now = service.tokens.accepts_user(http_request.token)

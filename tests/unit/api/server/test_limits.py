@@ -11,7 +11,7 @@ from phalanx.api.schema.jobs import WhyReply
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Bearer, Identity, Tokens
-from phalanx.api.server.limits import ConcurrencyLimit, ServerLimits, StreamLimit, Unauthenticated
+from phalanx.api.server.limits import ByteRate, ConcurrencyLimit, ServerLimits, StreamLimit, Unauthenticated
 from phalanx.api.server.messages import HttpRequest
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.errors import TooMany
@@ -266,3 +266,15 @@ async def test_explanations_of_one_user_wait_for_each_other_and_another_users_go
     assert cluster.began.empty()
     cluster.let_go.set()
     assert [(await each).status for each in asked] == [200] * 9
+
+
+def test_bytes_of_one_user_have_a_rate_and_so_have_those_of_all():
+    rate = ByteRate(100.0, burst_s=1.0)
+    assert rate.pause_s("ada", 100, now=0.0) == 0.0
+    assert rate.pause_s("ada", 100, now=0.0) == 1.0
+    assert rate.pause_s("bob", 100, now=0.0) == 0.0  # another's are not slower for that
+    assert rate.pause_s("eve", 100, now=0.0) == pytest.approx(1 / 3)  # but all together have a rate, too
+    assert rate.pause_s("ada", 100, now=10.0) == 0.0
+    for number in range(1000):
+        rate.pause_s(f"user-{number}", 1, now=20.0 + number)
+    assert len(rate._used_until) < 600

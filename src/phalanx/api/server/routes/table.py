@@ -12,8 +12,10 @@ from phalanx.api.server.routes import (
     metrics,
     nodes,
     overlay,
+    sessions,
     tasks,
     tokens,
+    usage,
     workflows,
 )
 
@@ -21,7 +23,9 @@ ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *workflows.ROUTES,
     *tasks.ROUTES,
+    *sessions.ROUTES,
     *files.ROUTES,
+    *usage.ROUTES,
     *calls.ROUTES,
     *nodes.ROUTES,
     *overlay.ROUTES,
