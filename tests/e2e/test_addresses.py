@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 
 ON = {"overlay.mode": "enabled", "overlay.quarantine_s": 1.0}
 HAS = "cpus=8,ram=16GiB"
-SHOW = ["/bin/sh", "-c", "echo $PHALANX_ADDRESS"]
+SHOW = ["/bin/sh", "-c", "echo $PHALANX_IP"]
 LONG = ["/bin/sleep", "300"]
 BAD_TOKEN = "Invalid IP reservation token, expired, or node mismatch"
 
@@ -176,7 +176,7 @@ def test_the_walk_through_of_the_seed_by_its_commands(cluster: RealCluster) -> N
     made = json.loads(run_cli(cluster, "node", "ip-reserve", "n1", "--ttl", "300", "-o", "json"))
     id = run_cli(
         cluster, "task", "submit", "-t", "n1", "--ip-token", made["token"], "--", "/bin/sh", "-c",
-        f"test $PHALANX_ADDRESS = {made['ip']}",
+        f"test $PHALANX_IP = {made['ip']}",
     ).strip()  # fmt: skip
     cluster.wait_task(id, "Completed")
     listed = json.loads(run_cli(cluster, "node", "ip-list", "-o", "json"))
@@ -188,7 +188,7 @@ def test_the_walk_through_of_the_seed_by_its_commands(cluster: RealCluster) -> N
 
 
 def test_a_gang_finds_the_addresses_of_all_members_before_the_first_starts(cluster: RealCluster) -> None:
-    show = ["/bin/sh", "-c", "echo $PHALANX_ADDRESS $MASTER_ADDR $PHALANX_PEERS"]
+    show = ["/bin/sh", "-c", "echo $PHALANX_IP $MASTER_ADDR $PHALANX_PEERS"]
     reply = cluster.client.gang(show, 3, network="overlay", cores=4, name="ring")
     wait_until(lambda: cluster.client.job(reply.task_ids[0]).status == "Completed", 30.0, "the gang is done")
     told = [cluster.output(f"{reply.task_ids[0]}.{position}").split() for position in range(3)]
@@ -213,6 +213,21 @@ def test_case_23_reservations_survive_a_restart_of_the_coordinator(tmp_path: Pat
         id = cluster.client.submit(targets=["n2"], ip_token=made.token, command=SHOW).task_ids[0]
         cluster.wait_task(id, "Completed")
         assert cluster.output(id) == "10.128.4.9\n"
+
+
+def test_case_23_reservations_and_blocks_survive_a_failover(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, {"n1": HAS}, coordinators=("c1", "c2"), settings=ON) as cluster:
+        leader = cluster.leader()
+        made = cluster.client.reserve_address("n1", ip="10.128.0.5")
+        cluster.kill(leader)
+        cluster.leader(within_s=40.0)
+        cluster.wait_online("n1")
+        assert cluster.client.node_addresses("n1").block == "10.128.0.0/22"
+        id = cluster.client.submit(targets=["n1"], ip_token=made.token, command=SHOW).task_ids[0]
+        cluster.wait_task(id, "Completed")
+        assert cluster.output(id) == "10.128.0.5\n"
+        with pytest.raises(BadRequest, match=BAD_TOKEN):
+            cluster.client.submit(targets=["n1"], ip_token=made.token, command=SHOW)
 
 
 def test_without_an_overlay_network_there_is_a_clear_error(tmp_path: Path) -> None:

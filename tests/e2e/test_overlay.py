@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -9,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -87,12 +88,33 @@ def test_the_walk_through_of_seed_000_with_real_tcp(cluster: HostCluster) -> Non
     assert "master got gradients from" in done(cluster, master)
 
 
+def test_a_restart_of_the_coordinator_in_the_middle_changes_nothing(cluster: HostCluster) -> None:
+    train = [sys.executable, str(cluster.folder / "train.py")]
+    made = cluster.client.reserve_address("n2")
+    master = cluster.client.submit(
+        command=[*train, "--role", "master", "--ip", made.ip], targets=["n2"], ip_token=made.token, cores=0.5
+    ).task_ids[0]
+    cluster.wait_task(master, "Running")
+    cluster.kill("coordinator")
+    cluster.start_coordinator()
+    wait_until(cluster.is_ready, 30.0, "the coordinator is back")
+    cluster.wait_online("n1", "n2")
+    worker = cluster.client.submit(
+        command=[*train, "--role", "worker", "--master-ip", made.ip],
+        targets=["n1"],
+        network="overlay",
+        cores=0.5,
+    ).task_ids[0]
+    assert done(cluster, worker) == "worker got weights\n"
+    assert "master got gradients from 10.128.0." in done(cluster, master), "the worker's own address"
+
+
 def test_members_of_a_gang_on_two_hosts_talk_to_each_other_by_name(cluster: HostCluster) -> None:
     script = (
         "import os, socket, time\n"
         "rank = int(os.environ['PHALANX_RANK'])\n"
         "if rank == 0:\n"
-        "    server = socket.create_server((os.environ['PHALANX_ADDRESS'], 7000))\n"
+        "    server = socket.create_server((os.environ['PHALANX_IP'], 7000))\n"
         "    peer, where = server.accept()\n"
         "    print(where[0] == dict(p.split('=') for p in os.environ['PHALANX_PEERS'].split(','))['ring-ring-0-1'])\n"
         "else:\n"
@@ -114,7 +136,7 @@ def test_members_of_a_gang_on_two_hosts_talk_to_each_other_by_name(cluster: Host
 
 
 LISTEN = (
-    "import os, socket; s = socket.create_server((os.environ['PHALANX_ADDRESS'], 7001)); print('up', flush=True);"
+    "import os, socket; s = socket.create_server((os.environ['PHALANX_IP'], 7001)); print('up', flush=True);"
     "s.settimeout(120)\n"
     "while True: s.accept()"
 )
@@ -155,12 +177,32 @@ def test_tasks_of_one_owner_reach_each_other_and_those_of_others_do_not(
             assert done(cluster, id) == "not reached\n"
 
 
+@contextmanager
+def a_server_on(host: str, port: int) -> Iterator[None]:
+    """Something that listens at every address of a host, as a control plane may."""
+    inside = ["nsenter", f"--net=/run/netns/{host}", sys.executable]
+    serve = f"import socket; s = socket.create_server(('0.0.0.0', {port}))\nwhile True: s.accept()"
+    server = subprocess.Popen([*inside, "-c", serve])
+
+    def answers() -> bool:
+        look = f"import socket; socket.create_connection(('192.168.77.1', {port}), timeout=2)"
+        return subprocess.run([*inside, "-c", look], capture_output=True, check=False).returncode == 0
+
+    try:
+        wait_until(answers, 20.0, "it listens")
+        yield
+    finally:
+        server.kill()
+        server.wait()
+
+
 def test_a_task_network_reaches_neither_its_node_nor_the_control_plane(cluster: HostCluster) -> None:
-    for address, port in (("192.168.77.1", cluster.link_port), ("10.128.0.1", cluster.link_port)):
-        id = cluster.client.submit(
-            command=reach(address, port), targets=["n1"], network="overlay", cores=0.1, max_retries=0
-        ).task_ids[0]
-        assert done(cluster, id) == "not reached\n"
+    with a_server_on("phxtest1", 7777):
+        for node, address in itertools.product(("n1", "n2"), ("192.168.77.1", "10.128.0.1")):
+            id = cluster.client.submit(
+                command=reach(address, 7777), targets=[node], network="overlay", cores=0.1, max_retries=0
+            ).task_ids[0]
+            assert done(cluster, id) == "not reached\n", (node, address)
 
 
 def test_a_task_cannot_forge_its_address_or_open_a_raw_socket(cluster: HostCluster) -> None:

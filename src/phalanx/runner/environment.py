@@ -234,7 +234,7 @@ def _names(start: Start, place: Standing) -> dict[str, str]:
     if place.subdomain:
         env["PHALANX_SUBDOMAIN"] = place.subdomain
     if start.grant.address:
-        env["PHALANX_ADDRESS"] = start.grant.address
+        env["PHALANX_IP"] = start.grant.address
     peers = ",".join(f"{each.hostname}={each.address}" for each in place.members)
     if peers and len(peers) <= _TEXT_MAX:
         env["PHALANX_PEERS"] = peers

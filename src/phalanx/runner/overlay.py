@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.overlay import AddressBlock
 from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
 from phalanx.routes import OURS
@@ -35,12 +36,13 @@ class Kernel(Protocol):
     """What is needed of `OverlayKernel`."""
 
     links: str
+    vxlan: str
     table: str
 
     def open(self, block: str, local: str) -> None: ...
     def reach(self, block: str, peers: Iterable[tuple[str, str]]) -> None: ...
     def add(self, key: str, address: str, block: str) -> str: ...
-    def remove(self, key: str) -> None: ...
+    def remove(self, key: str, address: str = "") -> None: ...
     def found(self) -> dict[str, str]: ...
     def namespaces(self) -> list[str]: ...
     def link_of(self, address: str) -> str: ...
@@ -60,6 +62,7 @@ class TaskNetworks:
         self._kernel: Kernel | None = None
         self._map: OverlayMap | None = None
         self._tasks: dict[str, str] = {}  # address by attempt
+        self._rules = ""  # as they are in the kernel
         self.trouble = ""
 
     def update(self, told: OverlayMap) -> str:
@@ -109,21 +112,19 @@ class TaskNetworks:
         if former is None or former.peers != told.peers or former.block != told.block:
             kernel.reach(told.block, [(block, _ip_of(where)) for block, where in told.peers])
         self._map = told
-        self._set_rules(kernel)
+        if (rules := _rules(kernel, told)) != self._rules:
+            kernel.set_rules(rules)
+            self._rules = rules
 
     def _add(self, name: str, address: str) -> str:
         assert self._map is not None
         kernel = self._opened()
         path = kernel.add(name, address, self._map.block)
         self._tasks[name] = address
-        self._set_rules(kernel)
         return path
 
     def _remove(self, name: str) -> None:
-        kernel = self._opened()
-        self._tasks.pop(name, None)
-        kernel.remove(name)
-        self._set_rules(kernel)
+        self._opened().remove(name, self._tasks.pop(name, ""))
 
     def _clean(self, live: set[str]) -> None:
         kernel = self._opened()
@@ -134,13 +135,6 @@ class TaskNetworks:
         if not self._tasks and self._map is None:
             kernel.withdraw()
 
-    def _set_rules(self, kernel: Kernel) -> None:
-        if (told := self._map) is None:  # before the first map the rules of the former runner stay
-            return
-        links = {kernel.link_of(address): address for address in self._tasks.values()}
-        blocks = [told.block, *(block for block, _ in told.peers)]
-        kernel.set_rules(ruleset(kernel.table, told.subnet, links, dict(told.owners), blocks, kernel.links))
-
     def _do(self, work: Callable[[], T]) -> T:
         return self._thread.submit(work).result(WITHIN_S)
 
@@ -149,6 +143,14 @@ class TaskNetworks:
             self._do(work)
         except OSError as error:
             log.warning("a task's network cannot be removed", why=str(error))
+
+
+def _rules(kernel: Kernel, told: OverlayMap) -> str:
+    """The firewall, which follows from the map alone: it has a task's address before the task's start is ordered."""
+    own, owners = AddressBlock(told.block), dict(told.owners)
+    links = {kernel.link_of(address): address for address in owners if own.owns(address)}
+    blocks = [told.block, *(block for block, _ in told.peers)]
+    return ruleset(kernel.table, told.subnet, links, owners, blocks, kernel.links, kernel.vxlan)
 
 
 def mark_of(origin: str) -> str:

@@ -8,18 +8,19 @@ a later runner finds what is its own; a task's link says in its alias which atte
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pyroute2 import IPRoute, NetlinkError, netns
+from pyroute2 import IPRoute, NetlinkError
 
 from phalanx.core.model.overlay import gateway
 from phalanx.routes import OURS
@@ -31,6 +32,9 @@ MTU = 1450
 CONF = Path("/proc/sys/net/ipv4/conf")
 _PERMANENT, _NO_ARP, _SELF = 0x80, 0x40, 0x02  # of neighbours
 _LINK_SCOPE = 253
+_LOOPBACK = 1  # the index of the first link of every namespace
+_CLONE_NEWNET, _MS_BIND, _DETACH = 0x40000000, 0x1000, 2
+_libc = ctypes.CDLL(None, use_errno=True)
 _INNER = "eth0"
 _NFT_S = 10.0
 
@@ -120,11 +124,16 @@ class OverlayKernel:
     def add(self, key: str, address: str, block: str) -> str:
         """A network namespace for an attempt, with a link that has this address; its path."""
         name, link = self._names + key, self.link_of(address)
-        with suppress(NetlinkError, OSError):
+        if (NETNS / name).exists():  # of an earlier try
             self.remove(key)
         if (old := self._index(link)) is not None:
             self._netlink.link("del", index=old)
-        _ip("netns", "add", name)
+        with self._new_namespace(name) as inner:
+            self._connect(inner, name, link, key, address, gateway(block))
+        return str(NETNS / name)
+
+    def _connect(self, inner: IPRoute, name: str, link: str, key: str, address: str, near: str) -> None:
+        """A link between this node and a namespace, with their routes to each other."""
         self._do(
             f"a link for {address}",
             "add",
@@ -135,25 +144,51 @@ class OverlayKernel:
         )
         at = self._index(link)
         self._netlink.link("set", index=at, ifalias=f"{key} {address}", state="up")
-        self._netlink.addr("add", index=at, address=gateway(block), prefixlen=32)
-        self._netlink.route("replace", dst=f"{address}/32", oif=at, prefsrc=gateway(block), scope=_LINK_SCOPE)
+        self._netlink.addr("add", index=at, address=near, prefixlen=32)
+        self._netlink.route("replace", dst=f"{address}/32", oif=at, prefsrc=near, scope=_LINK_SCOPE)
         _forward(link)
-        near = gateway(block)
-        _ip(
-            *("-n", name, "-batch", "-"),
-            text=f"link set lo up\naddr add {address}/32 dev {_INNER}\nlink set {_INNER} up\n"
-            f"route add {near} dev {_INNER} scope link\nroute add default via {near} dev {_INNER}\n",
-        )
-        return str(NETNS / name)
+        (own,) = inner.link_lookup(ifname=_INNER)
+        inner.link("set", index=_LOOPBACK, state="up")
+        inner.addr("add", index=own, address=address, prefixlen=32)
+        inner.link("set", index=own, state="up")
+        inner.route("add", dst=f"{near}/32", oif=own, scope=_LINK_SCOPE)
+        inner.route("add", dst="default", gateway=near, oif=own)
+
+    @contextmanager
+    def _new_namespace(self, name: str) -> Iterator[IPRoute]:
+        """A named network namespace, as `ip netns add` makes one, and a netlink socket in it.
+
+        Only this thread enters it, for a moment.
+        """
+        NETNS.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path = NETNS / name
+        path.touch(0o600)
+        own = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            _check(_libc.unshare(_CLONE_NEWNET), "unshare")
+            try:
+                _check(_libc.mount(b"/proc/thread-self/ns/net", bytes(path), None, _MS_BIND, None), "mount")
+                inner = IPRoute()
+            finally:
+                _check(_libc.setns(own, _CLONE_NEWNET), "setns")
+        finally:
+            os.close(own)
+        try:
+            yield inner
+        finally:
+            inner.close()
 
     @translated
-    def remove(self, key: str) -> None:
-        """Remove the link and the namespace of an attempt, whichever is there."""
-        for at, alias in self._task_links():
-            if alias.partition(" ")[0] == key:
-                self._netlink.link("del", index=at)
+    def remove(self, key: str, address: str = "") -> None:
+        """Remove the link and the namespace of an attempt, whichever is there; its address saves a search."""
+        known = self._index(self.link_of(address)) if address else None
+        links = [] if address else [at for at, alias in self._task_links() if alias.partition(" ")[0] == key]
+        for at in links if known is None else [known]:
+            self._netlink.link("del", index=at)
+        path = NETNS / (self._names + key)
+        _libc.umount2(bytes(path), _DETACH)
         with suppress(OSError):
-            netns.remove(self._names + key)
+            path.unlink()
 
     @translated
     def found(self) -> dict[str, str]:
@@ -234,12 +269,10 @@ def _program(name: str) -> str:
     return found
 
 
-def _ip(*words: str, text: str = "") -> None:
-    done = subprocess.run(
-        [_program("ip"), *words], input=text, text=True, capture_output=True, timeout=_NFT_S, check=False
-    )
-    if done.returncode:
-        raise OverlayError(errno.EIO, f"ip {' '.join(words[:3])}: {done.stderr.strip()[:300]}")
+def _check(result: int, what: str) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OverlayError(number, f"{what}: {os.strerror(number)}")
 
 
 def _forward(link: str) -> None:

@@ -19,11 +19,12 @@ def ruleset(
     owners: Mapping[str, str],
     blocks: Iterable[str],
     links: str,
+    vxlan: str,
 ) -> str:
     """The table with this name instead of whatever it was.
 
     `tasks` are the addresses of this node's tasks by their links, whose names begin with `links`; `owners` are those
-    of addresses anywhere, as far as they have tasks here.
+    of addresses anywhere, as far as they have tasks here; `vxlan` is the link to the other nodes.
     """
     marks = {owner: number for number, owner in enumerate(sorted(set(owners.values())), start=1)}
     from_tasks, to_tasks = f'iifname "{links}*"', f'oifname "{links}*"'
@@ -45,6 +46,7 @@ def ruleset(
             f"{from_tasks} iifname . ip saddr != @source drop",
             f"{from_tasks} ip6 version 6 drop",
             f"{from_tasks} ip daddr != {subnet} ct state != {{ established, related }} drop",
+            f'iifname "{vxlan}" oifname != "{links}*" drop',
             f"{to_tasks} ct state {{ established, related }} accept",
             f"{to_tasks} ip saddr @nodes accept",
             f"{to_tasks} meta mark set ip saddr map @owner",
@@ -57,6 +59,8 @@ def ruleset(
             f"{from_tasks} ct state {{ established, related }} accept",
             f"{from_tasks} icmp type echo-request accept",
             f"{from_tasks} drop",
+            f'iifname "{vxlan}" ct state {{ established, related }} accept',
+            f'iifname "{vxlan}" ip saddr != @nodes drop',  # tasks of other nodes reach this node as little
             "}",
             "}",
             "",

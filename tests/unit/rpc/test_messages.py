@@ -16,6 +16,7 @@ from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.workflows import RetryReply, SubmittedWorkflow, WorkflowView
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.link.session_messages import SessionMessage
 from phalanx.link.usage import ReadUsage, UsageData
 from phalanx.rpc import messages
@@ -81,7 +82,7 @@ def test_the_definitions_are_the_same():
 
 
 def test_every_message_of_the_link_has_one_of_grpc():
-    """Except those about files, usage and sessions, which only runners of ours send, as frames."""
+    """Except those about files, usage, sessions and the overlay network, which only runners of ours have, as frames."""
     carried = {kind for kinds in WRAPPERS.values() for kind in kinds}
     as_frames = {
         wire.FilesReady,
@@ -89,6 +90,7 @@ def test_every_message_of_the_link_has_one_of_grpc():
         wire.FileTaken,
         ReadUsage,
         UsageData,
+        OverlayMap,
         *get_args(SessionMessage),
     }
     assert carried == set(get_args(wire.Message)) - as_frames

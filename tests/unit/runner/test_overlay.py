@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pytest
+from msgspec import structs
 
 from phalanx.link.overlay import OverlayMap
 from phalanx.runner.overlay import TaskNetworks, mark_of
@@ -16,7 +17,7 @@ KEY, OTHER = ("j", 0, 1), ("j", 1, 1)
 class FakeKernel:
     """Notes what it is asked for."""
 
-    links, table = "phxt", "phalanx_x"
+    links, vxlan, table = "phxt", "phxv", "phalanx_x"
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -35,7 +36,7 @@ class FakeKernel:
         self.left[key] = address
         return f"/run/netns/{key}"
 
-    def remove(self, key: str) -> None:
+    def remove(self, key: str, address: str = "") -> None:
         self.left.pop(key, None)
 
     def found(self) -> dict[str, str]:
@@ -48,7 +49,7 @@ class FakeKernel:
         return f"phxt{address[-1]}"
 
     def set_rules(self, text: str) -> None:
-        self.asked.append("rules with " + " ".join(sorted(self.left.values())))
+        self.asked.append(f"rules for {text.count('phxt2')}")
 
     def withdraw(self) -> None:
         self.asked.append("withdraw")
@@ -70,20 +71,22 @@ def networks(kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ta
 def test_the_map_is_followed_and_only_what_changed_is_done_again(networks: TaskNetworks, kernel: FakeKernel):
     assert networks.update(MAP) == ""
     assert kernel.asked == [
-        "open 10.128.0.0/22 127.0.0.1", "reach [('10.128.4.0/22', '127.0.0.2')]", "rules with ",
+        "open 10.128.0.0/22 127.0.0.1", "reach [('10.128.4.0/22', '127.0.0.2')]", "rules for 1",
     ]  # fmt: skip
     kernel.asked.clear()
     networks.update(MAP)
-    assert kernel.asked == ["rules with "]
+    assert kernel.asked == []
+    networks.update(structs.replace(MAP, owners=[("10.128.4.2", "ada")]))
+    assert kernel.asked == ["rules for 0"], "that of another node has no link here"
 
 
 def test_an_attempt_has_a_network_until_it_is_over(networks: TaskNetworks, kernel: FakeKernel):
     networks.update(MAP)
     assert networks.add(KEY, "10.128.0.2") == "/run/netns/j-0-1"
-    assert kernel.asked[-1] == "rules with 10.128.0.2"
+    assert kernel.left == {"j-0-1": "10.128.0.2"}
     networks.remove(KEY)
     networks.remove(KEY)
-    assert (kernel.left, kernel.asked[-1]) == ({}, "rules with ")
+    assert kernel.left == {}
 
 
 def test_without_a_map_or_after_an_error_no_network_is_made(networks: TaskNetworks, kernel: FakeKernel):
@@ -101,8 +104,8 @@ def test_after_a_start_networks_of_live_attempts_stay_and_others_go(
     kernel.left = {"j-0-1": "10.128.0.2", "j-1-1": "10.128.0.3"}
     networks.clean([KEY])
     assert kernel.left == {"j-0-1": "10.128.0.2"}
-    networks.update(MAP)
-    assert kernel.asked[-1] == "rules with 10.128.0.2"
+    networks.remove(KEY)
+    assert kernel.left == {}
 
 
 def test_where_nothing_is_alive_everything_is_withdrawn(networks: TaskNetworks, kernel: FakeKernel):

@@ -13,6 +13,7 @@ def test_each_task_has_its_source_and_its_owner_in_the_table():
         {"10.128.0.2": "ada", "10.128.0.3": "eve", "10.128.4.2": "ada"},
         ["10.128.0.0/22", "10.128.4.0/22"],
         "phxabt",
+        "phxabv",
     )
     assert 'elements = { "phxabt1" . 10.128.0.2, "phxabt2" . 10.128.0.3 }' in text
     assert "elements = { 10.128.0.2 . 1, 10.128.0.3 . 2 }" in text
@@ -22,5 +23,5 @@ def test_each_task_has_its_source_and_its_owner_in_the_table():
 
 
 def test_an_address_without_a_known_owner_is_allowed_to_nobody():
-    text = ruleset("t", "10.128.0.0/12", {"l": "10.128.0.2"}, {}, ["10.128.0.0/22"], "l")
+    text = ruleset("t", "10.128.0.0/12", {"l": "10.128.0.2"}, {}, ["10.128.0.0/22"], "l", "v")
     assert "set allowed { type ipv4_addr . mark; }" in text
