@@ -31,6 +31,7 @@ from bench import (  # noqa: E402
     memory,
     recovery,
     throughput,
+    usage,
     workflows,
 )
 from bench.figures import Chapter  # noqa: E402
@@ -49,6 +50,7 @@ CELLS: dict[str, Callable[[Session], Chapter]] = {
     "gangs": gangs.measure,
     "cgroup": cgroup.measure,
     "calls": calls.measure,
+    "usage": usage.measure,
 }
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         ClusterView,
         CoordinatorView,
         DeviceView,
+        IsolationView,
         LayerSpec,
         NewToken,
         NodeView,
@@ -75,6 +76,7 @@ if TYPE_CHECKING:
         RequestView,
         StoryLine,
         TaskView,
+        UsageSummary,
         WatchEvent,
         WhyReply,
     )
@@ -86,6 +88,15 @@ if TYPE_CHECKING:
         SubmitFields,
         SubmitReply,
         SubmitRequest,
+    )
+    from phalanx.api.schema.usage import (
+        CurvePoint,
+        DeviceUsage,
+        ReportReply,
+        ReportRow,
+        TaskUsage,
+        UsageReply,
+        UsageSums,
     )
     from phalanx.api.schema.workflows import (
         ConditionSpec,
@@ -165,6 +176,8 @@ __all__ = [
     "Conflict",
     "CoordinatorView",
     "Counts",
+    "CurvePoint",
+    "DeviceUsage",
     "DeviceView",
     "DomainSlots",
     "DomainView",
@@ -189,6 +202,7 @@ __all__ = [
     "Gone",
     "GroupSpec",
     "GroupView",
+    "IsolationView",
     "JobSpec",
     "JobView",
     "LayerSpec",
@@ -218,6 +232,8 @@ __all__ = [
     "ReasonView",
     "RemoteTraceback",
     "RemovedNode",
+    "ReportReply",
+    "ReportRow",
     "RequestView",
     "RestartSpec",
     "ResultReference",
@@ -237,6 +253,7 @@ __all__ = [
     "SubmitRequest",
     "SubmittedWorkflow",
     "SuccessSpec",
+    "TaskUsage",
     "TaskView",
     "TlsFiles",
     "TokenError",
@@ -251,6 +268,9 @@ __all__ = [
     "Unavailable",
     "Unconfirmed",
     "Unprocessable",
+    "UsageReply",
+    "UsageSummary",
+    "UsageSums",
     "UsageView",
     "WatchEvent",
     "WhyReply",
@@ -274,8 +294,8 @@ _MODULES = {
         "WorkflowEstimate"
     ),
     "phalanx.api.schema.cluster": (
-        "AuditLine ClusterView CoordinatorView DeviceView LayerSpec NewToken NodeView NumaView QueueView "
-        "QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
+        "AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView NumaView "
+        "QueueView QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
     ),
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
@@ -283,9 +303,10 @@ _MODULES = {
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
         "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
-        "WatchEvent WhyReply"
+        "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"
     " WorkflowRequest WorkflowSpec WorkflowView",
     "phalanx.api.schema.sessions": "ExecRequest ForwardRequest SessionTicket",

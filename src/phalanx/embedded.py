@@ -8,6 +8,7 @@ memory and ends with the cluster.
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import socket
 import tempfile
@@ -34,11 +35,13 @@ from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest
 from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.limits import AttemptLimits, isolating
 from phalanx.runner.link import LinkClient, Wire
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.main import capacity_of
+from phalanx.runner.scratch import ScratchFolders
 from phalanx.runner.sessions import RunnerSessions
 from phalanx.runner.turn import RunnerEngine
 from phalanx.store.memory import MemoryStore
@@ -130,7 +133,7 @@ class _Cluster:
         self._keep(self._coordinator.leadership.run())
         self._keep(self._coordinator.keep_files())
         for number in range(1, nodes + 1):
-            await self._add_node(f"n{number}", pretend)
+            await self._add_node(f"n{number}", pretend, is_alone=nodes == 1)
 
     async def close(self) -> None:
         if self._serving is not None and self._server is not None:
@@ -151,27 +154,40 @@ class _Cluster:
             self._address = f"http://127.0.0.1:{await server.port()}"
         return self._address
 
-    async def _add_node(self, name: str, pretend: str | None) -> None:
+    async def _add_node(self, name: str, pretend: str | None, is_alone: bool) -> None:
+        """A node. Several share this machine, so none of them gives out CPUs of its own."""
         folder = Path(self._folder.name) / name
         folder.mkdir()
-        engine = RunnerEngine(name, secrets.token_hex(8), name, self._node_token, capacity_of(name, pretend))
-        cgroups = Cgroups.find(f"{name}-{engine.incarnation}")
+        incarnation, has = secrets.token_hex(8), capacity_of(name, pretend)
+        cpus = sorted(os.sched_getaffinity(0)) if is_alone and not pretend else ()
+        cgroups = Cgroups.find(f"{name}-{incarnation}", isolate=True)
+        limits = AttemptLimits(cgroups, has, cpus, scratch=ScratchFolders(folder / "scratch"))
+        capacity = isolating(has, limits.isolation)
+        engine = RunnerEngine(name, incarnation, name, self._node_token, capacity)
         place = LocalMachine(folder, cgroups.bases), cgroups
-        shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, [place])
+        shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, [place], limits)
         await shell.open()
         self._shells.append(shell)
         hello = wire.LogHello(
-            wire.VERSION, self._node_token, name, engine.incarnation, files=True, sessions=True
+            wire.VERSION, self._node_token, name, engine.incarnation, files=True, usage=True, sessions=True
         )
         sessions = RunnerSessions(name, lambda: self._node_token, shell.leader, self._dial)
         self._sessions.append(sessions)
         self._connect(shell)
         self._connect(
-            RunnerLogLink(lambda: hello, shell.log_root, shell.is_live, shell.uploads, sessions.open)
+            RunnerLogLink(
+                lambda: hello,
+                shell.log_root,
+                shell.is_live,
+                shell.uploads,
+                lambda asked: shell.usage.answer(asked, shell.clock.now()),
+                sessions.open,
+            )
         )
         self._keep(shell.beat())
         self._keep(shell.tick())
         self._keep(shell.uploads.keep(shell.live_keys, shell.clock.now()))
+        self._keep(shell.usage.keep(shell.clock))
         await shell.joined.wait()
 
     def _connect(self, client: LinkClient) -> None:

@@ -13,7 +13,8 @@ from msgspec import MsgspecError, Struct, json
 
 from phalanx.config import load
 from phalanx.errors import ConfigError, Unauthorized, Unavailable
-from phalanx.settings import LOOPBACK, Secret, Settings
+from phalanx.settings import Secret, Settings
+from phalanx.settings_types import LOOPBACK
 from phalanx.tokenfile import first_token
 
 

@@ -6,27 +6,26 @@ password, so that no token stands in one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_type_hints
 
 from msgspec import Meta, Struct
 
-from phalanx.core.model.amounts import SECONDS_MAX
 from phalanx.errors import ConfigError
+from phalanx.settings_elastic import Elastic
 from phalanx.settings_scheduler import Scheduler
 from phalanx.settings_types import (
     Addresses,
-    Argument,
     BucketSeconds,
     CgroupsFor,
     Cost,
     Count,
-    ElasticMode,
+    CpusOfTasks,
     FilesUrl,
     Folder,
     Host,
+    IdleSeconds,
     LinkPort,
     LinkPorts,
     Name,
@@ -38,7 +37,8 @@ from phalanx.settings_types import (
     Text,
     TextOrEmpty,
     Url,
-    WebhookUrl,
+    UsageSeconds,
+    is_loopback,
 )
 
 
@@ -50,8 +50,6 @@ class Secret(str):
     def __repr__(self) -> str:
         return "(hidden)"
 
-
-LOOPBACK = r"(?:localhost|::1|127(?:\.[0-9]{1,3}){3})"
 
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
@@ -227,72 +225,38 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
         "0 to 64",
         "processes that start tasks on this node; 0 = one for every two cores, at most 8",
     ] = 0
+    cpus: Annotated[
+        CpusOfTasks,
+        "own or any",
+        "own = a task with whole cores gets CPUs of its own, the others share the rest; any = all run on all CPUs",
+    ] = "own"
+    pids_max: Annotated[
+        Count, "maximum number of processes and threads of one task, where cgroups allow it; 0 = no limit"
+    ] = 4096
+    device_nodes: Annotated[
+        Text | None,
+        "INDEX=/dev/PATH,/dev/PATH;INDEX=…",
+        "device nodes of each device, to be closed to tasks without it; those of NVIDIA devices are found",
+    ] = None
+    scratch_max_bytes: Annotated[
+        Size | None, "a size in bytes, or such as 64MiB", "maximum size of one task's scratch folder"
+    ] = None
     log_keep_s: Annotated[Seconds, "how long the logs of ended attempts are kept on the node"] = 30 * 86_400.0
     log_keep_bytes: Annotated[Size, "maximum size of all logs of the node; the oldest are deleted first"] = (
         20 << 30
     )
     artifacts_max_bytes: Annotated[Size, "maximum size of all artifacts of one attempt"] = 10 << 30
     artifacts_max_count: Annotated[Count, "maximum number of artifacts of one attempt"] = 10_000
+    usage_interval_s: Annotated[
+        UsageSeconds, "how often usage is sampled; less often where many tasks run"
+    ] = 5.0
+    idle_device_use: Annotated[Share, "mean utilisation below which a held device counts as idle"] = 0.05
+    idle_device_after_s: Annotated[IdleSeconds, "how long it must be so before `nodes` and `why` warn"] = (
+        900.0
+    )
 
     def __post_init__(self) -> None:
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)
-
-
-class Elastic(Struct, frozen=True, kw_only=True):
-    """When `phalanx coordinator` disables and enables elastic nodes."""
-
-    mode: Annotated[
-        ElasticMode,
-        "manual, auto (or true) or off (or false)",
-        "who disables and enables nodes: people, people and the coordinator by the rules below, or none of them",
-    ] = "manual"
-    idle_s: Annotated[
-        Annotated[float, Meta(ge=0, le=SECONDS_MAX)],
-        "a duration such as 60, 60s or 1m, or 0",
-        "how long a node runs nothing before it is disabled automatically; 0 = never",
-    ] = 60.0
-    queue_max: Annotated[Count, "number of waiting tasks up to which nodes are disabled automatically"] = 0
-    queue_threshold: Annotated[
-        Count, "number of waiting tasks from which a node is enabled automatically; 0 means 1"
-    ] = 0
-    active_min: Annotated[Count, "number of nodes that stay enabled; at least one does, also with 0"] = 1
-    poll_s: Annotated[
-        Annotated[float, Meta(ge=5, le=SECONDS_MAX)],
-        "a duration of at least 5 s",
-        "how often the coordinator looks whether to disable or enable nodes",
-    ] = 30.0
-    cooldown_s: Annotated[
-        Annotated[float, Meta(ge=30, le=SECONDS_MAX)] | None,
-        "a duration of at least 30 s",
-        "how long a node that was disabled or enabled is left alone; if not set 60 s, or twice poll_s if that is more",
-    ] = None
-    webhook: Annotated[
-        WebhookUrl | None,
-        "https://host/path",
-        "URL that gets a JSON document when a node is disabled, enabled or needed",
-    ] = None
-    webhook_token_file: Annotated[Path | None, "a path", "file with a bearer token for the webhook"] = None
-    command: Annotated[
-        Annotated[tuple[Argument, ...], Meta(max_length=100)],
-        'a list such as ["/usr/local/bin/wake", "--fast"]',
-        "program that gets the same document on its standard input; no shell is involved",
-    ] = ()
-    notify_timeout_s: Annotated[Seconds, "how long the webhook or the program may take, each time"] = 10.0
-
-    def __post_init__(self) -> None:
-        if self.webhook_token_file is not None and self.webhook is None:
-            raise ConfigError("elastic.webhook_token_file is set, but elastic.webhook is not")
-        host = re.match(r"http://(\[[^]]*\]|[^:/]*)", self.webhook or "")
-        if self.webhook_token_file is not None and host and not is_loopback(host[1].strip("[]")):
-            raise ConfigError(
-                f"elastic.webhook = {self.webhook!r}: expected https because a token is sent there",
-                hint="give an https address, or leave elastic.webhook_token_file out",
-            )
-
-    @property
-    def left_alone_s(self) -> float:
-        """The cooldown, given or not."""
-        return max(60.0, 2 * self.poll_s) if self.cooldown_s is None else self.cooldown_s
 
 
 class ClientSettings(Struct, frozen=True, kw_only=True):
@@ -392,11 +356,6 @@ SECRETS = {
     "runner.token",
 }
 LISTS = {"coordinator.hosts", "runner.join", "client.address"}
-
-
-def is_loopback(host: str) -> bool:
-    """Whether what is sent there in the clear stays on this machine."""
-    return re.fullmatch(LOOPBACK, host, re.IGNORECASE) is not None
 
 
 def _check_pair(what: str, cert: Path | None, key: Path | None) -> None:

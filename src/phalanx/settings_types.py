@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,6 +10,7 @@ from msgspec import Meta
 
 from phalanx.core.model.amounts import SECONDS_MAX
 
+LOOPBACK = r"(?:localhost|::1|127(?:\.[0-9]{1,3}){3})"
 _HOST = r"(?:[A-Za-z0-9][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])"
 _PORT = r"(?:[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
 _URL = rf"https?://{_HOST}(?::{_PORT})?"
@@ -18,6 +20,8 @@ Port = Annotated[int, Meta(ge=1, le=65535), "a port from 1 to 65535"]
 Count = Annotated[int, Meta(ge=0, le=1_000_000_000), "a whole number from 0 to 1000000000"]
 Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX), "a duration such as 30, 30s or 1m30s"]
 BucketSeconds = Annotated[float, Meta(ge=1, le=86_400), "a duration from 1s to 1d"]
+UsageSeconds = Annotated[float, Meta(ge=1, le=3600), "a duration from 1s to 1h"]
+IdleSeconds = Annotated[float, Meta(ge=0, le=SECONDS_MAX), "a duration such as 15m, or 0 for never"]
 Cost = Annotated[float, Meta(ge=0, le=1_000_000), "a number from 0 to 1000000"]
 Weight = Annotated[float, Meta(ge=0, le=1), "a number from 0 to 1"]
 Share = Annotated[float, Meta(gt=0, le=1), "a fraction, such as 0.55"]
@@ -52,4 +56,10 @@ Score = Literal[
     "pack", "most-free-cores"
 ]  # those of core/model/score.py, which the CLI has no time to import
 CgroupsFor = Literal["every-task", "memory"]
+CpusOfTasks = Literal["own", "any"]
 ElasticMode = Literal["off", "manual", "auto"]  # those of core/model/elastic.py
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there in the clear stays on this machine."""
+    return re.fullmatch(LOOPBACK, host, re.IGNORECASE) is not None

@@ -122,7 +122,7 @@ def test_cgroups_left_behind_are_swept_and_living_ones_are_not(tmp_path: Path, c
         again = Cgroups.find(f"test-{os.getpid()}")
         again.sweep()
         assert not any(Path(folder).exists() for folder in left.folders)
-        assert all(Path(folder).exists() for folder in again.named("living").folders)
+        assert all(Path(folder).exists() for folder in living.folders)
 
     tell(tmp_path, story)
 

@@ -37,6 +37,7 @@ from phalanx.link import wire
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import recovery
 from phalanx.runner.keeper_messages import Listing
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import LocalMachine
@@ -98,9 +99,8 @@ NO_CGROUPS = Cgroups((), "not in this test", False)
 
 async def a_shell(folder: Path, cgroups: Cgroups = NO_CGROUPS) -> RunnerLoop:
     engine = RunnerEngine("n2", "life", "origin", "token", Capacity(4, 0))
-    shell = RunnerLoop(
-        engine, folder, SteadyClock(), PATH, 0, [(LocalMachine(folder, cgroups.bases), cgroups)]
-    )
+    place, limits = (LocalMachine(folder, cgroups.bases), cgroups), AttemptLimits(cgroups, engine.capacity)
+    shell = RunnerLoop(engine, folder, SteadyClock(), PATH, 0, [place], limits)
     await shell.open()
     return shell
 

@@ -18,6 +18,7 @@ from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
 from phalanx.runner import loop, machine
 from phalanx.runner.keepers import NodeKeeper
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.machine import LocalMachine
 from phalanx.runner.stopping import StopRequest
@@ -52,7 +53,8 @@ def the_keeper(runner: RunnerLoop) -> NodeKeeper:
 def another_shell(folder: Path, lease_s: float) -> RunnerLoop:
     engine = RunnerEngine("n2", "next life", "origin", "token", Capacity(4, 0))
     engine.self_fence_s = lease_s
-    return RunnerLoop(engine, folder, SteadyClock(), PATH, 0, [(LocalMachine(folder), NO_CGROUPS)])
+    place, limits = (LocalMachine(folder), NO_CGROUPS), AttemptLimits(NO_CGROUPS, engine.capacity)
+    return RunnerLoop(engine, folder, SteadyClock(), PATH, 0, [place], limits)
 
 
 def test_a_runner_that_starts_replaces_a_keeper_that_is_frozen_for_good(

@@ -17,6 +17,7 @@ from phalanx.core.model.resources import Capacity
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.claim import Tasks, keeper_folder
 from phalanx.runner.keepers import places, usual_count
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.turn import RunnerEngine
 from tests.e2e.test_keeper_shell import PATH, START, Coordinator, a_brief
@@ -29,7 +30,9 @@ SLEEP = "echo $$; exec sleep 300"
 async def a_shell(folder: Path, count: int) -> RunnerLoop:
     engine = RunnerEngine("n2", "life", "origin", "token", Capacity(8, 0))
     found = places(folder, count, lambda suffix: Cgroups.find(f"several-{os.getpid()}{suffix}"))
-    shell = RunnerLoop(engine, folder, SteadyClock(), PATH, 0, found)
+    first, *others = (cgroups for _, cgroups in found)
+    limits = AttemptLimits(first, engine.capacity, others=others)
+    shell = RunnerLoop(engine, folder, SteadyClock(), PATH, 0, found, limits)
     await shell.open()
     return shell
 

@@ -69,10 +69,11 @@ from phalanx.core.model.waiting import Quota
 from phalanx.errors import BadRequest, Conflict, Gone, NotActive, NotFound
 from tests.support.fake_calls import FakeCalls
 from tests.support.fake_sessions import FakeSessions
+from tests.support.fake_usage import FakeUsage
 from tests.support.fake_workflows import FakeWorkflows
 
 
-class FakeCommands(FakeSessions, FakeCalls, FakeWorkflows):
+class FakeCommands(FakeSessions, FakeCalls, FakeUsage, FakeWorkflows):
     """Implements `Commands`. With `endless` false, watches and waits end at once with what is known."""
 
     def __init__(self, *, endless: bool = True) -> None:

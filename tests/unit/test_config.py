@@ -210,6 +210,7 @@ def test_variables_of_tasks_are_left_alone(read: Read):
         PHALANX_DEADLINE="9",
         PHALANX_RESULT="/x/result",
         PHALANX_ARTIFACTS="/x/artifacts",
+        PHALANX_SCRATCH_DIR="/x/scratch",
     )
 
 

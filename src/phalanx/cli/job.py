@@ -24,6 +24,7 @@ from phalanx.cli.output import (
     tell_error,
 )
 from phalanx.cli.session import session
+from phalanx.cli.usage_table import usage_fields
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.errors import Conflict, PhalanxError
 
@@ -146,6 +147,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("GPU memory", size(asked.gpu_memory_bytes) if alone and asked.gpu_memory_bytes else None),
             ("Target", asked.target if alone else None),
             ("Labels", ", ".join(f"{key}={value}" for key, value in asked.labels.items()) if alone else None),
+            ("Isolation", "required" if alone and asked.require_isolation else None),
             ("Tags", _tags(job)),
             ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
             ("Retries", _retries(job) if job.restart_limit is None else None),
@@ -210,6 +212,7 @@ def _newest_attempt(task: TaskView) -> Iterable[str]:
             ("Message", task.message),
             ("Result", None if task.result is None else clean(msgspec.json.encode(task.result).decode())),
             ("Result error", task.result_error or None),
+            *usage_fields(task.usage),
         ]
     )
     yield from map(clean, condition_lines(task))

@@ -125,6 +125,7 @@ def asked(request: RequestView) -> str:
     if request.target:
         words.append(f"on {request.target}")
     words += [f"{name}={value}" for name, value in request.labels.items()]
+    words += ["isolation"] if request.require_isolation else []
     return ", ".join(words)
 
 

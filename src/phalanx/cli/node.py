@@ -141,11 +141,11 @@ def _note(node: NodeView) -> str:
 
 def _table(found: list[NodeView], wide: bool) -> Table:
     noted = any(node.note for node in found)
-    more = (("NOTE",) if noted else ()) + (("HOLDERS", "LABELS", "SEEN") if wide else ())
+    more = (("NOTE",) if noted else ()) + (("HOLDERS", "LABELS", "ISOLATION", "SEEN") if wide else ())
     table = Table("NAME", "STATUS", "CORES", "MEMORY", "GPUS", "TASKS", "DRAINED", *more)
     for node in found:
         cells: tuple[str | None, ...] = (_note(node),) if noted else ()
-        cells += (_holders(node), _labels(node), moment(node.last_seen_at)) if wide else ()
+        cells += (_holders(node), _labels(node), _lacking(node), moment(node.last_seen_at)) if wide else ()
         table.add(
             node.name,
             node.status,
@@ -174,6 +174,9 @@ def node_lines(node: NodeView) -> Iterable[str]:
             ),
             ("GPUs", _devices(node) if node.devices else None),
             ("Labels", _labels(node)),
+            ("Holds", _held(node)),
+            ("Does not hold", ", ".join(node.isolation.lacking) if node.isolation is not None else None),
+            ("Because", node.isolation.note if node.isolation is not None else None),
             ("Cost", None if node.cost_per_hour is None else f"{node.cost_per_hour:g} an hour"),
             ("Tasks at a time", node.slots or None),
             ("Tasks", f"{node.task_count}: {' '.join(node.tasks)}" if node.task_count else 0),
@@ -194,6 +197,23 @@ def _devices(node: NodeView) -> str:
 
 def _holders(node: NodeView) -> str:
     return " ".join(f"{device.index}:{device.task or 'free'}" for device in node.devices)
+
+
+def _held(node: NodeView) -> str | None:
+    """What the node holds tasks to, and by what."""
+    has = node.isolation
+    if has is None:
+        return None
+    named = {"CPUs": has.cpus, "CPU time": has.cpu_time, "memory": has.memory, "processes": has.processes}
+    named |= {"devices": "" if has.devices == "none" else has.devices, "scratch folders": has.scratch}
+    return ", ".join(f"{name} ({word})" for name, word in named.items() if word) or "nothing"
+
+
+def _lacking(node: NodeView) -> str:
+    """In short, for a table."""
+    if node.isolation is None:
+        return ""
+    return f"without {', '.join(node.isolation.lacking)}" if node.isolation.lacking else "full"
 
 
 def _labels(node: NodeView) -> str:

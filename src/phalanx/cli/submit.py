@@ -106,6 +106,13 @@ class SubmitOptions(Struct, kw_only=True):
         list[str] | None,
         typer.Option("-l", "--label", metavar="K=V", help="Label the node must have; repeatable."),
     ] = None
+    require_isolation: Annotated[
+        bool,
+        typer.Option(
+            "--require-isolation",
+            help="Only nodes that hold tasks to all that they were granted; see `nodes`.",
+        ),
+    ] = False
     tag: Annotated[
         list[str] | None,
         typer.Option(metavar="K=V", help="Tag of the job, for `ps -l`; repeatable."),
@@ -176,7 +183,7 @@ class SubmitOptions(Struct, kw_only=True):
 _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
-    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id"),
+    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation"),
 )
 
 

@@ -180,11 +180,11 @@ def parse_gather(text: str) -> GatherSpec:
 
 
 def cancel(id: str) -> Call[CancelReply]:
-    return Call(method="POST", path=path_of(_noun(id), id, "cancel"), answer=CancelReply)
+    return Call(method="POST", path=path_of(noun_of(id), id, "cancel"), answer=CancelReply)
 
 
 def evict(id: str) -> Call[EvictReply]:
-    return Call(method="POST", path=path_of(_noun(id), id, "evict"), answer=EvictReply)
+    return Call(method="POST", path=path_of(noun_of(id), id, "evict"), answer=EvictReply)
 
 
 def pause(id: str) -> Call[TaskView]:
@@ -237,7 +237,7 @@ def tasks(
 
 def wait(id: str, timeout_s: float) -> Call[JobView | TaskView]:
     """One long poll. Its answer may take as long as asked, and a little for the way."""
-    noun = _noun(id)
+    noun = noun_of(id)
     return Call(
         method="GET",
         path=path_of(noun, id, "wait"),
@@ -253,11 +253,11 @@ def has_ended(view: JobView | TaskView) -> bool:
 
 
 def why(id: str) -> Call[WhyReply]:
-    return get(path_of(_noun(id), id, "why"), WhyReply)
+    return get(path_of(noun_of(id), id, "why"), WhyReply)
 
 
 def story(id: str, of: Noun | None, cursor: str | None, limit: int) -> Call[Page[StoryLine]]:
-    return get(path_of(of or _noun(id), id, "story"), Page[StoryLine], query_of(cursor=cursor, limit=limit))
+    return get(path_of(of or noun_of(id), id, "story"), Page[StoryLine], query_of(cursor=cursor, limit=limit))
 
 
 def nodes() -> Call[list[NodeView]]:
@@ -391,7 +391,7 @@ def path_of(noun: Noun, id: str, verb: str = "") -> str:
     return f"{path}/{verb}" if verb else path
 
 
-def _noun(id: str) -> Noun:
+def noun_of(id: str) -> Noun:
     """What is named: the tasks of an array have a dot and their index in their id."""
     return "tasks" if _TASK_ID.fullmatch(id) else "jobs"
 

@@ -38,6 +38,7 @@ class CallFields(TypedDict, total=False):
     gpu_memory: int | str
     target: str
     labels: dict[str, str]
+    require_isolation: bool
     priority: int
     queue: str
     name: str

@@ -18,7 +18,7 @@ from phalanx.client import calls
 from phalanx.client.calls import SUBMIT, TIMEOUT_S, Call
 from phalanx.endpoint import Addresses
 from phalanx.errors import BadRequest, NotFound, PhalanxError, Unauthorized, Unavailable, Unconfirmed
-from phalanx.settings import is_loopback
+from phalanx.settings_types import is_loopback
 
 PATIENCE_S = 30.0
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.05, 1.0

@@ -102,6 +102,7 @@ class StageFields(TypedDict, total=False):
     gpu_type: str | None
     gpu_memory: int | str
     labels: dict[str, str]
+    require_isolation: bool
     target: str | None
     cwd: str | None
     queue: str
@@ -114,7 +115,17 @@ class StageFields(TypedDict, total=False):
 
 Word = str | ResultReference
 CONDITION_PARTS = 3
-_OF_GROUP = ("cores", "memory", "gpus", "gpu_type", "gpu_memory", "labels", "target", "cwd")
+_OF_GROUP = (
+    "cores",
+    "memory",
+    "gpus",
+    "gpu_type",
+    "gpu_memory",
+    "labels",
+    "require_isolation",
+    "target",
+    "cwd",
+)
 
 
 class WorkflowBuilder:

@@ -23,6 +23,7 @@ from phalanx.coordinator.declarations import Declarations, is_same
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
+from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.kept_logs import KeptLogs
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
@@ -32,6 +33,8 @@ from phalanx.coordinator.refusals import accepted, reused, submit_refusal
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.sessions import SessionCommands, Sessions
 from phalanx.coordinator.tokens import TokenCommands
+from phalanx.coordinator.usage import UsageReads
+from phalanx.coordinator.usage_report import UsageReports
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.views_cluster import node_view
 from phalanx.coordinator.workflows import WorkflowCommands
@@ -78,7 +81,10 @@ class CoordinatorCommands:
         self._kept_logs = None if files is None else KeptLogs(files)
         self._clock = clock
         self._default_retries = retries = defaults.retries
-        self._reads = reads = StateReads(loop, store, clock)
+        self.idle = IdleDevices()
+        self._reads = reads = StateReads(loop, store, clock, self.idle)
+        self.usage = UsageReads(loop, store, log_links, clock).usage
+        self.report = UsageReports(loop, store, clock, reads.slices).report
         self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
         self.named, self.owner, self.draft = reads.named, reads.owner, reads.draft
         self.is_of_same_workflow = reads.is_of_same_workflow
@@ -108,13 +114,13 @@ class CoordinatorCommands:
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
-        self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices)
+        self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
         """Why; without the advice to read logs that the task's runner does not serve."""
-        reply = await self._reads.why(id, asker)
+        reply = self.idle.explained(self._loop.state, await self._reads.why(id, asker))
         command = "" if reply.fix is None else reply.fix.command
         if not command.startswith("phalanx logs "):
             return reply

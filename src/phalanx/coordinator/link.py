@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgspec import structs
 
+from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
@@ -63,6 +64,7 @@ class Links:
         self._briefed: dict[JobId, set[str]] = {}  # by job, the nodes whose runners were sent its brief
         self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
         self.stale_reports = 0
+        self.idle = IdleDevices()
 
     def receive(self, session: RunnerSession, message: wire.Message) -> Envelope | None:
         """The inputs a message amounts to, and how to answer once they are durable."""
@@ -88,6 +90,7 @@ class Links:
         if self.sessions.get(session.node) is not session:
             return None
         del self.sessions[session.node]
+        self.idle.gone(session.node)
         return [Disconnect(session.node, session.incarnation)], no_reply
 
     def dispatch(self, effects: Iterable[Effect]) -> None:
@@ -146,6 +149,7 @@ class Links:
             session.connection.close()
         self.sessions.clear()
         self._briefed.clear()
+        self.idle.clear()
 
     def forget(self, job: str) -> None:
         """A job is over: its brief is not needed any more. Runners are told with their next heartbeat."""
@@ -274,6 +278,7 @@ class Links:
             if not answers:
                 return
             if isinstance(answers[0], Accepted):
+                self.idle.told(self._state(), session.node, message.idle, message.sent_at)
                 epoch, dismissed = self._state().epoch, session.dismissed
                 session.dismissed = []
                 orders = [wire.Orders(epoch, dismissed)] if dismissed else []

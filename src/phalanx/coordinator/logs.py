@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from phalanx.api.schema.jobs import LogChunk
 from phalanx.coordinator.link_auth import STRANGER, LinkAuthenticator
@@ -18,6 +18,7 @@ from phalanx.duplex import Duplex
 from phalanx.errors import NotFound, Unavailable
 from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession, SessionHello
+from phalanx.link.usage import ReadUsage, UsageData
 
 PIECE_BYTES = 256 * 1024
 ANSWER_WITHIN_S = 15.0
@@ -56,7 +57,7 @@ class LogLinks:
         self._require_active = require_active  # runners dial only the active coordinator
         self._is_online = is_online
         self._log_links: dict[str, LogLink] = {}
-        self._waiting: dict[int, tuple[LogLink, asyncio.Future[wire.LogData]]] = {}
+        self._waiting: dict[int, tuple[LogLink, asyncio.Future[Any]]] = {}
         self._next_id = 0
         self.sessions: SessionArrivals | None = None  # what takes the connections of sessions
 
@@ -114,7 +115,7 @@ class LogLinks:
             if way is log_link and not answer.done():
                 answer.set_exception(_no_log_link("its runner went away"))
 
-    def arrived(self, log_link: LogLink, data: wire.LogData) -> None:
+    def arrived(self, log_link: LogLink, data: wire.LogData | UsageData) -> None:
         """An answer; what another road says of it is not one."""
         if wrong := wire.why_wrong(data):
             raise wire.WireError(wrong)
@@ -141,6 +142,24 @@ class LogLinks:
             yield LogChunk(data.offset, data.data, data.size, number, over, data.gap)
             if over:
                 return
+
+    async def usage(self, node: str, keys: list[AttemptKey], points: int) -> UsageData | None:
+        """What attempts of a node use; None if its runner is away, of an older version, or does not answer."""
+        log_link = self._log_links.get(node)
+        if log_link is None or not self._hellos[log_link][0].usage:
+            return None
+        self._next_id += 1
+        id, answer = self._next_id, asyncio.get_running_loop().create_future()
+        self._waiting[id] = (log_link, answer)
+        log_link.send([ReadUsage(id, keys, points)])
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                found = await answer
+        except (TimeoutError, Unavailable):
+            return None
+        finally:
+            del self._waiting[id]
+        return found if isinstance(found, UsageData) else None
 
     async def _log_link(self, node: str) -> LogLink:
         """The way to a node. A runner that has just come back dials it a moment after it joined."""

@@ -127,6 +127,7 @@ class Coordinator:
             self.recorder,
             None if files is None else files.store,
         )
+        self.links.idle = self.commands.idle
         self.inputs = StageInputFetcher(self.commands.attempt_files, self.leadership)
 
     def _is_online(self, node: str) -> bool:

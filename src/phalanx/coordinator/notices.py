@@ -25,7 +25,7 @@ from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.resources import Cores, Request
 from phalanx.errors import PhalanxError
 from phalanx.logger import logger
-from phalanx.settings import Elastic
+from phalanx.settings_elastic import Elastic
 from phalanx.tokenfile import read_token
 
 if TYPE_CHECKING:

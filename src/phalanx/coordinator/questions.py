@@ -15,6 +15,7 @@ from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import watch_event
+from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
@@ -67,8 +68,9 @@ class Asked:
 class StateReads:
     """Reads of the state as this coordinator knows it, and of the store behind it."""
 
-    def __init__(self, loop: Requests, store: Store, clock: Clock) -> None:
+    def __init__(self, loop: Requests, store: Store, clock: Clock, idle: IdleDevices | None = None) -> None:
         self.slices = TimeSlices(clock)
+        self._idle = idle or IdleDevices()
         self._loop = loop
         self._store = store
         self._clock = clock
@@ -205,14 +207,16 @@ class StateReads:
             sorted(state.nodes),
             lambda name: node_view(state, state.nodes[name]) if name in state.nodes else None,
         )
-        return [view for view in views if view is not None]  # one may have been removed meanwhile
+        return [
+            self._idle.noted(view) for view in views if view is not None
+        ]  # one may have been removed meanwhile
 
     async def node(self, name: str) -> NodeView:
         state = self._loop.state
         if name not in state.nodes:
             known = ", ".join(sorted(state.nodes)[:8]) or "none"
             raise NotFound(f"no node {name[:80]!r} (nodes: {known})", reason="NodeNotFound")
-        return node_view(state, state.nodes[name])
+        return self._idle.noted(node_view(state, state.nodes[name]))
 
     async def queues(self) -> list[QueueView]:
         state = self._loop.state

@@ -5,7 +5,8 @@ from __future__ import annotations
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
-from phalanx.settings import Elastic, Settings
+from phalanx.settings import Settings
+from phalanx.settings_elastic import Elastic
 from phalanx.settings_scheduler import Scheduler
 
 

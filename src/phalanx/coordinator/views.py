@@ -20,6 +20,7 @@ from phalanx.api.schema.jobs import (
     StatusWord,
     TaskView,
 )
+from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
@@ -27,7 +28,7 @@ from phalanx.core.explain.gates import comes_first, nominated, task_names
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import held_back
-from phalanx.core.model.resources import Request
+from phalanx.core.model.resources import ISOLATED, Request
 
 DONE = "finished with code 0; Completed once its whole job is"
 PREEMPTED = "PreemptionByScheduler"
@@ -149,6 +150,7 @@ def _task_view(
         else None,
         conditions=conditions(job, position),
         object=spec.object_at(position),
+        usage=None if attempt else ended_usage(job, position),
     )
 
 
@@ -165,7 +167,8 @@ def _request_view(request: Request) -> RequestView:
         gpu_type=request.gpu_type,
         gpu_memory_bytes=request.gpu_memory_bytes,
         target=None if request.target is None else str(request.target),
-        labels=dict(request.labels),
+        labels={name: value for name, value in request.labels if (name, value) != ISOLATED},
+        require_isolation=ISOLATED in request.labels,
     )
 
 

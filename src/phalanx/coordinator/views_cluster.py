@@ -6,11 +6,20 @@ from typing import Literal
 
 from msgspec import structs
 
-from phalanx.api.schema.cluster import DeviceView, NodeView, NumaView, QueueView, QuotaView, UsageView
+from phalanx.api.schema.cluster import (
+    DeviceView,
+    IsolationView,
+    NodeView,
+    NumaView,
+    QueueView,
+    QuotaView,
+    UsageView,
+)
 from phalanx.api.schema.jobs import EXCLUDED
 from phalanx.core.cluster.decide.nodes import holds_for, trouble_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.amounts import plural, written
+from phalanx.core.model.resources import ISOLATED, Capacity
 from phalanx.core.model.waiting import DEFAULT, WaitingClass
 
 TASKS_SHOWN = 1000
@@ -41,7 +50,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
             DeviceView(d.index, d.kind, d.memory_bytes, d.numa, d.uuid, holders.get(d.index))
             for d in ledger.capacity.devices
         ],
-        labels=ledger.capacity.labels,
+        labels={name: value for name, value in ledger.capacity.labels.items() if name != ISOLATED[0]},
         tasks=[_task_id(state, key) for key, _ in zip(node.attempts, range(TASKS_SHOWN), strict=False)],
         task_count=len(node.attempts),
         incarnation=node.incarnation,
@@ -57,6 +66,16 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         disabled_automatically=node.disabled_automatically,
         toggled_at=node.toggled_at,
         idle_since=node.idle_since,
+        isolation=_isolation(ledger.capacity),
+    )
+
+
+def _isolation(capacity: Capacity) -> IsolationView | None:
+    has = capacity.isolation
+    if has is None:
+        return None
+    return IsolationView(
+        has.cpus, has.cpu_time, has.memory, has.processes, has.devices, has.scratch, has.lacking, has.note
     )
 
 

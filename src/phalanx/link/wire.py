@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, msgpack
 
@@ -25,7 +25,9 @@ from phalanx.core.model.orders import (
     Started,
 )
 from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
+from phalanx.core.model.usage import wrong_usage
 from phalanx.link.session_messages import SessionMessage
+from phalanx.link.usage import IdleDevice, ReadUsage, UsageData, wrong_idle, wrong_samples
 
 VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
 FRAME_MAX = 32 * 1024 * 1024
@@ -111,6 +113,7 @@ class Beat(Struct, frozen=True, tag="beat"):
     trouble: str = ""  # what keeps the runner from starting tasks, if anything
     seen_at: float = 0.0  # `at` of the last acknowledgement on this connection
     starts_expire: bool = False  # an attempt that has not started within a lease of its arrival never will
+    idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
 
 
 class BeatAck(Struct, frozen=True, tag="beat_ack"):
@@ -142,6 +145,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     node: str
     incarnation: str
     files: bool = False  # it has files to send, if the coordinator takes them
+    usage: bool = False  # it can be asked for usage
     sessions: bool = False  # it opens sessions, if the coordinator asks for one
 
 
@@ -201,26 +205,9 @@ class FileTaken(Struct, frozen=True, tag="file_taken"):
     retry: bool = False
 
 
-Message = (
-    HelloMessage
-    | Welcome
-    | Rejected
-    | Orders
-    | Reports
-    | Dispositions
-    | Beat
-    | BeatAck
-    | LeavingMessage
-    | LeaveAck
-    | LogHello
-    | ReadLog
-    | LogData
-    | CancelRead
-    | FilesReady
-    | PutFile
-    | FileTaken
-    | SessionMessage
-)
+_Control = Orders | Reports | Dispositions | Beat | BeatAck | LeavingMessage | LeaveAck
+_OfLogs = LogHello | ReadLog | LogData | CancelRead | FilesReady | PutFile | FileTaken | ReadUsage | UsageData
+Message = HelloMessage | Welcome | Rejected | _Control | _OfLogs | SessionMessage
 
 _encoder = msgpack.Encoder()
 _decoder: msgpack.Decoder[Message] = msgpack.Decoder(Message)
@@ -282,7 +269,10 @@ def why_wrong(message: Message) -> str:
     """What cannot be true of what a runner says: the field, its value and what would be right; empty: nothing."""
     match message:
         case Beat():
-            found = _times(("sent_at", message.sent_at), ("seen_at", message.seen_at))
+            times = _times(("sent_at", message.sent_at), ("seen_at", message.seen_at))
+            found: Iterable[str] = (*times, wrong_idle(message.idle, DEVICES_MAX))
+        case UsageData():
+            return wrong_samples(message)
         case Reports() if len(message.reports) > REPORTS_MAX:
             return too_many("reports", len(message.reports), REPORTS_MAX)
         case Reports():
@@ -323,6 +313,8 @@ def _of_report(report: Report) -> str:
             )
         if not (-TIME_MAX <= began <= TIME_MAX and -TIME_MAX <= ended <= TIME_MAX):
             return f"exit: started_at = {began}, ended_at = {ended}: expected seconds since 1970"
+        if exit.usage is not None:
+            return wrong_usage(exit.usage)
     elif type(report) is Started and not -TIME_MAX <= report.at <= TIME_MAX:
         return f"started.at = {report.at}: expected seconds since 1970"
     return ""
@@ -339,7 +331,7 @@ def _of_file(put: PutFile) -> Iterator[str]:
 
 def _of_hello(hello: HelloMessage) -> Iterator[str]:
     yield from _texts(WORD_MAX, ("incarnation", hello.incarnation), ("address", hello.address))
-    yield from _texts(ORIGIN_MAX, ("origin", hello.origin))
+    yield from _texts(ORIGIN_MAX, ("origin", hello.origin), ("isolation", str(hello.capacity.isolation)))
     yield _count("epoch", hello.epoch, COUNT_MAX)
     for (job, position, number), _ in hello.held:
         if len(job) > WORD_MAX or not (0 <= position <= COUNT_MAX and 0 <= number <= COUNT_MAX):

@@ -29,7 +29,8 @@ from msgspec import inspect as types
 LEFT_OUT = frozenset(
     {
         *(("HelloMessage", "token"), ("LogHello", "token")),  # in the metadata of the call
-        *(("LogHello", "files"), ("LogHello", "sessions")),  # files and sessions are only sent as frames
+        *(("LogHello", "files"), ("LogHello", "sessions")),  # files and sessions are only sent as frames,
+        *(("LogHello", "usage"), ("Beat", "idle")),  # and so are samples of usage
     }
 )
 FRACTIONS = frozenset({"cores"})

@@ -28,6 +28,7 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     not_after: float | None = None  # the instant since boot from which on it is refused
     result: str = ""  # the file for its result
     artifacts: str = ""  # the folder for its artifacts, which the keeper makes; empty: it is there
+    memo: str = ""  # what a later runner has to know; the keeper gives it back in its listing
 
 
 class BriefAccount(Struct, frozen=True):
@@ -93,6 +94,7 @@ class Row(Struct, frozen=True, array_like=True):
     started_at: float
     exit: ProcessEnd | None = None
     born: Ticks = (0, 0)
+    memo: str = ""
 
 
 class Facts(Struct, frozen=True):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from phalanx.core.model.orders import AttemptKey
 from phalanx.logger import logger
+from phalanx.runner.accounts import Account
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.claim import keeper_folder, keeper_folders
 from phalanx.runner.keeper_messages import Event, KeeperLost
@@ -67,7 +68,9 @@ class NodeKeeper:
         self.machine, self.cgroups = place
         self.connection: Processes | None = None
         self.health = KeeperHealth()
-        self.briefed: set[str] = set()  # the briefs that it has
+        self.briefed: dict[
+            str, Account | None
+        ] = {}  # the briefs that it has, with the account of their tasks
         self.lanes = 0  # that it has
         self._on_event = on_event
         self._on_found = on_found  # another connection, in place of one that was lost

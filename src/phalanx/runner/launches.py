@@ -12,24 +12,16 @@ from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.orders import (
-    AttemptKey,
-    Brief,
-    LonePorts,
-    Start,
-    key_from_text,
-    key_text,
-)
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, key_from_text, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Spawn
 from phalanx.errors import Unavailable
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account, Accounts, NoAccount
-from phalanx.runner.cgroups import Cgroup, Cgroups
 from phalanx.runner.environment import LOOPBACK, Peer, attempt_environment, group_environment, standing
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
     RESULT,
@@ -42,6 +34,7 @@ from phalanx.runner.log_files import (
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.usage.sampler import UsageSampler
 
 log = logger("runner")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
@@ -56,6 +49,7 @@ class Launches:
         state_dir: Path,
         base_env: dict[str, str],
         log_max_bytes: int,
+        limits: AttemptLimits,
         machine: Machine,
         accounts: Accounts,
     ) -> None:
@@ -67,11 +61,12 @@ class Launches:
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
         self._log_max_bytes = log_max_bytes
+        self._limits = limits
         self._machine = machine
         self._accounts = accounts
-        self._held_cgroups: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
+        self.usage = UsageSampler(engine, state_dir)
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it.
@@ -81,11 +76,14 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        self._brief(keeper, connection, brief)
+        account = self._brief(keeper, connection, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
         paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
-        cgroup = self._cgroup(keeper.cgroups, start)
+        owner = None if account is None else (account.uid, account.gid)
+        limits = self._limits.take(
+            start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
+        )
         here = Peer(self._engine.node, self._engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
         place = standing(start, brief, effect.roll, here, port)
@@ -94,12 +92,13 @@ class Launches:
         env["PHALANX_ARTIFACTS"] = paths.artifacts
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
+        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         launch = Launch(
             out=paths.stdout,
             err=paths.stderr,
             env=env,
-            cpus=self._cpus(start.grant),
-            cgroups=cgroup.folders if cgroup else None,
+            cpus=limits.cpus or None,
+            cgroups=limits.cgroups or None,
             log_max_bytes=self._log_max_bytes,
             lane=start.lane,
             limit_s=brief.time_limit_s,
@@ -107,6 +106,7 @@ class Launches:
             not_after=not_after,
             result=paths.result,
             artifacts=paths.artifacts,
+            memo=limits.memo,
         )
         connection.start(name, _brief_id(start.key[0], brief.group), launch)
 
@@ -135,9 +135,10 @@ class Launches:
         path = log_path(self.log_root, *key, kind)
         return path.former if key in self._former else path
 
-    def started(self, key: AttemptKey, pid: int, born: Ticks) -> None:
-        """It runs, and this is its first process."""
+    def started(self, key: AttemptKey, pid: int, born: Ticks, at: float) -> None:
+        """It runs, and this is its first process; since `at` by a clock that does not step."""
         self._leaders[key] = pid, born
+        self.usage.started(key, self.names.get(key, ""), pid, self._limits.own_folders(key), at)
 
     def leader(self, key: AttemptKey) -> tuple[AttemptLeader, str | None] | None:
         """The first process of an attempt that runs, and the folder that it began in, if that is known."""
@@ -163,14 +164,19 @@ class Launches:
         except NoAccount as error:
             raise Unavailable(str(error), reason="CannotEnter", retry_after_s=1) from None
 
-    def adopt(self, keeper: NodeKeeper, key: AttemptKey, row: Row) -> None:
+    def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int, row: Row) -> None:
         """An attempt that an earlier runner had started, or that it had not; then there is no pid."""
         self.names[key] = row.key
         self._keys[row.key] = key
-        if row.pid:
-            self.started(key, row.pid, row.born)
         self.find_files(key)
-        self._held_cgroups[key] = keeper.cgroups, keeper.cgroups.named(cgroup_name(key))
+        self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
+        if row.pid:
+            self._leaders[key] = row.pid, row.born
+            self.usage.started(key, row.key, row.pid, self._limits.own_folders(key))
+
+    def sweep(self) -> None:
+        """All attempts of an earlier runner are adopted: remove what it left of others."""
+        self._limits.sweep()
 
     def key_of(self, name: str) -> AttemptKey | None:
         """The attempt of a keeper's key; None for an invalid one."""
@@ -183,6 +189,7 @@ class Launches:
 
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
+        self.release(key)  # one that was given back unstarted ends without a word of the keeper
         self._former.discard(key)
         self._leaders.pop(key, None)
         name = self.names.pop(key, None)
@@ -195,30 +202,38 @@ class Launches:
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         id = _brief_id(job, group)
         if keeper.connection is not None and id in keeper.briefed:
-            keeper.briefed.discard(id)
+            del keeper.briefed[id]
             keeper.connection.forget_brief(id)
 
-    def release(self, key: AttemptKey) -> None:
-        """Nothing of it is alive: its cgroup can be removed."""
+    def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
+        """Nothing of it is alive: its limits are given back; the end, with what it used."""
         self._leaders.pop(key, None)
-        if (held := self._held_cgroups.pop(key, None)) is not None:
-            cgroups, cgroup = held
-            cgroups.remove(cgroup)
+        return self._limits.ended(key, self.usage.ended(key, end, self._limits.own_folders(key)))
+
+    def release(self, key: AttemptKey) -> None:
+        """Nothing of it is alive, or it was never started."""
+        self._leaders.pop(key, None)
+        self.usage.forget(key)
+        self._limits.release(key)
 
     def release_all(self, keys: Collection[AttemptKey]) -> None:
         for key in keys:
             self.release(key)
 
-    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> None:
-        """Send the keeper what a group's attempts share, once, and make the folder for the job's logs."""
+    async def leave(self) -> None:
+        """The runner stops, and nothing runs any more: remove all that was made for attempts."""
+        await self._limits.leave()
+
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> Account | None:
+        """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
         id = _brief_id(brief.job, brief.group)
         if id in keeper.briefed:
-            return
-        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
-        self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
+            return keeper.briefed[id]
         account = self._accounts.of(brief.user)
         if account is not None and not connection.makes_folders:
             raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
+        log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
+        self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
@@ -230,21 +245,9 @@ class Launches:
             )
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, brief.command.argv, env, cwd, keeper.cgroups.tracking, told)
-        keeper.briefed.add(id)
-
-    def _cpus(self, grant: Grant) -> list[int] | None:
-        """The kernel CPUs of the NUMA node a task is bound to, if it is."""
-        numa = self._engine.capacity.numa
-        return next((list(each.cpus) for each in numa if each.id == grant.numa and each.cpus), None)
-
-    def _cgroup(self, cgroups: Cgroups, start: Start) -> Cgroup | None:
-        if not start.grant.memory_bytes:
-            return None
-        cgroup = cgroups.create(cgroup_name(start.key), start.grant.memory_bytes, start.grant.cores)
-        if cgroup is not None:
-            self._held_cgroups[start.key] = cgroups, cgroup
-        return cgroup
+        connection.brief(id, brief.command.argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        keeper.briefed[id] = account
+        return account
 
 
 def read_key(name: str) -> tuple[AttemptKey, int] | None:
@@ -255,10 +258,6 @@ def read_key(name: str) -> tuple[AttemptKey, int] | None:
     except ValueError:
         log.error("the keeper lists an invalid key", key=name[:80])
         return None
-
-
-def cgroup_name(key: AttemptKey) -> str:
-    return "-".join(map(str, key))
 
 
 def _brief_id(job: str, group: int) -> str:

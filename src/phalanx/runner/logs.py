@@ -23,6 +23,7 @@ from msgspec import Struct
 from phalanx.core.model.orders import AttemptKey
 from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession
+from phalanx.link.usage import ReadUsage, UsageData
 from phalanx.runner.link import Wire
 from phalanx.runner.log_files import LogPath, log_path, open_file
 
@@ -162,9 +163,11 @@ class RunnerLogLink:
         root: Path,
         is_live: Callable[[AttemptKey], bool],
         files: FileSender,
+        usage: Callable[[ReadUsage], UsageData] | None = None,
         open_session: Callable[[OpenSession], None] | None = None,
     ) -> None:
         self._files = files
+        self._usage = usage
         self._open_session = open_session
         self._hello = hello
         self._root = root
@@ -189,6 +192,8 @@ class RunnerLogLink:
                 self._files.opened(self._wire.send, message.max_bytes)
             case wire.FileTaken():
                 self._files.taken(message)
+            case ReadUsage() if self._wire is not None and self._usage is not None:
+                self._wire.send(self._usage(message))
             case OpenSession() if self._open_session is not None:
                 self._open_session(message)
 

@@ -25,8 +25,9 @@ from phalanx.runner.accounts import Accounts, NoAccount
 from phalanx.runner.artifacts import USUAL_LIMITS, ArtifactLimits
 from phalanx.runner.endings import AttemptEndings
 from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
-from phalanx.runner.launches import Launches, cgroup_name, read_key
+from phalanx.runner.launches import Launches, read_key
 from phalanx.runner.leaving import Leaving
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
 from phalanx.runner.machine import LOOK_S
 from phalanx.runner.processes import Processes
@@ -38,13 +39,13 @@ log = logger("runner")
 GATHER_S, START_GATHER_S = 0.02, 0.005
 DRAIN_GRACE_S = 5.0
 OWN_ACCOUNT = Accounts(None)
-OLD_KEEPER = "its keeper is of an older version and cannot hold back a member of a gang; stop the runner with its tasks"
+OLD_KEEPER = "its keeper is of an older version and cannot hold back a gang; stop the runner with its tasks"
 
 
 class RunnerLoop:
     """One runner: its engine, its keepers, and the current connection."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that `main` wires
         self,
         engine: RunnerEngine,
         state_dir: Path,
@@ -52,6 +53,7 @@ class RunnerLoop:
         base_env: dict[str, str],
         log_max_bytes: int,
         places: Sequence[Place],
+        limits: AttemptLimits,
         artifacts: ArtifactLimits = USUAL_LIMITS,
         accounts: Accounts = OWN_ACCOUNT,
     ) -> None:
@@ -62,17 +64,15 @@ class RunnerLoop:
         self._keepers = NodeKeepers(
             [NodeKeeper(each, engine, self._news, self._flush_soon, self._attach) for each in places]
         )
-        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, places[0][0], accounts)
+        self.watch = limits.watch
+        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, limits, places[0][0], accounts)
         self.leader = self._launches.leader
-        self.uploads = RunnerUploads(self._launches.log_root, log_max_bytes)
+        self.log_root, self.usage = self._launches.log_root, self._launches.usage
+        self.uploads = RunnerUploads(self.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
         self._flush_at: asyncio.TimerHandle | None = None
         self._finds_address = not engine.address  # unless it was given
-
-    @property
-    def log_root(self) -> Path:
-        return self._launches.log_root
 
     async def open(self) -> None:
         """Find the keepers of this node, or start them, and adopt what they kept."""
@@ -80,6 +80,7 @@ class RunnerLoop:
             await keeper.open()
         for keeper in self._keepers:
             self._adopt(keeper)
+        self._launches.sweep()
         self._note_versions()
         for keeper in self._keepers:
             keeper.deliver()
@@ -89,20 +90,16 @@ class RunnerLoop:
         """Take over what a keeper that we have just connected to has."""
         if (connection := keeper.connection) is None:
             return
-        unstarted: set[str] = set()  # their cgroups are empty, and wait for them
         for row in connection.found.attempts:
             if (named := read_key(row.key)) is None:
                 connection.forget([row.key])
                 continue
             key, lane = named
-            self._launches.adopt(keeper, key, row)
+            self._launches.adopt(keeper, key, lane, row)
             self._keepers.adopt(keeper, key, lane)
             started_at, since = row.started_at if row.pid else None, self._since(row.born)
-            exit = None if row.exit is None else self.endings.finish(key, row.exit)
+            exit = row.exit and self.endings.finish(key, self._launches.ended(key, row.exit))
             self.engine.state.adopt(key, lane, exit, started_at, row.state == "ready", since)
-            if not row.pid:
-                unstarted.add(cgroup_name(key))
-        keeper.cgroups.sweep(unstarted)
 
     def _note_versions(self) -> None:
         self.engine.starts_expire = all(each.starts_expire for each in self._keepers.connections)
@@ -130,12 +127,11 @@ class RunnerLoop:
         if not stop_tasks:
             await asyncio.gather(*(each.close() for each in self._keepers.connections))
             return
-        attached = [keeper for keeper in self._keepers if keeper.connection is not None]
-        if attached and self._wire is not None:  # one that wants the ends reported has called `leave` first
+        if self._keepers.connections and self._wire is not None:  # to have ends reported, call `leave` first
             self._wire.close()
             self._wire = None
         await self._end_tasks()
-        await asyncio.gather(*(keeper.cgroups.leave() for keeper in attached))
+        await self._launches.leave()
 
     async def _end_tasks(self) -> None:
         ending = [each.shutdown(DRAIN_GRACE_S) for each in self._keepers.connections]
@@ -226,11 +222,11 @@ class RunnerLoop:
             case messages.ProcessReady():
                 self._do(state.process_ready(key), now)
             case messages.ProcessStarted():
-                self._launches.started(key, event.pid, event.born)
+                self._launches.started(key, event.pid, event.born, self.clock.monotonic())
                 self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
             case messages.ProcessEnded():
-                self._launches.release(key)
-                if (end := self.endings.finish(key, event.exit)) is not None:
+                ended = self._launches.ended(key, event.exit)
+                if (end := self.endings.finish(key, ended)) is not None:
                     self._do(state.process_ended(key, end), now)
             case messages.ProcessRefused():
                 self._launches.release(key)

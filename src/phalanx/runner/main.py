@@ -30,19 +30,25 @@ from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.credential import NodeCredential
+from phalanx.runner.device_nodes import DeviceNodes, find_nodes
 from phalanx.runner.devices import discover
 from phalanx.runner.keepers import places, usual_count
 from phalanx.runner.labels import parse_labels
+from phalanx.runner.limits import AttemptLimits, isolating
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
+from phalanx.runner.scratch import ScratchFolders
 from phalanx.runner.sessions import RunnerSessions
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
-from phalanx.settings import Settings, is_loopback
+from phalanx.runner.usage.idle import IdleRule
+from phalanx.runner.usage.sampler import UsageRules
+from phalanx.settings import RunnerSettings, Settings
+from phalanx.settings_types import is_loopback
 from phalanx.tls import ClientTls, TlsFiles
 
 log = logger("runner")
@@ -98,6 +104,9 @@ async def _run(settings: Settings, drain: bool) -> int:
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with stopping.on_duty(state_dir):
         loop = _loop(settings, state_dir)
+        idle = IdleRule(section.idle_device_use, section.idle_device_after_s)
+        loop.usage.set_rules(UsageRules(section.usage_interval_s, idle))
+        loop.usage.read()
         tls = ClientTls(tls_files) if tls_files.are_there else None
         dialler = Dialler(LinkAddresses(section.join, vouched=tls_files.ca_file is not None), tls)
         if not await _opened(loop, stopped):
@@ -113,18 +122,24 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
     section = settings.runner
     credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
+    has = capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots)
+    nodes = find_nodes(has, section.device_nodes)
+    every = section.cgroups == "every-task"
 
     def cgroups(suffix: str) -> Cgroups:
         name = f"{section.name}-{origin[:8]}{suffix}"
-        return Cgroups.find(name, track=section.cgroups == "every-task")
+        return Cgroups.find(name, track=every, isolate=every, devices=bool(nodes))
 
+    found = places(state_dir, section.keepers or usual_count(len(os.sched_getaffinity(0))), cgroups)
+    limits = _limits(section, has, [each for _, each in found], nodes, state_dir)
+    capacity = isolating(has, limits.isolation)
     return RunnerLoop(
         RunnerEngine(
             section.name,
             secrets.token_hex(8),
             origin,
             credential.shown,
-            capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots),
+            capacity,
             section.address or "",
             credential.keep,
         ),
@@ -133,9 +148,26 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         task_environment()
         | ({"PHALANX_TASK_CA_FILE": str(section.tls_ca_file)} if section.tls_ca_file else {}),
         section.log_max_bytes,
-        places(state_dir, section.keepers or usual_count(len(os.sched_getaffinity(0))), cgroups),
+        found,
+        limits,
         ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
         Accounts.read(section.accounts, section.allow_root, state_dir),
+    )
+
+
+def _limits(
+    section: RunnerSettings, has: Capacity, cgroups: list[Cgroups], nodes: DeviceNodes, state_dir: Path
+) -> AttemptLimits:
+    """What tasks are held to here. The cores of simulated hardware are no CPUs, so nobody gets one of its own."""
+    own = section.cgroups == "every-task" and section.cpus == "own" and not section.pretend
+    return AttemptLimits(
+        cgroups[0],
+        has,
+        sorted(os.sched_getaffinity(0)) if own else (),
+        section.pids_max,
+        nodes,
+        ScratchFolders(state_dir / "scratch", section.scratch_max_bytes or 0),
+        cgroups[1:],
     )
 
 
@@ -165,11 +197,18 @@ async def _until_stopped(
     sessions = RunnerSessions(engine.node, lambda: engine.token, loop.leader, dialler.dial_beside)
     log_link = RunnerLogLink(
         lambda: wire.LogHello(
-            wire.VERSION, engine.token, engine.node, engine.incarnation, files=True, sessions=True
+            wire.VERSION,
+            engine.token,
+            engine.node,
+            engine.incarnation,
+            files=True,
+            usage=True,
+            sessions=True,
         ),
         loop.log_root,
         loop.is_live,
         loop.uploads,
+        lambda asked: loop.usage.answer(asked, loop.clock.now()),
         sessions.open,
     )
 
@@ -187,6 +226,8 @@ async def _until_stopped(
         loop.tick(),
         keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
         loop.uploads.keep(loop.live_keys, loop.clock.now()),
+        loop.watch(),
+        loop.usage.keep(loop.clock),
     ]
     loop.endings.resume(loop.live_keys())
     tasks = [asyncio.ensure_future(job) for job in jobs]
@@ -198,6 +239,7 @@ async def _until_stopped(
         if not await loop.uploads.drained(COPY_WITHIN_S):
             log.warning("some logs were not copied to the place for files; they are when the runner is back")
         stopping.write_outcome(state_dir, outcome)
+    loop.usage.write()
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, waiting, sessions.close(), return_exceptions=True)

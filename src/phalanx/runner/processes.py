@@ -168,6 +168,11 @@ class Processes(asyncio.Protocol):
         self._leaving = False
 
     @property
+    def version(self) -> int:
+        """The version of the keeper."""
+        return self._version
+
+    @property
     def can_hold(self) -> bool:
         """False for a keeper of an older version, which would start a held attempt at once."""
         return self._version >= HOLDS_SINCE

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.state import RunnerEffect, RunnerState
 from phalanx.link import wire
+from phalanx.link.usage import IdleDevice
 
 ANSWER_WITHIN_S = 3.0  # answer to a heartbeat
 
@@ -43,6 +44,7 @@ class RunnerEngine:
         self.rejected: wire.Rejected | None = None
         self.trouble = ""  # what keeps us from starting tasks, if anything
         self.starts_expire = False  # whether the keeper starts nothing after its instant
+        self.idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
         self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
         self._hello_at = 0.0
         self._seen_at = 0.0  # the coordinator's time of the last acknowledgement
@@ -121,6 +123,7 @@ class RunnerEngine:
             self.trouble,
             self._seen_at,
             self.starts_expire,
+            self.idle,
         )
 
     def leave(self, now: float, keep_s: float) -> wire.LeavingMessage:

@@ -20,6 +20,7 @@ from phalanx.core.runner.state import RunnerEffect, Spawn
 from phalanx.link import wire
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Dialler, keep_connected
 from phalanx.runner.loop import RunnerLoop
 from phalanx.runner.processes import KeeperFailed, Machine
@@ -87,9 +88,9 @@ class SimulatedRunner(Life):
 
     async def _live(self, failed: Callable[[], None]) -> None:
         clock, cgroups = VirtualClock(self.host.clock), Cgroups((), "not simulated", False)
-        loop = RunnerLoop(
-            self.engine, STATE_DIR, clock, {}, 0, [(each, cgroups) for each in self.host.places]
-        )
+        places = [(each, cgroups) for each in self.host.places]
+        limits = AttemptLimits(cgroups, self.engine.capacity)
+        loop = RunnerLoop(self.engine, STATE_DIR, clock, {}, 0, places, limits)
         try:
             await loop.open()
         except KeeperFailed as error:

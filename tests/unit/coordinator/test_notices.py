@@ -18,7 +18,7 @@ from phalanx.coordinator.notices import Notices, notice_of
 from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.events import Event, NodeDisabled, NodeEnabled, NodeNeeded
 from phalanx.core.cluster.state import ClusterState
-from phalanx.settings import Elastic
+from phalanx.settings_elastic import Elastic
 from tests.support.builders import a_cluster, a_job
 from tests.support.waiting import until
 

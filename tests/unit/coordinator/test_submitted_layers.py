@@ -71,6 +71,16 @@ async def test_labels_that_no_node_carries_are_no_wrong_request_but_one_that_nev
         assert refused.value.hint == "phalanx nodes -o wide lists the labels of each node"
 
 
+@pytest.mark.parametrize("tasks", [1, 2])
+async def test_isolation_that_no_node_gives_never_fits_and_the_hint_says_where_to_look(tasks: int):
+    async with a_coordinator() as here:
+        options = SubmitRequest(command=["true"], tasks=tasks, require_isolation=True)
+        with pytest.raises(NeverFits, match="does not hold tasks to their") as refused:
+            await here.commands.submit(options, "ada")
+        assert refused.value.reason == "NotIsolated"
+        assert "phalanx node show" in refused.value.hint
+
+
 async def test_a_gang_that_cannot_be_divided_as_it_must_never_fits():
     async with a_coordinator() as here:
         rule = [GatherSpec("row", must=True, multiple=4)]

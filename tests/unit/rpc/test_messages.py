@@ -17,6 +17,7 @@ from phalanx.api.schema.workflows import RetryReply, SubmittedWorkflow, Workflow
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from phalanx.link import wire
 from phalanx.link.session_messages import SessionMessage
+from phalanx.link.usage import ReadUsage, UsageData
 from phalanx.rpc import messages
 from phalanx.rpc.convert import Drift, WrongMessage, converter
 from tests.tidy.source import ROOT
@@ -80,10 +81,17 @@ def test_the_definitions_are_the_same():
 
 
 def test_every_message_of_the_link_has_one_of_grpc():
-    """Except those about files and sessions, which only runners of ours send, as frames."""
+    """Except those about files, usage and sessions, which only runners of ours send, as frames."""
     carried = {kind for kinds in WRAPPERS.values() for kind in kinds}
-    files = {wire.FilesReady, wire.PutFile, wire.FileTaken}
-    assert carried == set(get_args(wire.Message)) - files - set(get_args(SessionMessage))
+    as_frames = {
+        wire.FilesReady,
+        wire.PutFile,
+        wire.FileTaken,
+        ReadUsage,
+        UsageData,
+        *get_args(SessionMessage),
+    }
+    assert carried == set(get_args(wire.Message)) - as_frames
 
 
 def test_no_message_of_grpc_stands_for_nothing():

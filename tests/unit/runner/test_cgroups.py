@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.cgroups import MEMORY_BYTES_MIN, RUNNER, Cgroups
+from phalanx.runner.cgroup_limits import MEMORY_BYTES_MIN
+from phalanx.runner.cgroup_tree import RUNNER
+from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper.cgroup import attempts_in, is_of_a_node, oom_kills
 
 MIB = 1 << 20
@@ -52,7 +54,8 @@ def test_v2_hands_memory_down_and_limits_it(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("cores", "limit"), [(0.5, "50000 100000"), (1.25, "125000 100000"), (0.001, "1000 100000")]
+    ("cores", "limit"),
+    [(0.5, "5000 10000"), (1.25, "12500 10000"), (0.05, "5000 100000"), (0.001, "1000 100000")],
 )
 def test_a_part_of_a_core_is_a_part_of_the_period_but_no_less_than_the_kernel_takes(
     tmp_path: Path, cores: float, limit: str
@@ -65,7 +68,7 @@ def test_a_cpu_limit_is_set_only_when_asked_for(tmp_path: Path):
     cgroups = find(a_v2(tmp_path), limit_cpu=True)
     assert (tmp_path / "mine/cgroup.subtree_control").read_text() == "+memory +cpu"
     assert cgroups.create("a", 0, cores=2) is not None
-    assert (tmp_path / "mine/phalanx-n1/a/cpu.max").read_text() == "200000 100000"
+    assert (tmp_path / "mine/phalanx-n1/a/cpu.max").read_text() == "20000 10000"
     assert (tmp_path / "mine/phalanx-n1/a/memory.max").read_text() == ""
 
 
@@ -81,8 +84,7 @@ def test_v1_limits_memory_and_v2_beside_it_only_tracks(tmp_path: Path):
     cgroup = cgroups.create("a", 64 * MIB)
     assert cgroup is not None
     assert [Path(folder).relative_to(tmp_path) for folder in cgroup.folders] == [
-        Path("memory/mine/phalanx-n1/a"),
-        Path("unified/phalanx-n1/a"),
+        Path("memory/mine/phalanx-n1/a")
     ]
     assert (tmp_path / "memory/mine/phalanx-n1/a/memory.limit_in_bytes").read_text() == str(64 * MIB)
 

@@ -50,6 +50,7 @@ class DeviceView(Struct, omit_defaults=True):
     numa: int | None = None
     uuid: str = ""
     task: str | None = None
+    idle_s: float = 0.0  # held and hardly used for so long; 0: it is in use, or free
 
 
 class NumaView(Struct):
@@ -58,6 +59,19 @@ class NumaView(Struct):
     id: int
     cores: Cores
     cores_free: Cores
+
+
+class IsolationView(Struct, omit_defaults=True):
+    """How a node holds tasks to what they were granted, one word for each limit; without one it does not."""
+
+    cpus: str = ""  # cpuset, or affinity, which a task can undo
+    cpu_time: str = ""  # quota
+    memory: str = ""  # limit
+    processes: str = ""  # limit
+    devices: str = ""  # filter; none: it has no devices
+    scratch: str = ""  # tmpfs or watched; without one, no size is set
+    lacking: list[str] = []  # what tasks are not held to, in words
+    note: str = ""  # why not
 
 
 class NodeView(Struct):
@@ -89,6 +103,7 @@ class NodeView(Struct):
     disabled_automatically: bool = False
     toggled_at: float | None = None  # when it was last disabled or enabled
     idle_since: float | None = None  # since when nothing has been held there; None while something is
+    isolation: IsolationView | None = None  # None: its runner does not say
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):

@@ -26,7 +26,7 @@ from phalanx.api.schema.fields import (
 )
 from phalanx.core.model.array import TASKS_MAX, Array
 from phalanx.core.model.job import GANG_TASKS_MAX, Gather, Group
-from phalanx.core.model.resources import Cores, Request, Target, TargetError, parse_target
+from phalanx.core.model.resources import ISOLATED, Cores, Request, Target, TargetError, parse_target
 from phalanx.core.model.topology import LAYERS_MAX
 from phalanx.errors import BadRequest
 
@@ -63,6 +63,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     gpu_memory: int | str = 0  # of each device
     target: str | None = None  # host[:numa][::gpus]
     labels: dict[str, str] = {}  # what the node must carry
+    require_isolation: bool = False  # only nodes that hold tasks to all that they were granted
     env: dict[str, str] = {}
     cwd: str | None = None
     at_once: int = 0  # how many tasks of each replica may hold a place at one time; 0: all
@@ -200,7 +201,7 @@ def _request(spec: GroupSpec, field: str) -> Request:
         gpu_type=spec.gpu_type,
         gpu_memory_bytes=gpu_memory,
         target=target,
-        labels=_labels(spec.labels, field),
+        labels=_labels(spec, field),
     )
 
 
@@ -219,14 +220,16 @@ def _target(spec: GroupSpec, field: str) -> Target | None:
     return target
 
 
-def _labels(labels: dict[str, str], field: str) -> tuple[tuple[str, str], ...]:
+def _labels(spec: GroupSpec, field: str) -> tuple[tuple[str, str], ...]:
+    """What the node must carry; that it isolates tasks is a label of its own, which only its runner can give it."""
+    labels = spec.labels
     check_count(f"{field}labels", len(labels), LABELS_MAX)
     for key, value in labels.items():
         if not key:
             raise BadRequest(f"{field}labels: {shown(key)} is not a label, it must not be empty")
         check_text(f"{field}labels", key, LABEL_BYTES_MAX)
         check_text(f"{field}labels[{shown(key)}]", value, LABEL_BYTES_MAX)
-    return tuple(sorted(labels.items()))
+    return tuple(sorted((labels | dict([ISOLATED]) if spec.require_isolation else labels).items()))
 
 
 def read_gather(rules: list[GatherSpec]) -> tuple[Gather, ...]:

@@ -88,6 +88,7 @@ class RequestView(Struct, omit_defaults=True):
     gpu_memory_bytes: int = 0
     target: str | None = None
     labels: dict[str, str] = {}
+    require_isolation: bool = False
 
 
 class GroupView(Struct):
@@ -104,6 +105,20 @@ class GroupView(Struct):
     after: list[str]  # "other started": who has to come first
     finished: int = 0  # of the running ones: ended with code 0, Completed once the whole job is
     tags: dict[str, str] = {}  # besides those of the job
+
+
+class UsageSummary(Struct):
+    """What an attempt used: so far while it runs, in all once it has ended. Shares are of what it was granted."""
+
+    cpu_s: float
+    cpu_efficiency: float | None  # of granted cores times run time
+    memory_peak_bytes: int
+    memory_share: float | None  # the peak against the requested memory
+    read_bytes: int
+    written_bytes: int
+    device_use: float | None = None  # mean utilisation of its devices while sampled
+    device_idle_s: float = 0.0
+    device_memory_peak_bytes: int = 0
 
 
 class JobView(Struct):
@@ -185,6 +200,7 @@ class TaskView(Struct):
     result: Any = None  # what it gave as its result, any JSON
     result_bytes: int = 0  # of a large one, which is in the place for files: lists of tasks do not have it
     result_error: str = ""  # why that one cannot be read
+    usage: UsageSummary | None = None  # of the newest attempt, once that has ended
 
 
 class ReasonView(Struct, omit_defaults=True):

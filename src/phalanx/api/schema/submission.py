@@ -77,6 +77,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     gather: list[GatherSpec] = []  # how close the tasks of a gang stand
     gang_wait: float | str | None = None  # how long tasks of a gang hold their places for the others
     labels: dict[str, str] = {}  # what the node must carry
+    require_isolation: bool = False  # only nodes that hold tasks to all that they were granted
     preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
@@ -106,6 +107,7 @@ class GangFields(TypedDict, total=False):
     min: int
     gang_wait: float | str | None
     labels: dict[str, str]
+    require_isolation: bool
     tags: dict[str, str]
     after: list[str]
     preemption: Literal["lower", "never"]
@@ -252,6 +254,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         gpu_type=request.gpu_type,
         gpu_memory=request.gpu_memory,
         labels=request.labels,
+        require_isolation=request.require_isolation,
         env=request.env,
         cwd=request.cwd,
     )

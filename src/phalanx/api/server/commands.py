@@ -54,6 +54,7 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.metrics import MetricsReport
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.usage import ReportQuery, ReportReply, UsageReply
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -239,6 +240,14 @@ class Commands(Protocol):
 
     async def result(self, id: str) -> Raw:
         """The result of a task as JSON, verified if it was large. NotFound if it has given none."""
+        ...
+
+    async def usage(self, id: str, *, points: int, cursor: str | None, limit: int) -> UsageReply:
+        """What a job or task uses, or used; of what runs, its runner is asked."""
+        ...
+
+    async def report(self, query: ReportQuery) -> ReportReply:
+        """Sums over all jobs that are kept. Whose a user may see is decided before."""
         ...
 
     async def files(self, id: str, *, attempt: int | None) -> FilesView:

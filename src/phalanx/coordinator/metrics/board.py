@@ -11,8 +11,10 @@ from collections import Counter
 from phalanx.api.schema.metrics import MetricsReport
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
+from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.metrics.exposition import exposition
 from phalanx.coordinator.metrics.families import Moment
+from phalanx.coordinator.metrics.idle import idle_samples
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.metrics.report import metrics_report
 from phalanx.coordinator.metrics.survey import Survey, survey
@@ -24,7 +26,15 @@ FRESH_S = 1.0
 
 
 class MetricsBoard:
-    def __init__(self, loop: Requests, recorder: Recorder, clock: Clock, slices: TimeSlices) -> None:
+    def __init__(
+        self,
+        loop: Requests,
+        recorder: Recorder,
+        clock: Clock,
+        slices: TimeSlices,
+        idle: IdleDevices | None = None,
+    ) -> None:
+        self.idle = idle or IdleDevices()
         self.recorder = recorder
         self.requests: Counter[tuple[str, int]] = Counter()
         self._loop = loop
@@ -50,6 +60,7 @@ class MetricsBoard:
                 is_leader=view.role == "Active",
                 behind_s=self._loop.behind_s(),
                 requests=self.requests,
+                idle=idle_samples(self.idle, state),
             )
         )
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from phalanx.coordinator.metrics.dispatches import STICKY_WORKER_BUSY
+from phalanx.coordinator.metrics.idle import IdleSamples
 from phalanx.coordinator.metrics.recorder import RESTARTED, WORKER_FAILED, Recorder
 from phalanx.coordinator.metrics.survey import Survey
 from phalanx.coordinator.metrics.tallies import Histogram
@@ -33,6 +34,7 @@ class Moment(Struct):
     is_leader: bool
     behind_s: float
     requests: Mapping[tuple[str, int], int]
+    idle: IdleSamples = field(default_factory=IdleSamples)
 
 
 class Family(Struct):
@@ -133,6 +135,12 @@ GAUGES = (
         lambda now: [((name,), each.devices_allocated) for name, each in now.survey.by_node.items()],
         ("node",),
     ),
+    Family(
+        "phalanx_gpu_idle_allocated",
+        "Devices of a node that tasks hold and hardly use.",
+        lambda now: [((name,), now.idle.by_node.get(name, 0)) for name in now.survey.by_node],
+        ("node",),
+    ),
     _gauge(
         "nodes_active",
         "Nodes whose time counts in cost and energy.",
@@ -200,6 +208,12 @@ COUNTERS = (
         "Nominal power of cores and devices times that time; nothing is measured.",
         _joules,
         ("part",),
+    ),
+    Family(
+        "phalanx_gpu_idle_allocated_seconds",
+        "Time in which devices were held and idle, by the queue of the job that held them.",
+        lambda now: [((queue,), seconds) for queue, seconds in now.idle.seconds.items()],
+        ("queue",),
     ),
     Family(
         "phalanx_http_requests",

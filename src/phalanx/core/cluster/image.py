@@ -27,6 +27,7 @@ from phalanx.core.cluster.apply.workflows import restore_workflows
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, told_preemption
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
+from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
 from phalanx.core.model.bindings import BindingsImage
 from phalanx.core.model.credential import Credential
@@ -36,6 +37,7 @@ from phalanx.core.model.orders import AttemptKey, Status, Why
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.tenants import NEVER
 from phalanx.core.model.topology import Topology
+from phalanx.core.model.usage import UsageTotals
 from phalanx.core.model.waiting import Quota
 
 
@@ -89,6 +91,9 @@ class JobImage(Struct, array_like=True):
     awaits: list[JobId] = []
     results: dict[int, str] = {}
     kept_results: dict[int, tuple[int, str]] = {}
+    usage: bytes | None = None
+    device_usage: dict[int, DeviceNumbers] = {}
+    usage_totals: UsageTotals | None = None
 
 
 class NodeImage(Struct, array_like=True):
@@ -269,6 +274,9 @@ def _job_image(job: JobState) -> JobImage:
         sorted(job.awaits),
         job.results,
         job.kept_results,
+        None if job.usage.column is None else job.usage.column.tobytes(),
+        job.usage.devices,
+        job.usage.totals if job.usage.totals.attempts else None,
     )
 
 
@@ -329,6 +337,7 @@ def _job_state(
     job.times = None if image.times is None else array("d", image.times)
     job.nodes = None if image.nodes is None else array("I", image.nodes)
     _copy(image, job, _SAME_IN_JOB)
+    job.usage = JobUsage(image.usage, image.device_usage, image.usage_totals)
     job.result_bytes = sum(map(len, job.results.values())) + KEPT_RESULT_BYTES * len(job.kept_results)
     job.counts = [job.status.count(status) for status in Status]
     for group, kept in zip(job.groups, image.groups, strict=True):

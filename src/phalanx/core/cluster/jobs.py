@@ -15,6 +15,7 @@ import numpy as np
 from msgspec import Struct
 
 from phalanx.core.cluster.units import Attempt, Formation, GangState, Gate, GroupState, Promise
+from phalanx.core.cluster.usage import JobUsage
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import STATUSES, AttemptKey, Exit, Status, Why
 
@@ -80,7 +81,7 @@ class JobState:
         "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups",
         "held_because", "hold_until", "job", "kept_results", "live", "losses", "merged_into", "nodes", "outcome",
         "promise", "recalls", "restarting", "restarts", "result_bytes", "results", "satisfied", "setbacks", "status",
-        "times", "totals", "why",
+        "times", "totals", "usage", "why",
     )  # fmt: skip
 
     def __init__(
@@ -130,6 +131,7 @@ class JobState:
         self.ended_at: float | None = None
         self.first_code: int | None = None  # of the first task that failed
         self.outcome: Status | None = None  # of the job, where it is not the sum of its tasks
+        self.usage = JobUsage()
         self.done: set[int] = set()  # ended with code 0, and Completed once the whole job is
         self.satisfied = False  # of a gang: it has started whole
         self.forming: Formation | None = None

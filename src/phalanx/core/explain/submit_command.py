@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from phalanx.core.model.amounts import format_bytes
 from phalanx.core.model.job import WAIT_S, Gang, Gather, Group, Job, Restart, Success
-from phalanx.core.model.resources import Request
+from phalanx.core.model.resources import ISOLATED, Request
 
 LINE_MAX = 400
 RETRIES = 3  # what `phalanx submit` gives if it is not told otherwise
@@ -63,7 +63,7 @@ def _of_request(request: Request) -> Iterator[str]:
     if request.gpu_memory_bytes:
         yield from ("--gpu-memory", format_bytes(request.gpu_memory_bytes))
     for name, value in request.labels:
-        yield from ("-l", f"{name}={value}")
+        yield from ("--require-isolation",) if (name, value) == ISOLATED else ("-l", f"{name}={value}")
 
 
 def _of_gang(job: Job, group: Group) -> Iterator[str]:

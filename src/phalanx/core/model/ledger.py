@@ -13,7 +13,7 @@ from operator import itemgetter
 from phalanx.core.model import amounts, reason
 from phalanx.core.model.amounts import CORES, MILLICORES, SLOTS_MAX, describe_bytes, fixed, magnitude, written
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request
+from phalanx.core.model.resources import ISOLATED, Capacity, Cores, Device, Grant, Request
 
 MIXED = -1  # instead of a size: the devices of a node have several
 SIZE_BITS = 11  # how exactly sizes of devices are compared: no two of one type report quite the same
@@ -68,7 +68,7 @@ class Ledger:
     def fit(self, request: Request) -> Grant | Reason:
         """The grant this request would get right now, or why it gets none."""
         if request.labels and (lacking := self._labels_lacking(request)):
-            return reason.no_matching_labels(self.name, ", ".join(lacking), lacking)
+            return self._unlike(lacking)
         numa = request.target.numa if request.target else None
         if numa is not None and numa not in self.numa_free:
             return reason.numa_not_found(self.name, numa, sorted(self.numa_free))
@@ -195,6 +195,15 @@ class Ledger:
         if len(free) < request.gpus:
             return 0
         return max(_size(device) for device in _smallest(free, request.gpus)[: request.gpus])
+
+    def _unlike(self, lacking: list[str]) -> Reason:
+        """Why it is not the kind of node that is asked for."""
+        others = [each for each in lacking if each != "=".join(ISOLATED)]
+        if others:
+            return reason.no_matching_labels(self.name, ", ".join(others), others)
+        isolation = self.capacity.isolation
+        missing = ["limits"] if isolation is None else isolation.lacking
+        return reason.not_isolated(self.name, ", ".join(missing) or "limits", missing)
 
     def _labels_lacking(self, request: Request) -> list[str]:
         mine = self.capacity.labels

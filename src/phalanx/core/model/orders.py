@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from phalanx.core.model.job import Command, JobId
 from phalanx.core.model.resources import Grant
+from phalanx.core.model.usage import AttemptUsage
 
 GANG_PORTS = range(20_000, 25_000)
 LONE_PORTS = range(25_000, 30_000)
@@ -241,6 +242,7 @@ class Exit(Struct, frozen=True, array_like=True, gc=False):
     result: str = ""  # what the task gives as its result, as JSON
     result_bytes: int = 0  # of a result that is not in `result` but in the place for files
     result_sha256: str = ""
+    usage: AttemptUsage | None = None  # None: not measured
 
 
 class Ready(Struct, frozen=True, array_like=True, tag="ready", gc=False):

@@ -154,6 +154,8 @@ finished = _reason("Finished", _PROGRESS, "",
     "Exited with code 0; waiting for the rest of the job")
 tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
     "{count} of {tasks} tasks are waiting; `phalanx why {first}` says why")
+devices_idle = _reason("DevicesIdle", _PROGRESS, "host devices idle_s _text",
+    "On {host}: {_text}; others could use what is held and not used")
 stages_running = _reason("StagesRunning", _PROGRESS, "count stages _text",
     "{count} of {stages} stages are under way: {_text}")
 stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
@@ -162,13 +164,17 @@ stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
 # What gangs need
 no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
     "{host} does not have {_shown}")
+not_isolated = _reason("NotIsolated", _NEVER, "host _shown lacking",
+    "{host} does not hold tasks to their {_shown}, and the job requires isolation")
 not_a_multiple = _reason("MustGatherImpossible", _NEVER, "needed layer multiple",
     "{needed} members cannot be split into multiples of {multiple} per {layer}")
 exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted total",
     "Needs {wanted} {what} at once; all nodes of this cluster together have {total}")
 # fmt: on
 
-_OF_TARGET = frozenset({"TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NoNodes"})
+_OF_TARGET = frozenset({
+    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NotIsolated", "NoNodes",
+})  # fmt: skip
 
 
 def is_about_target(no: Reason) -> bool:

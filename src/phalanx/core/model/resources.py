@@ -128,6 +128,39 @@ class NumaNode(Struct, frozen=True):
     cpus: tuple[int, ...] = ()
 
 
+ISOLATED = (
+    "phalanx.isolation",
+    "enforced",
+)  # the label of a node that holds tasks to all that they were granted
+
+
+class Isolation(Struct, frozen=True, omit_defaults=True):
+    """How a node holds tasks to what they were granted, one word for each limit; empty: it does not.
+
+    Words that a task cannot undo: cpuset, quota, limit, filter; `none` of devices: there are none to be kept apart.
+    """
+
+    cpus: str = ""  # cpuset, or affinity, which a task can undo
+    cpu_time: str = ""  # quota, for parts of cores
+    memory: str = ""  # limit
+    processes: str = ""  # limit
+    devices: str = ""  # filter, or none
+    scratch: str = ""  # quota, tmpfs or watched; empty where no size is set
+    note: str = ""  # why not more
+
+    @property
+    def lacking(self) -> list[str]:
+        """What tasks are not held to, in words for people; empty: to everything."""
+        held = {
+            "CPUs": self.cpus == "cpuset",
+            "CPU time": self.cpu_time == "quota",
+            "memory": self.memory == "limit",
+            "number of processes": self.processes == "limit",
+            "devices": self.devices in ("filter", "none"),
+        }
+        return [name for name, is_held in held.items() if not is_held]
+
+
 class Capacity(Struct, frozen=True, omit_defaults=True):
     """All that a node has to give. A node without NUMA data has an empty `numa`."""
 
@@ -138,6 +171,7 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     labels: dict[str, str] = {}
     cost_per_hour: float | None = None  # what an hour of it costs, as its operator says
     slots: int = 0  # 1: one task at a time, which is given all cores and memory; 0: as many as find room
+    isolation: Isolation | None = None  # None: its runner is of a version that does not say
 
     def __post_init__(self) -> None:
         """A runner says what its node has, so a number that cannot be is refused where it is read."""

@@ -9,8 +9,10 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import Brief, Exit, Phase, Roll, Start, Why
+from phalanx.core.model.usage import AttemptUsage
 
 ROLLS_MAX = 16  # of one job: starts follow their roll closely, so older formations are over
 
@@ -87,6 +89,15 @@ class ProcessEnd(Struct, frozen=True):
     result_sha256: str = ""
     note: str = ""  # what else is to be said of it: that not all of its files were kept
     files: int | None = None  # which files it has left (`runner/keeper/files.py`); None: nobody looked
+    forks_refused: int = 0  # how often it could start no process because it had as many as it may
+    memory_limit_bytes: int = 0  # what it was granted; 0: it had no limit
+    memory_peak_bytes: int = (
+        0  # the most it used: of its cgroup, or of its largest process alone; 0: not known
+    )
+    cpu_s: float = 0.0  # of the leader, the processes it waited for, and those its keeper reaped
+    read_bytes: int = 0
+    written_bytes: int = 0
+    usage: AttemptUsage | None = None  # the same with what the runner has sampled
 
 
 def unseen(started_at: float | None, now: float) -> ProcessEnd:
@@ -106,11 +117,12 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
         code,
         started_at,
         end.ended_at,
-        "; ".join(filter(None, (message, end.note))),
+        "; ".join(filter(None, (message, _of_processes(end), end.note))),
         end.stderr_tail,
         result="" if why == Why.REFUSED else end.result,
         result_bytes=end.result_bytes,
         result_sha256=end.result_sha256,
+        usage=end.usage,
     )
 
 
@@ -140,7 +152,7 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
     if stopping not in (None, Why.TIMEOUT):
         return stopping, "stopped on request"
     if end.oom:
-        return Why.OOM, "out of memory: the kernel ended it for using more than it was granted"
+        return Why.OOM, _out_of_memory(end)
     if end.signal:
         return Why.SIGNALLED, f"ended by signal {end.signal} ({_signal_name(end.signal)})"
     if end.code == NO_PROGRAM and (text := _cannot_run(end.result)):
@@ -148,6 +160,21 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
     if end.code:
         return Why.EXITED, f"exited with code {end.code}"
     return (Why.BAD_RESULT, end.result_error) if end.result_error else (Why.NONE, "")
+
+
+def _out_of_memory(end: ProcessEnd) -> str:
+    if not end.memory_limit_bytes:
+        return "out of memory: the kernel ended it for using more than it was granted"
+    limit, peak = describe_bytes(end.memory_limit_bytes), describe_bytes(end.memory_peak_bytes)
+    return f"out of memory: the kernel ended it for using more than its limit of {limit} (at most {peak} were used)"
+
+
+def _of_processes(end: ProcessEnd) -> str:
+    if not end.forks_refused:
+        return ""
+    return (
+        f"it had as many processes as it may, and could start no more ({plural(end.forks_refused, 'time')})"
+    )
 
 
 class CannotRun(Struct):

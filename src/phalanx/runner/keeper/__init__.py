@@ -16,7 +16,7 @@ A frame is a 4-byte big-endian length and a JSON array of requests or answers, e
                                              what many attempts share, until forget_brief id; account: the ids
                                              that they get, and the words before argv that give them
     start        key brief-id {env out err cpus cgroups log_max_bytes lane? limit_s? held?
-                     not_after? result? artifacts?}
+                     not_after? memo? result? artifacts?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
                      not_after: from this instant since boot on it is refused as late, not started or prepared
                      held: → ready key | refused key code message; takes its lane, and starts with go
@@ -28,7 +28,7 @@ A frame is a 4-byte big-endian length and a JSON array of requests or answers, e
                                              Its exit has the why, also for a runner that did not ask for it
     lease        seconds_left until?         without a renewal in that time, and before that instant since
                                              boot (the message may be late), everything is stopped
-    list                                     → listing [[key state pid started_at exit? [tick tick]?]…] facts
+    list                                     → listing [[key state pid started_at exit? [tick tick]? memo?]…] facts
     forget       [keys]                      ended attempts the runner has safely reported
     shutdown     grace_s                     stop everything, then exit
 
@@ -36,6 +36,6 @@ and, whenever an attempt has ended and nothing of its tree is alive: `ended key 
 answered with `misunderstood text`.
 """
 
-# 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts late, stops have a why; 5: makes the folder for
-# artifacts, its exits say which files were left, and tasks have accounts
+# 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts late, stops have a why; 5: memos, threaded
+# sets; makes the folder for artifacts, its exits say which files were left, and tasks have accounts
 VERSION = 5

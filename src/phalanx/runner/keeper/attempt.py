@@ -35,6 +35,7 @@ class KeptAttempt:
         "born",
         "cgroups",
         "code",
+        "counted_before",
         "doubted_at",
         "ended_at",
         "err",
@@ -44,7 +45,7 @@ class KeptAttempt:
         "kill_at",
         "lane",
         "log_max_bytes",
-        "oom_kills_before",
+        "memo",
         "out",
         "paused",
         "pid",
@@ -55,6 +56,7 @@ class KeptAttempt:
         "slot",
         "slot_folder",
         "started_at",
+        "used",
         "was_held",
         "why",
     )
@@ -76,7 +78,8 @@ class KeptAttempt:
         self.lane: int | None = options.get("lane")
         self.was_held = "held" in options  # its logs were created when it was checked
         self.log_max_bytes = int(options.get("log_max_bytes") or 0)
-        self.oom_kills_before = 0
+        self.memo = options.get("memo") or ""  # for a later runner
+        self.counted_before = (0, 0)  # OOM kills and refused forks in its cgroups when it started
         self.punched: dict[str, int] | None = None  # log path → the offset up to which it has been emptied
         self.paused = False
         self.kill_at: float | None = None  # set while it is being stopped
@@ -86,6 +89,7 @@ class KeptAttempt:
         self.code: int | None = None
         self.signal: int | None = None
         self.ended_at: float | None = None  # when the leader ended; its tree may still be dying
+        self.used = [0.0, 0, 0, 0]  # processor seconds, largest resident set, bytes read and written
         self.exit: str | None = None  # as JSON, once nothing of the tree is left
 
     @property
@@ -105,7 +109,8 @@ class KeptAttempt:
     def row(self) -> str:
         ended = self.exit or "null"
         born = f"[{self.born[0]},{self.born[1]}]"
-        return f'[{_quoted(self.key)},"{self._state()}",{self.pid},{self.started_at},{ended},{born}]'
+        memo = json.dumps(self.memo)
+        return f'[{_quoted(self.key)},"{self._state()}",{self.pid},{self.started_at},{ended},{born},{memo}]'
 
     def _state(self) -> str:
         if self.exit is not None:
@@ -114,7 +119,7 @@ class KeptAttempt:
             return "stopping"
         return "paused" if self.paused else "running"
 
-    def close(self, oom: bool, stderr_tail: str = "") -> None:
+    def close(self, oom: bool, stderr_tail: str = "", forks_refused: int = 0) -> None:
         """Nothing of it is alive any more: its exit is final."""
         code = "null" if self.code is None else self.code
         signum = "null" if self.signal is None else self.signal
@@ -122,10 +127,13 @@ class KeptAttempt:
         tail = json.dumps(stderr_tail) if stderr_tail else '""'
         why = "null" if self.why is None else json.dumps(self.why)
         files = "null" if self.files is None else self.files
+        refused = f',"forks_refused":{forks_refused}' if forks_refused else ""
         self.exit = (
             f'{{"code":{code},"signal":{signum},"oom":{"true" if oom else "false"},"reason":{reason},'
             f'"started_at":{self.started_at},"ended_at":{self.ended_at},"stderr_tail":{tail},'
-            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why},"files":{files}}}'
+            f'"stopped":{"false" if self.kill_at is None else "true"},"why":{why},"files":{files}{refused},'
+            f'"cpu_s":{self.used[0]},"memory_peak_bytes":{self.used[1]},"read_bytes":{self.used[2]},'
+            f'"written_bytes":{self.used[3]}}}'
         )
 
 

@@ -16,7 +16,8 @@ import stat
 
 from . import log, system
 from .attempt import KeptAttempt
-from .cgroup import Homes, node_folder, oom_kills
+from .cgroup import node_folder
+from .entry import Entries, counted
 from .identity import FileIdentity
 from .programs import EXHAUSTED, Programs, SpawnRefused, called, refusal
 
@@ -46,7 +47,7 @@ class Spawner:
         self._mark = slots.mark.state_dir
         self._files = files
         self._slots = slots
-        self._homes = Homes()
+        self._homes = Entries()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
         self._programs = Programs()
@@ -65,7 +66,7 @@ class Spawner:
         fenced.
         """
         attempt, argv, env, cwd = self._read(key, brief, options)
-        attempt.oom_kills_before = oom_kills(attempt.cgroups) if attempt.cgroups else 0
+        attempt.counted_before = counted(attempt.cgroups) if attempt.cgroups else (0, 0)
         attempt.started_at = system.wall()
         if limit_s := options.get("limit_s"):
             env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"

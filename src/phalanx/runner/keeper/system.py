@@ -172,3 +172,11 @@ def go_first() -> None:
             os.setpriority(os.PRIO_PROCESS, 0, NICENESS)
         except OSError:
             return  # an ordinary account may not; its logs may outgrow their limit by more while the node is busy
+
+
+def go_behind() -> None:
+    """Take the raised priority back, for a moment."""
+    try:
+        os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
+    except OSError:
+        return

@@ -155,7 +155,7 @@ class KeeperTable:
         rows = [attempt.row() for attempt in self.attempts.values()]
         unstarted = {**self._starting, **self.lanes.waiting}
         for state, keys in (("ready", self.lanes.ready), ("waiting", unstarted)):
-            rows += [f'[{json.dumps(key)},"{state}",0,0.0,null]' for key in keys]
+            rows += [_unstarted_row(state, request) for request in keys.values()]
         self._effects.append(SendLine(f'["listing",[{",".join(rows)}],{json.dumps(facts)}]'))
 
     def _forget(self, now: float, keys: list[str]) -> None:
@@ -314,6 +314,11 @@ class KeeperTable:
     def _take(self) -> list[KeeperEffect]:
         effects, self._effects = self._effects, []
         return effects
+
+
+def _unstarted_row(state: str, request: Waiting) -> str:
+    memo = f",[0,0],{json.dumps(request[2]['memo'])}" if request[2].get("memo") else ""
+    return f'[{json.dumps(request[0])},"{state}",0,0.0,null{memo}]'
 
 
 def without_questions(requests: list[Any]) -> list[Any]:

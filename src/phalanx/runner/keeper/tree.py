@@ -22,7 +22,7 @@ import os
 import resource
 import signal
 
-from . import cgroup, system
+from . import cgroup, entry, system
 from .attempt import is_key
 from .spawn import KEY_VARIABLE
 from .system import signal_each
@@ -94,8 +94,9 @@ class Orphans:
         orphans = [pid for pid in self._pids() if pid not in leaders and pid != self._watchdog.pid]
         return {pid: self._key(pid) for pid in orphans} if orphans else {}
 
-    def reaped(self, pid: int) -> None:
-        self._keys.pop(pid, None)
+    def reaped(self, pid: int) -> str | None:
+        """It is gone; the key of its attempt, if that was found out."""
+        return self._keys.pop(pid, None)
 
     def _pids(self) -> list[int]:
         text = part = os.pread(self._children, 4096, 0)
@@ -237,17 +238,25 @@ class KeeperEndings:
         while (pid := _ended_child()) is not None:
             attempt = self._processes.leaders.pop(pid, None)
             if attempt is None:
-                os.waitpid(pid, 0)
-                self._processes.orphans.reaped(pid)
+                _, _, used = os.wait4(pid, 0)
+                if (owner := self._owner(self._processes.orphans.reaped(pid))) is not None:
+                    _count(owner, used)
                 self._processes.watchdog.reaped(pid)
             else:
                 # Until it is reaped its pid is not reused: that is the moment to signal the group by it.
                 send_group(pid, signal.SIGKILL)
-                _note(attempt, os.waitpid(pid, 0)[1])
+                _, status, used = os.wait4(pid, 0)
+                _note(attempt, status)
+                _count(attempt, used)
                 if attempt.signal == signal.SIGKILL and self._was_fenced(attempt):
                     attempt.reason = "fenced"
                 self._table.leader_ended(attempt)
                 self._processes.ending.append(attempt)
+
+    def _owner(self, key: str | None) -> KeptAttempt | None:
+        """The attempt of an orphan, while its end is not final."""
+        attempt = None if key is None else self._table.attempts.get(key)
+        return attempt if attempt is not None and attempt.exit is None else None
 
     def _was_fenced(self, attempt: KeptAttempt) -> bool:
         """Whether the watchdog killed it, at the end of a lease during which this process was stopped."""
@@ -278,7 +287,8 @@ class KeeperEndings:
         if attempt.pid not in leaders and send_group(attempt.pid, 0):
             return False
         try:
-            left = cgroup.members(attempt.cgroups) if attempt.cgroups else None
+            is_left = bool(attempt.cgroups) and not entry.is_deserted(attempt.cgroups)
+            left = cgroup.members(attempt.cgroups) if is_left else None
         except OSError:  # unknown for now
             return False
         if left:
@@ -303,9 +313,11 @@ class KeeperEndings:
 
     def _finish(self, attempt: KeptAttempt) -> None:
         self._trimmer.trim_at_end(attempt)
-        oom = bool(attempt.cgroups) and cgroup.oom_kills(attempt.cgroups) > attempt.oom_kills_before
+        before = attempt.counted_before
+        kills, refused = entry.counted(attempt.cgroups) if attempt.cgroups else before
+        tail = "" if attempt.code == 0 else _tail(attempt.err)
         attempt.files = self._files.left(attempt)
-        attempt.close(oom, "" if attempt.code == 0 else _tail(attempt.err))
+        attempt.close(kills > before[0], tail, max(0, refused - before[1]))
         self._processes.slots.give_back(attempt)
         self._ended(attempt)
 
@@ -325,6 +337,15 @@ def _note(attempt: KeptAttempt, status: int) -> None:
         attempt.signal = os.WTERMSIG(status)
     else:
         attempt.code = os.WEXITSTATUS(status)
+
+
+def _count(attempt: KeptAttempt, used: resource.struct_rusage) -> None:
+    """A process of it was reaped: what that and the children it had waited for used."""
+    sums = attempt.used
+    sums[0] = round(sums[0] + used.ru_utime + used.ru_stime, 6)
+    sums[1] = max(sums[1], used.ru_maxrss * 1024)
+    sums[2] += used.ru_inblock * 512  # as /proc/PID/io counts: what came from and went to storage
+    sums[3] += used.ru_oublock * 512
 
 
 def _tail(path: str) -> str:

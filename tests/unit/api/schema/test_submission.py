@@ -12,7 +12,7 @@ from phalanx.api.schema.fields import check_number
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.model.job import Gang, Gather, Job, Restart
-from phalanx.core.model.resources import Target
+from phalanx.core.model.resources import ISOLATED, Target
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable
 
 
@@ -220,6 +220,13 @@ def test_whom_a_job_may_evict_and_who_may_evict_it():
 def test_labels_are_part_of_the_request():
     assert the_job(labels={"zone": "b", "disk": "ssd"}).groups[0].request.labels == (
         ("disk", "ssd"),
+        ("zone", "b"),
+    )
+
+
+def test_isolation_is_a_label_that_is_required():
+    assert the_job(labels={"zone": "b"}, require_isolation=True).groups[0].request.labels == (
+        ISOLATED,
         ("zone", "b"),
     )
 

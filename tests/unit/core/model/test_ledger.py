@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from phalanx.core.model.ledger import Ledger, LedgerError
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request, parse_target
+from phalanx.core.model.resources import (
+    ISOLATED,
+    Capacity,
+    Device,
+    Grant,
+    Isolation,
+    NumaNode,
+    Request,
+    parse_target,
+)
 from tests.support.builders import GIB, a_capacity
 
 
@@ -141,3 +151,33 @@ def test_a_node_without_the_labels_asked_for_says_which() -> None:
         ledger.slots(asking(labels=(("disk", "fast"),))),
         ledger.slots(asking(labels=(("disk", "slow"),))),
     ) == (0, 4)
+
+
+FULL = Isolation("cpuset", "quota", "limit", "limit", "none")
+
+
+def test_a_node_that_does_not_isolate_says_what_it_does_not_hold() -> None:
+    required = asking(labels=(("disk", "fast"), ISOLATED))
+    weak = Isolation("affinity", "quota", "limit", "limit", "none")
+    no = refused(Ledger("n1", Capacity(4, GIB, labels={"disk": "fast"}, isolation=weak)), required)
+    assert (no.code, no.tier, no.numbers["lacking"]) == ("NotIsolated", Tier.NEVER, ["CPUs"])
+    assert refused(Ledger("n1", Capacity(4, GIB, isolation=weak)), required).code == "NoMatchingLabels"
+    older = refused(Ledger("n1", Capacity(4, GIB, labels={"disk": "fast"})), required)
+    assert (older.code, older.numbers["lacking"]) == ("NotIsolated", ["limits"])
+    full = Ledger("n1", Capacity(4, GIB, labels={"disk": "fast", **dict([ISOLATED])}, isolation=FULL))
+    assert granted(full, required).cores == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "word", "lacking"),
+    [
+        ("cpus", "affinity", "CPUs"),
+        ("cpu_time", "", "CPU time"),
+        ("memory", "", "memory"),
+        ("processes", "", "number of processes"),
+        ("devices", "", "devices"),
+    ],
+)
+def test_what_is_not_held_is_named(field: str, word: str, lacking: str) -> None:
+    assert FULL.lacking == []
+    assert replace(FULL, **{field: word}).lacking == [lacking]

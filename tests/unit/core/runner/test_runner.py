@@ -214,3 +214,20 @@ def test_one_that_ran_and_that_its_keeper_does_not_know_was_not_stopped_before_i
     runner.process_refused(KEY, "stopped", "it was stopped before it could start", 12.0)
     exit = exit_of(runner.outbox[KEY])
     assert (exit.started_at, exit.message) == (10.5, "the process is gone and nobody saw its exit code")
+
+
+def test_the_message_of_an_end_has_the_limit_and_what_was_used():
+    said = []
+    for end in (
+        an_end(None, 9, oom=True, memory_limit_bytes=64 << 20, memory_peak_bytes=63 << 20),
+        an_end(1, forks_refused=2),
+        an_end(0, forks_refused=1),
+    ):
+        runner = a_runner()
+        runner.process_started(KEY, 11.0)
+        runner.process_ended(KEY, end)
+        said.append(exit_of(runner.outbox[KEY]).message)
+    assert "64 MiB" in said[0]
+    assert "63 MiB" in said[0]
+    assert said[1].endswith("could start no more (2 times)")
+    assert said[2].endswith("could start no more (1 time)")

@@ -239,6 +239,10 @@ def test_the_lines_of_an_attempt_are_json_whatever_its_key():
         "stopped": False,
         "why": None,
         "files": None,
+        "cpu_s": 0.0,
+        "memory_peak_bytes": 0,
+        "read_bytes": 0,
+        "written_bytes": 0,
     }
     assert json.loads(attempt.row())[1] == "ended"
 

@@ -150,6 +150,16 @@ def test_a_member_that_takes_time_to_get_ready_may_be_stopped_meanwhile():
     assert driver.do(driver.table.prepared("a")) == []
 
 
+def test_what_a_later_runner_has_to_know_comes_back_with_the_listing():
+    driver = Driver()
+    driver.slow = {"c"}
+    driver.start("a", lane=1, memo="of a")
+    driver.start("b", lane=1, memo="of b")
+    driver.start("c", lane=2, held=True, memo="of c")
+    rows = {row[0]: row[6] for row in driver.ask("list")[0][1]}
+    assert rows == {"a": "of a", "b": "of b", "c": "of c"}
+
+
 def test_what_was_stopped_never_starts_not_even_under_the_next_keeper():
     driver = Driver()
     assert driver.ask("stop", "a", 5.0) == [["refused", "a", "stopped"]]

@@ -14,6 +14,7 @@ from phalanx.api.server.routes import (
     sessions,
     tasks,
     tokens,
+    usage,
     workflows,
 )
 
@@ -23,6 +24,7 @@ ROUTES: tuple[Route, ...] = (
     *tasks.ROUTES,
     *sessions.ROUTES,
     *files.ROUTES,
+    *usage.ROUTES,
     *calls.ROUTES,
     *nodes.ROUTES,
     *apply.ROUTES,

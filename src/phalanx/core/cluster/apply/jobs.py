@@ -27,6 +27,7 @@ from phalanx.core.cluster.apply.grants import (
     tell_to_leave,
 )
 from phalanx.core.cluster.apply.nodes import count_fault
+from phalanx.core.cluster.apply.usage import note_usage
 from phalanx.core.cluster.apply.workflows import note_cost, release_stage
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
 from phalanx.core.cluster.dependencies import told_abandoned
@@ -139,6 +140,7 @@ def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:
     end_attempt(state, job, attempt, event.at)
     note_ended(state, job, attempt.node, event, merged=bool(attempt.merged))
     note_cost(state, job.job, attempt, event.exit, event.at)
+    note_usage(state, job, attempt, event.exit, event.at)
     if event.charged:
         job.charged[position] = job.charged.get(position, 0) + 1
     if event.loss:

@@ -1,0 +1,132 @@
+"""`phalanx report`: what users, queues or jobs were granted, used and cost."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from datetime import datetime
+from typing import Annotated, Literal
+
+import typer
+from msgspec import structs
+
+from phalanx.api.schema.usage import ROWS_MAX, ReportBy, ReportReply, ReportRow
+from phalanx.cli.output import Table, emit, note
+from phalanx.cli.session import session
+from phalanx.cli.usage_table import percent
+from phalanx.clock import SystemClock
+from phalanx.core.model.amounts import describe_bytes, parse_seconds, plural
+from phalanx.errors import BadRequest
+
+Form = Literal["table", "wide", "json", "yaml", "name", "csv"]
+
+
+def report(
+    ctx: typer.Context,
+    by: Annotated[ReportBy, typer.Option(help="What each row is about.")] = "user",
+    user: Annotated[str | None, typer.Option("-u", "--user", help="Only jobs of this user.")] = None,
+    queue: Annotated[str | None, typer.Option("-q", "--queue", help="Only jobs of this queue.")] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="From then on: 7d or 12h ago, or a date such as 2026-11-01."),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Before then, written as --since.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, max=ROWS_MAX, help="Maximum number of rows; the rest are summed up.")
+    ] = 1000,
+    output: Annotated[
+        Form | None, typer.Option("-o", "--output", help="Output format.", show_default="table")
+    ] = None,
+) -> None:
+    """Report what users, queues or jobs were granted, used and cost.
+
+    Counted are jobs that ended in the given time, and those that have not ended if the time reaches to now.
+    """
+    here = session(ctx)
+    now = SystemClock().now()
+    reply = here.client().report(
+        by,
+        user=user,
+        queue=queue,
+        since=read_time("--since", since, now),
+        until=read_time("--until", until, now),
+        limit=limit,
+    )
+    if output == "csv":
+        _write_csv(reply)
+        return
+    chosen = here.output(output)
+    emit(reply, chosen, [row.key for row in reply.rows], lambda wide: _table(reply, wide))
+    if reply.others is not None and chosen in {"table", "wide"}:
+        note(f"{plural(reply.others.jobs, 'job')} in the row `others`: --limit shows more rows")
+
+
+def read_time(option: str, text: str | None, now: float) -> float | None:
+    """An instant: so long ago, or a date, by the clock of this machine where no zone is given."""
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text).astimezone().timestamp()
+    except ValueError:
+        pass
+    try:
+        return max(0.0, now - parse_seconds(text))
+    except ValueError:
+        raise BadRequest(
+            f"{option} {text[:80]!r} is no time: write 7d, 12h or 30m for so long ago,"
+            " or a date such as 2026-11-01 or 2026-11-01T12:00"
+        ) from None
+
+
+def _rows(reply: ReportReply) -> list[ReportRow]:
+    return [*reply.rows, *([] if reply.others is None else [reply.others]), reply.total]
+
+
+def _table(reply: ReportReply, wide: bool) -> Table:
+    of_jobs = ("NAME", "USER", "QUEUE", "STATUS") if reply.by == "job" else ()
+    more = ("READ", "WRITTEN", "ATTEMPTS") if wide else ()
+    table = Table(
+        *(reply.by.upper(), *of_jobs, "JOBS", "TASKS", "CORE-HOURS", "USED", "CPU", "MEMORY"),
+        *("GPU-HOURS", "GPU USE", "GPU IDLE", "COST", *more),
+    )
+    for row in _rows(reply):
+        used = row.usage
+        table.add(
+            row.key,
+            *((row.name, row.user, row.queue, row.status) if of_jobs else ()),
+            row.jobs,
+            used.tasks,
+            f"{used.core_hours:.2f}",
+            f"{used.core_hours_used:.2f}",
+            percent(used.cpu_efficiency),
+            percent(used.memory_share),
+            f"{used.device_hours:.2f}",
+            percent(used.device_use),
+            f"{used.device_hours_idle:.2f}",
+            f"{used.cost:.2f}",
+            *(
+                (describe_bytes(used.read_bytes), describe_bytes(used.written_bytes), used.attempts)
+                if wide
+                else ()
+            ),
+        )
+    return table
+
+
+def _write_csv(reply: ReportReply) -> None:
+    """Every number as it is, a row for each key; sums are left to who reads it."""
+    rows = [*reply.rows, *([] if reply.others is None else [reply.others])]
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    plain = ["name", "user", "queue", "status"] if reply.by == "job" else []
+    writer.writerow([reply.by, *plain, "jobs", *reply.total.usage.__struct_fields__])
+    for row in rows:
+        texts = [_safe(getattr(row, name)) for name in plain]
+        numbers = ["" if value is None else value for value in structs.astuple(row.usage)]
+        writer.writerow([_safe(row.key), *texts, row.jobs, *numbers])
+
+
+def _safe(text: str) -> str:
+    """A spreadsheet takes what begins so for a formula, and names are chosen by users."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

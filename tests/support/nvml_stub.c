@@ -1,0 +1,92 @@
+/* A libnvidia-ml.so.1 with two devices whose utilisation and memory stand in a file that a test writes: a line for each
+   device, "percent bytes pid bytes-of-pid". Only what the runner asks of NVML is here; the real binding, nvidia-ml-py, calls it. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct { unsigned int gpu, memory; } utilization_t;
+typedef struct { unsigned long long total, free, used; } memory_t;
+typedef struct {
+    char busIdLegacy[16];
+    unsigned int domain, bus, device, pciDeviceId, pciSubSystemId;
+    char busId[32];
+} pci_t;
+
+static long indices[] = {1, 2}; /* a handle is a pointer, and must not be null */
+
+typedef struct { unsigned int pid; unsigned long long used; unsigned int gpu, compute; } process_t;
+
+static unsigned int pid_there;
+static unsigned long long used_by_pid;
+
+static int row(void *handle, unsigned int *percent, unsigned long long *used) {
+    FILE *file = fopen(getenv("NVML_STUB_FILE"), "r");
+    long wanted = *(long *)handle;
+    int found = 0;
+    if (!file) return 0;
+    for (long at = 1; at <= wanted; at++) found = fscanf(file, "%u %llu %u %llu", percent, used, &pid_there, &used_by_pid) == 4;
+    fclose(file);
+    return found;
+}
+
+int nvmlInit_v2(void) { return 0; }
+int nvmlInitWithFlags(unsigned int flags) { (void)flags; return 0; }
+int nvmlShutdown(void) { return 0; }
+const char *nvmlErrorString(int code) { (void)code; return "stub"; }
+int nvmlDeviceGetCount_v2(unsigned int *count) { *count = 2; return 0; }
+
+int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **handle) {
+    if (index > 1) return 2;
+    *handle = &indices[index];
+    return 0;
+}
+
+int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {
+    int index = atoi(uuid + strlen(uuid) - 1);
+    return nvmlDeviceGetHandleByIndex_v2((unsigned int)index, handle);
+}
+
+int nvmlDeviceGetName(void *handle, char *name, unsigned int length) {
+    (void)handle;
+    snprintf(name, length, "NVIDIA H100 80GB HBM3");
+    return 0;
+}
+
+int nvmlDeviceGetUUID(void *handle, char *uuid, unsigned int length) {
+    snprintf(uuid, length, "GPU-stub-%ld", *(long *)handle - 1);
+    return 0;
+}
+
+int nvmlDeviceGetPciInfo_v3(void *handle, pci_t *pci) {
+    memset(pci, 0, sizeof *pci);
+    snprintf(pci->busId, sizeof pci->busId, "00000000:3%ld:00.0", *(long *)handle);
+    return 0;
+}
+
+int nvmlDeviceGetMemoryInfo(void *handle, memory_t *memory) {
+    unsigned int percent = 0;
+    memory->total = 80ULL << 30;
+    memory->used = 0;
+    row(handle, &percent, &memory->used);
+    memory->free = memory->total - memory->used;
+    return 0;
+}
+
+int nvmlDeviceGetUtilizationRates(void *handle, utilization_t *rates) {
+    unsigned long long used;
+    rates->memory = 0;
+    return row(handle, &rates->gpu, &used) ? 0 : 15; /* GPU is lost */
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *handle, unsigned int *count, process_t *found) {
+    unsigned int percent, room = *count;
+    unsigned long long used;
+    *count = row(handle, &percent, &used) && pid_there ? 1 : 0;
+    if (*count > room) return 7; /* insufficient size */
+    if (*count) {
+        memset(found, 0, sizeof *found);
+        found->pid = pid_there;
+        found->used = used_by_pid;
+    }
+    return 0;
+}
