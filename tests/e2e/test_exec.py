@@ -72,7 +72,12 @@ def test_a_command_has_the_environment_the_folder_and_the_devices_of_its_task(
 
 
 def test_a_command_is_in_the_cgroup_of_its_task_with_its_limits_and_mark(cluster: RealCluster):
-    id = a_task(cluster, f"echo $$ >{cluster.folder}/$PHALANX_TASK_ID.pid; exec sleep 1000", memory="512MiB")
+    id = a_task(
+        cluster,
+        f"echo $$ >{cluster.folder}/$PHALANX_TASK_ID.pid; exec sleep 1000",
+        memory="512MiB",
+        targets=["n1"],
+    )
     leader = pid_of(cluster, id)
     theirs = Path(f"/proc/{leader}/cgroup").read_text()
     script = "cd /proc/self; cat cgroup; echo ---; cat limits; echo ---; grep -E 'Uid|Gid|Umask' status"
@@ -187,17 +192,16 @@ def test_a_terminal_has_a_size_that_follows_and_ctrl_c_is_for_the_command(cluste
         assert terminal.exit_code() == 9
 
 
-def test_ctrl_c_without_a_terminal_is_a_signal_for_the_command(
-    cluster: RealCluster, task: str, tmp_path: Path
-):
-    script = f"trap 'echo caught; exit 5' INT; touch {tmp_path}/began; while :; do sleep 0.1; done"
+def test_ctrl_c_without_a_terminal_is_a_signal_for_the_command(cluster: RealCluster, task: str):
+    script = "trap 'echo caught; exit 5' INT; echo up; while :; do sleep 0.1; done"
     process = subprocess.Popen(
         phalanx_words(cluster, "exec", task, "--", "sh", "-c", script),
         stdout=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         env=command_environment(cluster),
     )
-    wait_until((tmp_path / "began").exists, what="the command runs")
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"up\n"
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=20)
     assert (process.returncode, out) == (5, b"caught\n")
@@ -303,8 +307,9 @@ def test_attach_opens_a_shell_and_reads_a_pipe_as_well(cluster: RealCluster, tas
     assert (piped.returncode, piped.stdout) == (4, b"42\n")
 
 
-def test_what_cannot_be_entered_is_said_with_its_state_and_what_to_do(cluster: RealCluster):
-    waiting = cluster.client.submit(command=["true"], cores=16, gpus=4, queue="default").task_ids[0]
+def test_what_cannot_be_entered_is_said_with_its_state_and_what_to_do(cluster: RealCluster, task: str):
+    assert len(cluster.client.task(task).devices) == 2  # which the next one waits for
+    waiting = cluster.client.submit(command=["true"], gpus=4).task_ids[0]
     assert cluster.client.task(waiting).status == "Pending"
     with pytest.raises(Conflict, match="Pending") as pending:
         cluster.client.exec(waiting, ["true"])
