@@ -60,7 +60,6 @@ from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
-from phalanx.client.session_calls import SessionAccess, reach_of
 from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.workflows import WorkflowBuilder
@@ -366,9 +365,6 @@ class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls):
                 raise Unavailable("the watch ended", reason="Dropped")
             except (Unavailable, TooMany) as error:
                 await _pause(patience, error)
-
-    def session_access(self) -> SessionAccess:
-        return reach_of(self._exchange, self._token.value)
 
     async def _ask(self, call: Call[T]) -> T:
         async with aclosing(await self._sent(call)) as answer:

@@ -18,7 +18,9 @@ from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
+from phalanx.client.access import ClientToken
 from phalanx.client.calls import Call
+from phalanx.client.http import AsyncTransport
 from phalanx.client.session_calls import (
     OUTPUT_BYTES_MAX,
     ExecResult,
@@ -27,6 +29,7 @@ from phalanx.client.session_calls import (
     exec_request,
     open_exec,
     open_forward,
+    reach_of,
 )
 from phalanx.client.session_connection import AsyncExecSession, open_session
 from phalanx.errors import TooLarge
@@ -65,12 +68,15 @@ async def collected(session: AsyncExecSession, given: bytes, output_bytes_max: i
 class AsyncSessionCalls:
     """The methods of `AsyncClient` that are about sessions."""
 
+    _exchange: AsyncTransport
+    _token: ClientToken
+
     async def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
     def session_access(self) -> SessionAccess:
         """Where a session is opened, and as whom; for programs that open it themselves."""
-        raise NotImplementedError
+        return reach_of(self._exchange, self._token.value)
 
     async def exec(
         self,

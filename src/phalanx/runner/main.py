@@ -217,23 +217,6 @@ async def _until_stopped(
     """Serve until SIGTERM or SIGINT, or until the coordinator will never accept us."""
     engine = loop.engine
     sessions = RunnerSessions(engine.node, lambda: engine.token, loop.leader, dialler.dial_beside)
-    log_link = RunnerLogLink(
-        lambda: wire.LogHello(
-            wire.VERSION,
-            engine.token,
-            engine.node,
-            engine.incarnation,
-            files=True,
-            usage=True,
-            sessions=True,
-        ),
-        loop.log_root,
-        loop.is_live,
-        loop.uploads,
-        lambda asked: loop.usage.answer(asked, loop.clock.now()),
-        sessions.open,
-    )
-
     refused = asyncio.Event()
 
     async def control() -> None:
@@ -243,7 +226,7 @@ async def _until_stopped(
 
     jobs = [
         control(),
-        keep_beside(dialler, log_link, random.random),
+        keep_beside(dialler, _log_link(loop, sessions), random.random),
         loop.beat(),
         loop.tick(),
         keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
@@ -273,3 +256,24 @@ async def _until_stopped(
             log.error("the runner failed", exc_info=error)
             return 1
     return 77 if refused.is_set() else 0
+
+
+def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
+    """The connection for logs, files, samples of usage, and requests to open sessions."""
+    engine = loop.engine
+    return RunnerLogLink(
+        lambda: wire.LogHello(
+            wire.VERSION,
+            engine.token,
+            engine.node,
+            engine.incarnation,
+            files=True,
+            usage=True,
+            sessions=True,
+        ),
+        loop.log_root,
+        loop.is_live,
+        loop.uploads,
+        lambda asked: loop.usage.answer(asked, loop.clock.now()),
+        sessions.open,
+    )
