@@ -29,6 +29,7 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     spaces: dict[str, str] | None = None  # the namespaces it starts in: see keeper/namespaces.py
     result: str = ""  # the file for its result
     artifacts: str = ""  # the folder for its artifacts, which the keeper makes; empty: it is there
+    scratch: str = ""  # its scratch folder, which the keeper makes; empty: it is there, or there is none
     memo: str = ""  # what a later runner has to know; the keeper gives it back in its listing
 
 

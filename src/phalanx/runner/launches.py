@@ -131,6 +131,7 @@ class Launches:
             spaces=spaces or None,
             result=paths.result,
             artifacts=paths.artifacts,
+            scratch=limits.scratch,
             memo=limits.memo,
         )
         connection.start(name, _brief_id(start.key[0], brief.group), launch)

@@ -23,8 +23,9 @@ from phalanx.core.runner.cpus import CpuShare, CpuTable, is_whole
 from phalanx.runner.cgroup_limits import NO_LIMITS, TaskLimits, as_list
 from phalanx.runner.cgroups import Cgroup, Cgroups, number_in
 from phalanx.runner.device_nodes import DeviceNodes
+from phalanx.runner.keeper.files import SCRATCH
 from phalanx.runner.limit_sets import LimitSet, LimitSets
-from phalanx.runner.scratch import ScratchFolders
+from phalanx.runner.scratch import VARIABLE, ScratchFolders
 
 PIDS_MAX = 4096
 MEMOS_SINCE = 5  # the first version of the keeper that gives memos back, and enters threaded cgroups
@@ -48,6 +49,7 @@ class LaunchLimits(Struct, frozen=True):
     cpus: tuple[int, ...] = ()  # by affinity; where a cpuset holds them, none
     memo: str = ""
     env: dict[str, str] = {}  # where its scratch folder is
+    scratch: str = ""  # the same, if the keeper makes it
 
 
 class _LaneLimits:
@@ -135,8 +137,8 @@ class AttemptLimits:
         """
         held = self._enter(key, lane, cgroups)
         try:
-            env = self._make_scratch(key, owner)
-            return structs.replace(self._take(key, lane, held, grant, keeper_version), env=env)
+            limits = self._take(key, lane, held, grant, keeper_version)
+            return self._with_folder(limits, key, owner, keeper_version)
         except OSError:
             self.release(key)
             raise
@@ -159,11 +161,17 @@ class AttemptLimits:
         memo = LimitMemo(share.cpus, share.is_own, share.numa, held.set.number if held.set else None)
         return LaunchLimits(folders, cpus, _encode(memo).decode())
 
-    def _make_scratch(self, key: AttemptKey, owner: tuple[int, int] | None) -> dict[str, str]:
+    def _with_folder(
+        self, limits: LaunchLimits, key: AttemptKey, owner: tuple[int, int] | None, keeper_version: int
+    ) -> LaunchLimits:
+        """With a scratch folder, which the keeper makes unless it has a limit of size."""
         if self._scratch is None:
-            return {}
+            return limits
         self._with_scratch.add(key)
-        return self._scratch.make(key, owner)
+        if not self._scratch.are_plain or keeper_version < MEMOS_SINCE:
+            return structs.replace(limits, env=self._scratch.make(key, owner))
+        env = self._scratch.variables(key)
+        return structs.replace(limits, env=env, scratch=env[VARIABLE])
 
     def _enter(self, key: AttemptKey, lane: int, cgroups: Cgroups | None) -> _LaneLimits:
         if lane not in self._lanes:
@@ -231,6 +239,8 @@ class AttemptLimits:
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of an attempt is alive: its limits are given back; the end, with what they show of it."""
         end = self._measured(key, end)
+        if end.files is not None and not end.files & SCRATCH and self._scratch and self._scratch.are_plain:
+            self._with_scratch.discard(key)  # its keeper has taken it for another attempt
         said = self.release(key)
         return structs.replace(end, note="; ".join(filter(None, (end.note, said)))) if said else end
 

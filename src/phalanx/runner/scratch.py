@@ -29,7 +29,6 @@ MOUNTS = Path("/proc/self/mountinfo")
 PATH_BYTES_MAX = 70  # sockets have paths of at most 107 bytes, and programs put them into folders of TMPDIR
 ENTRIES_MAX = 100_000  # of one folder, in one look
 AT_END_MAX = 1000  # the same at the end of an attempt, when others wait
-SPARE_MAX = 4096  # empty folders: to rename one costs a tenth of removing it and making another
 SOURCE = "phalanx-scratch"
 _NOSUID_NODEV, _DETACH = 2 | 4, 2
 
@@ -43,7 +42,6 @@ class ScratchFolders:
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o711)  # tasks of other accounts reach their own folders through it
         self._mounts = size_max > 0 and (can_mount(root) if may_mount is None else may_mount)
-        self._spare: list[Path] = []
         self._seen: dict[str, int] = {}  # the largest size seen of those that are watched
         self._removing: set[asyncio.Task[None]] = set()
 
@@ -52,28 +50,36 @@ class ScratchFolders:
         """By what folders are kept to their size: tmpfs, watched, or nothing where there is no limit."""
         return "" if not self._size_max else "tmpfs" if self._mounts else "watched"
 
+    @property
+    def are_plain(self) -> bool:
+        """Whether they are folders and no more, which a keeper can make and take again."""
+        return not self._size_max
+
+    def variables(self, key: AttemptKey) -> dict[str, str]:
+        """The variables by which an attempt finds its folder."""
+        folder = f"{self._root}/{_name(key)}"
+        is_short = len(os.fsencode(folder)) <= PATH_BYTES_MAX
+        return {VARIABLE: folder} | ({"TMPDIR": folder} if is_short else {})
+
     def make(self, key: AttemptKey, owner: tuple[int, int] | None = None) -> dict[str, str]:
         """Make the folder of an attempt, for its account; the variables by which it finds it. Raises OSError."""
         folder = self._root / _name(key)
-        try:
-            self._spare.pop().rename(folder)
-        except (IndexError, OSError):
-            folder.mkdir(exist_ok=True, mode=0o700)
+        folder.mkdir(exist_ok=True, mode=0o700)
         if self._mounts and not folder.is_mount():
             mount_tmpfs(folder, self._size_max)
         elif self._size_max:
             self._seen.setdefault(folder.name, 0)
         if owner is not None:
             os.chown(folder, *owner)
-        is_short = len(os.fsencode(folder)) <= PATH_BYTES_MAX
-        return {VARIABLE: str(folder)} | ({"TMPDIR": str(folder)} if is_short else {})
+        return self.variables(key)
 
     def close(self, key: AttemptKey) -> str:
         """The attempt has ended: remove its folder, in a thread if anything is in it; what is to be said of it."""
         folder = self._root / _name(key)
         said = self._note(folder)
-        if not self._mounts and len(self._spare) < SPARE_MAX and _is_empty(folder):
-            self._spare.append(folder)
+        if not self._mounts and _is_empty(folder):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
         elif os.path.lexists(folder):
             removing = asyncio.ensure_future(asyncio.to_thread(remove, folder))
             self._removing.add(removing)
@@ -84,10 +90,10 @@ class ScratchFolders:
         """Wait until all that is being removed is gone."""
         if self._removing:
             await asyncio.wait(self._removing)
-        for folder in self._spare:
-            with contextlib.suppress(OSError):
-                folder.rmdir()
-        self._spare.clear()
+        with contextlib.suppress(OSError):
+            for folder in self._root.iterdir():  # empty ones that keepers had taken again
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
 
     def sweep(self, living: Collection[AttemptKey]) -> None:
         """Remove what belongs to no living attempt: folders, and what is mounted on them."""

@@ -39,13 +39,13 @@ def test_a_folder_is_its_attempts_alone_and_gone_at_the_end(tmp_path: Path):
     play(story())
 
 
-def test_an_empty_folder_is_used_again_and_one_with_other_rights_is_not(tmp_path: Path):
+def test_an_empty_folder_is_removed_and_one_with_other_rights_too(tmp_path: Path):
     async def story() -> None:
         folders = ScratchFolders(tmp_path / "s")
-        number = made(folders).stat().st_ino
+        made(folders)
         folders.close(KEY)
         other = made(folders, ("01abd", 0, 1))
-        assert other.stat().st_ino == number
+        assert [*(tmp_path / "s").iterdir()] == [other]
         other.chmod(0o777)
         folders.close(("01abd", 0, 1))
         await folders.settled()

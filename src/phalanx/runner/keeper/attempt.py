@@ -52,6 +52,7 @@ class KeptAttempt:
         "punched",
         "reason",
         "result",
+        "scratch",
         "signal",
         "slot",
         "slot_folder",
@@ -70,6 +71,7 @@ class KeptAttempt:
         self.err: str = options["err"]
         self.result: str = options.get("result") or ""
         self.artifacts: str = options.get("artifacts") or ""
+        self.scratch: str = options.get("scratch") or ""
         self.account: KeptAccount | None = None  # that it runs as; None: ours
         self.files: int | None = None  # which files it has left (`files.py`), if anybody looked
         self.cgroups: list[str] = [*(options.get("cgroups") or ())]

@@ -1,4 +1,4 @@
-"""The files of an attempt: the folder for its artifacts, made before it starts, and which files it has left.
+"""The files of an attempt: its folders for artifacts and scratch, made before it starts, and which files it has left.
 
 The runner looks only at those that are named here, so that the many tasks that leave none cost it nothing. The folder
 of an attempt that left no artifacts is taken for the next one: to rename a folder costs a tenth of removing it and
@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .attempt import KeptAttempt
 
-STDOUT, STDERR, RESULT, ARTIFACTS = 1, 2, 4, 8  # what an attempt has left, added up
+STDOUT, STDERR, RESULT, ARTIFACTS, SCRATCH = 1, 2, 4, 8, 16  # what an attempt has left, added up
 SPARE_MAX = 4096
 _EMPTY_FOLDER = stat.S_IFDIR | 0o700
 
@@ -28,10 +28,12 @@ class LeftFiles:
         self._spare: list[str] = []
 
     def make(self, attempt: KeptAttempt) -> None:
-        """Make the folder for its artifacts; raises OSError."""
-        path = attempt.artifacts
-        if not path:
-            return
+        """Make its folders; raises OSError."""
+        for path in (attempt.artifacts, attempt.scratch):
+            if path:
+                self._make(attempt, path)
+
+    def _make(self, attempt: KeptAttempt, path: str) -> None:
         if attempt.account is not None:
             system.set_aside(path, unless=lambda _: False)
             os.makedirs(path, 0o700)  # noqa: PTH103 (the keeper imports no pathlib)
@@ -56,24 +58,32 @@ class LeftFiles:
         return found | self.close(attempt)
 
     def close(self, attempt: KeptAttempt) -> int:
-        """Take the folder for another one, if nothing is in it; else return that there are artifacts."""
-        path = attempt.artifacts
-        if not path:
-            return 0
+        """Take its folders for another one, if nothing is in them; returns those with something in them."""
+        found = 0
+        if attempt.artifacts and self._take_again(attempt, attempt.artifacts) is False:
+            found |= ARTIFACTS
+        if attempt.scratch and not self._take_again(attempt, attempt.scratch):
+            found |= SCRATCH if os.path.lexists(attempt.scratch) else 0
+        return found
+
+    def _take_again(self, attempt: KeptAttempt, path: str) -> bool | None:
+        """True if nothing is in it, False if something is, None if it is not as it was made."""
         try:
             mode = os.lstat(path).st_mode
             own = attempt.result.removeprefix(f"{path}/")  # a result may be in the folder, and is no artifact
             with os.scandir(path) as entries:
                 if stat.S_ISDIR(mode) and any(entry.name != own for entry in entries):
-                    return ARTIFACTS
+                    return False
             if attempt.account is not None:
                 os.rmdir(path)  # noqa: PTH106
-                return 0
+                return True
         except OSError:  # the task has removed it, or put something else in its place
-            return 0
-        if mode == _EMPTY_FOLDER and len(self._spare) < SPARE_MAX:
+            return None
+        if mode != _EMPTY_FOLDER:
+            return None
+        if len(self._spare) < SPARE_MAX:
             self._spare.append(path)
-        return 0
+        return True
 
 
 def _is_empty(path: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.files import ARTIFACTS, RESULT, STDERR, STDOUT, LeftFiles
+from phalanx.runner.keeper.files import ARTIFACTS, RESULT, SCRATCH, STDERR, STDOUT, LeftFiles
 
 
 def an_attempt(folder: Path, number: int = 0) -> KeptAttempt:
@@ -87,3 +87,22 @@ def test_what_is_in_the_way_of_a_folder_is_set_aside(tmp_path: Path) -> None:
     Path(attempt.artifacts).write_text("planted")
     files.make(attempt)
     assert Path(attempt.artifacts).is_dir()
+
+
+def test_a_scratch_folder_is_taken_again_or_told_to_be_removed(tmp_path: Path) -> None:
+    def with_scratch(number: int) -> KeptAttempt:
+        attempt = an_attempt(tmp_path, number)
+        attempt.scratch = f"{tmp_path}/scratch-{number}"
+        return attempt
+
+    files, attempts = LeftFiles(), [with_scratch(number) for number in range(5)]
+    for attempt in attempts[:4]:
+        files.make(attempt)
+    folders = [Path(attempt.scratch) for attempt in attempts]
+    (folders[1] / "file").touch()
+    folders[2].rmdir()
+    folders[2].symlink_to("/etc")
+    folders[3].chmod(0o777)
+    assert [files.left(attempt) for attempt in attempts[:4]] == [0, SCRATCH, SCRATCH, SCRATCH]
+    files.make(attempts[4])
+    assert folders[4].is_dir() and not folders[4].is_symlink()
