@@ -266,8 +266,10 @@ def test_a_scratch_folder_comes_with_the_limits_and_goes_with_them(root: Path):
     async def story() -> None:
         scratch = ScratchFolders(root / "scratch")
         limits = AttemptLimits(Cgroups((), "not allowed", False), TWO_NUMA, scratch=scratch)
-        folder = Path(take(limits, 1, Grant(1, 0)).env["PHALANX_SCRATCH_DIR"])
-        assert folder.is_dir()
+        taken = take(limits, 1, Grant(1, 0))
+        folder = Path(taken.env["PHALANX_SCRATCH_DIR"])
+        assert taken.scratch == str(folder) and not folder.exists(), "its keeper makes it"
+        folder.mkdir()
         (folder / "file").write_text("x")
         limits.release(("j1", 0, 1))
         await scratch.settled()
