@@ -6,6 +6,7 @@ from msgspec import msgpack, structs
 
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.plan import PlanMemory, Snapshot
 
 
@@ -60,4 +61,10 @@ def state_image(state: ClusterState) -> bytes:
 
 def _ledger_facts(ledger: object) -> list[object]:
     facts = (getattr(ledger, name) for name in type(ledger).__slots__)  # type: ignore[attr-defined]
-    return [sorted(fact) if isinstance(fact, set) else fact for fact in facts]
+    return [_plain(fact) for fact in facts]
+
+
+def _plain(fact: object) -> object:
+    if isinstance(fact, AddressBlock):
+        return _ledger_facts(fact)
+    return sorted(fact) if isinstance(fact, set) else fact
