@@ -48,7 +48,7 @@ def test_a_store_that_accepts_an_old_epoch_is_found(
     monkeypatch.setattr(store, check, lambda self, epoch: None)
     monkeypatch.setattr(store, "append", anywhere(store))
     seeds = (seed for seed in count(begin) if MODES[seed % len(MODES)].store == mode)
-    must_find_among(seeds, {"epochs"}, within=20, faults=["second-leader", "usurper"])
+    must_find_among(seeds, {"epochs", "heals"}, within=20, faults=["second-leader", "usurper"])
 
 
 def anywhere(store: type[MemoryStore | SqliteStore]) -> Any:

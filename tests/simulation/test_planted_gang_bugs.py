@@ -182,7 +182,7 @@ def test_a_promise_that_outlives_its_cancelled_job_is_found(monkeypatch: Patch):
             return cancelled(state, event)
 
     monkeypatch.setitem(transitions.CHANGES, TasksCancelled, leaky)
-    must_find({"nomination"}, within=60, faults=[])
+    must_find({"nomination"}, within=100, faults=[])
 
 
 def test_a_promised_place_that_is_given_to_another_is_found(monkeypatch: Patch):
