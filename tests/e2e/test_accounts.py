@@ -126,6 +126,7 @@ def test_a_scratch_folder_is_its_users_alone(cluster: RealCluster) -> None:
     assert listing.split()[-1] == "refused"
 
 
+@pytest.mark.timeout(240)  # many tasks, one after another
 def test_files_sockets_tokens_and_environments_of_others_are_out_of_reach(cluster: RealCluster) -> None:
     alice, bob, folder = client_of(cluster, "alice"), client_of(cluster, "bob"), cluster.folder
     secret = alice.submit(command=["sh", "-c", "echo hidden; sleep 60"], env={"KEY": "planted"}).task_ids[0]
