@@ -81,6 +81,7 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "network": st.sampled_from(["node", "overlay"]),
     "ip_token": st.none() | TEXT,
     "names": st.booleans(),
+    "require_isolation": st.booleans(),
     "subdomain": TEXT,
 }
 FEW_FIELDS = st.lists(st.sampled_from(FIELDS), max_size=4, unique=True).flatmap(
