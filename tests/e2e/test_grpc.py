@@ -155,9 +155,7 @@ def test_workflows_over_grpc_are_those_of_rest(cluster: tuple[RealCluster, str],
         other = held.submit()
         assert client.cancel_workflow(other.id).cancelled == 1
         assert other.wait(timeout=30).status == "Cancelled"
-        wait_until(
-            lambda: rest.node("n-flows").task_count == 0, 60.0, what="it has stopped, and costs no more"
-        )
+        wait_until(lambda: rest.node("n-flows").task_count == 0, what="it has stopped, and costs no more")
         assert client.workflows(limit=1).next_cursor == other.id
         assert client.workflows() == rest.workflows()
         assert [each.text for each in client.story(run.id).items] == [

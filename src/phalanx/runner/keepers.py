@@ -24,7 +24,6 @@ from phalanx.runner.turn import RunnerEngine
 
 log = logger("runner")
 CORES_EACH = 2
-KEEPERS_MAX = 64
 USUAL_MAX = 8  # more are of no use: by then the runner itself is busy
 REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
 Place = tuple[Machine, Cgroups]  # where one keeper works
@@ -68,9 +67,7 @@ class NodeKeeper:
         self.machine, self.cgroups = place
         self.connection: Processes | None = None
         self.health = KeeperHealth()
-        self.briefed: dict[
-            str, Account | None
-        ] = {}  # the briefs that it has, with the account of their tasks
+        self.briefed: dict[str, Account | None] = {}  # its briefs, with the account of their tasks
         self.lanes = 0  # that it has
         self._on_event = on_event
         self._on_found = on_found  # another connection, in place of one that was lost
