@@ -120,7 +120,7 @@ class AddressChecker:
         if address is not None:
             del self._held[address]
             if self._bound.get(job) != address:
-                self._rests_until[address] = event.at + self.rules.quarantine_s
+                self._rest(address, event.at)
         if event.status in (Status.COMPLETED, Status.FAILED, Status.CANCELLED) or job in self._over:
             self._job_over(job, event.at)
 
@@ -135,4 +135,9 @@ class AddressChecker:
         del self._bound[job]
         del self._reserved[address]
         if job in self._used:
+            self._rest(address, at)
+
+    def _rest(self, address: str, at: float) -> None:
+        """Without a quarantine it does not rest, whatever the clock of the next coordinator says."""
+        if self.rules.quarantine_s > 0:
             self._rests_until[address] = at + self.rules.quarantine_s
