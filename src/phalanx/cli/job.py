@@ -139,6 +139,8 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Tasks", counted(job.counts, job.finished) if job.tasks > 1 else None),
             ("Array", job.array),
             ("Command", " ".join(job.command) if alone else None),
+            ("Image", job.image or None),
+            ("Mounts", " ".join(job.mounts) or None),
             ("Folder", job.cwd),
             ("Variables", " ".join(f"{name}={value}" for name, value in job.env.items()) if alone else None),
             ("Cores", asked.cores if alone else None),
