@@ -39,7 +39,8 @@ def why_not() -> str:
 class Podman:
     """One service, and what is in its storage."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, insecure: str = "") -> None:
+        """`insecure` is a registry that is spoken to without TLS."""
         self.folder = folder
         self.socket = folder / "podman.sock"
         self.registries = folder / "registries.conf"
@@ -52,7 +53,8 @@ class Podman:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "containers.conf").write_text(CONFIG)
         (folder / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
-        self.registries.write_text("unqualified-search-registries = []\n")
+        plain = f'[[registry]]\nlocation = "{insecure}"\ninsecure = true\n' if insecure else ""
+        self.registries.write_text(f"unqualified-search-registries = []\n{plain}")
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -101,9 +103,9 @@ class Podman:
 
 
 @contextmanager
-def a_podman(folder: Path) -> Iterator[Podman]:
+def a_podman(folder: Path, insecure: str = "") -> Iterator[Podman]:
     """A podman for one test file; nothing of it is left behind."""
-    podman = Podman(folder)
+    podman = Podman(folder, insecure)
     try:
         podman.start()
         yield podman

@@ -190,6 +190,7 @@ def _task_lines(task: TaskView) -> Iterable[str]:
             ("Group", task.group),
             ("Rank", task.rank),
             ("Status", f"{task.status} ({task.reason})" if task.reason else task.status),
+            ("Preparing", task.preparing or None),
             ("Exit code", task.exit_code),
             ("Submitted", moment(task.submitted_at)),
             ("Started", moment(task.started_at)),

@@ -90,23 +90,26 @@ class Container:
             for target, fd in sources:
                 check_inside(self._pid, target, fd)
             self._write_pid()
-            if self._is_stopped:
+            if self._was_stopped():
                 return None
             self._start()
         else:
             path = f"{DOCKER}/containers/create?name={self._spec['name']}"
             self._id = self._runtime.call("POST", path, docker_body(self._spec, env))["Id"]
             output = self._runtime.attach(self._id)
-            if self._is_stopped:
+            if self._was_stopped():
                 return None
             self._start()
             self._find()
             joining.join_all(self._pid)
             with contextlib.suppress(OSError):  # it has ended already
                 self._write_pid()
-        if self._is_stopped:  # the signal came when there was nobody to receive it
+        if self._was_stopped():  # the signal came when there was nobody to receive it
             self._pass_signal_on()
         return output
+
+    def _was_stopped(self) -> bool:
+        return self._is_stopped
 
     def _start(self) -> None:
         self._runtime.call("POST", f"{DOCKER}/containers/{self._id}/start")

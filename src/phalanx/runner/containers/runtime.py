@@ -55,7 +55,8 @@ class Connection:
     def ask(self, method: str, path: str, headers: dict[str, str], body: bytes = b"") -> int:
         """Send a request with a short body, or the head of one; returns the status of the answer."""
         self.send_head(method, path, headers)
-        self.send(body)
+        if body:  # a runtime may have answered a request without one, and hung up
+            self.send(body)
         return self.status()
 
     def send_head(self, method: str, path: str, headers: dict[str, str], version: str = "1.0") -> None:
