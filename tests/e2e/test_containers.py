@@ -42,7 +42,7 @@ def cluster(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     (folder / "data").mkdir()
     (folder / "data/seen").write_text("seen\n")
     (folder / "data/out").symlink_to("/etc")
-    cluster = RealCluster(folder, lost_after_s=LEASE)
+    cluster = RealCluster(folder, lost_after_s=LEASE, settings={"coordinator.breaker_failures": 0})
     allowed = (folder / "data", podman.folder / "busybox", Path(sys.base_prefix), "/usr", "/lib", "/lib64")
     cluster.node_settings = {
         "n1": {
