@@ -9,7 +9,7 @@ import pytest
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.runner.effects import RunnerEffect, Spawn
 from phalanx.core.runner.state import RunnerState
-from phalanx.sim import users
+from phalanx.sim import images
 from phalanx.sim.images import SimulatedImages
 from tests.simulation.seeds import must_find
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.timeout(300)
 
 @pytest.fixture(autouse=True)
 def _images_in_every_run(monkeypatch: Patch) -> None:
-    monkeypatch.setattr(users, "RUNS_SHARE", 1.0)
+    monkeypatch.setattr(images, "RUNS_SHARE", 1.0)
 
 
 def test_an_attempt_that_starts_though_it_was_stopped_during_its_pull_is_found(monkeypatch: Patch):
