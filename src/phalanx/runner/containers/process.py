@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 VARIABLE = "PHALANX_CONTAINER_FILE"
 CANNOT_RUN = 127  # with a result that says why, the runner reports a refusal
 TERMINATED = 128 + signal.SIGTERM
+ENDS_WITHIN_MS = 1000  # the end of its output may come a moment before that of its first process
 AGAIN_S = 0.2  # between two requests to a runtime that has gone
 ASKED_MAX = 300  # times, for the exit code of a container that has ended
 _IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE)
@@ -67,6 +68,10 @@ class Container:
 
     def _open_mounts(self) -> list[tuple[str, int]]:
         """The user's mounts, by their real paths; a descriptor of each, to be compared with what is mounted."""
+        if not self._is_podman and self._spec["has_network"]:
+            raise RuntimeFailed("an address of its own takes podman, and this node has Docker")
+        if not self._is_podman and self._spec["account"] is not None and self._spec["mounts"]:
+            raise MountRefused("mounts of users with accounts take podman, and this node has Docker")
         found = []
         with files_as(self._spec["account"]):
             for mount in self._spec["mounts"]:
@@ -100,9 +105,11 @@ class Container:
                 return None
             self._start()
             self._find()
-            joining.join_all(self._pid)
-            with contextlib.suppress(OSError):  # it has ended already
-                self._write_pid()
+            if self._is_running():  # else it has ended already
+                joining.join_all(self._pid)
+                joining.close_devices(self._pid)
+                with contextlib.suppress(OSError):
+                    self._write_pid()
         if self._was_stopped():  # the signal came when there was nobody to receive it
             self._pass_signal_on()
         return output
@@ -134,7 +141,7 @@ class Container:
                 _copy(output)
             output.close()
             was_away = False
-            while self._is_running():
+            while self._is_running(ENDS_WITHIN_MS):
                 try:
                     output = self._runtime.attach(self._id)
                     break
@@ -146,13 +153,13 @@ class Container:
             if was_away:
                 os.write(2, b"phalanx: the container runtime was away; some output is missing here\n")
 
-    def _is_running(self) -> bool:
-        """Whether its first process has not ended. The end of its output may come a moment before that."""
+    def _is_running(self, within_ms: int = 0) -> bool:
+        """Whether its first process has not ended within that time."""
         if self._pid_fd < 0:
             return False
         poll = select.poll()
         poll.register(self._pid_fd, select.POLLIN)
-        return not poll.poll(1000)
+        return not poll.poll(within_ms)
 
     def _exit_code(self) -> int:
         path = f"{DOCKER}/containers/{self._id}/wait"
