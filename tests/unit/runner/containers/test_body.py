@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from phalanx.runner.containers.body import ContainerSpec, docker_body, podman_body
+from typing import TYPE_CHECKING
+
+from phalanx.runner.containers.body import docker_body, podman_body
+
+if TYPE_CHECKING:
+    from phalanx.runner.containers.body import ContainerSpec
 
 SPEC: ContainerSpec = {
     "socket": "/run/s",
