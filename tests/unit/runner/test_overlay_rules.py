@@ -25,3 +25,11 @@ def test_each_task_has_its_source_and_its_owner_in_the_table():
 def test_an_address_without_a_known_owner_is_allowed_to_nobody():
     text = ruleset("t", "10.128.0.0/12", {"l": "10.128.0.2"}, {}, ["10.128.0.0/22"], "l", "v")
     assert "set allowed { type ipv4_addr . mark; }" in text
+
+
+def test_between_tasks_the_owner_decides_also_about_flows_that_were_there_before():
+    text = ruleset("t", "10.128.0.0/12", {"l": "10.128.0.2"}, {}, ["10.128.0.0/22"], "l", "v")
+    [accepted] = [
+        line for line in text.splitlines() if line.startswith('oifname "l*"') and "established" in line
+    ]
+    assert "ip saddr != 10.128.0.0/12" in accepted
