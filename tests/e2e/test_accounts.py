@@ -139,6 +139,7 @@ def test_files_sockets_tokens_and_environments_of_others_are_out_of_reach(cluste
         f"ls {state}",
         f"ls {state}/logs",
         f"ls {state}/logs/results",
+        f"ls {state}/logs/hosts",
         f"cat {state}/keeper.journal",
         f"cat {state}/origin",
         f"cat {folder}/node-token {folder}/token {folder}/cluster-secret",
