@@ -49,6 +49,7 @@ from phalanx.runner.log_files import (
     log_path,
 )
 from phalanx.runner.lone_environment import LoneEnvironments
+from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.session_environment import AttemptLeader
@@ -117,6 +118,9 @@ class Launches:
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
             spaces = _of_older_keeper(spaces)
+        if (networks := self._networks) is not None:
+            for folder in limits.cgroups:
+                networks.assign(folder, brief.user)
         launch = Launch(
             out=paths.stdout,
             err=paths.stderr,
@@ -323,9 +327,25 @@ class Launches:
             )
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, brief.command.argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        connection.brief(id, brief.command.argv, env, cwd, self._tracking(keeper, brief.user), told)
         keeper.briefed[id] = account
         return account
+
+    def _tracking(self, keeper: NodeKeeper, user: str) -> str | None:
+        """The folder in which attempts have cgroups; those of one user have their own in an overlay network."""
+        whole = self._limits.tracking(keeper.cgroups)
+        if (networks := self._networks) is None:
+            return whole
+        folder = self._limits.tracking(keeper.cgroups, user)
+        if folder is not None and folder != whole:
+            networks.assign(folder, user)
+        return folder
+
+    @property
+    def _networks(self) -> TaskNetworks | None:
+        """Those of an overlay network that there is."""
+        networks = self._engine.networks
+        return networks if networks is not None and networks.is_on else None
 
 
 def read_key(name: str) -> tuple[AttemptKey, int] | None:
