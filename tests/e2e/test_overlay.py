@@ -163,18 +163,38 @@ def listening(cluster: HostCluster) -> Iterator[str]:
     wait_until(lambda: cluster.client.task(id).status == "Cancelled", 20.0, "it is gone")
 
 
+def outcomes(
+    cluster: HostCluster, client: phalanx.Client, address: str, *asked: dict[str, object]
+) -> list[str]:
+    """What tasks on both nodes say of an address, with each of these fields."""
+    ids = [
+        client.submit(command=reach(address), targets=[node], cores=0.1, max_retries=0, **fields).task_ids[0]  # type: ignore[arg-type]
+        for fields in asked
+        for node in ("n1", "n2")
+    ]
+    return [done(cluster, id) for id in ids]
+
+
 def test_tasks_of_one_owner_reach_each_other_and_those_of_others_do_not(
     cluster: HostCluster, listening: str
 ) -> None:
-    fields = {"network": "overlay", "cores": 0.1, "max_retries": 0}
-    for node in ("n1", "n2"):
-        id = cluster.client.submit(command=reach(listening), targets=[node], **fields).task_ids[0]  # type: ignore[arg-type]
-        assert done(cluster, id) == "reached\n"
+    assert outcomes(cluster, cluster.client, listening, {"network": "overlay"}) == ["reached\n"] * 2
     made = cluster.client.create_token(TokenRequest("user", "eve", "user"))
     with phalanx.Client(cluster.address("coordinator"), made.token) as eve:
-        for node in ("n1", "n2"):
-            id = eve.submit(command=reach(listening), targets=[node], **fields).task_ids[0]  # type: ignore[arg-type]
-            assert done(cluster, id) == "not reached\n"
+        assert outcomes(cluster, eve, listening, {"network": "overlay"}) == ["not reached\n"] * 2
+
+
+def test_a_task_without_an_address_reaches_its_owners_addresses_and_no_others(
+    cluster: HostCluster, listening: str
+) -> None:
+    own = outcomes(cluster, cluster.client, listening, {}, {"memory": "64MiB"})
+    assert own == ["reached\n"] * 4
+    made = cluster.client.create_token(TokenRequest("user", "eve", "user"))
+    with phalanx.Client(cluster.address("coordinator"), made.token) as eve:
+        assert outcomes(cluster, eve, listening, {}, {"memory": "64MiB"}) == ["not reached\n"] * 4
+    shell = ["nsenter", "--net=/run/netns/phxtest1", *reach(listening)]
+    assert subprocess.run(shell, capture_output=True, text=True, check=True).stdout == "not reached\n"
+    assert "overlay addresses of others (cgroup)" in run_cli(cluster, "node", "show", "n1")
 
 
 @contextmanager

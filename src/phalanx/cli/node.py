@@ -209,6 +209,7 @@ def _held(node: NodeView) -> str | None:
         return None
     named = {"CPUs": has.cpus, "CPU time": has.cpu_time, "memory": has.memory, "processes": has.processes}
     named |= {"devices": "" if has.devices == "none" else has.devices, "scratch folders": has.scratch}
+    named |= {"overlay addresses of others": has.network}
     return ", ".join(f"{name} ({word})" for name, word in named.items() if word) or "nothing"
 
 

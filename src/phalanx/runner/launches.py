@@ -48,6 +48,8 @@ from phalanx.runner.log_files import (
     inner_result,
     log_path,
 )
+from phalanx.runner.lone_environment import LoneEnvironments
+from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.session_environment import AttemptLeader
@@ -72,6 +74,7 @@ class Launches:
         accounts: Accounts,
     ) -> None:
         self.log_root = state_dir / "logs"
+        self._logs_in = str(self.log_root)
         self.names: dict[AttemptKey, str] = {}
         self._keys: dict[str, AttemptKey] = {}  # by name
         self._leaders: dict[AttemptKey, tuple[int, Ticks]] = {}  # of those that run
@@ -85,6 +88,7 @@ class Launches:
         self._with_hosts: set[AttemptKey] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
+        self._lone = LoneEnvironments()
         self.usage = UsageSampler(engine, state_dir)
         engine.introduce = self.introduce
 
@@ -96,27 +100,27 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        account = self._brief(keeper, connection, brief)
+        brief_id = _brief_id(brief.job, brief.group)
+        account = self._brief(keeper, connection, brief, brief_id)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
-        paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
+        paths = attempt_paths(self._logs_in, start.key, self._accounts.are_mapped)
         owner = None if account is None else (account.uid, account.gid)
         limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
         )
-        here = Peer(self._engine.node, self._engine.address or LOOPBACK)
-        port = 0 if start.formation else self._ports.take(start.key)
-        others = self._engine.state.briefing.roll(start.key[0], 0) if brief.names else None
-        place = standing(start, brief, effect.roll, here, port, others)
-        env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
+        env, spaces = self._surroundings(effect)
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
+        for variable, text in limits.env.items():
+            if variable not in brief.command.env:
+                env[variable] = text
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
-        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
-        spaces = self._spaces(start, place, env)
-        if spaces and not connection.makes_folders:
             spaces = _of_older_keeper(spaces)
+        if (networks := self._networks) is not None:
+            for folder in limits.cgroups:
+                networks.assign(folder, brief.user)
         launch = Launch(
             out=paths.stdout,
             err=paths.stderr,
@@ -134,7 +138,19 @@ class Launches:
             scratch=limits.scratch,
             memo=limits.memo,
         )
-        connection.start(name, _brief_id(start.key[0], brief.group), launch)
+        connection.start(name, brief_id, launch)
+
+    def _surroundings(self, effect: Spawn) -> tuple[dict[str, str], dict[str, str]]:
+        """The variables of an attempt, and the namespaces it starts in."""
+        start, brief, engine = effect.start, effect.brief, self._engine
+        here = Peer(engine.node, engine.address or LOOPBACK)
+        port = 0 if start.formation else self._ports.take(start.key)
+        if effect.roll is None and port and not brief.names and not start.grant.address:
+            return self._lone.of(brief, start, port, here, engine.capacity, engine.state.epoch), {}
+        others = engine.state.briefing.roll(start.key[0], 0) if brief.names else None
+        place = standing(start, brief, effect.roll, here, port, others)
+        env = attempt_environment(brief, start, place, engine.capacity, engine.state.epoch)
+        return env, self._spaces(start, place, env)
 
     def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
         """The namespaces of an attempt; its hosts file is written, which says where its peers are."""
@@ -243,12 +259,10 @@ class Launches:
         named = read_key(name) if key is None else None
         return key if named is None else named[0]
 
-    def lane_of(self, key: AttemptKey) -> int | None:
-        return int(self.names[key].rpartition("/")[2]) if key in self.names else None
-
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
-        self.release(key)  # one that was given back unstarted ends without a word of the keeper
+        if self._limits.has(key):  # one that was given back unstarted ends without a word of the keeper
+            self.release(key)
         self._former.discard(key)
         self._leaders.pop(key, None)
         name = self.names.pop(key, None)
@@ -256,10 +270,11 @@ class Launches:
             return
         self._keys.pop(name, None)
         if keeper is not None:
-            keeper.forget([name])
+            keeper.forget((name,))
 
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         id = _brief_id(job, group)
+        self._lone.forget(job, group)
         if keeper.connection is not None and id in keeper.briefed:
             del keeper.briefed[id]
             keeper.connection.forget_brief(id)
@@ -292,9 +307,8 @@ class Launches:
         """The runner stops, and nothing runs any more: remove all that was made for attempts."""
         await self._limits.leave()
 
-    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> Account | None:
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief, id: str) -> Account | None:
         """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
-        id = _brief_id(brief.job, brief.group)
         if id in keeper.briefed:
             return keeper.briefed[id]
         account = self._accounts.of(brief.user)
@@ -313,9 +327,25 @@ class Launches:
             )
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, brief.command.argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        connection.brief(id, brief.command.argv, env, cwd, self._tracking(keeper, brief.user), told)
         keeper.briefed[id] = account
         return account
+
+    def _tracking(self, keeper: NodeKeeper, user: str) -> str | None:
+        """The folder in which attempts have cgroups; those of one user have their own in an overlay network."""
+        whole = self._limits.tracking(keeper.cgroups)
+        if (networks := self._networks) is None:
+            return whole
+        folder = self._limits.tracking(keeper.cgroups, user)
+        if folder is not None and folder != whole:
+            networks.assign(folder, user)
+        return folder
+
+    @property
+    def _networks(self) -> TaskNetworks | None:
+        """Those of an overlay network that there is."""
+        networks = self._engine.networks
+        return networks if networks is not None and networks.is_on else None
 
 
 def read_key(name: str) -> tuple[AttemptKey, int] | None:

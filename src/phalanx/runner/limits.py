@@ -55,7 +55,7 @@ class LaunchLimits(Struct, frozen=True):
 class _LaneLimits:
     """One lane: the attempts in it, and what holds their limits."""
 
-    __slots__ = ("cores", "denied", "keys", "set", "sets")
+    __slots__ = ("cores", "denied", "grant", "keys", "launch", "set", "sets")
 
     def __init__(self, sets: LimitSets) -> None:
         self.sets = sets  # those of its keeper
@@ -63,6 +63,9 @@ class _LaneLimits:
         self.set: LimitSet | None = None
         self.cores: float = 0
         self.denied = NO_LIMITS.denied
+        # What its attempts are started with, and the grant that this is for; None: not known, or one's own.
+        self.launch: LaunchLimits | None = None
+        self.grant: Grant | None = None
 
 
 class AttemptLimits:
@@ -95,10 +98,15 @@ class AttemptLimits:
         self._memory: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._awaited: set[str] = set()  # cgroups of adopted attempts that have not started
 
-    def tracking(self, cgroups: Cgroups | None = None) -> str | None:
-        """The folder for a keeper's own cgroups; None where the sets are in the same hierarchy."""
+    def tracking(self, cgroups: Cgroups | None = None, owner: str = "") -> str | None:
+        """The folder for a keeper's own cgroups, for those of one owner alone if there is one.
+
+        None where the sets are in the same hierarchy.
+        """
         sets = self._of(cgroups)
-        return None if sets.are_on_v2 else sets.cgroups.tracking
+        if sets.are_on_v2:
+            return None
+        return sets.cgroups.tracking_of(owner) if owner else sets.cgroups.tracking
 
     def _of(self, cgroups: Cgroups | None) -> LimitSets:
         """The sets in a keeper's cgroups; without, those of the first."""
@@ -151,6 +159,8 @@ class AttemptLimits:
             in_use = held.sets.cgroups
             cgroup = self._create(in_use, key, grant.memory_bytes, NO_LIMITS) if grant.memory_bytes else None
             return LaunchLimits(cgroup.folders if cgroup else (), self._of_numa(grant.numa))
+        if held.launch is not None and held.grant == grant:
+            return held.launch
         share = self._table.take(lane, grant)
         held.cores = 0 if is_whole(grant.cores) else grant.cores
         held.denied = self._nodes.denied(grant.devices)
@@ -159,7 +169,10 @@ class AttemptLimits:
         folders, is_in_cpuset = self._take_cgroups(key, held, grant, self._limits(share, held))
         cpus = () if is_in_cpuset else share.cpus if share.is_own else self._of_numa(share.numa)
         memo = LimitMemo(share.cpus, share.is_own, share.numa, held.set.number if held.set else None)
-        return LaunchLimits(folders, cpus, _encode(memo).decode())
+        launch = LaunchLimits(folders, cpus, _encode(memo).decode())
+        if not grant.memory_bytes:  # those have a cgroup of their own
+            held.launch, held.grant = launch, grant
+        return launch
 
     def _with_folder(
         self, limits: LaunchLimits, key: AttemptKey, owner: tuple[int, int] | None, keeper_version: int
@@ -169,16 +182,20 @@ class AttemptLimits:
             return limits
         self._with_scratch.add(key)
         if not self._scratch.are_plain or keeper_version < MEMOS_SINCE:
-            return structs.replace(limits, env=self._scratch.make(key, owner))
+            return LaunchLimits(limits.cgroups, limits.cpus, limits.memo, self._scratch.make(key, owner))
         env = self._scratch.variables(key)
-        return structs.replace(limits, env=env, scratch=env[VARIABLE])
+        return LaunchLimits(limits.cgroups, limits.cpus, limits.memo, env, env[VARIABLE])
 
     def _enter(self, key: AttemptKey, lane: int, cgroups: Cgroups | None) -> _LaneLimits:
-        if lane not in self._lanes:
-            self._lanes[lane] = _LaneLimits(self._of(cgroups))
-        self._lanes[lane].keys.add(key)
+        if (held := self._lanes.get(lane)) is None:
+            held = self._lanes[lane] = _LaneLimits(self._of(cgroups))
+        held.keys.add(key)
         self._lane_of[key] = lane
-        return self._lanes[lane]
+        return held
+
+    def has(self, key: AttemptKey) -> bool:
+        """Whether an attempt was given limits and has not given them back."""
+        return key in self._lane_of
 
     def _create(
         self, cgroups: Cgroups, key: AttemptKey, memory_bytes: int, also: TaskLimits
@@ -308,6 +325,7 @@ class AttemptLimits:
         """Lanes that share CPUs follow what is shared now."""
         for lane in self._table.refreshed():
             held, share = self._lanes[lane], self._table.lanes[lane]
+            held.launch = None
             if held.set is not None:
                 held.sets.move(held.set, share.cpus)
             for key in held.keys if held.sets.are_on_v2 else ():

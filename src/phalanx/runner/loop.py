@@ -217,20 +217,23 @@ class RunnerLoop:
             self._news_of(key, event)
 
     def _news_of(self, key: AttemptKey, event: messages.News) -> None:
-        now, state = self.clock.now(), self.engine.state
+        state = self.engine.state
+        effects: list[RunnerEffect] = []
         match event:
-            case messages.ProcessReady():
-                self._do(state.process_ready(key), now)
             case messages.ProcessStarted():
                 self._launches.started(key, event.pid, event.born, self.clock.monotonic())
-                self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
+                effects = state.process_started(key, event.started_at, self._since(event.born))
             case messages.ProcessEnded():
                 ended = self._launches.ended(key, event.exit)
                 if (end := self.endings.finish(key, ended)) is not None:
-                    self._do(state.process_ended(key, end), now)
+                    effects = state.process_ended(key, end)
+            case messages.ProcessReady():
+                effects = state.process_ready(key)
             case messages.ProcessRefused():
                 self._launches.release(key)
-                self._do(state.process_refused(key, event.code, event.message, now), now)
+                effects = state.process_refused(key, event.code, event.message, self.clock.now())
+        if effects:
+            self._do(effects, self.clock.now())
 
     def _ended(self, key: AttemptKey, end: ProcessEnd) -> None:
         """The files of an attempt that has ended are where they belong."""
@@ -319,11 +322,8 @@ class RunnerLoop:
                     self._with_keeper(effect.key, freeze)
 
     def _forget(self, key: AttemptKey) -> None:
-        lane = self._launches.lane_of(key)
         self._launches.forget(self._keepers.connection_of(key), key)
-        self._keepers.forget(key)
-        if lane is not None and lane not in self.engine.state.lanes:
-            self._keepers.close_lane(lane)
+        self._keepers.forget(key, self.engine.state.lanes)
 
     def _halt(self, effect: Halt) -> None:
         self.endings.hurry(effect.key)

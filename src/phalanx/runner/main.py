@@ -38,7 +38,7 @@ from phalanx.runner.limits import AttemptLimits, isolating
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
-from phalanx.runner.overlay import Kernel, TaskNetworks, mark_of, why_not
+from phalanx.runner.overlay_setup import take_part
 from phalanx.runner.peers import can_set_names
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
@@ -146,7 +146,8 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         credential.keep,
     )
     engine.sets_names = can_set_names()
-    _take_part(engine, origin, simulated=section.pretend is not None)
+    accounts = Accounts.read(section.accounts, section.allow_root, state_dir)
+    take_part(engine, origin, [each for _, each in found], accounts, simulated=section.pretend is not None)
     return RunnerLoop(
         engine,
         state_dir,
@@ -157,7 +158,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         found,
         limits,
         ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
-        Accounts.read(section.accounts, section.allow_root, state_dir),
+        accounts,
     )
 
 
@@ -175,22 +176,6 @@ def _limits(
         ScratchFolders(state_dir / "scratch", section.scratch_max_bytes or 0),
         cgroups[1:],
     )
-
-
-def _take_part(engine: RunnerEngine, origin: str, *, simulated: bool) -> None:
-    """In the overlay network, if the coordinator has one; simulated nodes have simulated addresses."""
-    why = "" if simulated else why_not()
-    engine.has_overlay = not why
-    if simulated or why:
-        log.info("addresses of the overlay network", given="simulated" if simulated else f"none: {why}")
-        return
-
-    def make() -> Kernel:
-        from phalanx.runner.overlay_kernel import OverlayKernel  # here, for its library takes long to import
-
-        return OverlayKernel(mark_of(origin))
-
-    engine.networks = TaskNetworks(make, mark_of(origin), lambda: engine.address)
 
 
 async def _opened(loop: RunnerLoop, stopped: asyncio.Event) -> bool:

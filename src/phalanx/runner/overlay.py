@@ -22,6 +22,8 @@ from phalanx.core.model.overlay import AddressBlock
 from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
 from phalanx.routes import OURS
+from phalanx.runner.nftables import SYSTEM_PATH
+from phalanx.runner.overlay_owners import TaskOwners
 from phalanx.runner.overlay_peers import PeerAddresses
 from phalanx.runner.overlay_rules import ruleset
 
@@ -29,7 +31,7 @@ log = logger("runner")
 T = TypeVar("T")
 WITHIN_S = 30.0
 NETNS = Path("/run/netns")
-SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+NOT_OVERLAID = TaskOwners()
 
 
 class Kernel(Protocol):
@@ -53,11 +55,21 @@ class Kernel(Protocol):
 class TaskNetworks:
     """The networks of all attempts of one runner."""
 
-    def __init__(self, make: Callable[[], Kernel], mark: str, address: Callable[[], str]) -> None:
-        """`mark` is in the names of all that is ours; `address` is where other nodes reach this one."""
+    def __init__(
+        self,
+        make: Callable[[], Kernel],
+        mark: str,
+        address: Callable[[], str],
+        owners: TaskOwners = NOT_OVERLAID,
+    ) -> None:
+        """`mark` is in the names of all that is ours; `address` is where other nodes reach this one.
+
+        `owners` tell apart the tasks that have no address.
+        """
         self._make = make
         self._mark = mark
         self._address = address
+        self._owners = owners
         self._thread = ThreadPoolExecutor(1, "overlay")
         self._kernel: Kernel | None = None
         self._map: OverlayMap | None = None
@@ -66,6 +78,11 @@ class TaskNetworks:
         self._peers = PeerAddresses()
         self._lacking: list[str] = []  # names of peers that are not known, so that those are not reached
         self.trouble = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the coordinator has an overlay network, and this node a part in it."""
+        return self._map is not None
 
     def update(self, told: OverlayMap) -> str:
         """Follow the coordinator's map; why that cannot be done, or nothing."""
@@ -90,6 +107,14 @@ class TaskNetworks:
         if _name(key) in self._tasks:
             self._quietly(lambda: self._remove(_name(key)))
 
+    def assign(self, cgroup: str, owner: str) -> None:
+        """Only tasks of this owner will be in a cgroup, in the node's own network; raises OSError.
+
+        Containers in the node's network are told apart in the same way, if their cgroup is in the node's folder.
+        """
+        if self._owners.assign(cgroup, owner) and self._map is not None and not self.trouble:
+            self._do(self._refresh)
+
     def clean(self, live: Iterable[AttemptKey]) -> None:
         """After a start: keep the networks of attempts that are alive, and remove what else is ours."""
         names = {_name(key) for key in live}
@@ -113,10 +138,26 @@ class TaskNetworks:
             kernel.open(told.block, self._own_ip())
         if former is None or former.peers != told.peers or former.block != told.block or self._lacking:
             self._reach(kernel, told)
+        if former is None:
+            self._owners.scan()
         self._map = told
-        if (rules := _rules(kernel, told)) != self._rules:
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """The firewall, as it has to be now. A cgroup may be removed in this moment, and then it is made once more."""
+        kernel = self._opened()
+        assert self._map is not None
+        if (rules := _rules(kernel, self._map, self._owners)) == self._rules:
+            return
+        self._rules = ""
+        try:
             kernel.set_rules(rules)
-            self._rules = rules
+        except OSError:
+            again = _rules(kernel, self._map, self._owners)
+            if again == rules:
+                raise
+            kernel.set_rules(rules := again)
+        self._rules = rules
 
     def _reach(self, kernel: Kernel, told: OverlayMap) -> None:
         """Routes to the peers whose addresses are known; the others are tried again with the next change or task."""
@@ -166,12 +207,13 @@ class TaskNetworks:
             log.warning("a task's network cannot be removed", why=str(error))
 
 
-def _rules(kernel: Kernel, told: OverlayMap) -> str:
-    """The firewall, which follows from the map alone: it has a task's address before the task's start is ordered."""
+def _rules(kernel: Kernel, told: OverlayMap, tasks: TaskOwners) -> str:
+    """The firewall, which follows from the map: it has a task's address before the task's start is ordered."""
     own, owners = AddressBlock(told.block), dict(told.owners)
     links = {kernel.link_of(address): address for address in owners if own.owns(address)}
     blocks = [told.block, *(block for block, _ in told.peers)]
-    return ruleset(kernel.table, told.subnet, links, owners, blocks, kernel.links, kernel.vxlan)
+    here = tasks.known(owners.values())
+    return ruleset(kernel.table, told.subnet, links, owners, blocks, kernel.links, kernel.vxlan, here)
 
 
 def mark_of(origin: str) -> str:

@@ -37,6 +37,10 @@ class ScratchFolders:
 
     def __init__(self, root: Path, size_max: int = 0, may_mount: bool | None = None) -> None:
         self._root = root
+        self._path = str(root)
+        self._room = (
+            PATH_BYTES_MAX - len(os.fsencode(root)) - 1
+        )  # for a name, which has no other letters than ASCII
         self._size_max = size_max
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o711)  # tasks of other accounts reach their own folders through it
@@ -56,9 +60,9 @@ class ScratchFolders:
 
     def variables(self, key: AttemptKey) -> dict[str, str]:
         """The variables by which an attempt finds its folder."""
-        folder = f"{self._root}/{_name(key)}"
-        is_short = len(os.fsencode(folder)) <= PATH_BYTES_MAX
-        return {VARIABLE: folder} | ({"TMPDIR": folder} if is_short else {})
+        name = _name(key)
+        folder = f"{self._path}/{name}"
+        return {VARIABLE: folder, "TMPDIR": folder} if len(name) <= self._room else {VARIABLE: folder}
 
     def make(self, key: AttemptKey, owner: tuple[int, int] | None = None) -> dict[str, str]:
         """Make the folder of an attempt, for its account; the variables by which it finds it. Raises OSError."""
@@ -198,4 +202,4 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _name(key: AttemptKey) -> str:
-    return "-".join(map(str, key))
+    return f"{key[0]}-{key[1]}-{key[2]}"

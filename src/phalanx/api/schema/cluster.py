@@ -72,6 +72,7 @@ class IsolationView(Struct, omit_defaults=True):
     scratch: str = ""  # tmpfs or watched; without one, no size is set
     lacking: list[str] = []  # what tasks are not held to, in words
     note: str = ""  # why not
+    network: str = ""  # cgroup or account: what tells tasks without an address apart in an overlay network
 
 
 class NodeView(Struct):

@@ -156,6 +156,7 @@ class Isolation(Struct, frozen=True, omit_defaults=True):
     devices: str = ""  # filter, or none
     scratch: str = ""  # quota, tmpfs or watched; empty where no size is set
     note: str = ""  # why not more
+    network: str = ""  # cgroup or account: what tells tasks without an address apart in an overlay network
 
     @property
     def lacking(self) -> list[str]:

@@ -111,13 +111,15 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
         stopping = _BY_WORD.get(end.why)
     code = -end.signal if end.signal else end.code
     why, message = _judge(end, stopping)
+    if end.forks_refused or end.note:
+        message = "; ".join(filter(None, (message, _of_processes(end), end.note)))
     started_at = end.started_at or started_at
     return Exit(
         why,
         code,
         started_at,
         end.ended_at,
-        "; ".join(filter(None, (message, _of_processes(end), end.note))),
+        message,
         end.stderr_tail,
         result="" if why == Why.REFUSED else end.result,
         result_bytes=end.result_bytes,
