@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import socket
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +24,7 @@ from phalanx.logger import logger
 from phalanx.routes import OURS
 from phalanx.runner.nftables import SYSTEM_PATH
 from phalanx.runner.overlay_owners import TaskOwners
+from phalanx.runner.overlay_peers import PeerAddresses
 from phalanx.runner.overlay_rules import ruleset
 
 log = logger("runner")
@@ -75,6 +75,8 @@ class TaskNetworks:
         self._map: OverlayMap | None = None
         self._tasks: dict[str, str] = {}  # address by attempt
         self._rules = ""  # as they are in the kernel
+        self._peers = PeerAddresses()
+        self._lacking: list[str] = []  # names of peers that are not known, so that those are not reached
         self.trouble = ""
 
     @property
@@ -133,9 +135,9 @@ class TaskNetworks:
     def _update(self, told: OverlayMap) -> None:
         kernel, former = self._opened(), self._map
         if former is None or (former.block, former.subnet) != (told.block, told.subnet):
-            kernel.open(told.block, _ip_of(self._address()))
-        if former is None or former.peers != told.peers or former.block != told.block:
-            kernel.reach(told.block, [(block, _ip_of(where)) for block, where in told.peers])
+            kernel.open(told.block, self._own_ip())
+        if former is None or former.peers != told.peers or former.block != told.block or self._lacking:
+            self._reach(kernel, told)
         if former is None:
             self._owners.scan()
         self._map = told
@@ -157,9 +159,28 @@ class TaskNetworks:
             kernel.set_rules(rules := again)
         self._rules = rules
 
+    def _reach(self, kernel: Kernel, told: OverlayMap) -> None:
+        """Routes to the peers whose addresses are known; the others are tried again with the next change or task."""
+        known, lacking = self._peers.of(told.peers)
+        if lacking and lacking != self._lacking:
+            log.warning(
+                "nodes of the overlay network are not reached: no address is known", names=lacking[:10]
+            )
+        self._lacking = lacking
+        kernel.reach(told.block, known)
+
+    def _own_ip(self) -> str:
+        host = self._address() or "127.0.0.1"
+        known, _ = self._peers.of([("", host)])
+        if not known:
+            raise OSError(errno.EADDRNOTAVAIL, f"the address {host!r} of this node cannot be resolved")
+        return known[0][1]
+
     def _add(self, name: str, address: str) -> str:
         assert self._map is not None
         kernel = self._opened()
+        if self._lacking:
+            self._reach(kernel, self._map)
         path = kernel.add(name, address, self._map.block)
         self._tasks[name] = address
         return path
@@ -220,13 +241,3 @@ def _traces(mark: str) -> bool:
 
 def _name(key: AttemptKey) -> str:
     return "-".join(map(str, key))
-
-
-def _ip_of(host: str) -> str:
-    """Where a node is, as a number: VXLAN knows no names."""
-    try:
-        return socket.gethostbyname(host or "127.0.0.1")
-    except OSError as error:
-        raise OSError(
-            errno.EADDRNOTAVAIL, f"the address {host!r} of a node cannot be resolved: {error}"
-        ) from None

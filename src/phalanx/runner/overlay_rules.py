@@ -51,7 +51,8 @@ def ruleset(
             f"{from_tasks} ip6 version 6 drop",
             f"{from_tasks} ip daddr != {subnet} ct state != {{ established, related }} drop",
             f'iifname "{vxlan}" oifname != "{links}*" drop',
-            f"{to_tasks} ct state {{ established, related }} accept",
+            # Among tasks every packet is examined: a flow outlives its address, which may be another owner's by now.
+            f"{to_tasks} ip saddr != {subnet} ct state {{ established, related }} accept",
             f"{to_tasks} ip saddr @nodes accept",
             f"{to_tasks} meta mark set ip saddr map @owner",
             f"{to_tasks} ip daddr . meta mark @allowed accept",

@@ -28,6 +28,14 @@ def test_an_address_without_a_known_owner_is_allowed_to_nobody():
     assert "set allowed { type ipv4_addr . mark; }" in text
 
 
+def test_between_tasks_the_owner_decides_also_about_flows_that_were_there_before():
+    text = ruleset("t", "10.128.0.0/12", {"l": "10.128.0.2"}, {}, ["10.128.0.0/22"], "l", "v")
+    [accepted] = [
+        line for line in text.splitlines() if line.startswith('oifname "l*"') and "established" in line
+    ]
+    assert "ip saddr != 10.128.0.0/12" in accepted
+
+
 def test_tasks_of_the_node_s_own_network_are_known_by_their_cgroups():
     here = NodeTasks({2: {"unified/phalanx-n1/a": "ada"}, 3: {"unified/phalanx-n1/x/b": "eve"}}, {})
     owners = {"10.128.0.2": "ada", "10.128.4.2": "eve"}

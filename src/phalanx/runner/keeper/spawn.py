@@ -19,6 +19,7 @@ from .attempt import KeptAttempt
 from .cgroup import node_folder
 from .entry import Entries, counted
 from .identity import FileIdentity
+from .later import set_later
 from .namespaces import Namespaces
 from .programs import EXHAUSTED, Programs, SpawnRefused, called, refusal
 
@@ -191,7 +192,11 @@ class Spawner:
         if account is None:
             program = self._programs.find(argv[0], env)
         else:
-            argv = [*account.prefix, self._checked_program(attempt, argv[0], env), *argv[1:]]
+            program = self._checked_program(attempt, argv[0], env)
+            words, env = set_later(
+                account.prefix[0], program, env
+            )  # it is root until the account is taken on
+            argv = [*account.prefix, *words, program, *argv[1:]]
             program = argv[0]
             if not attempt.was_held:
                 _make_logs(attempt.out, attempt.err)
