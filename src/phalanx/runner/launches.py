@@ -137,6 +137,7 @@ class Launches:
             artifacts=paths.artifacts,
             scratch=limits.scratch,
             memo=limits.memo,
+            processes_max=limits.processes_max,
         )
         connection.start(name, brief_id, launch)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from phalanx.clock import Clock
-from phalanx.core.model.orders import AttemptKey, Phase
+from phalanx.core.model.orders import AttemptKey, Phase, Why
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.state import Forget, ForgetBrief, Freeze, Halt, Release, Retract, RunnerEffect, Spawn
 from phalanx.link import wire
@@ -34,6 +34,7 @@ from phalanx.runner.processes import Processes
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads
+from phalanx.runner.usage.memory_watch import MemoryWatch
 
 log = logger("runner")
 GATHER_S, START_GATHER_S = 0.02, 0.005
@@ -68,6 +69,7 @@ class RunnerLoop:
         self._launches = Launches(engine, state_dir, base_env, log_max_bytes, limits, places[0][0], accounts)
         self.leader = self._launches.leader
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
+        self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
         self.uploads = RunnerUploads(self.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
@@ -234,6 +236,11 @@ class RunnerLoop:
                 effects = state.process_refused(key, event.code, event.message, self.clock.now())
         if effects:
             self._do(effects, self.clock.now())
+
+    def _end_for_memory(self, key: AttemptKey) -> None:
+        held = self.engine.state.held.get(key)
+        if held is not None and held.is_to_stop(Why.OOM):
+            self._do([Halt(key, 0.0)], self.clock.now())
 
     def _ended(self, key: AttemptKey, end: ProcessEnd) -> None:
         """The files of an attempt that has ended are where they belong."""

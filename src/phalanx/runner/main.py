@@ -34,7 +34,7 @@ from phalanx.runner.device_nodes import DeviceNodes, find_nodes
 from phalanx.runner.devices import discover
 from phalanx.runner.keepers import places, usual_count
 from phalanx.runner.labels import parse_labels
-from phalanx.runner.limits import AttemptLimits, isolating
+from phalanx.runner.limits import AttemptLimits, WithoutRights, isolating
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
@@ -43,6 +43,7 @@ from phalanx.runner.peers import can_set_names
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
+from phalanx.runner.rlimits import processes_of_tasks
 from phalanx.runner.scratch import ScratchFolders
 from phalanx.runner.sessions import RunnerSessions
 from phalanx.runner.stopping import StopOutcome, StopRequest
@@ -175,6 +176,7 @@ def _limits(
         nodes,
         ScratchFolders(state_dir / "scratch", section.scratch_max_bytes or 0),
         cgroups[1:],
+        WithoutRights(processes_of_tasks(), section.watch_memory),
     )
 
 

@@ -112,7 +112,7 @@ class RunnerState:
         self.outbox: dict[AttemptKey, Report] = {}  # ends that no coordinator has disposed of yet
         self.fresh: list[Report] = []  # reports to send with the next message
         self._ended_in: dict[int, int] = {}  # by lane: how many ends are among them
-        self._is_short = False  # whether a lane had no more left than it has done since the last message
+        self._is_short = False  # a lane had no more left than it has done since the last message
         self.tombstones: dict[AttemptKey, None] = {}
 
     def adopt(
@@ -142,9 +142,7 @@ class RunnerState:
             return False
         self.epoch = epoch
         self.renew(lease_until)
-        ready = (
-            key for key, held in self.held.items() if held.phase == Phase.READY and held.stopping is None
-        )
+        ready = [key for key, each in self.held.items() if each.phase == Phase.READY and not each.stopping]
         self.fresh = [*self.outbox.values(), *map(Ready, ready)]
         return True
 
