@@ -30,6 +30,7 @@ from phalanx.runner.usage.accounting import CgroupCounters, read_counters
 from phalanx.runner.usage.attempt_usage import MeasuredAttempt
 from phalanx.runner.usage.device_meter import DeviceMeter, DeviceReading
 from phalanx.runner.usage.idle import IdleRule
+from phalanx.runner.usage.memory_watch import MemoryWatch
 from phalanx.runner.usage.scan import ProcessScan, ProcessSums
 from phalanx.runner.usage.series import UsageSeries
 
@@ -82,6 +83,7 @@ class UsageSampler:
         self._fresh: dict[AttemptKey, tuple[str, int, float]] = {}
         self._kept: dict[str, KeptUsage] = {}  # what an earlier runner left, until its attempts are adopted
         self._series = 0
+        self.memory_watch: MemoryWatch | None = None
 
     def set_rules(self, rules: UsageRules) -> None:
         """From now on, and for attempts that start from now on."""
@@ -138,6 +140,8 @@ class UsageSampler:
     def forget(self, key: AttemptKey) -> None:
         """It does not run any more, and nothing is known of its end."""
         self._fresh.pop(key, None)
+        if self.memory_watch is not None:
+            self.memory_watch.forget(key)
         if (attempt := self._running.pop(key, None)) is not None and attempt.series is not None:
             self._series -= 1
 
@@ -189,6 +193,8 @@ class UsageSampler:
         counters = read_counters(attempt.folders) if attempt.folders else CgroupCounters()
         if sums is None and counters.cpu_s is None:
             return  # it began after the pass, or its end is on its way
+        if self.memory_watch is not None and sums is not None:
+            self.memory_watch.look(attempt.key, sums.memory_bytes, sums.pids)
         below = self.rules.idle.use_below
         point = attempt.sample(sums or ProcessSums(pids=[]), counters, readings, clock.monotonic(), below)
         if point is None:
