@@ -142,10 +142,13 @@ LISTEN = (
 )
 
 
-def reach(address: str, port: int = 7001) -> list[str]:
+def reach(address: str, port: int = 7001, tries: int = 1) -> list[str]:
+    """A command that says whether an address is reached; a node learns of new addresses as soon as its runner is up."""
     code = (
-        f"import socket\ntry: socket.create_connection(({address!r}, {port}), timeout=3); print('reached')\n"
-        "except OSError as error: print('not reached')"
+        f"import socket\nfor _ in range({tries}):\n"
+        f"    try: socket.create_connection(({address!r}, {port}), timeout=3); print('reached'); break\n"
+        "    except OSError: pass\n"
+        "else: print('not reached')"
     )
     return [sys.executable, "-c", code]
 
@@ -239,16 +242,15 @@ def test_a_task_cannot_forge_its_address_or_open_a_raw_socket(cluster: HostClust
     assert done(cluster, id) == "refused\nTrue\n"
 
 
-def ours() -> list[str]:
+def ours(cluster: HostCluster) -> list[str]:
     """What tasks' networks leave behind while they last: namespaces, and links in the hosts."""
-    spaces = [name for name in ip("netns", "list").split() if name.startswith("phalanx-")]
     links = [
         line.split(": ")[1]
         for host in ("phxtest1", "phxtest2")
         for line in ip("-n", host, "-o", "link").splitlines()
         if "phx" in line.split(": ")[1] and "t" in line.split(": ")[1][9:10]
     ]
-    return spaces + links
+    return cluster.spaces() + links
 
 
 def process_of(id: str) -> int:
@@ -264,7 +266,7 @@ def process_of(id: str) -> int:
 def test_a_runner_that_was_killed_takes_its_networks_on_and_leaves_nothing_behind(
     cluster: HostCluster,
 ) -> None:
-    wait_until(lambda: ours() == [], 20.0, "earlier tasks have left nothing")
+    wait_until(lambda: ours(cluster) == [], 20.0, "earlier tasks have left nothing")
     id = cluster.client.submit(
         command=[sys.executable, "-c", LISTEN], targets=["n2"], network="overlay", cores=0.1, max_retries=0
     ).task_ids[0]
@@ -275,11 +277,11 @@ def test_a_runner_that_was_killed_takes_its_networks_on_and_leaves_nothing_behin
     cluster.start_runner("n2")
     cluster.wait_online("n2")
     other = cluster.client.submit(
-        command=reach(address or ""), targets=["n1"], network="overlay", cores=0.1, max_retries=0
+        command=reach(address or "", tries=5), targets=["n1"], network="overlay", cores=0.1, max_retries=0
     ).task_ids[0]
     assert done(cluster, other) == "reached\n", "it is still the same task, with its network"
     cluster.client.cancel(id)
-    wait_until(lambda: ours() == [], 20.0, "nothing is left")
+    wait_until(lambda: ours(cluster) == [], 20.0, "nothing is left")
 
 
 def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cluster: HostCluster) -> None:
@@ -294,7 +296,7 @@ def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cl
         os.kill(process_of(id), signal.SIGKILL)
         cluster.start_runner("n2")
         cluster.wait_online("n2")
-        wait_until(lambda: ours() == [], 20.0, "nothing of ours is left")
+        wait_until(lambda: ours(cluster) == [], 20.0, "nothing of ours is left")
         assert "phxtest-foreign" in ip("netns", "list"), "and nothing of others is touched"
     finally:
         ip("netns", "del", "phxtest-foreign")

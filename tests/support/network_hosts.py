@@ -18,6 +18,8 @@ from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
 from socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, create_connection, socket
 
+from phalanx.runner import state_files
+from phalanx.runner.overlay import mark_of
 from tests.support.real_cluster import _RUN, RealCluster
 
 WIRE = "phxtestbr"
@@ -81,13 +83,18 @@ class HostCluster(RealCluster):
                 ["nsenter", f"--net={NETNS / host_name(number)}", *argv], stdout=log, stderr=log, env=env
             )
 
+    def spaces(self) -> list[str]:
+        """The network namespaces of this cluster's tasks: other clusters of this machine have theirs."""
+        marks = [mark_of(state_files.origin(folder)) for folder in self.folder.glob("n*") if folder.is_dir()]
+        names = [path.name for path in NETNS.glob("phalanx-*")]
+        return [name for name in names if any(name.startswith(f"phalanx-{mark}-") for mark in marks)]
+
 
 @contextmanager
 def a_host_cluster(folder: Path, count: int, settings: Mapping[str, object]) -> Iterator[HostCluster]:
     """A coordinator on this machine, and a real runner in each host."""
     # A runner that was killed has to be back within the lease, also on a busy machine.
     cluster = HostCluster(folder, lost_after_s=60.0, settings=settings)
-    before = _spaces()
     with network_hosts(count) as hosts:
         carriers = [Carrier(host, cluster.link_port) for host in hosts]
         try:
@@ -104,13 +111,9 @@ def a_host_cluster(folder: Path, count: int, settings: Mapping[str, object]) -> 
             cluster.stop()
             for carrier in carriers:
                 carrier.close()
-            for left in _spaces() - before:  # of tasks that were still running
+            for left in cluster.spaces():  # of tasks that were still running
                 with suppress(subprocess.CalledProcessError):
                     ip("netns", "del", left)
-
-
-def _spaces() -> set[str]:
-    return {path.name for path in NETNS.glob("phalanx-*")}
 
 
 class Carrier:

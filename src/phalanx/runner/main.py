@@ -119,7 +119,11 @@ async def _run(settings: Settings, drain: bool) -> int:
         if loop.engine.networks is not None:
             loop.engine.networks.clean(loop.live_keys())
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
-        return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
+        try:
+            return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
+        finally:
+            if loop.engine.networks is not None:
+                loop.engine.networks.close()
 
 
 def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:

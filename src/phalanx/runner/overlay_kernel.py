@@ -22,6 +22,8 @@ from pyroute2 import IPRoute, NetlinkError
 
 from phalanx.core.model.overlay import gateway
 from phalanx.routes import OURS
+from phalanx.runner import netlink
+from phalanx.runner.netlink import Netlink
 from phalanx.runner.nftables import Nft
 from phalanx.runner.overlay import NETNS
 
@@ -30,8 +32,6 @@ PORT = 8473  # of UDP, for VXLAN
 MTU = 1450
 CONF = Path("/proc/sys/net/ipv4/conf")
 _PERMANENT, _NO_ARP, _SELF = 0x80, 0x40, 0x02  # of neighbours
-_LINK_SCOPE = 253
-_LOOPBACK = 1  # the index of the first link of every namespace
 _CLONE_NEWNET, _MS_BIND, _DETACH = 0x40000000, 0x1000, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 _INNER = "eth0"
@@ -66,11 +66,15 @@ class OverlayKernel:
         self.vxlan = f"{OURS}{mark}v"
         self.table = f"phalanx_{mark}"
         self._names = f"phalanx-{mark}-"
+        self._group = 0x70000000 | int(mark, 16)  # links that are being removed
+        self._mtu = MTU
         self._netlink = IPRoute()
+        self._tasks = Netlink()
         self._nft = Nft()
 
     def close(self) -> None:
         self._netlink.close()
+        self._tasks.close()
 
     @translated
     def open(self, block: str, local: str) -> None:
@@ -119,43 +123,38 @@ class OverlayKernel:
                 "replace", dst=other, gateway=near, oif=at, flags=["onlink"], prefsrc=gateway(block)
             )
 
-    @translated
     def add(self, key: str, address: str, block: str) -> str:
         """A network namespace for an attempt, with a link that has this address; its path."""
         name, link = self._names + key, self.link_of(address)
-        if (NETNS / name).exists():  # of an earlier try
-            self.remove(key)
-        if (old := self._index(link)) is not None:
-            self._netlink.link("del", index=old)
-        with self._new_namespace(name) as inner:
-            self._connect(inner, name, link, key, address, gateway(block))
+        if (NETNS / name).exists() or self._tasks.index(link) is not None:  # of an earlier try
+            self.remove([(key, address)])
+        with self._new_namespace(name) as (namespace, inner):
+            self._connect(inner, namespace, link, f"{key} {address}", address, gateway(block))
         return str(NETNS / name)
 
-    def _connect(self, inner: IPRoute, name: str, link: str, key: str, address: str, near: str) -> None:
+    def _connect(
+        self, inner: Netlink, namespace: int, link: str, alias: str, address: str, near: str
+    ) -> None:
         """A link between this node and a namespace, with their routes to each other."""
-        self._do(
-            f"a link for {address}",
-            "add",
-            ifname=link,
-            kind="veth",
-            mtu=MTU,
-            peer={"ifname": _INNER, "mtu": MTU, "net_ns_fd": name},
+        self._tasks.do(netlink.veth(link, _INNER, namespace, self._mtu))
+        at, own = self._tasks.index(link), inner.index(_INNER)
+        if at is None or own is None:
+            raise OverlayError(errno.ENODEV, f"the link {link} was removed as soon as it was made")
+        self._tasks.do(
+            netlink.up(at, alias), netlink.address(at, near), netlink.route(at, address, source=near)
         )
-        at = self._index(link)
-        self._netlink.link("set", index=at, ifalias=f"{key} {address}", state="up")
-        self._netlink.addr("add", index=at, address=near, prefixlen=32)
-        self._netlink.route("replace", dst=f"{address}/32", oif=at, prefsrc=near, scope=_LINK_SCOPE)
         _forward(link)
-        (own,) = inner.link_lookup(ifname=_INNER)
-        inner.link("set", index=_LOOPBACK, state="up")
-        inner.addr("add", index=own, address=address, prefixlen=32)
-        inner.link("set", index=own, state="up")
-        inner.route("add", dst=f"{near}/32", oif=own, scope=_LINK_SCOPE)
-        inner.route("add", dst="default", gateway=near, oif=own)
+        inner.do(
+            netlink.up(netlink.LOOPBACK),
+            netlink.address(own, address),
+            netlink.up(own),
+            netlink.route(own, near),
+            netlink.route(own, via=near),
+        )
 
     @contextmanager
-    def _new_namespace(self, name: str) -> Iterator[IPRoute]:
-        """A named network namespace, as `ip netns add` makes one, and a netlink socket in it.
+    def _new_namespace(self, name: str) -> Iterator[tuple[int, Netlink]]:
+        """A named network namespace, as `ip netns add` makes one, its descriptor, and a way to the kernel in it.
 
         Only this thread enters it, for a moment.
         """
@@ -167,27 +166,44 @@ class OverlayKernel:
             _check(_libc.unshare(_CLONE_NEWNET), "unshare")
             try:
                 _check(_libc.mount(b"/proc/thread-self/ns/net", bytes(path), None, _MS_BIND, None), "mount")
-                inner = IPRoute()
+                namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                inner = Netlink()
             finally:
                 _check(_libc.setns(own, _CLONE_NEWNET), "setns")
         finally:
             os.close(own)
         try:
-            yield inner
+            yield namespace, inner
         finally:
             inner.close()
+            os.close(namespace)
 
-    @translated
-    def remove(self, key: str, address: str = "") -> None:
-        """Remove the link and the namespace of an attempt, whichever is there; its address saves a search."""
-        known = self._index(self.link_of(address)) if address else None
-        links = [] if address else [at for at, alias in self._task_links() if alias.partition(" ")[0] == key]
-        for at in links if known is None else [known]:
-            self._netlink.link("del", index=at)
-        path = NETNS / (self._names + key)
-        _libc.umount2(bytes(path), _DETACH)
-        with suppress(OSError):
-            path.unlink()
+    def remove(self, gone: Iterable[tuple[str, str]]) -> None:
+        """Remove the links and namespaces of attempts, whichever are there; an address saves a search."""
+        known = [
+            (key, self._tasks.index(self.link_of(address)) if address else None) for key, address in gone
+        ]
+        unknown = {key for key, at in known if at is None}
+        searched = self._task_links() if unknown else []
+        links = [at for _, at in known if at is not None]
+        links += [at for at, alias in searched if alias.partition(" ")[0] in unknown]
+        self._remove_links(links)
+        for key, _ in known:
+            path = NETNS / (self._names + key)
+            _libc.umount2(bytes(path), _DETACH)
+            with suppress(OSError):
+                path.unlink()
+
+    def _remove_links(self, links: list[int]) -> None:
+        """All at once: the kernel waits for its other processors when a link goes, for many as long as for one."""
+        moved = 0
+        for at in links:
+            with suppress(OSError):  # it has gone with its namespace
+                self._tasks.do(netlink.into_group(at, self._group))
+                moved += 1
+        if moved:
+            with suppress(OSError):
+                self._tasks.do(netlink.without_group(self._group))
 
     @translated
     def found(self) -> dict[str, str]:
@@ -214,10 +230,8 @@ class OverlayKernel:
     @translated
     def withdraw(self) -> None:
         """Remove all that is ours, whatever is left of it."""
-        for key in {*self.found(), *self.namespaces()}:
-            self.remove(key)
-        for at, _ in self._task_links():
-            self._netlink.link("del", index=at)
+        self.remove((key, "") for key in {*self.found(), *self.namespaces()})
+        self._remove_links([at for at, _ in self._task_links()])
         if (own := self._index(self.vxlan)) is not None:
             self._netlink.link("del", index=own)
         with suppress(OSError):

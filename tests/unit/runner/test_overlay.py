@@ -36,8 +36,9 @@ class FakeKernel:
         self.left[key] = address
         return f"/run/netns/{key}"
 
-    def remove(self, key: str, address: str = "") -> None:
-        self.left.pop(key, None)
+    def remove(self, gone: Iterable[tuple[str, str]]) -> None:
+        for key, _ in gone:
+            self.left.pop(key, None)
 
     def found(self) -> dict[str, str]:
         return dict(self.left)
@@ -49,7 +50,7 @@ class FakeKernel:
         return f"phxt{address[-1]}"
 
     def set_rules(self, text: str) -> None:
-        self.asked.append(f"rules for {text.count('phxt2')}")
+        self.asked.append(f"rules for {text.count('add element inet phalanx_x source')}")
 
     def withdraw(self) -> None:
         self.asked.append("withdraw")
@@ -86,6 +87,7 @@ def test_an_attempt_has_a_network_until_it_is_over(networks: TaskNetworks, kerne
     assert kernel.left == {"j-0-1": "10.128.0.2"}
     networks.remove(KEY)
     networks.remove(KEY)
+    networks.close()
     assert kernel.left == {}
 
 
@@ -105,6 +107,7 @@ def test_after_a_start_networks_of_live_attempts_stay_and_others_go(
     networks.clean([KEY])
     assert kernel.left == {"j-0-1": "10.128.0.2"}
     networks.remove(KEY)
+    networks.close()
     assert kernel.left == {}
 
 
@@ -125,4 +128,5 @@ def test_an_attempt_that_ends_before_the_first_map_loses_its_network(
     kernel.left = {"j-0-1": "10.128.0.2"}
     networks.clean([KEY])
     networks.remove(KEY)
+    networks.close()
     assert kernel.left == {}
