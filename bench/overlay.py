@@ -32,7 +32,7 @@ from phalanx.runner.keeper_messages import Launch
 from phalanx.runner.overlay import TaskNetworks, mark_of
 from phalanx.runner.overlay_kernel import OverlayKernel
 from phalanx.runner.peers import Member, hosts_text, write_hosts
-from tests.support.network_hosts import HostCluster, a_host_cluster, host_address, host_name
+from tests.support.network_hosts import HostCluster, a_host_cluster, host_address, host_link, host_name
 from tests.support.waiting import wait_until
 
 NAMES_MS, ADDRESS_MS, STARTED_S, SHARE = 5.0, 20.0, 10.0, 0.7  # what is allowed
@@ -180,6 +180,7 @@ def overlay(cluster: HostCluster, port: int, seconds: float) -> tuple[float, flo
     fields = {"network": "overlay", "cores": 0.1, "max_retries": 0}
     command = [sys.executable, "-c", RECEIVE, "", str(port)]
     server = cluster.client.submit(command=command, targets=["n1"], **fields).task_ids[0]  # type: ignore[arg-type]
+    cluster.wait_task(server, "Running")
     wait_until(lambda: cluster.output(server).startswith("up"), 60.0, "it listens")
     at = str(cluster.client.task(server).address)
     command = [sys.executable, "-c", SEND, at, str(port), str(seconds)]
@@ -200,7 +201,7 @@ def tcp(cluster: HostCluster, seconds: float, rounds: int) -> dict[str, list[tup
     port = 7200
     for shaped in (True, False):
         for number in (1, 2):
-            device = ["dev", f"phxtestv{number}", "root"]
+            device = ["dev", host_link(number), "root"]
             words = ["add", *device, "tbf", *SHAPE] if shaped else ["del", *device]
             subprocess.run(["tc", "qdisc", *words], check=True)
         for _ in range(rounds):

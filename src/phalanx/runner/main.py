@@ -122,8 +122,10 @@ async def _run(settings: Settings, drain: bool) -> int:
         try:
             return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
         finally:
-            if loop.engine.networks is not None:
-                loop.engine.networks.close()
+            if (networks := loop.engine.networks) is not None:
+                if not loop.engine.state.held:
+                    networks.withdraw()
+                networks.close()
 
 
 def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
@@ -151,7 +153,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
     )
     engine.sets_names = can_set_names()
     accounts = Accounts.read(section.accounts, section.allow_root, state_dir)
-    take_part(engine, origin, [each for _, each in found], accounts, simulated=section.pretend is not None)
+    take_part(engine, state_dir, [each for _, each in found], accounts, simulated=section.pretend is not None)
     return RunnerLoop(
         engine,
         state_dir,

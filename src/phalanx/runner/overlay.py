@@ -27,6 +27,7 @@ from phalanx.routes import OURS
 from phalanx.runner.nftables import SYSTEM_PATH
 from phalanx.runner.overlay_owners import TaskOwners
 from phalanx.runner.overlay_rules import Names, Rules, ruleset
+from phalanx.runner.wireguard import Peer
 
 log = logger("runner")
 T = TypeVar("T")
@@ -43,8 +44,9 @@ class Kernel(Protocol):
     vxlan: str
     table: str
 
-    def open(self, block: str, local: str) -> None: ...
-    def reach(self, block: str, peers: Iterable[tuple[str, str]]) -> None: ...
+    def open(self, block: str, local: str, *, encrypted: bool) -> None: ...
+    def is_open(self) -> bool: ...
+    def reach(self, block: str, peers: Iterable[Peer]) -> None: ...
     def add(self, key: str, address: str, block: str) -> str: ...
     def remove(self, gone: Iterable[tuple[str, str]]) -> None: ...
     def found(self) -> dict[str, str]: ...
@@ -134,6 +136,11 @@ class TaskNetworks:
         self._later.shutdown(wait=True)
         self._thread.shutdown(wait=True)
 
+    def withdraw(self) -> None:
+        """No task has a network here any more: nothing of ours stays."""
+        if self._kernel is not None or _traces(self._mark):
+            self._do(lambda: self._quietly(lambda: self._opened().withdraw()))
+
     def _remove_soon(self) -> None:
         """Once others may have ended too: removing a link takes the kernel long, for many as long as for one."""
         self._closed.wait(GATHER_S)
@@ -147,15 +154,23 @@ class TaskNetworks:
         return self._kernel
 
     def _update(self, told: OverlayMap) -> None:
-        kernel, former = self._opened(), self._map
-        if former is None or (former.block, former.subnet) != (told.block, told.subnet):
-            kernel.open(told.block, _ip_of(self._address()))
-        if former is None or former.peers != told.peers or former.block != told.block:
-            kernel.reach(told.block, [(block, _ip_of(where)) for block, where in told.peers])
+        former = self._map
+        self._connect(told, former)
         if former is None:
             self._owners.scan()
         self._map = told
         self._refresh()
+
+    def _connect(self, told: OverlayMap, former: OverlayMap | None) -> None:
+        """The link to the other nodes, and the ways through it, as far as they are not there."""
+        kernel, encrypted = self._opened(), told.keys is not None
+        changed = former is None or _frame(former) != _frame(told) or not kernel.is_open()
+        if changed:
+            kernel.open(told.block, _ip_of(self._address()), encrypted=encrypted)
+        if changed or former is None or (former.peers, former.keys) != (told.peers, told.keys):
+            keys = told.keys or {}
+            peers = [Peer(block, _ip_of(where), keys.get(block, "")) for block, where in told.peers]
+            kernel.reach(told.block, [each for each in peers if each.key or not encrypted])
 
     def _refresh(self) -> None:
         """The firewall, as it has to be now: what has changed of it, or all of it."""
@@ -188,6 +203,7 @@ class TaskNetworks:
         kernel = self._opened()
         if any(freed == address for _, freed in self._gone):
             self._remove()
+        self._connect(self._map, self._map)  # the link may have been removed, or its program killed
         path = kernel.add(name, address, self._map.block)
         self._tasks[name] = address
         return path
@@ -213,6 +229,10 @@ class TaskNetworks:
             work()
         except OSError as error:
             log.warning("a task's network cannot be removed", why=str(error))
+
+
+def _frame(told: OverlayMap) -> tuple[str, str, bool]:
+    return told.subnet, told.block, told.keys is not None
 
 
 def mark_of(origin: str) -> str:

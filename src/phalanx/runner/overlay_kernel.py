@@ -22,14 +22,16 @@ from pyroute2 import IPRoute, NetlinkError
 
 from phalanx.core.model.overlay import gateway
 from phalanx.routes import OURS
-from phalanx.runner import netlink
+from phalanx.runner import netlink, wireguard
 from phalanx.runner.netlink import Netlink
 from phalanx.runner.nftables import Nft
 from phalanx.runner.overlay import NETNS
+from phalanx.runner.wireguard import Peer, WireGuard
 
 VNI = 7434
 PORT = 8473  # of UDP, for VXLAN
 MTU = 1450
+WIREGUARD = "wireguard"  # the beginning of the alias of such a link
 CONF = Path("/proc/sys/net/ipv4/conf")
 _PERMANENT, _NO_ARP, _SELF = 0x80, 0x40, 0x02  # of neighbours
 _CLONE_NEWNET, _MS_BIND, _DETACH = 0x40000000, 0x1000, 2
@@ -48,9 +50,9 @@ def translated(method: Method) -> Method:
     """What the kernel says to netlink, as an OSError that names what was tried."""
 
     @wraps(method)
-    def called(self: OverlayKernel, *words: Any) -> Any:
+    def called(self: OverlayKernel, *words: Any, **options: Any) -> Any:
         try:
-            return method(self, *words)
+            return method(self, *words, **options)
         except NetlinkError as error:
             code = int(error.code or errno.EIO)
             raise OverlayError(code, f"{method.__name__} {words[:1]}: {os.strerror(code)}") from None
@@ -61,13 +63,16 @@ def translated(method: Method) -> Method:
 class OverlayKernel:
     """Links, routes, namespaces and rules of one runner. It blocks, and belongs to one thread."""
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self, mark: str, wireguard: WireGuard | None = None) -> None:
+        """`wireguard` has the node's key, if it can encrypt."""
         self.links = f"{OURS}{mark}t"  # what the names of tasks' links begin with
         self.vxlan = f"{OURS}{mark}v"
         self.table = f"phalanx_{mark}"
         self._names = f"phalanx-{mark}-"
         self._group = 0x70000000 | int(mark, 16)  # links that are being removed
         self._mtu = MTU
+        self._wireguard = wireguard
+        self._is_encrypted = False
         self._netlink = IPRoute()
         self._tasks = Netlink()
         self._nft = Nft()
@@ -77,51 +82,76 @@ class OverlayKernel:
         self._tasks.close()
 
     @translated
-    def open(self, block: str, local: str) -> None:
-        """Make the VXLAN link of this node, unless it is there as it should be."""
-        wanted = (mac_of(block), local)
+    def open(self, block: str, local: str, *, encrypted: bool) -> None:
+        """Make the link to other nodes, of VXLAN or of WireGuard, unless it is there as it should be."""
+        self._mtu = wireguard.MTU if encrypted else MTU
+        alias = f"{WIREGUARD} {block}" if encrypted else f"{local} {block}"
         found = self._index(self.vxlan)
-        if found is not None and self._facts(found) != wanted:
+        if found is not None and self._alias(found) != alias:
             self._netlink.link("del", index=found)
             found = None
         if found is None:
-            self._do(
-                f"a VXLAN link from {local}",
-                "add",
-                ifname=self.vxlan,
-                kind="vxlan",
-                vxlan_id=VNI,
-                vxlan_local=local,
-                vxlan_port=PORT,
-                vxlan_learning=False,
-                address=wanted[0],
-                mtu=MTU,
-                ifalias=local,
-            )
+            self._make_encrypted() if encrypted else self._make_vxlan(block, local)
             found = self._index(self.vxlan)
-            self._netlink.link("set", index=found, ifalias=local)
+            self._netlink.link("set", index=found, ifalias=alias, mtu=self._mtu)
         self._netlink.link("set", index=found, state="up")
         self._netlink.addr("replace", index=found, address=gateway(block), prefixlen=32)
+        self._is_encrypted = encrypted
         _forward(self.vxlan)
 
+    def is_open(self) -> bool:
+        """Whether the link to other nodes is there."""
+        return self._tasks.index(self.vxlan) is not None
+
+    def _make_vxlan(self, block: str, local: str) -> None:
+        self._do(
+            f"a VXLAN link from {local}",
+            "this kernel has no VXLAN",
+            ifname=self.vxlan,
+            kind="vxlan",
+            vxlan_id=VNI,
+            vxlan_local=local,
+            vxlan_port=PORT,
+            vxlan_learning=False,
+            address=mac_of(block),
+            mtu=MTU,
+        )
+
+    def _make_encrypted(self) -> None:
+        if self._wireguard is None:
+            raise OverlayError(errno.EOPNOTSUPP, wireguard.NO_WIREGUARD)
+        try:
+            self._do("a WireGuard link", "this kernel has none", ifname=self.vxlan, kind="wireguard")
+        except OverlayError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self._wireguard.start(self.vxlan)
+
     @translated
-    def reach(self, block: str, peers: Iterable[tuple[str, str]]) -> None:
-        """Routes to the blocks of other nodes, at these addresses, and to no others."""
+    def reach(self, block: str, peers: Iterable[Peer]) -> None:
+        """Routes to the blocks of other nodes, and to no others."""
         at = self._index(self.vxlan)
-        wanted = dict(peers)
+        wanted = {each.block: each for each in peers}
+        if self._is_encrypted and self._wireguard is not None:
+            self._wireguard.set_peers(self.vxlan, wanted.values())
         for route in list(self._netlink.get_routes(oif=at, family=2)):
             to = f"{route.get_attr('RTA_DST')}/{route['dst_len']}"
             if to not in wanted and route["dst_len"] != 32:
                 self._netlink.route("del", dst=to, oif=at)
-        for other, address in wanted.items():
-            near, mac = gateway(other), mac_of(other)
-            self._netlink.neigh("replace", dst=near, lladdr=mac, ifindex=at, state=_PERMANENT)
-            self._netlink.fdb(
-                "replace", lladdr=mac, dst=address, ifindex=at, state=_PERMANENT | _NO_ARP, flags=_SELF
-            )
-            self._netlink.route(
-                "replace", dst=other, gateway=near, oif=at, flags=["onlink"], prefsrc=gateway(block)
-            )
+        for each in wanted.values():
+            self._route(each, gateway(block), at)
+
+    def _route(self, peer: Peer, own: str, at: int | None) -> None:
+        """WireGuard knows by itself which node has a block; VXLAN is told by neighbours that are written."""
+        if self._is_encrypted:
+            self._netlink.route("replace", dst=peer.block, oif=at, prefsrc=own)
+            return
+        near, mac = gateway(peer.block), mac_of(peer.block)
+        self._netlink.neigh("replace", dst=near, lladdr=mac, ifindex=at, state=_PERMANENT)
+        self._netlink.fdb(
+            "replace", lladdr=mac, dst=peer.address, ifindex=at, state=_PERMANENT | _NO_ARP, flags=_SELF
+        )
+        self._netlink.route("replace", dst=peer.block, gateway=near, oif=at, flags=["onlink"], prefsrc=own)
 
     def add(self, key: str, address: str, block: str) -> str:
         """A network namespace for an attempt, with a link that has this address; its path."""
@@ -248,16 +278,17 @@ class OverlayKernel:
         found = self._netlink.link_lookup(ifname=name)
         return int(found[0]) if found else None
 
-    def _facts(self, index: int) -> tuple[str, str]:
+    def _alias(self, index: int) -> str:
         (link,) = self._netlink.get_links(index)
-        return str(link.get_attr("IFLA_ADDRESS")), str(link.get_attr("IFLA_IFALIAS"))
+        return str(link.get_attr("IFLA_IFALIAS") or "")
 
-    def _do(self, what: str, command: str, **fields: Any) -> None:
+    def _do(self, what: str, without: str, **fields: Any) -> None:
+        """Make a link; `without` says what it means that the kernel does not know its kind."""
         try:
-            self._netlink.link(command, **fields)
+            self._netlink.link("add", **fields)
         except NetlinkError as error:
             code = int(error.code or errno.EIO)
-            hint = ": this kernel has no VXLAN" if code == errno.EOPNOTSUPP else ""
+            hint = f": {without}" if code == errno.EOPNOTSUPP else ""
             raise OverlayError(code, f"cannot make {what}: {os.strerror(code)}{hint}") from None
 
 

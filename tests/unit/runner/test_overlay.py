@@ -9,6 +9,7 @@ from msgspec import structs
 
 from phalanx.link.overlay import OverlayMap
 from phalanx.runner.overlay import TaskNetworks, mark_of
+from phalanx.runner.wireguard import Peer
 
 MAP = OverlayMap("10.128.0.0/12", "10.128.0.0/22", [("10.128.4.0/22", "127.0.0.2")], [("10.128.0.2", "ada")])
 KEY, OTHER = ("j", 0, 1), ("j", 1, 1)
@@ -24,13 +25,16 @@ class FakeKernel:
         self.left: dict[str, str] = {}
         self.error: OSError | None = None
 
-    def open(self, block: str, local: str) -> None:
+    def is_open(self) -> bool:
+        return True
+
+    def open(self, block: str, local: str, *, encrypted: bool) -> None:
         if self.error is not None:
             raise self.error
-        self.asked.append(f"open {block} {local}")
+        self.asked.append(f"open {block} {local}{' encrypted' if encrypted else ''}")
 
-    def reach(self, block: str, peers: Iterable[tuple[str, str]]) -> None:
-        self.asked.append(f"reach {list(peers)}")
+    def reach(self, block: str, peers: Iterable[Peer]) -> None:
+        self.asked.append(f"reach {[tuple(filter(None, each)) for each in peers]}")
 
     def add(self, key: str, address: str, block: str) -> str:
         self.left[key] = address
