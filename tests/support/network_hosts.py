@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -125,6 +126,13 @@ class HostCluster(RealCluster):
                 ["nsenter", f"--net={NETNS / host_name(number)}", *argv], stdout=log, stderr=log, env=env
             )
 
+    def task_addresses(self) -> list[str]:
+        """The address of every link that a task has in a host, as the link itself says."""
+        links = [
+            link for path in NETNS.glob(f"{OURS}-*") for link in json.loads(ip("-n", path.name, "-j", "link"))
+        ]
+        return [link["ifalias"].split()[-1] for link in links if re.match(r"phx\w{6}t", link["ifname"])]
+
     def spaces(self) -> list[str]:
         """The network namespaces of this cluster's tasks: other clusters of this machine have theirs."""
         marks = [mark_of(state_files.origin(folder)) for folder in self.folder.glob("n*") if folder.is_dir()]
@@ -133,12 +141,20 @@ class HostCluster(RealCluster):
 
 
 @contextmanager
-def a_host_cluster(folder: Path, count: int, settings: Mapping[str, object]) -> Iterator[HostCluster]:
-    """A coordinator on this machine, and a real runner in each host."""
-    # A runner that was killed has to be back within the lease, also on a busy machine.
-    cluster = HostCluster(folder, lost_after_s=60.0, settings=settings)
+def a_host_cluster(
+    folder: Path,
+    count: int,
+    settings: Mapping[str, object],
+    coordinators: tuple[str, ...] = ("coordinator",),
+    lost_after_s: float = 60.0,
+) -> Iterator[HostCluster]:
+    """Coordinators on this machine, and a real runner in each host.
+
+    Usually a runner that was killed has to be back within the lease, also on a busy machine.
+    """
+    cluster = HostCluster(folder, lost_after_s=lost_after_s, coordinators=coordinators, settings=settings)
     with network_hosts(count) as hosts:
-        carriers = [Carrier(host, cluster.link_port) for host in hosts]
+        carriers = [Carrier(host, link) for host in hosts for _, link in cluster.ports.values()]
         try:
             cluster.start({"n1": "real"})  # one after another, so that the first has the first block
             for number in range(2, count + 1):
