@@ -327,3 +327,60 @@ def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cl
     assert (
         subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout == before
     )
+
+
+ANSWER = (
+    "import os, socket, sys; s = socket.socket(type=socket.SOCK_DGRAM); s.bind((os.environ['PHALANX_IP'], 9000))\n"
+    "print('up', flush=True)\n"
+    "while True: s.sendto(sys.argv[1].encode(), s.recvfrom(99)[1]); print('asked', flush=True)"
+)
+ASK = (
+    "import socket, sys; s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(0.1); heard = set()\n"
+    "while True:\n"
+    "    try: s.sendto(b'ask', (sys.argv[1], 9000)); word = s.recv(99).decode()\n"
+    "    except OSError: continue\n"
+    "    heard.add(word) or print(word, flush=True) if word not in heard else None"
+)
+
+
+def test_a_flow_does_not_go_on_to_the_next_owner_of_an_address(cluster: HostCluster) -> None:
+    fields = {"targets": ["n1"], "cores": 0.1, "max_retries": 0}
+    made = cluster.client.reserve_address("n1")
+    command = [sys.executable, "-c", ANSWER, "own"]
+    first = cluster.client.submit(command=command, ip_token=made.token, **fields).task_ids[0]  # type: ignore[arg-type]
+    asking = cluster.client.submit(
+        command=[sys.executable, "-c", ASK, made.ip],
+        network="overlay",
+        **fields,  # type: ignore[arg-type]
+    ).task_ids[0]
+    cluster.wait_task(asking, "Running")
+    wait_until(lambda: cluster.output(asking) == "own\n", 30.0, "it has an answer")
+    cluster.client.cancel(first)
+    cluster.wait_task(first, "Cancelled")
+    token = cluster.client.create_token(TokenRequest("user", "mallory", "user")).token
+    with phalanx.Client(cluster.address("coordinator"), token) as other:
+
+        def again() -> str | None:
+            with suppress(phalanx.Conflict):
+                return other.reserve_address("n1", ip=made.ip).token
+            return None
+
+        next_token = wait_until(again, 20.0, "the address has rested")
+        next_one = other.submit(
+            command=[*command[:-1], "another's"],
+            ip_token=next_token,
+            **fields,  # type: ignore[arg-type]
+        ).task_ids[0]
+        cluster.wait_task(next_one, "Running")
+        wait_until(lambda: cluster.output(next_one).startswith("up\n"), 30.0, "it listens")
+        control = other.submit(
+            command=[sys.executable, "-c", ASK, made.ip],
+            network="overlay",
+            **fields,  # type: ignore[arg-type]
+        ).task_ids[0]
+        cluster.wait_task(control, "Running")
+        wait_until(lambda: cluster.output(control) == "another's\n", 30.0, "its own owner has an answer")
+    assert cluster.output(asking) == "own\n", "and asks several times a second"
+    for task in (asking, next_one, control):
+        cluster.client.cancel(task)
+        cluster.wait_task(task, "Cancelled")

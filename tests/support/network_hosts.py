@@ -81,7 +81,7 @@ def _tear_down(hosts: Iterable[str], wire: str) -> None:
     """Links go first: a program that makes one ends with it, and would keep the namespace."""
     for host in hosts:
         with suppress(subprocess.CalledProcessError):
-            for link in _links_in(host):
+            for link in (*_links_in(host), "under0"):
                 ip("-n", host, "link", "del", link)
             ip("netns", "del", host)
     with suppress(subprocess.CalledProcessError):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import socket
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from phalanx.logger import logger
 from phalanx.routes import OURS
 from phalanx.runner.nftables import SYSTEM_PATH
 from phalanx.runner.overlay_owners import TaskOwners
+from phalanx.runner.overlay_peers import PeerAddresses
 from phalanx.runner.overlay_rules import Names, Rules, ruleset
 from phalanx.runner.wireguard import Peer
 
@@ -83,6 +83,8 @@ class TaskNetworks:
         self._gone: list[tuple[str, str]] = []  # attempts that are over, with their addresses
         self._rules: Rules | None = None  # as they are in the kernel
         self._marks: dict[str, int] = {}  # the numbers of owners in them
+        self._peers = PeerAddresses()
+        self._lacking: list[str] = []  # names of peers that are not known, so that those are not reached
         self.trouble = ""
 
     @property
@@ -166,11 +168,10 @@ class TaskNetworks:
         kernel, encrypted = self._opened(), told.keys is not None
         changed = former is None or _frame(former) != _frame(told) or not kernel.is_open()
         if changed:
-            kernel.open(told.block, _ip_of(self._address()), encrypted=encrypted)
-        if changed or former is None or (former.peers, former.keys) != (told.peers, told.keys):
-            keys = told.keys or {}
-            peers = [Peer(block, _ip_of(where), keys.get(block, "")) for block, where in told.peers]
-            kernel.reach(told.block, [each for each in peers if each.key or not encrypted])
+            kernel.open(told.block, self._own_ip(), encrypted=encrypted)
+        is_new = former is None or (former.peers, former.keys) != (told.peers, told.keys)
+        if changed or is_new or self._lacking:
+            self._reach(kernel, told)
 
     def _refresh(self) -> None:
         """The firewall, as it has to be now: what has changed of it, or all of it."""
@@ -197,6 +198,25 @@ class TaskNetworks:
         here = self._owners.known(owners.values())
         names = Names(kernel.table, kernel.links, kernel.vxlan)
         return ruleset(names, told.subnet, links, owners, blocks, here, self._marks)
+
+    def _reach(self, kernel: Kernel, told: OverlayMap) -> None:
+        """Routes to the peers whose addresses are known; the others are tried again with the next change or task."""
+        known, lacking = self._peers.of(told.peers)
+        if lacking and lacking != self._lacking:
+            log.warning(
+                "nodes of the overlay network are not reached: no address is known", names=lacking[:10]
+            )
+        self._lacking = lacking
+        keys = told.keys or {}
+        peers = [Peer(block, address, keys.get(block, "")) for block, address in known]
+        kernel.reach(told.block, [each for each in peers if each.key or told.keys is None])
+
+    def _own_ip(self) -> str:
+        host = self._address() or "127.0.0.1"
+        known, _ = self._peers.of([("", host)])
+        if not known:
+            raise OSError(errno.EADDRNOTAVAIL, f"the address {host!r} of this node cannot be resolved")
+        return known[0][1]
 
     def _add(self, name: str, address: str) -> str:
         assert self._map is not None
@@ -260,13 +280,3 @@ def _traces(mark: str) -> bool:
 
 def _name(key: AttemptKey) -> str:
     return "-".join(map(str, key))
-
-
-def _ip_of(host: str) -> str:
-    """Where a node is, as a number: VXLAN knows no names."""
-    try:
-        return socket.gethostbyname(host or "127.0.0.1")
-    except OSError as error:
-        raise OSError(
-            errno.EADDRNOTAVAIL, f"the address {host!r} of a node cannot be resolved: {error}"
-        ) from None

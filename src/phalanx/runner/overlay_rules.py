@@ -119,7 +119,8 @@ def _chains(subnet: str, links: str, vxlan: str) -> list[str]:
         f"{from_tasks} ip6 version 6 drop",
         f"{from_tasks} ip daddr != {subnet} ct state != {{ established, related }} drop",
         f'iifname "{vxlan}" oifname != "{links}*" drop',
-        f"{to_tasks} ct state {{ established, related }} accept",
+        # Among tasks every packet is examined: a flow outlives its address, which may be another owner's by now.
+        f"{to_tasks} ip saddr != {subnet} ct state {{ established, related }} accept",
         f"{to_tasks} ip saddr @nodes accept",
         f"{to_tasks} meta mark set ip saddr map @owner",
         f"{to_tasks} ip daddr . meta mark @allowed accept",
@@ -149,7 +150,7 @@ def _of_node_tasks(here: NodeTasks) -> list[str]:
     rules += ["meta mark set meta skuid map @accounts"] if here.accounts else []
     return [
         "chain from_node {",
-        "ct state { established, related } accept",
+        "ct direction reply accept",  # of a task that was answered; what a node's process begins is examined always
         "meta mark set 0",
         *rules,
         "ip daddr . meta mark @allowed accept",

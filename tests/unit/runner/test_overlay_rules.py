@@ -42,6 +42,12 @@ def test_an_address_without_a_known_owner_is_allowed_to_nobody():
     assert rules.elements["allowed"] == frozenset()
 
 
+def test_between_tasks_the_owner_decides_also_about_flows_that_were_there_before():
+    chains = rules_for({"10.128.0.2": "ada"}).chains
+    [accepted] = [line for line in chains if line.startswith('oifname "l*"') and "established" in line]
+    assert f"ip saddr != {SUBNET}" in accepted
+
+
 def test_tasks_of_the_nodes_own_network_are_known_by_their_cgroups():
     here = NodeTasks({2: {"unified/phalanx-n1/a": "ada"}, 3: {"unified/phalanx-n1/x/b": "eve"}}, {})
     rules = rules_for({"10.128.0.2": "ada", "10.128.4.2": "eve"}, here)
@@ -63,7 +69,7 @@ def test_they_are_known_by_their_accounts_where_these_tell_them_apart():
 
 def test_who_is_not_known_reaches_nothing():
     assert from_node(rules_for({"10.128.0.2": "ada"})) == [
-        "ct state { established, related } accept",
+        "ct direction reply accept",
         "meta mark set 0",
         "ip daddr . meta mark @allowed accept",
         "drop",
