@@ -12,6 +12,7 @@ from typing import Any
 
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.core.result import Ok
 from schemathesis.pytest.lazy import get_all_tests
 
 from phalanx.api.server.openapi import openapi_document
@@ -47,5 +48,7 @@ def try_route(
         get_all_tests(schema=document.include(name=label), test_func=test, settings=_CALM, given_kwargs=None)
     )
     assert len(found) == 1, f"{len(found)} routes are {label}"
-    _, run = found[0].ok()
+    made = found[0]
+    assert isinstance(made, Ok), made.err()
+    _, run = made.ok()
     run()
