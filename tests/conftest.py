@@ -1,5 +1,6 @@
-"""For all tests: hypothesis profiles (`ci` for every run, `nightly` for the long one), which test begins when, and a
-logger left as it was.
+"""For all tests: hypothesis profiles, which test begins when, and a logger left as it was.
+
+The profile `ci` is that of every run, `quick` of `make check`, and `nightly` is for a long one:
 
 pytest tests/property --hypothesis-profile=nightly --timeout=0
 """
@@ -27,6 +28,7 @@ settings.register_profile(
 _calm = settings.get_profile("calm")
 
 settings.register_profile("ci", _calm, max_examples=50, stateful_step_count=50)
+settings.register_profile("quick", _calm, max_examples=15, stateful_step_count=30)
 settings.register_profile("nightly", _calm, max_examples=5000, stateful_step_count=100)
 settings.load_profile("ci")
 
