@@ -31,6 +31,9 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     artifacts: str = ""  # the folder for its artifacts, which the keeper makes; empty: it is there
     scratch: str = ""  # its scratch folder, which the keeper makes; empty: it is there, or there is none
     memo: str = ""  # what a later runner has to know; the keeper gives it back in its listing
+    processes_max: int = (
+        0  # the most processes of its account while it starts one (RLIMIT_NPROC); 0: as the keeper
+    )
 
 
 class BriefAccount(Struct, frozen=True):
