@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +21,10 @@ from tests.support import late_grpc, schedule
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 late_grpc.note_late_words()
+
+# What a shell starts in the background ignores SIGINT, and so would all commands that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A deadline per example would only measure how busy the machine is.
 settings.register_profile(
