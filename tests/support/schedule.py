@@ -1,7 +1,7 @@
 """How `make test` shares its tests between workers: what takes longest begins first, so that all end together.
 
 The tests of one file stay on one worker, in order, because end-to-end tests share processes within a file. Tests of the
-folders in `ONE_BY_ONE` share nothing, so each may go anywhere. Files in `TOGETHER` share more: the sources that the tidy
+folders in `ONE_BY_ONE` share nothing, so each may go anywhere. Files in `TOGETHER` share more: the sources that tidy
 tests parse, and the names of the hosts that the tests of the overlay network make on this machine. The order
 below was measured (`--durations=0`); a file that is missing in it only begins later than would be best.
 """
