@@ -167,8 +167,7 @@ class Launches:
         limits: LaunchLimits, spaces: dict[str, str],
     ) -> dict[str, str]:  # fmt: skip
         """Write down what the container of an attempt has; the variables by which its process finds that."""
-        if self._containers is None:
-            return {}
+        assert self._containers is not None, "an image was got ready by them"
         brief = effect.brief
         has = OfAttempt(
             folders=self._folders_of(paths, limits, brief.job, account),
@@ -185,11 +184,10 @@ class Launches:
         self, paths: AttemptPaths, limits: LaunchLimits, job: str, account: Account | None
     ) -> tuple[str, ...]:
         """What of its attempt a container sees and may write to, at the same paths."""
-        checkpoints = f"{self._checkpoints}/{job}"
         if account is None:
-            self._machine.make_folder(checkpoints)
-        scratch = limits.env.get(SCRATCH_VARIABLE)
-        return (paths.artifacts, checkpoints, *([scratch] if scratch else []))
+            self._machine.make_folder(f"{self._checkpoints}/{job}")
+        folders = (paths.artifacts, f"{self._checkpoints}/{job}", limits.env.get(SCRATCH_VARIABLE))
+        return tuple(filter(None, folders))
 
     def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
         """The namespaces of an attempt; its hosts file is written, which says where its peers are."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from phalanx.clock import Clock
-from phalanx.core.model.orders import AttemptKey, Phase, Why
+from phalanx.core.model.orders import AttemptKey, Why
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import (
     Abandon,
@@ -135,14 +135,14 @@ class RunnerLoop:
         """Announce to the coordinator that we stop. Then end the tasks and report, or leave them to the keeper."""
         now = self.clock.now()
         self._do(self.engine.state.give_back_unprepared(now), now)
-        ending = len(self.live_keys())
+        ending = len(self.engine.live_keys())
         leaving = Leaving(self.engine, self.clock, lambda: self._wire, self._flush)
         is_announced = await leaving.announce_stop(request.keep_s)
         if request.drain and self._keepers.connections:
             await self._end_tasks()
             await self.endings.settled(DRAIN_GRACE_S)
             await leaving.reported()
-        left, unreported = len(self.live_keys()), len(self.engine.state.outbox)
+        left, unreported = len(self.engine.live_keys()), len(self.engine.state.outbox)
         drained = request.drain and not left
         outcome = StopOutcome(
             ending if drained else left, drained, is_announced, self._lease_left_s(), unreported
@@ -297,7 +297,7 @@ class RunnerLoop:
         state = self.engine.state
         own = [key for key in state.held if self._keepers.of(key) is keeper]
         self._do(state.keeper_lost(now, listed, own), now)
-        self._launches.release_all([key for key in own if not self.is_live(key)])
+        self._launches.release_all([key for key in own if not self.engine.is_live(key)])
         self._flush_soon()
 
     def _begun(self, key: AttemptKey, started: tuple[float, messages.Ticks]) -> None:
@@ -306,11 +306,7 @@ class RunnerLoop:
         self._do(self.engine.state.process_started(key, started[0], self._since(started[1])), now)
 
     def _since(self, born: messages.Ticks) -> float | None:
-        """A start in ticks since boot, by our own clock: the wall clock may have been set since."""
-        if not born[1]:
-            return None
-        ago_s = self.clock.monotonic() - (born[1] + 1) / messages.TICKS_PER_S
-        return self.clock.now() - max(0.0, ago_s)
+        return messages.instant_of(born, self.clock.now(), self.clock.monotonic())
 
     # Effects of the state machine.
 
@@ -380,13 +376,6 @@ class RunnerLoop:
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make its folders, cgroups or network: {error.strerror or error}"
             self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)
-
-    def is_live(self, key: AttemptKey) -> bool:
-        """Whether more may be written to this attempt's logs."""
-        return (held := self.engine.state.held.get(key)) is not None and held.phase != Phase.ENDED
-
-    def live_keys(self) -> set[AttemptKey]:
-        return {key for key, held in self.engine.state.held.items() if held.phase != Phase.ENDED}
 
     # Reports gather for a moment.
 

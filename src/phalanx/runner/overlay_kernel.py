@@ -24,9 +24,9 @@ from phalanx.core.model.overlay import gateway
 from phalanx.routes import OURS
 from phalanx.runner.nftables import Nft
 from phalanx.runner.overlay import NETNS
+from phalanx.runner.overlay_rules import PORT
 
 VNI = 7434
-PORT = 8473  # of UDP, for VXLAN
 MTU = 1450
 CONF = Path("/proc/sys/net/ipv4/conf")
 _PERMANENT, _NO_ARP, _SELF = 0x80, 0x40, 0x02  # of neighbours

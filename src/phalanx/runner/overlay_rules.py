@@ -15,6 +15,9 @@ from phalanx.core.model.overlay import gateway
 from phalanx.runner.overlay_owners import NodeTasks
 
 NOBODY = NodeTasks({}, {})
+PORT = 8473  # of UDP, for VXLAN
+# What a node itself says to tasks: answers to their pings, and why a packet of theirs was not passed on.
+_FROM_KERNEL = "icmp type { echo-reply, destination-unreachable, time-exceeded, parameter-problem }"
 
 
 def ruleset(
@@ -31,8 +34,10 @@ def ruleset(
 
     `tasks` are the addresses of this node's tasks by their links, whose names begin with `links`; `owners` are those
     of addresses anywhere, as far as they have tasks here; `vxlan` is the link to the other nodes; `here` are the tasks
-    in the node's own network.
+    in the node's own network. The first of `blocks` is this node's.
     """
+    known = list(blocks)
+    own = known[0]
     marks = {owner: number for number, owner in enumerate(sorted(set(owners.values())), start=1)}
     from_tasks, to_tasks = f'iifname "{links}*"', f'oifname "{links}*"'
     return "\n".join(
@@ -42,7 +47,7 @@ def ruleset(
             f"table inet {table} {{",
             _set("source", "ifname . ipv4_addr", (f'"{link}" . {ip}' for link, ip in sorted(tasks.items()))),
             _set("allowed", "ipv4_addr . mark", (f"{ip} . {marks[owners[ip]]}" for ip in sorted(owners))),
-            _set("nodes", "ipv4_addr", sorted(map(gateway, blocks))),
+            _set("nodes", "ipv4_addr", sorted(map(gateway, known))),
             _map("owner", "ipv4_addr : mark", (f"{ip} : {marks[owners[ip]]}" for ip in sorted(owners))),
             *_of_node_tasks(here, marks),
             "chain forward {",
@@ -51,6 +56,7 @@ def ruleset(
             f"{from_tasks} ip6 version 6 drop",
             f"{from_tasks} ip daddr != {subnet} ct state != {{ established, related }} drop",
             f'iifname "{vxlan}" oifname != "{links}*" drop',
+            f'iifname "{vxlan}" ip saddr {own} drop',
             # Among tasks every packet is examined: a flow outlives its address, which may be another owner's by now.
             f"{to_tasks} ip saddr != {subnet} ct state {{ established, related }} accept",
             f"{to_tasks} ip saddr @nodes accept",
@@ -60,6 +66,9 @@ def ruleset(
             "}",
             "chain output {",
             "type filter hook output priority -5; policy accept;",
+            # Whoever sends to this port can forge packets of any address. What passed `from_node` has a mark, which
+            # only root can give; the packets of tasks with addresses have no socket here.
+            f"udp dport {PORT} meta skuid != 0 meta mark 0 drop",
             f"ip daddr {subnet} ip daddr != @nodes jump from_node",
             "}",
             "chain input {",
@@ -70,6 +79,7 @@ def ruleset(
             f"{from_tasks} drop",
             f'iifname "{vxlan}" ct state {{ established, related }} accept',
             f'iifname "{vxlan}" ip saddr != @nodes drop',  # tasks of other nodes reach this node as little
+            f'iifname "{vxlan}" meta nfproto ipv6 drop',
             "}",
             "}",
             "",
@@ -91,7 +101,7 @@ def _of_node_tasks(here: NodeTasks, marks: Mapping[str, int]) -> list[str]:
     return [
         *maps,
         "chain from_node {",
-        "ct state { established, related } accept",
+        f"{_FROM_KERNEL} accept",
         "meta mark set 0",
         *rules,
         "ip daddr . meta mark @allowed accept",

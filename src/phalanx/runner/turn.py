@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.core.model.orders import AttemptKey, Roll
+from phalanx.core.model.orders import AttemptKey, Phase, Roll
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.effects import RunnerEffect
 from phalanx.core.runner.state import RunnerState
@@ -119,6 +119,13 @@ class RunnerEngine:
             case _:
                 raise wire.WireError(f"a coordinator does not send {type(message).__name__}")
         return []
+
+    def is_live(self, key: AttemptKey) -> bool:
+        """Whether more may be written to this attempt's logs."""
+        return (held := self.state.held.get(key)) is not None and held.phase != Phase.ENDED
+
+    def live_keys(self) -> set[AttemptKey]:
+        return {key for key, held in self.state.held.items() if held.phase != Phase.ENDED}
 
     def is_deserted(self, now: float) -> bool:
         """True when a heartbeat was not answered in time: the connection may be dead, and another may not.
