@@ -12,7 +12,7 @@ from typing import Protocol
 from msgspec import structs
 
 from phalanx.coordinator.idle_devices import IdleDevices
-from phalanx.coordinator.image_progress import ImageProgress
+from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell

@@ -371,12 +371,13 @@ class Launches:
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
-        if brief.command.image:
+        in_container = bool(brief.command.image) and self._containers is not None
+        if in_container:
             argv, cwd = tuple(container_command()), None
         if account is not None:
-            prefix = () if brief.command.image else account.prefix(self._accounts.program)
+            prefix = () if in_container else account.prefix(self._accounts.program)
             told = BriefAccount(account.uid, account.gid, account.groups, prefix)
-            cwd = cwd if brief.command.image else cwd or account.home
+            cwd = cwd if in_container else cwd or account.home
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
         connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)
