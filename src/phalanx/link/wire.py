@@ -44,6 +44,7 @@ TEXT_MAX = 256 * 1024  # of a message about an end
 COUNT_MAX = (1 << 63) - 1
 TIME_MAX = 1e12  # seconds, before or after any clock's beginning
 CODES = -(1 << 31), 1 << 32
+HOMES_MAX = 10_000
 HELD_MAX = 20_480  # attempts that are listed, beyond twice those that a node is known to have
 REPORTS_MAX = 20_000  # in one message
 PIECE_MAX = 1 << 20  # bytes of a file in one message
@@ -116,6 +117,7 @@ class Beat(Struct, frozen=True, tag="beat"):
     seen_at: float = 0.0  # `at` of the last acknowledgement on this connection
     starts_expire: bool = False  # an attempt that has not started within a lease of its arrival never will
     idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
+    homes: list[str] = []  # jobs that have files on this node which outlast their attempts: those of VPSs
 
 
 class BeatAck(Struct, frozen=True, tag="beat_ack"):
@@ -272,7 +274,8 @@ def why_wrong(message: Message) -> str:
     match message:
         case Beat():
             times = _times(("sent_at", message.sent_at), ("seen_at", message.seen_at))
-            found: Iterable[str] = (*times, wrong_idle(message.idle, DEVICES_MAX))
+            homes = _count("the number of homes", len(message.homes), HOMES_MAX)
+            found: Iterable[str] = (*times, wrong_idle(message.idle, DEVICES_MAX), homes)
         case UsageData():
             return wrong_samples(message)
         case Reports() if len(message.reports) > REPORTS_MAX:

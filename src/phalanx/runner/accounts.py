@@ -145,6 +145,6 @@ def _open_to_others(state_dir: Path) -> None:
                 " is closed to them",
                 hint="choose a folder such as /var/lib/phalanx",
             )
-    for folder in (real, real / "logs", real / "logs" / "results", real / "checkpoints"):
+    for folder in (real, real / "logs", real / "logs" / "results", real / "checkpoints", real / "vps"):
         folder.mkdir(mode=0o711, exist_ok=True)
         folder.chmod(0o711)

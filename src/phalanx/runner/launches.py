@@ -53,6 +53,7 @@ from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.usage.sampler import UsageSampler
+from phalanx.runner.vps_homes import VpsHomes
 
 log = logger("runner")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
@@ -86,7 +87,9 @@ class Launches:
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
         self.usage = UsageSampler(engine, state_dir)
+        self.homes = VpsHomes(state_dir / "vps")
         engine.introduce = self.introduce
+        engine.homes, engine.remove_home = self.homes.names, self.homes.remove
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it.
@@ -100,6 +103,8 @@ class Launches:
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
         paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
+        if brief.vps is not None:
+            self.homes.prepare(start, brief, account)
         owner = None if account is None else (account.uid, account.gid)
         limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
@@ -206,6 +211,8 @@ class Launches:
         account = self._account_of(key[0])
         home, uid = ("/", None) if account is None else (account.home, account.uid)
         brief = None if group is None else briefing.brief(key[0], group)
+        if brief is not None and brief.vps is not None:
+            home = self.homes.home(key[0])
         cwd = None if brief is None else brief.command.cwd or home
         return AttemptLeader(*self._leaders[key], self.names[key], uid), cwd
 
@@ -236,6 +243,7 @@ class Launches:
     def sweep(self) -> None:
         """All attempts of an earlier runner are adopted: remove what it left of others."""
         self._limits.sweep()
+        self.homes.sweep()
 
     def key_of(self, name: str) -> AttemptKey | None:
         """The attempt of a keeper's key; None for an invalid one."""
@@ -305,7 +313,10 @@ class Launches:
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
-        cwd, told = brief.command.cwd, None
+        cwd, told, argv = brief.command.cwd, None, brief.command.argv
+        if brief.vps is not None:
+            cwd, argv = self.homes.home(brief.job), tuple(self.homes.argv(brief.job))
+            env["HOME"] = cwd
         if account is not None:
             cwd = cwd or account.home
             told = BriefAccount(
@@ -313,7 +324,7 @@ class Launches:
             )
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, brief.command.argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        connection.brief(id, argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
         keeper.briefed[id] = account
         return account
 

@@ -56,6 +56,7 @@ from phalanx.api.schema.overlay import AddressesView, NewReservation, Reservatio
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.usage import ReportQuery, ReportReply, UsageReply
+from phalanx.api.schema.vps import NewVps, StoppedVps, VpsRequest, VpsView
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -188,6 +189,20 @@ class Commands(Protocol):
     async def addresses(self, limit: int) -> list[AddressesView]: ...
 
     async def node_addresses(self, name: str, limit: int) -> AddressesView: ...
+
+    async def create_vps(self, request: VpsRequest, user: str, priority_max: int) -> NewVps:
+        """Its private key, if one was made, is in this answer alone."""
+        ...
+
+    async def list_vps(self, user: str | None, *, ended: bool) -> list[VpsView]:
+        """Those of a user, or everybody's."""
+        ...
+
+    async def vps(self, id: str) -> VpsView: ...
+
+    async def stop_vps(self, id: str) -> StoppedVps: ...
+
+    async def restart_vps(self, id: str, user: str) -> VpsView: ...
 
     async def queues(self) -> list[QueueView]: ...
 

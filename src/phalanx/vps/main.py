@@ -1,0 +1,52 @@
+"""The task of a VPS, from its start to the signal that ends it: an SSH server, or nothing but waiting.
+
+It is the first process of its attempt, so that everything it starts is in the attempt's cgroup, account, devices and
+network, and ends with it. It ends by a signal or with a code other than 0: a VPS never completes. What it writes is
+the log of the VPS: who connected, and from where.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import signal
+from pathlib import Path
+
+import msgspec
+
+from phalanx.vps.log import complain, say
+from phalanx.vps.options import OPTIONS, ServerOptions, decode
+
+PORT_TAKEN, UNUSABLE = 98, 78  # exit codes: EADDRINUSE, and EX_CONFIG of sysexits.h
+
+
+def main(folder: Path) -> int:
+    """Serve until a signal comes; the exit code where that is not possible."""
+    try:
+        options = decode((folder / OPTIONS).read_bytes())
+        os.chdir(options.home)
+    except (OSError, msgspec.MsgspecError) as error:
+        complain(f"the files of this VPS cannot be used: {error}")
+        return UNUSABLE
+    if not options.port:
+        say("this VPS has no SSH; phalanx vps connect opens a shell in it")
+        while True:
+            signal.pause()
+    try:
+        asyncio.run(_serve(options))
+    except OSError as error:
+        complain(f"cannot listen at port {options.port}: {error.strerror or error}")
+        return PORT_TAKEN if error.errno == errno.EADDRINUSE else UNUSABLE
+    except ImportError as error:
+        complain(f"the SSH server cannot be loaded on this node: {error}")
+        return UNUSABLE
+    return UNUSABLE
+
+
+async def _serve(options: ServerOptions) -> None:
+    from phalanx.vps.server import listen
+
+    servers = [await listen(options, address) for address in options.addresses]
+    say(f"listening at {', '.join(options.addresses)}, port {options.port}")
+    await asyncio.gather(*(server.wait_closed() for server in servers))
