@@ -107,6 +107,7 @@ if TYPE_CHECKING:
         UsageReply,
         UsageSums,
     )
+    from phalanx.api.schema.vps import NewVps, StoppedVps, VpsFields, VpsRequest, VpsView
     from phalanx.api.schema.workflows import (
         ConditionSpec,
         RetryReply,
@@ -223,6 +224,7 @@ __all__ = [
     "NeverFits",
     "NewReservation",
     "NewToken",
+    "NewVps",
     "NoRoom",
     "NodeReasons",
     "NodeView",
@@ -261,6 +263,7 @@ __all__ = [
     "StageHandle",
     "StageSpec",
     "StageView",
+    "StoppedVps",
     "StoryLine",
     "SubmitFields",
     "SubmitReply",
@@ -286,6 +289,9 @@ __all__ = [
     "UsageSummary",
     "UsageSums",
     "UsageView",
+    "VpsFields",
+    "VpsRequest",
+    "VpsView",
     "WatchEvent",
     "WhyReply",
     "WorkflowBuilder",
@@ -320,6 +326,7 @@ _MODULES = {
         "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.vps": "NewVps StoppedVps VpsFields VpsRequest VpsView",
     "phalanx.api.schema.overlay": "AddressesView NewReservation ReservationView ReserveRequest",
     "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"

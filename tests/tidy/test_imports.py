@@ -103,6 +103,7 @@ LAZY_ROOMS = {
     "phalanx",
     "runner",  # of pyroute2, which only needs who makes an overlay network
     "store",
+    "vps",  # of asyncssh, which a VPS without SSH does not need
     "worker",  # of cloudpickle, which only needs who pickles
 }
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.

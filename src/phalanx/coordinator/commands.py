@@ -96,11 +96,8 @@ class CoordinatorCommands:
         declared = Declarations(loop, store, clock, retries, reads.slices, flows)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
-        self.submit_workflow, self.workflows, self.workflow = (
-            flows.submit_workflow,
-            flows.workflows,
-            flows.workflow,
-        )
+        self.submit_workflow = flows.submit_workflow
+        self.workflows, self.workflow = flows.workflows, flows.workflow
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.wait_workflow = flows.wait_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files, clock)

@@ -14,7 +14,7 @@ from msgspec import structs
 from phalanx.api.schema.ssh_keys import host_key
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
-from phalanx.coordinator.vps_homes import VpsHomes
+from phalanx.coordinator.vps_homes import ReportedHomes
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
 from phalanx.core.cluster.jobs import JobState
@@ -70,7 +70,7 @@ class Links:
         self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
         self.stale_reports = 0
         self.idle = IdleDevices()
-        self.homes = VpsHomes()
+        self.homes = ReportedHomes()
         self._overlay_version = 0  # of the overlay network that runners were told last
 
     def receive(self, session: RunnerSession, message: wire.Message) -> Envelope | None:

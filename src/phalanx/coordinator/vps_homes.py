@@ -22,7 +22,7 @@ UNKNOWN_MAX = 10_000  # looked up, at one time
 LOOK_EVERY_S = 30.0
 
 
-class VpsHomes:
+class ReportedHomes:
     """What runners have named, as far as the state does not know it."""
 
     def __init__(self) -> None:

@@ -104,7 +104,7 @@ class Launches:
         self._keys[name] = start.key
         paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
         if brief.vps is not None:
-            self.homes.prepare(start, brief, account)
+            self.homes.prepare(start, brief, account, self._engine.vps_addresses)
         owner = None if account is None else (account.uid, account.gid)
         limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner

@@ -146,6 +146,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         credential.keep,
     )
     engine.sets_names = can_set_names()
+    engine.vps_addresses = (section.vps_address,) if section.vps_address else ()
     _take_part(engine, origin, simulated=section.pretend is not None)
     return RunnerLoop(
         engine,

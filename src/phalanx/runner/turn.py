@@ -50,6 +50,7 @@ class RunnerEngine:
         self.has_overlay = False  # whether we can give tasks addresses of the overlay network
         self.introduce: Callable[[Roll], None] = lambda _: None  # to members that run: who else does
         self.homes: Callable[[], list[JobId]] = list  # jobs that have a home folder here
+        self.vps_addresses: tuple[str, ...] = ()  # of this node, where VPSs listen besides loopback
         self.remove_home: Callable[[JobId], None] = lambda _: None
         self.networks: TaskNetworks | None = None  # of tasks with addresses; None: they are simulated
         self.sets_names = False  # whether tasks can have a host name and a hosts file of their own

@@ -29,10 +29,8 @@ REMOVED = ".removed-"  # how the name of a folder begins that is being removed
 class VpsHomes:
     """The homes of one runner, in a folder of their own. Nothing is touched before the first VPS comes."""
 
-    def __init__(self, root: Path, addresses: Sequence[str] = ()) -> None:
-        """`addresses` are those of the node at which SSH servers listen besides loopback."""
+    def __init__(self, root: Path) -> None:
         self._root = root
-        self._addresses = tuple(addresses)
         self._names: set[JobId] | None = None  # None: not looked at yet
         self._removing: set[asyncio.Task[None]] = set()
 
@@ -52,8 +50,13 @@ class VpsHomes:
                 self._names = set()
         return sorted(self._names)[:HOMES_MAX]
 
-    def prepare(self, start: Start, brief: Brief, account: Account | None) -> None:
-        """Make the home, unless it is there, and write what the server of this attempt is told. Raises OSError."""
+    def prepare(
+        self, start: Start, brief: Brief, account: Account | None, addresses: Sequence[str] = ()
+    ) -> None:
+        """Make the home, unless it is there, and write what the server of this attempt is told. Raises OSError.
+
+        `addresses` are those of the node at which it listens besides loopback, unless it has one of its own.
+        """
         assert brief.vps is not None
         self.names()
         folder = self._root / brief.job
@@ -63,7 +66,7 @@ class VpsHomes:
         home.mkdir(mode=0o700, exist_ok=True)
         if self._names is not None:
             self._names.add(brief.job)
-        own = (start.grant.address,) if start.grant.address else self._addresses
+        own = (start.grant.address,) if start.grant.address else tuple(addresses)
         options = ServerOptions(
             home=str(home),
             port=start.port,

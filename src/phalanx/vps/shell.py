@@ -38,7 +38,7 @@ async def serve_process(client: ClientProcess) -> None:
         client.exit(NOT_FOUND)
         return
     try:
-        program = await Program.start(client)
+        program = await SshProgram.start(client)
     except OSError as error:
         client.stderr.write(f"{_shell()}: {error.strerror or error}\n".encode())
         client.exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
@@ -46,7 +46,7 @@ async def serve_process(client: ClientProcess) -> None:
     await program.run()
 
 
-class Program:
+class SshProgram:
     """A shell or command, and the streams between it and the client."""
 
     def __init__(self, client: ClientProcess, process: subprocess.Popen[bytes], streams: Streams) -> None:
@@ -56,7 +56,7 @@ class Program:
         self._moved = 0  # pieces of output
 
     @classmethod
-    async def start(cls, client: ClientProcess) -> Program:
+    async def start(cls, client: ClientProcess) -> SshProgram:
         """Raises OSError where it cannot be started."""
         shell = _shell()
         words = [f"-{Path(shell).name}"] if client.command is None else [shell, "-c", client.command]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.coordinator.vps_homes import VpsHomes
+from phalanx.coordinator.vps_homes import ReportedHomes
 from phalanx.core.cluster.image import encode_job
 from phalanx.core.cluster.inputs import Cancel
 from phalanx.core.model.job import Vps, ulid
@@ -33,7 +33,7 @@ class Past(MemoryStore):
 
 
 def test_files_are_kept_until_the_last_process_has_ended():
-    cluster, homes = CoreCluster(n1={}), VpsHomes()
+    cluster, homes = CoreCluster(n1={}), ReportedHomes()
     job = a_job(vps=Vps("disabled"))
     cluster.submit(job)
     cluster.place(job, 0, "n1")
@@ -46,7 +46,7 @@ def test_files_are_kept_until_the_last_process_has_ended():
 
 
 async def test_what_left_the_memory_is_looked_up_and_what_nobody_knows_is_kept():
-    cluster, homes = CoreCluster(n1={}), VpsHomes()
+    cluster, homes = CoreCluster(n1={}), ReportedHomes()
     job = a_job(vps=Vps("disabled"))
     ended = cluster.submit(job)
     store = Past({job.id: encode_job(ended)})

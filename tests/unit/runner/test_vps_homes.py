@@ -63,10 +63,10 @@ def test_only_the_account_reads_the_host_key_and_nothing_of_it_can_be_replaced(t
 
 
 def test_a_vps_with_an_address_of_its_own_listens_there_and_one_without_ssh_nowhere(tmp_path: Path):
-    homes = VpsHomes(tmp_path, ("192.0.2.1",))
-    homes.prepare(a_start(address="10.128.0.5"), a_brief(), None)
+    homes = VpsHomes(tmp_path)
+    homes.prepare(a_start(address="10.128.0.5"), a_brief(), None, ["192.0.2.1"])
     assert told(tmp_path).addresses == ("127.0.0.1", "10.128.0.5")
-    homes.prepare(a_start(), a_brief(), None)
+    homes.prepare(a_start(), a_brief(), None, ["192.0.2.1"])
     assert told(tmp_path).addresses == ("127.0.0.1", "192.0.2.1")
     homes.prepare(a_start(0), a_brief(), None)
     assert told(tmp_path).addresses == ()
