@@ -180,6 +180,7 @@ def node_lines(node: NodeView) -> Iterable[str]:
             ("Holds", _held(node)),
             ("Does not hold", ", ".join(node.isolation.lacking) if node.isolation is not None else None),
             ("Because", node.isolation.note if node.isolation is not None else None),
+            ("Containers", node.containers or None),
             ("Cost", None if node.cost_per_hour is None else f"{node.cost_per_hour:g} an hour"),
             ("Tasks at a time", node.slots or None),
             ("Tasks", f"{node.task_count}: {' '.join(node.tasks)}" if node.task_count else 0),

@@ -13,6 +13,7 @@ from msgspec import structs
 
 from phalanx.api.schema.ssh_keys import host_key
 from phalanx.coordinator.idle_devices import IdleDevices
+from phalanx.coordinator.image_progress import ImageProgress
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.coordinator.vps_homes import ReportedHomes
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
@@ -69,8 +70,7 @@ class Links:
         self._briefed: dict[JobId, set[str]] = {}  # by job, the nodes whose runners were sent its brief
         self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
         self.stale_reports = 0
-        self.idle = IdleDevices()
-        self.homes = ReportedHomes()
+        self.idle, self.images, self.homes = IdleDevices(), ImageProgress(), ReportedHomes()
         self._overlay_version = 0  # of the overlay network that runners were told last
 
     def receive(self, session: RunnerSession, message: wire.Message) -> Envelope | None:
@@ -98,6 +98,7 @@ class Links:
             return None
         del self.sessions[session.node]
         self.idle.gone(session.node)
+        self.images.gone(session.node)
         return [Disconnect(session.node, session.incarnation)], no_reply
 
     def dispatch(self, effects: Iterable[Effect]) -> None:
@@ -190,6 +191,7 @@ class Links:
         self.sessions.clear()
         self._briefed.clear()
         self.idle.clear()
+        self.images.clear()
 
     def forget(self, job: str) -> None:
         """A job is over: its brief is not needed any more. Runners are told with their next heartbeat."""
@@ -323,6 +325,7 @@ class Links:
                 return
             if isinstance(answers[0], Accepted):
                 self.idle.told(self._state(), session.node, message.idle, message.sent_at)
+                self.images.told(session.node, message.preparing)
                 epoch = self._state().epoch
                 dismissed = [*session.dismissed, *self.homes.to_remove(self._state(), message.homes)]
                 session.dismissed = []

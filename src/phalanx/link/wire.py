@@ -117,6 +117,7 @@ class Beat(Struct, frozen=True, tag="beat"):
     seen_at: float = 0.0  # `at` of the last acknowledgement on this connection
     starts_expire: bool = False  # an attempt that has not started within a lease of its arrival never will
     idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
+    preparing: list[tuple[AttemptKey, str]] = []  # whose images are got ready, and how far that is
     homes: list[str] = []  # jobs that have files on this node which outlast their attempts: those of VPSs
 
 
@@ -275,7 +276,12 @@ def why_wrong(message: Message) -> str:
         case Beat():
             times = _times(("sent_at", message.sent_at), ("seen_at", message.seen_at))
             homes = _count("the number of homes", len(message.homes), HOMES_MAX)
-            found: Iterable[str] = (*times, wrong_idle(message.idle, DEVICES_MAX), homes)
+            found: Iterable[str] = (
+                *times,
+                wrong_idle(message.idle, DEVICES_MAX),
+                _of_preparing(message.preparing),
+                homes,
+            )
         case UsageData():
             return wrong_samples(message)
         case Reports() if len(message.reports) > REPORTS_MAX:
@@ -294,6 +300,13 @@ def why_wrong(message: Message) -> str:
         case _:
             return ""
     return next(filter(None, found), "")
+
+
+def _of_preparing(told: list[tuple[AttemptKey, str]]) -> str:
+    if len(told) > HELD_MAX:
+        return too_many("preparing", len(told), HELD_MAX)
+    long = next((text for _, text in told if len(text) > WORD_MAX), None)
+    return "" if long is None else f"preparing = {long[:80]!r}…: expected at most {WORD_MAX} characters"
 
 
 def too_many(name: str, count: int, most: int) -> str:

@@ -23,10 +23,12 @@ from phalanx.core.model.orders import (
     key_text,
 )
 from phalanx.core.runner.attempts import ProcessEnd
-from phalanx.core.runner.state import Spawn
+from phalanx.core.runner.effects import Spawn
 from phalanx.errors import Unavailable
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account, Accounts, NoAccount
+from phalanx.runner.containers.launching import ContainerLaunches, OfAttempt
+from phalanx.runner.containers.launching import command as container_command
 from phalanx.runner.environment import (
     LOOPBACK,
     Peer,
@@ -37,11 +39,12 @@ from phalanx.runner.environment import (
 )
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
-from phalanx.runner.limits import AttemptLimits
+from phalanx.runner.limits import AttemptLimits, LaunchLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
     HOSTS,
     RESULT,
+    AttemptPaths,
     LogPath,
     attempt_paths,
     folder_of,
@@ -50,6 +53,7 @@ from phalanx.runner.log_files import (
 )
 from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
 from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.usage.sampler import UsageSampler
@@ -71,6 +75,7 @@ class Launches:
         limits: AttemptLimits,
         machine: Machine,
         accounts: Accounts,
+        containers: ContainerLaunches | None = None,
     ) -> None:
         self.log_root = state_dir / "logs"
         self.names: dict[AttemptKey, str] = {}
@@ -83,6 +88,7 @@ class Launches:
         self._limits = limits
         self._machine = machine
         self._accounts = accounts
+        self._containers = containers
         self._with_hosts: set[AttemptKey] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
@@ -102,7 +108,8 @@ class Launches:
         account = self._brief(keeper, connection, brief)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
-        paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
+        is_inside = self._accounts.are_mapped or bool(brief.command.image)
+        paths = attempt_paths(self.log_root, start.key, is_inside)
         if brief.vps is not None:
             self.homes.prepare(start, brief, account, self._engine.vps_addresses)
         owner = None if account is None else (account.uid, account.gid)
@@ -120,6 +127,18 @@ class Launches:
             self._machine.make_artifacts(self.artifacts_path(start.key))
         env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         spaces = self._spaces(start, place, env)
+        if brief.command.image and self._containers is not None:
+            has = OfAttempt(
+                folders=self._folders_of(paths, limits, brief.job, account),
+                result=paths.result,
+                hosts=spaces.get("hosts", ""),
+                hostname=spaces.get("hostname", ""),
+                has_network="net" in spaces,
+                is_tracked=bool(limits.cgroups or self._limits.tracking(keeper.cgroups)),
+                files=tuple(filter(None, (self._base_env.get("PHALANX_TASK_CA_FILE"),))),
+            )
+            env |= self._containers.write(start, brief, account, self._base_env, has)
+            spaces = {"net": spaces["net"]} if "net" in spaces else {}
         if spaces and not connection.makes_folders:
             spaces = _of_older_keeper(spaces)
         launch = Launch(
@@ -140,6 +159,16 @@ class Launches:
             memo=limits.memo,
         )
         connection.start(name, _brief_id(start.key[0], brief.group), launch)
+
+    def _folders_of(
+        self, paths: AttemptPaths, limits: LaunchLimits, job: str, account: Account | None
+    ) -> tuple[str, ...]:
+        """What of its attempt a container sees and may write to, at the same paths."""
+        checkpoints = f"{self._checkpoints}/{job}"
+        if account is None:
+            self._machine.make_folder(checkpoints)
+        scratch = limits.env.get(SCRATCH_VARIABLE)
+        return (paths.artifacts, checkpoints, *([scratch] if scratch else []))
 
     def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
         """The namespaces of an attempt; its hosts file is written, which says where its peers are."""
@@ -214,7 +243,17 @@ class Launches:
         if brief is not None and brief.vps is not None:
             home = self.homes.home(key[0])
         cwd = None if brief is None else brief.command.cwd or home
-        return AttemptLeader(*self._leaders[key], self.names[key], uid), cwd
+        first = self._leaders[key]
+        if self._containers is not None and self._containers.has(key):
+            inside = self._containers.leader(key)
+            if inside is None:
+                raise Unavailable("its container has not started yet", reason="CannotEnter", retry_after_s=1)
+            first = inside
+        return AttemptLeader(*first, self.names[key], uid), cwd
+
+    def account_of_user(self, user: str) -> Account | None:
+        """The account of a user; None for the runner's own. Raises NoAccount."""
+        return self._accounts.of(user)
 
     def _account_of(self, job: str) -> Account | None:
         """The account that tasks of a job have; None for the runner's own."""
@@ -275,12 +314,16 @@ class Launches:
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of it is alive: its limits are given back; the end, with what it used."""
         self._leaders.pop(key, None)
+        if self._containers is not None:
+            self._containers.ended(key, was_killed=end.signal is not None or end.reason is not None)
         self._leave_network(key)
         return self._limits.ended(key, self.usage.ended(key, end, self._limits.own_folders(key)))
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive, or it was never started."""
         self._leaders.pop(key, None)
+        if self._containers is not None:
+            self._containers.ended(key, was_killed=False)
         self.usage.forget(key)
         self._limits.release(key)
         self._leave_network(key)
@@ -313,15 +356,17 @@ class Launches:
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
-        cwd, told, argv = brief.command.cwd, None, brief.command.argv
-        if brief.vps is not None:
+        argv, cwd, told = brief.command.argv, brief.command.cwd, None
+        in_container = bool(brief.command.image) and self._containers is not None
+        if in_container:
+            argv, cwd = tuple(container_command()), None
+        elif brief.vps is not None:
             cwd, argv = self.homes.home(brief.job), tuple(self.homes.argv(brief.job))
             env["HOME"] = cwd
         if account is not None:
-            cwd = cwd or account.home
-            told = BriefAccount(
-                account.uid, account.gid, account.groups, account.prefix(self._accounts.program)
-            )
+            prefix = () if in_container else account.prefix(self._accounts.program)
+            told = BriefAccount(account.uid, account.gid, account.groups, prefix)
+            cwd = cwd if in_container else cwd or account.home
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
         connection.brief(id, argv, env, cwd, self._limits.tracking(keeper.cgroups), told)

@@ -29,6 +29,8 @@ from phalanx.runner.accounts import Accounts
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.containers.found import find_runtime, with_runtime
+from phalanx.runner.containers.launching import ContainerLaunches, parse_folders
 from phalanx.runner.credential import NodeCredential
 from phalanx.runner.device_nodes import DeviceNodes, find_nodes
 from phalanx.runner.devices import discover
@@ -105,7 +107,8 @@ async def _run(settings: Settings, drain: bool) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with stopping.on_duty(state_dir):
-        loop = _loop(settings, state_dir)
+        containers = _containers(section, state_dir)
+        loop = _loop(settings, state_dir, containers)
         idle = IdleRule(section.idle_device_use, section.idle_device_after_s)
         loop.usage.set_rules(UsageRules(section.usage_interval_s, idle))
         loop.usage.read()
@@ -118,16 +121,30 @@ async def _run(settings: Settings, drain: bool) -> int:
             return 0
         if loop.engine.networks is not None:
             loop.engine.networks.clean(loop.live_keys())
+        await containers.sweep(loop.live_keys())
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
-        return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
+        try:
+            return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
+        finally:
+            containers.close()
+            await containers.settled()
 
 
-def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
+def _containers(section: RunnerSettings, state_dir: Path) -> ContainerLaunches:
+    """The containers of this node, if it has a runtime for them."""
+    found = find_runtime(section.container_socket)
+    log.info("containers", runtime=found.text)
+    allowed = parse_folders(section.container_mounts or "")
+    return ContainerLaunches(found, state_files.origin(state_dir), state_dir, allowed, section.image_limit_s)
+
+
+def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) -> RunnerLoop:
     section = settings.runner
     credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
     has = capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots)
     nodes = find_nodes(has, section.device_nodes)
+    containers.nodes = nodes
     every = section.cgroups == "every-task"
 
     def cgroups(suffix: str) -> Cgroups:
@@ -141,7 +158,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         secrets.token_hex(8),
         origin,
         credential.shown,
-        isolating(has, limits.isolation),
+        with_runtime(isolating(has, limits.isolation), containers.found),
         section.address or "",
         credential.keep,
     )
@@ -159,6 +176,7 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         limits,
         ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
         Accounts.read(section.accounts, section.allow_root, state_dir),
+        containers,
     )
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.core.model.job import JobId
-from phalanx.core.model.orders import Dismiss, Roll
+from phalanx.core.model.orders import AttemptKey, Dismiss, Roll
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner.state import RunnerEffect, RunnerState
+from phalanx.core.runner.effects import RunnerEffect
+from phalanx.core.runner.state import RunnerState
 from phalanx.link import wire
 from phalanx.link.overlay import OverlayMap
 from phalanx.link.usage import IdleDevice
@@ -56,6 +57,7 @@ class RunnerEngine:
         self.sets_names = False  # whether tasks can have a host name and a hosts file of their own
         self.starts_expire = False  # whether the keeper starts nothing after its instant
         self.idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
+        self.preparing: Callable[[], list[tuple[AttemptKey, str]]] = list  # whose images are got ready
         self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
         self._hello_at = 0.0
         self._seen_at = 0.0  # the coordinator's time of the last acknowledgement
@@ -149,6 +151,7 @@ class RunnerEngine:
             self._seen_at,
             self.starts_expire,
             self.idle,
+            self.preparing(),
             self.homes(),
         )
 

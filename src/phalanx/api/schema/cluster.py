@@ -104,6 +104,7 @@ class NodeView(Struct):
     toggled_at: float | None = None  # when it was last disabled or enabled
     idle_since: float | None = None  # since when nothing has been held there; None while something is
     isolation: IsolationView | None = None  # None: its runner does not say
+    containers: str = ""  # the runtime that runs containers there, or why there is none
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):

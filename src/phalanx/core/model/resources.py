@@ -183,6 +183,7 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     isolation: Isolation | None = None  # None: its runner is of a version that does not say
     # Its part of the overlay network, such as 10.128.0.0/22, as the coordinator has given it; runners send none.
     block: str = ""
+    containers: str = ""  # its runtime for containers and the version of that, or why there is none
 
     @property
     def addresses(self) -> int:

@@ -240,8 +240,10 @@ class Spawner:
 
     def _checked_program(self, attempt: KeptAttempt, name: str, env: dict[str, str]) -> str:
         """The file to run, if the task's account may run it."""
-        uid = -1 if attempt.account is None else attempt.account.uid
-        return self._identity.of(attempt.account, lambda: self._programs.find_checked(name, env, uid))
+        # Without a prefix the program is the runner's own, which makes a container for that account.
+        account = attempt.account if attempt.account is not None and attempt.account.prefix else None
+        uid = -1 if account is None else account.uid
+        return self._identity.of(account, lambda: self._programs.find_checked(name, env, uid))
 
 
 def _go_to(cwd: str) -> None:
