@@ -53,6 +53,7 @@ def _fields(id: str, user: str) -> dict[str, object]:
         "host_key_fingerprint": "SHA256:x",
         "key_fingerprints": ["SHA256:y"],
         "address": None,
+        "image": None,
         "request": {"cores": 1},
         "devices": [],
         "attempt": 1,

@@ -41,7 +41,6 @@ SHARED = {
 API = {"api.schema", "api.server"}
 BELOW = CORE | SHARED | API | {"client", "link", "rpc", "store"}
 SHELLS = BELOW | {"coordinator", "runner"}
-# "vps" is the program of a VPS; of it the runner knows only what it is told (`vps/options.py`).
 
 # Each room and what it may import besides itself. A room is a package, or a module directly in phalanx.
 ARROWS: dict[str, set[str]] = {
@@ -79,8 +78,8 @@ ARROWS: dict[str, set[str]] = {
     "manifests": CORE | SHARED | {"api.schema"},
     "preview": CORE | SHARED | {"api.schema", "manifests"},
     "coordinator": BELOW | {"certificates", "manifests", "preview"},
-    "runner": BELOW | {"vps"},
-    "vps": {"config"},
+    "runner": BELOW,
+    "vps": {"config", "errors", "runner"},
     "worker": CORE | SHARED | API | {"client"},
     "sim": SHELLS,
     "embedded": SHELLS,  # The whole cluster in one process wires both shells together.

@@ -76,6 +76,17 @@ class VpsOptions(Struct, kw_only=True):
         str | None,
         typer.Option(metavar="TOKEN", help="Token of a reserved address, from `phalanx node ip-reserve`."),
     ] = None
+    image: Annotated[
+        str,
+        typer.Option(
+            help="Container to run in: a name in a registry, /path/image.tar or rootfs:/path.",
+            show_default="none",
+        ),
+    ] = ""
+    mount: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SRC:DST[:ro]", help="Folder of the node in the container; repeatable."),
+    ] = None
     no_queue: Annotated[bool, typer.Option("--no-queue", help="Reject it if it cannot start now.")] = False
 
     def request(self) -> VpsRequest:
@@ -83,6 +94,7 @@ class VpsOptions(Struct, kw_only=True):
         return VpsRequest(
             public_key="" if self.key is None else _public(self.key),
             targets=self.target or [],
+            mounts=self.mount or [],
             labels=dict(pair(each, "--label") for each in self.label or []),
             env=dict(pair(each, "--env") for each in self.env or []),
             **{name: getattr(self, name) for name in _SAME},
@@ -92,7 +104,7 @@ class VpsOptions(Struct, kw_only=True):
 # The fields that have the same name and meaning on both sides.
 _SAME = (
     *("ssh", "name", "cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue"),
-    *("require_isolation", "network", "ip_token", "no_queue"),
+    *("require_isolation", "network", "ip_token", "no_queue", "image"),
 )
 
 
@@ -191,6 +203,7 @@ def _lines(view: VpsView) -> Iterable[str]:
             ("Message", view.message),
             ("Node", view.node),
             ("Address", view.address),
+            ("Image", view.image),
             ("SSH", view.ssh),
             ("SSH port", view.ssh_port),
             ("Host key", view.host_key_fingerprint),

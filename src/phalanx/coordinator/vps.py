@@ -111,6 +111,7 @@ class VpsCommands:
             host_key_fingerprint=None if public is None else fingerprint(public),
             key_fingerprints=[fingerprint(each) for each in vps.keys],
             address=task.address,
+            image=spec.groups[0].command.image or None,
             request=job_view(self._loop.state, job).request,
             devices=task.devices,
             attempt=task.attempt,

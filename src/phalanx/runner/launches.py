@@ -136,6 +136,8 @@ class Launches:
                 has_network="net" in spaces,
                 is_tracked=bool(limits.cgroups or self._limits.tracking(keeper.cgroups)),
                 files=tuple(filter(None, (self._base_env.get("PHALANX_TASK_CA_FILE"),))),
+                home="" if brief.vps is None else self.homes.home(brief.job),
+                beside=self.homes.argv(brief.job) if start.port else [],
             )
             env |= self._containers.write(start, brief, account, self._base_env, has)
             spaces = {"net": spaces["net"]} if "net" in spaces else {}
@@ -241,7 +243,7 @@ class Launches:
         home, uid = ("/", None) if account is None else (account.home, account.uid)
         brief = None if group is None else briefing.brief(key[0], group)
         if brief is not None and brief.vps is not None:
-            home = self.homes.home(key[0])
+            home = self.homes.inner_home(brief)
         cwd = None if brief is None else brief.command.cwd or home
         first = self._leaders[key]
         if self._containers is not None and self._containers.has(key):

@@ -19,7 +19,7 @@ from phalanx.core.model.orders import Brief, Start
 from phalanx.link.wire import HOMES_MAX
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account
-from phalanx.vps.options import HOME, OPTIONS, ServerOptions, encode
+from phalanx.runner.vps_options import CONTAINER_HOME, HOME, OPTIONS, ServerOptions, encode
 
 log = logger("runner")
 LOOPBACK = "127.0.0.1"
@@ -36,6 +36,10 @@ class VpsHomes:
 
     def home(self, job: JobId) -> str:
         return f"{self._root}/{job}/{HOME}"
+
+    def inner_home(self, brief: Brief) -> str:
+        """Where the VPS itself sees its home."""
+        return CONTAINER_HOME if brief.command.image else self.home(brief.job)
 
     def argv(self, job: JobId) -> list[str]:
         """The program of a VPS: our own, whatever is in its home."""
@@ -68,7 +72,7 @@ class VpsHomes:
             self._names.add(brief.job)
         own = (start.grant.address,) if start.grant.address else tuple(addresses)
         options = ServerOptions(
-            home=str(home),
+            home=CONTAINER_HOME if brief.command.image else str(home),
             port=start.port,
             addresses=(LOOPBACK, *own) if start.port else (),
             host_key=brief.host_key,

@@ -15,18 +15,22 @@ from pathlib import Path
 
 import msgspec
 
+from phalanx.config import environment
+from phalanx.errors import PhalanxError
+from phalanx.runner.session_child import Failed
+from phalanx.runner.vps_options import HOME, OPTIONS, ServerOptions, decode
 from phalanx.vps.log import complain, say
-from phalanx.vps.options import OPTIONS, ServerOptions, decode
 
 PORT_TAKEN, UNUSABLE = 98, 78  # exit codes: EADDRINUSE, and EX_CONFIG of sysexits.h
 
 
-def main(folder: Path) -> int:
-    """Serve until a signal comes; the exit code where that is not possible."""
+def main(folder: Path, container: int | None = None) -> int:
+    """Serve until a signal comes; the exit code where that is not possible. `container` is its first process."""
     try:
         options = decode((folder / OPTIONS).read_bytes())
+        env = dict(environment()) if container is None else _moved_in(container, folder / HOME)
         os.chdir(options.home)
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, PhalanxError, Failed) as error:
         complain(f"the files of this VPS cannot be used: {error}")
         return UNUSABLE
     if not options.port:
@@ -34,7 +38,7 @@ def main(folder: Path) -> int:
         while True:
             signal.pause()
     try:
-        asyncio.run(_serve(options))
+        asyncio.run(_serve(options, env | {"HOME": options.home}))
     except OSError as error:
         complain(f"cannot listen at port {options.port}: {error.strerror or error}")
         return PORT_TAKEN if error.errno == errno.EADDRINUSE else UNUSABLE
@@ -44,9 +48,18 @@ def main(folder: Path) -> int:
     return UNUSABLE
 
 
-async def _serve(options: ServerOptions) -> None:
+def _moved_in(container: int, home: Path) -> dict[str, str]:
+    """Load everything, then go there."""
+    import phalanx.vps.server
+    from phalanx.vps.container import move_in
+
+    assert phalanx.vps.server
+    return move_in(container, home)
+
+
+async def _serve(options: ServerOptions, env: dict[str, str]) -> None:
     from phalanx.vps.server import listen
 
-    servers = [await listen(options, address) for address in options.addresses]
+    servers = [await listen(options, address, env) for address in options.addresses]
     say(f"listening at {', '.join(options.addresses)}, port {options.port}")
     await asyncio.gather(*(server.wait_closed() for server in servers))

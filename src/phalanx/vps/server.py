@@ -7,10 +7,12 @@ rights.
 
 from __future__ import annotations
 
+from functools import partial
+
 import asyncssh
 
+from phalanx.runner.vps_options import ServerOptions
 from phalanx.vps.log import say
-from phalanx.vps.options import ServerOptions
 from phalanx.vps.shell import serve_process
 
 CONNECTIONS_MAX = 128  # at one time; more are closed at once
@@ -66,8 +68,8 @@ class VpsFiles(asyncssh.SFTPServer):
         self.channel.exit(0)
 
 
-async def listen(options: ServerOptions, address: str) -> asyncssh.SSHAcceptor:
-    """Serve at one address; raises OSError where that cannot be listened at."""
+async def listen(options: ServerOptions, address: str, env: dict[str, str]) -> asyncssh.SSHAcceptor:
+    """Serve at one address, with this environment for what is started; raises OSError where that is not possible."""
     return await asyncssh.listen(
         address,
         options.port,
@@ -78,7 +80,7 @@ async def listen(options: ServerOptions, address: str) -> asyncssh.SSHAcceptor:
         kbdint_auth=False,
         host_based_auth=False,
         gss_host=None,
-        process_factory=serve_process,
+        process_factory=partial(serve_process, env),
         sftp_factory=VpsFiles,
         allow_scp=True,
         line_editor=False,

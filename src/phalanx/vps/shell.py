@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
-import pwd
 import re
 import signal
 import struct
@@ -22,8 +21,6 @@ from typing import Any, Self
 
 import asyncssh
 
-from phalanx.config import environment
-
 PIECE_BYTES = 32 * 1024
 QUIET_S = 0.3  # after the end of a program, until output of what it left behind is no longer waited for
 NOT_EXECUTABLE, NOT_FOUND = 126, 127  # as a shell
@@ -31,16 +28,16 @@ _TAKEN = re.compile(r"LANG|LC_[A-Z]+|TZ|COLORTERM|TERM_PROGRAM")  # what a clien
 ClientProcess = asyncssh.SSHServerProcess[bytes]
 
 
-async def serve_process(client: ClientProcess) -> None:
+async def serve_process(env: dict[str, str], client: ClientProcess) -> None:
     """Run what a client asked for until it has ended, or the client is gone."""
     if client.subsystem is not None:
         client.stderr.write(f"no subsystem {client.subsystem!r}, only sftp\n".encode())
         client.exit(NOT_FOUND)
         return
     try:
-        program = await SshProgram.start(client)
+        program = await SshProgram.start(client, env)
     except OSError as error:
-        client.stderr.write(f"{_shell()}: {error.strerror or error}\n".encode())
+        client.stderr.write(f"{_shell(env)}: {error.strerror or error}\n".encode())
         client.exit(NOT_FOUND if isinstance(error, FileNotFoundError) else NOT_EXECUTABLE)
         return
     await program.run()
@@ -56,9 +53,9 @@ class SshProgram:
         self._moved = 0  # pieces of output
 
     @classmethod
-    async def start(cls, client: ClientProcess) -> SshProgram:
+    async def start(cls, client: ClientProcess, env: dict[str, str]) -> SshProgram:
         """Raises OSError where it cannot be started."""
-        shell = _shell()
+        shell = _shell(env)
         words = [f"-{Path(shell).name}"] if client.command is None else [shell, "-c", client.command]
         streams = await (Pipes() if client.term_type is None else Terminal()).opened()
         try:
@@ -66,7 +63,7 @@ class SshProgram:
             process = subprocess.Popen(  # noqa: ASYNC220 - asyncio's waits for the streams, not for the end
                 words,
                 executable=shell,
-                env=_variables(client),
+                env=_variables(client, env),
                 stdin=streams.of_child[0],
                 stdout=streams.of_child[1],
                 stderr=streams.of_child[2],
@@ -237,19 +234,29 @@ class Terminal(Streams):
         os.close(self._master)
 
 
-def _shell() -> str:
+def _shell(env: dict[str, str]) -> str:
+    """The one of the account: as its environment says, or the file of accounts here, which may be a container's.
+
+    The C library is not asked, for in a container it would load parts of that.
+    """
+    names = [env.get("SHELL", ""), *_of_account(os.geteuid()), "/bin/bash"]
+    return next((each for each in names if each.startswith("/") and os.access(each, os.X_OK)), "/bin/sh")
+
+
+def _of_account(uid: int) -> list[str]:
     try:
-        named = pwd.getpwuid(os.geteuid()).pw_shell
-    except KeyError:
-        named = ""
-    return named if named and os.access(named, os.X_OK) else "/bin/sh"
+        lines = Path("/etc/passwd").read_text(errors="replace").splitlines()
+    except OSError:
+        return []
+    rows = (line.split(":") for line in lines)
+    return [row[6] for row in rows if len(row) == 7 and row[2] == str(uid)][:1]
 
 
-def _variables(client: ClientProcess) -> dict[str, str]:
+def _variables(client: ClientProcess, env: dict[str, str]) -> dict[str, str]:
     """Those of the task, and what a client may add."""
     asked = {str(name): str(value) for name, value in client.env.items()}
-    found = {**environment(), **{name: text for name, text in asked.items() if _TAKEN.fullmatch(name)}}
-    found["SHELL"] = _shell()
+    found = {**env, **{name: text for name, text in asked.items() if _TAKEN.fullmatch(name)}}
+    found["SHELL"] = _shell(env)
     if client.term_type is not None:
         found["TERM"] = client.term_type
     if (agent := client.channel.get_agent_path()) is not None:

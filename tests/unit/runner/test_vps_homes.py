@@ -12,7 +12,7 @@ from phalanx.core.model.orders import Brief, Start
 from phalanx.core.model.resources import Grant
 from phalanx.runner.accounts import Account
 from phalanx.runner.vps_homes import VpsHomes
-from phalanx.vps.options import OPTIONS, ServerOptions, decode
+from phalanx.runner.vps_options import OPTIONS, ServerOptions, decode
 from tests.support.builders import a_job
 from tests.support.waiting import until
 

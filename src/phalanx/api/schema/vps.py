@@ -42,6 +42,8 @@ class VpsRequest(Struct, forbid_unknown_fields=True, omit_defaults=True, kw_only
     tags: dict[str, str] = {}
     network: Network = "node"  # overlay: it has an address of its own
     ip_token: str | None = None  # of a reservation: it has that address, over restarts too
+    image: str = ""  # a container, as in a submission; its home is at /home/vps
+    mounts: list[str] = []  # what of the node that container sees: SRC:DST[:ro]
     no_queue: bool = False  # refuse at once what cannot start now
     allow_infeasible: bool = False
     request_id: str | None = None
@@ -69,6 +71,8 @@ class VpsFields(TypedDict, total=False):
     tags: dict[str, str]
     network: Network
     ip_token: str | None
+    image: str
+    mounts: list[str]
     no_queue: bool
     allow_infeasible: bool
     request_id: str | None
@@ -94,6 +98,7 @@ class VpsView(Struct, kw_only=True):
     host_key_fingerprint: str | None
     key_fingerprints: list[str]  # of the keys that may log in
     address: str | None  # its own in the overlay network
+    image: str | None  # of its container
     request: RequestView
     devices: list[int]
     attempt: int  # 0 before the first

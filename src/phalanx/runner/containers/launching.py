@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from phalanx.runner.containers.process import VARIABLE
 from phalanx.runner.containers.runtime import DOCKER, RuntimeFailed
 from phalanx.runner.device_nodes import DeviceNodes
 from phalanx.runner.keeper_messages import Ticks
+from phalanx.runner.vps_options import CONTAINER_HOME, HOLD
 
 if TYPE_CHECKING:
     from phalanx.runner.containers.body import ContainerSpec, OwnMount
@@ -49,6 +50,8 @@ class OfAttempt(Struct, frozen=True):
     has_network: bool = False
     is_tracked: bool = False
     files: tuple[str, ...] = ()  # that it may read
+    home: str = ""  # of a VPS
+    beside: Sequence[str] = ()  # of a VPS: the program that moves in
 
 
 def command() -> list[str]:
@@ -108,6 +111,7 @@ class ContainerLaunches:
         own: list[OwnMount] = [_own(path, path) for path in has.folders]
         own += [_own(path, path, read_only=True) for path in has.files]
         own += [_own(has.hosts, "/etc/hosts", read_only=True)] if has.hosts else []
+        own += [_own(has.home, CONTAINER_HOME)] if has.home else []
         mounts = [parse_mount(text) for text in brief.command.mounts]
         return {
             "socket": self.found.socket,
@@ -116,8 +120,9 @@ class ContainerLaunches:
             "labels": {NODE_LABEL: self._mark, ATTEMPT_LABEL: key_text(start.key)},
             "image": prepared.image,
             "rootfs": prepared.rootfs,
-            "argv": [*brief.command.argv],
-            "cwd": brief.command.cwd,
+            "argv": [*(brief.command.argv if brief.vps is None else HOLD)],
+            "beside": [*has.beside],
+            "cwd": brief.command.cwd if brief.vps is None else CONTAINER_HOME,
             "left_out": [VARIABLE, *(name for name in node_only if name not in chosen)],
             "account": None if account is None else (account.uid, account.gid, [*account.groups]),
             "capabilities": [] if account is not None else [*CAPABILITIES],

@@ -11,6 +11,9 @@ from msgspec import Struct
 
 OPTIONS = "server.json"
 HOME = "home"
+CONTAINER_HOME = "/home/vps"  # where the home is in a container
+# What the container of a VPS runs. It ends with a code other than 0, for a VPS never completes.
+HOLD = ("/bin/sh", "-c", "trap 'exit 143' TERM; while :; do sleep 3600 & wait $!; done")
 
 
 class ServerOptions(Struct, frozen=True, forbid_unknown_fields=True):
