@@ -239,6 +239,11 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     pids_max: Annotated[
         Count, "maximum number of processes and threads of one task, where cgroups allow it; 0 = no limit"
     ] = 4096
+    watch_memory: Annotated[
+        bool,
+        "true or false",
+        "whether a task that is seen above the memory it asked for is ended, where no cgroup can hold it",
+    ] = False
     container_socket: Annotated[
         Text,
         "a path, auto or none",

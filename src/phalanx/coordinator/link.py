@@ -379,9 +379,7 @@ def overlay_map(state: ClusterState, name: str) -> OverlayMap | None:
         for each in state.nodes.values()
         if each.name != name and each.capacity.block and each.address
     ]
-    here = {owner for where, owner in overlay.holders.values() if where == name}
-    owners = [(address, owner) for address, (_, owner) in overlay.holders.items() if owner in here]
-    return OverlayMap(state.rules.overlay.subnet, node.capacity.block, sorted(peers), sorted(owners))
+    return OverlayMap(state.rules.overlay.subnet, node.capacity.block, sorted(peers), overlay.known_at(name))
 
 
 def no_reply(answers: list[Answer | None]) -> None:

@@ -80,7 +80,15 @@ def _isolation(capacity: Capacity) -> IsolationView | None:
     if has is None:
         return None
     return IsolationView(
-        has.cpus, has.cpu_time, has.memory, has.processes, has.devices, has.scratch, has.lacking, has.note
+        has.cpus,
+        has.cpu_time,
+        has.memory,
+        has.processes,
+        has.devices,
+        has.scratch,
+        has.lacking,
+        has.note,
+        has.network,
     )
 
 

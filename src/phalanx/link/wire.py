@@ -19,6 +19,7 @@ from phalanx.core.model.orders import (
     AttemptKey,
     Disposition,
     Ended,
+    Exit,
     Order,
     Phase,
     Report,
@@ -324,20 +325,24 @@ def _of_report(report: Report) -> str:
             return f"exit.code = {code}: expected {CODES[0]} to {CODES[1]}"
         if len(exit.message) > TEXT_MAX or len(exit.stderr_tail) > TEXT_MAX:
             return f"exit: expected texts of at most {TEXT_MAX} characters"
-        if len(exit.result.encode()) > RESULT_BYTES_MAX:
+        if exit.result and len(exit.result.encode()) > RESULT_BYTES_MAX:
             return f"exit.result: {len(exit.result)} characters, expected at most {RESULT_BYTES_MAX} bytes"
-        if wrong := wrong_count("exit.result_bytes", exit.result_bytes, RESULT_FILE_BYTES_MAX):
+        if (exit.result_bytes or exit.result_sha256) and (wrong := _of_result_file(exit)):
             return wrong
-        if bool(exit.result_sha256) != bool(exit.result_bytes) or not _DIGEST.fullmatch(exit.result_sha256):
-            return (
-                f"exit.result_sha256 = {exit.result_sha256[:80]!r}: expected 64 digits with exit.result_bytes"
-            )
         if not (-TIME_MAX <= began <= TIME_MAX and -TIME_MAX <= ended <= TIME_MAX):
             return f"exit: started_at = {began}, ended_at = {ended}: expected seconds since 1970"
         if exit.usage is not None:
             return wrong_usage(exit.usage)
     elif type(report) is Started and not -TIME_MAX <= report.at <= TIME_MAX:
         return f"started.at = {report.at}: expected seconds since 1970"
+    return ""
+
+
+def _of_result_file(exit: Exit) -> str:
+    if wrong := wrong_count("exit.result_bytes", exit.result_bytes, RESULT_FILE_BYTES_MAX):
+        return wrong
+    if not exit.result_sha256 or not exit.result_bytes or not _DIGEST.fullmatch(exit.result_sha256):
+        return f"exit.result_sha256 = {exit.result_sha256[:80]!r}: expected 64 digits with exit.result_bytes"
     return ""
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.core.model.job import JobId
-from phalanx.core.model.orders import AttemptKey, Dismiss, Roll
+from phalanx.core.model.orders import AttemptKey, Dismiss, Phase, Roll
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.effects import RunnerEffect
 from phalanx.core.runner.state import RunnerState
@@ -130,6 +130,13 @@ class RunnerEngine:
         """The job is over. While an attempt of it is held its files stay, and we are told again."""
         if not any(key[0] == job for key in self.state.held):
             self.remove_home(job)
+
+    def is_live(self, key: AttemptKey) -> bool:
+        """Whether more may be written to this attempt's logs."""
+        return (held := self.state.held.get(key)) is not None and held.phase != Phase.ENDED
+
+    def live_keys(self) -> set[AttemptKey]:
+        return {key for key, held in self.state.held.items() if held.phase != Phase.ENDED}
 
     def is_deserted(self, now: float) -> bool:
         """True when a heartbeat was not answered in time: the connection may be dead, and another may not.

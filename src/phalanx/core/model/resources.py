@@ -151,11 +151,12 @@ class Isolation(Struct, frozen=True, omit_defaults=True):
 
     cpus: str = ""  # cpuset, or affinity, which a task can undo
     cpu_time: str = ""  # quota, for parts of cores
-    memory: str = ""  # limit
-    processes: str = ""  # limit
+    memory: str = ""  # limit, or watched: what uses more is ended when that is seen
+    processes: str = ""  # limit, or account: of all tasks together
     devices: str = ""  # filter, or none
     scratch: str = ""  # quota, tmpfs or watched; empty where no size is set
     note: str = ""  # why not more
+    network: str = ""  # cgroup or account: what tells tasks without an address apart in an overlay network
 
     @property
     def lacking(self) -> list[str]:
