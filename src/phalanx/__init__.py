@@ -107,7 +107,15 @@ if TYPE_CHECKING:
         UsageReply,
         UsageSums,
     )
-    from phalanx.api.schema.vps import NewVps, StoppedVps, VpsFields, VpsRequest, VpsView
+    from phalanx.api.schema.vps import (
+        NewVps,
+        SnapshotRequest,
+        SnapshotView,
+        StoppedVps,
+        VpsFields,
+        VpsRequest,
+        VpsView,
+    )
     from phalanx.api.schema.workflows import (
         ConditionSpec,
         RetryReply,
@@ -259,6 +267,8 @@ __all__ = [
     "SeatView",
     "SessionAccess",
     "SessionTicket",
+    "SnapshotRequest",
+    "SnapshotView",
     "StageFields",
     "StageHandle",
     "StageSpec",
@@ -326,7 +336,7 @@ _MODULES = {
         "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",
-    "phalanx.api.schema.vps": "NewVps StoppedVps VpsFields VpsRequest VpsView",
+    "phalanx.api.schema.vps": "NewVps SnapshotRequest SnapshotView StoppedVps VpsFields VpsRequest VpsView",
     "phalanx.api.schema.overlay": "AddressesView NewReservation ReservationView ReserveRequest",
     "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"

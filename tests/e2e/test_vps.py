@@ -203,6 +203,9 @@ def test_a_restart_keeps_mode_keys_host_key_port_node_and_files(
     assert [getattr(after, each) for each in same] == [getattr(before, each) for each in same]
     assert ssh(after, key, "cat kept").stdout == b"kept\n"
     assert cluster.client.job(uploaded).kind == "vps"
+    with pytest.raises(Conflict) as told:
+        cluster.client.snapshot_vps(uploaded)
+    assert told.value.reason == "NotAContainer"
 
 
 def test_a_server_that_is_killed_is_started_again(cluster: RealCluster, uploaded: str, key: Path):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.errors import BadRequest, Conflict, NotFound
 from tests.e2e.test_vps import direct, new_key, running, ssh
 from tests.support.podman import IMAGE, Podman, a_podman, why_not
 from tests.support.real_cluster import RealCluster
@@ -28,7 +29,7 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
 def cluster(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     folder = tmp_path_factory.mktemp("vps")
     cluster = RealCluster(folder, heartbeat_s=0.5, lost_after_s=12.0)
-    socket = {"runner.pretend": None, "runner.container_socket": str(podman.socket)}
+    socket: dict[str, object] = {"runner.pretend": None, "runner.container_socket": str(podman.socket)}
     cluster.node_settings = {"n1": socket}
     try:
         cluster.start({"n1": "real"})
@@ -92,6 +93,32 @@ def test_it_goes_on_while_the_runner_is_killed_and_a_restart_keeps_the_home_only
     assert (done.stdout, done.returncode) == (b"kept\n", 1)
 
 
+def test_a_snapshot_has_what_is_in_the_container_and_a_restore_starts_from_it(
+    cluster: RealCluster, vps: str, key: Path
+):
+    client = cluster.client
+    view = running(cluster, vps)
+    assert ssh(view, key, "echo one >/state; echo home >home").returncode == 0
+    made = client.snapshot_vps(vps, "one")
+    assert (made.name, made.current) == ("one", False)
+    with pytest.raises(Conflict):
+        client.snapshot_vps(vps, "one")
+    assert ssh(view, key, "echo two >/state; echo later >home").returncode == 0
+    with pytest.raises(NotFound):
+        client.restore_vps(vps, "two")
+    client.restore_vps(vps, "one")
+    after = running(cluster, vps, view.attempt + 1)
+    assert ssh(after, key, "cat /state home").stdout == b"one\nlater\n"
+    assert [(each.name, each.current) for each in client.vps_snapshots(vps)] == [("one", True)]
+    assert client.snapshot_vps(vps).name.startswith("at-")
+    with pytest.raises(Conflict):
+        client.remove_snapshot(vps, "one")
+    other = client.vps_snapshots(vps)[-1].name
+    assert [each.name for each in client.remove_snapshot(vps, other)] == ["one"]
+    with pytest.raises(BadRequest, match="only that VPS"):
+        client.submit(command=["true"], image=f"localhost/phalanx-vps/{vps}:one")
+
+
 def test_stop_removes_the_container_and_the_files(cluster: RealCluster, podman: Podman, vps: str):
     assert podman.run("ps", "-aq").split()
     cluster.client.stop_vps(vps)
@@ -99,3 +126,4 @@ def test_stop_removes_the_container_and_the_files(cluster: RealCluster, podman: 
     homes = cluster.folder / "n1" / "vps"
     wait_until(lambda: not [*homes.iterdir()], 30.0, "its files are gone")
     wait_until(lambda: not podman.run("ps", "-aq").split(), 30.0, "its container is gone")
+    assert "phalanx-vps" not in podman.run("images")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.api.schema.vps import NewVps, StoppedVps, VpsRequest, VpsView, read_vps
+from phalanx.api.schema.vps import NewVps, SnapshotView, StoppedVps, VpsRequest, VpsView, read_vps
 from phalanx.core.model.job import Job
 from phalanx.errors import NotFound
 
@@ -32,6 +32,21 @@ class FakeVps:
 
     async def restart_vps(self, id: str, user: str) -> VpsView:
         return await self.vps(id)
+
+    async def vps_snapshots(self, id: str) -> list[SnapshotView]:
+        await self.vps(id)
+        return [SnapshotView("one", 1.0, 2, False)]
+
+    async def snapshot_vps(self, id: str, name: str) -> SnapshotView:
+        await self.vps(id)
+        return SnapshotView(name, 1.0, 2, False)
+
+    async def restore_vps(self, id: str, name: str, user: str) -> VpsView:
+        return await self.vps(id)
+
+    async def remove_snapshot(self, id: str, name: str) -> list[SnapshotView]:
+        await self.vps(id)
+        return []
 
 
 def _view(job: Job) -> VpsView:

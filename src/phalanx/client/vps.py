@@ -11,8 +11,18 @@ from urllib.parse import quote
 
 import msgspec
 
-from phalanx.api.schema.vps import NewVps, StoppedVps, VpsFields, VpsRequest, VpsView
-from phalanx.client.calls import Call, get, new_request_id, query_of
+from phalanx.api.schema.vps import (
+    NewVps,
+    SnapshotRequest,
+    SnapshotView,
+    StoppedVps,
+    VpsFields,
+    VpsRequest,
+    VpsView,
+)
+from phalanx.client.calls import TIMEOUT_S, Call, get, new_request_id, query_of
+
+SNAPSHOT_WITHIN_S = 320.0  # of a large container
 
 
 def create(request: VpsRequest) -> Call[NewVps]:
@@ -43,6 +53,27 @@ def stop(id: str) -> Call[StoppedVps]:
 
 def restart(id: str) -> Call[VpsView]:
     return Call(method="POST", path=_path(id, "/restart"), answer=VpsView)
+
+
+def snapshots(id: str) -> Call[list[SnapshotView]]:
+    return msgspec.structs.replace(get(_path(id, "/snapshots"), list[SnapshotView]), anywhere=False)
+
+
+def snapshot(id: str, name: str) -> Call[SnapshotView]:
+    return _named(id, "/snapshots", name, SnapshotView, SNAPSHOT_WITHIN_S)
+
+
+def restore(id: str, name: str) -> Call[VpsView]:
+    return _named(id, "/restore", name, VpsView)
+
+
+def remove_snapshot(id: str, name: str) -> Call[list[SnapshotView]]:
+    return _named(id, "/remove-snapshot", name, list[SnapshotView])
+
+
+def _named(id: str, verb: str, name: str, answer: Any, timeout_s: float = TIMEOUT_S) -> Call[Any]:
+    body = msgspec.json.encode(SnapshotRequest(name=name))
+    return Call(method="POST", path=_path(id, verb), answer=answer, body=body, timeout_s=timeout_s)
 
 
 def _path(id: str, verb: str = "") -> str:
@@ -80,6 +111,25 @@ class VpsCalls:
         found: VpsView = self._ask(restart(id))
         return found
 
+    def snapshot_vps(self, id: str, name: str = "") -> SnapshotView:
+        """Make an image of a VPS in a container, on its node; without a name it gets one."""
+        found: SnapshotView = self._ask(snapshot(id, name))
+        return found
+
+    def vps_snapshots(self, id: str) -> list[SnapshotView]:
+        found: list[SnapshotView] = self._ask(snapshots(id))
+        return found
+
+    def restore_vps(self, id: str, name: str) -> VpsView:
+        """Start a VPS anew from a snapshot; its home stays as it is."""
+        found: VpsView = self._ask(restore(id, name))
+        return found
+
+    def remove_snapshot(self, id: str, name: str) -> list[SnapshotView]:
+        """Remove a snapshot that the VPS does not start from; those that are left."""
+        found: list[SnapshotView] = self._ask(remove_snapshot(id, name))
+        return found
+
 
 class AsyncVpsCalls:
     """The methods of `AsyncClient` that are about VPSs."""
@@ -106,4 +156,23 @@ class AsyncVpsCalls:
 
     async def restart_vps(self, id: str) -> VpsView:
         found: VpsView = await self._ask(restart(id))
+        return found
+
+    async def snapshot_vps(self, id: str, name: str = "") -> SnapshotView:
+        """Make an image of a VPS in a container, on its node; without a name it gets one."""
+        found: SnapshotView = await self._ask(snapshot(id, name))
+        return found
+
+    async def vps_snapshots(self, id: str) -> list[SnapshotView]:
+        found: list[SnapshotView] = await self._ask(snapshots(id))
+        return found
+
+    async def restore_vps(self, id: str, name: str) -> VpsView:
+        """Start a VPS anew from a snapshot; its home stays as it is."""
+        found: VpsView = await self._ask(restore(id, name))
+        return found
+
+    async def remove_snapshot(self, id: str, name: str) -> list[SnapshotView]:
+        """Remove a snapshot that the VPS does not start from; those that are left."""
+        found: list[SnapshotView] = await self._ask(remove_snapshot(id, name))
         return found

@@ -114,9 +114,11 @@ class CoordinatorCommands:
         self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
         self.release_reservation = overlay.release_reservation
         self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
-        machines = VpsCommands(loop, store, log_links.keys, self.submit)
+        machines = VpsCommands(loop, store, log_links, clock, self.submit)
         self.create_vps, self.list_vps, self.vps = machines.create_vps, machines.list_vps, machines.vps
         self.stop_vps, self.restart_vps = machines.stop_vps, machines.restart_vps
+        self.vps_snapshots, self.snapshot_vps = machines.vps_snapshots, machines.snapshot_vps
+        self.restore_vps, self.remove_snapshot = machines.restore_vps, machines.remove_snapshot
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token

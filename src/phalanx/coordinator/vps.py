@@ -11,20 +11,32 @@ from typing import Protocol
 
 from msgspec import structs
 
+from phalanx.api.schema.fields import shown
 from phalanx.api.schema.ssh_keys import fingerprint, host_key, new_pair
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.vps import NewVps, StoppedVps, VpsRequest, VpsView, read_vps
+from phalanx.api.schema.vps import NewVps, SnapshotView, StoppedVps, VpsRequest, VpsView, read_vps
+from phalanx.clock import Clock
 from phalanx.coordinator import lookup
-from phalanx.coordinator.link_auth import LinkAuthenticator
+from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.refusals import accepted
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.core.cluster.inputs import Cancel, Evict
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.model.job import Vps
+from phalanx.core.model.job import Vps, is_name
 from phalanx.core.model.orders import Status, vps_port
-from phalanx.errors import Conflict, NotFound
+from phalanx.errors import BadRequest, Conflict, NotFound, PhalanxError, Unavailable
+from phalanx.link.vps import SnapshotAction
 from phalanx.store.protocol import Store
+
+SNAPSHOT_WITHIN_S, ANSWER_WITHIN_S = 300.0, 20.0
+_REFUSALS: dict[str, type[PhalanxError]] = {
+    "SnapshotNotFound": NotFound,
+    "SnapshotExists": Conflict,
+    "SnapshotBusy": Conflict,
+    "SnapshotInUse": Conflict,
+    "TooManySnapshots": Conflict,
+}
 
 
 class SubmitVps(Protocol):
@@ -36,10 +48,14 @@ class SubmitVps(Protocol):
 class VpsCommands:
     """What REST asks about VPSs."""
 
-    def __init__(self, loop: Requests, store: Store, keys: LinkAuthenticator, submit: SubmitVps) -> None:
+    def __init__(
+        self, loop: Requests, store: Store, log_links: LogLinks, clock: Clock, submit: SubmitVps
+    ) -> None:
         self._loop = loop
         self._store = store
-        self._keys = keys
+        self._log_links = log_links
+        self._keys = log_links.keys
+        self._clock = clock
         self._submit = submit
 
     async def create_vps(self, request: VpsRequest, user: str, priority_max: int) -> NewVps:
@@ -82,6 +98,45 @@ class VpsCommands:
             accepted(await self._loop.ask([Evict(job.job.id, None, f"user {user}")]), job.job.id)
         return self._view(await self._found(job.job.id))
 
+    async def vps_snapshots(self, id: str) -> list[SnapshotView]:
+        return await self._snapshots(await self._found(id), "list")
+
+    async def snapshot_vps(self, id: str, name: str) -> SnapshotView:
+        """Make an image of its container, under a name; the VPS goes on."""
+        job = await self._found(id)
+        if not job.live or job.status[0] != Status.RUNNING:
+            raise Conflict(f"VPS {job.job.id} does not run", reason="TaskNotRunning")
+        name = _checked(name or f"at-{self._clock.now():.0f}")
+        return next(each for each in await self._snapshots(job, "take", name) if each.name == name)
+
+    async def restore_vps(self, id: str, name: str, user: str) -> VpsView:
+        """Start it anew from a snapshot, now and from then on."""
+        job = await self._found(id)
+        await self._snapshots(job, "choose", _checked(name))
+        return await self.restart_vps(job.job.id, user)
+
+    async def remove_snapshot(self, id: str, name: str) -> list[SnapshotView]:
+        return await self._snapshots(await self._found(id), "remove", _checked(name))
+
+    async def _snapshots(self, job: JobState, action: SnapshotAction, name: str = "") -> list[SnapshotView]:
+        spec, target = job.job, job.job.groups[0].request.target
+        if not spec.groups[0].command.image:
+            raise Conflict(
+                f"VPS {spec.id} is no container, so there is no image to be made of it: its files are in its home",
+                reason="NotAContainer",
+                hint="make one with --image",
+            )
+        if job.is_over or target is None or not job.attempts[0]:
+            raise Conflict(f"VPS {spec.id} has ended, or was never started", reason="TaskNotRunning")
+        key = (spec.id, 0, job.attempts[0])
+        within_s = SNAPSHOT_WITHIN_S if action == "take" else ANSWER_WITHIN_S
+        told = await self._log_links.snapshots(target.host, key, action, name, within_s)
+        if told.error:
+            raise _REFUSALS.get(told.reason, Unavailable)(told.error, reason=told.reason)
+        return [
+            SnapshotView(each.name, each.taken_at, each.size_bytes, each.is_chosen) for each in told.snapshots
+        ]
+
     async def _found(self, id: str) -> JobState:
         job = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         if job.job.vps is None:
@@ -121,3 +176,11 @@ class VpsCommands:
             started_at=task.started_at,
             ended_at=task.ended_at,
         )
+
+
+def _checked(name: str) -> str:
+    if not is_name(name):
+        raise BadRequest(
+            f"name: {shown(name)} cannot name a snapshot: give letters in lower case, digits, '.', '_' or '-'"
+        )
+    return name

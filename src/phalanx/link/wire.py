@@ -39,6 +39,7 @@ from phalanx.link.claims import (
 from phalanx.link.overlay import OverlayMap
 from phalanx.link.session_messages import SessionMessage
 from phalanx.link.usage import IdleDevice, ReadUsage, UsageData, wrong_idle, wrong_samples
+from phalanx.link.vps import AskSnapshots, SnapshotsTold, wrong_snapshots
 
 VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
 FRAME_MAX = 32 * 1024 * 1024
@@ -156,6 +157,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     files: bool = False  # it has files to send, if the coordinator takes them
     usage: bool = False  # it can be asked for usage
     sessions: bool = False  # it opens sessions, if the coordinator asks for one
+    snapshots: bool = False  # it can be asked about snapshots of VPSs
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):
@@ -216,7 +218,8 @@ class FileTaken(Struct, frozen=True, tag="file_taken"):
 
 _Control = Orders | Reports | Dispositions | Beat | BeatAck | OverlayMap | LeavingMessage | LeaveAck
 _OfLogs = LogHello | ReadLog | LogData | CancelRead | FilesReady | PutFile | FileTaken | ReadUsage | UsageData
-Message = HelloMessage | Welcome | Rejected | _Control | _OfLogs | SessionMessage
+_OfVps = AskSnapshots | SnapshotsTold
+Message = HelloMessage | Welcome | Rejected | _Control | _OfLogs | _OfVps | SessionMessage
 
 _encoder = msgpack.Encoder()
 _decoder: msgpack.Decoder[Message] = msgpack.Decoder(Message)
@@ -288,6 +291,8 @@ def why_wrong(message: Message) -> str:
             )
         case UsageData():
             return wrong_samples(message)
+        case SnapshotsTold():
+            return wrong_snapshots(message)
         case Reports() if len(message.reports) > REPORTS_MAX:
             return too_many("reports", len(message.reports), REPORTS_MAX)
         case Reports():

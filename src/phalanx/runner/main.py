@@ -276,10 +276,12 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             files=True,
             usage=True,
             sessions=True,
+            snapshots=True,
         ),
         loop.log_root,
         loop.engine.is_live,
         loop.uploads,
         lambda asked: loop.usage.answer(asked, loop.clock.now()),
         sessions.open,
+        loop.snapshots.answer,
     )

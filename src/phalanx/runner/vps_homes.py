@@ -11,9 +11,12 @@ import asyncio
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
+from phalanx.core.model.containers import SNAPSHOTS
 from phalanx.core.model.job import JobId, is_job_id
 from phalanx.core.model.orders import Brief, Start
 from phalanx.link.wire import HOMES_MAX
@@ -23,6 +26,7 @@ from phalanx.runner.vps_options import CONTAINER_HOME, HOME, OPTIONS, ServerOpti
 
 log = logger("runner")
 LOOPBACK = "127.0.0.1"
+CHOSEN = "image"  # the file with the name of a snapshot
 REMOVED = ".removed-"  # how the name of a folder begins that is being removed
 
 
@@ -33,6 +37,7 @@ class VpsHomes:
         self._root = root
         self._names: set[JobId] | None = None  # None: not looked at yet
         self._removing: set[asyncio.Task[None]] = set()
+        self.forget_images: Callable[[JobId], None] = lambda _: None  # of a VPS that is over
 
     def home(self, job: JobId) -> str:
         return f"{self._root}/{job}/{HOME}"
@@ -82,6 +87,27 @@ class VpsHomes:
         if account is not None:
             os.chown(home, account.uid, account.gid, follow_symlinks=False)
 
+    def chosen_image(self, job: JobId) -> str:
+        """The name of the snapshot that a VPS starts from; empty: from the image it was made with."""
+        try:
+            return (self._root / job / CHOSEN).read_text()
+        except OSError:
+            return ""
+
+    def choose_image(self, job: JobId, name: str) -> None:
+        """Start it from this snapshot from now on. Raises OSError."""
+        made = self._root / job / f"{CHOSEN}.new"
+        made.write_text(name)
+        made.replace(self._root / job / CHOSEN)
+
+    def with_image(self, brief: Brief) -> Brief:
+        """The brief of a VPS with the image that it starts from on this node."""
+        name = "" if brief.vps is None else self.chosen_image(brief.job)
+        if not name:
+            return brief
+        command = structs.replace(brief.command, image=f"{SNAPSHOTS}{brief.job}:{name}")
+        return structs.replace(brief, command=command)
+
     def _write(self, path: Path, content: bytes, account: Account | None) -> None:
         """A new file each time, complete before it has its name."""
         made = path.with_suffix(".new")
@@ -116,6 +142,10 @@ class VpsHomes:
                 self._remove(each)
 
     def _remove(self, folder: Path) -> None:
-        task = asyncio.ensure_future(asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True))
+        def remove() -> None:
+            self.forget_images(folder.name.removeprefix(REMOVED))
+            shutil.rmtree(folder, ignore_errors=True)
+
+        task = asyncio.ensure_future(asyncio.to_thread(remove))
         self._removing.add(task)
         task.add_done_callback(self._removing.discard)

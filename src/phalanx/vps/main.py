@@ -11,6 +11,7 @@ import asyncio
 import errno
 import os
 import signal
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -50,10 +51,9 @@ def main(folder: Path, container: int | None = None) -> int:
 
 def _moved_in(container: int, home: Path) -> dict[str, str]:
     """Load everything, then go there."""
-    import phalanx.vps.server
+    import_module("phalanx.vps.server")
     from phalanx.vps.container import move_in
 
-    assert phalanx.vps.server
     return move_in(container, home)
 
 

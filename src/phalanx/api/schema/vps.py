@@ -116,6 +116,21 @@ class NewVps(VpsView, kw_only=True):
     replayed: bool = False  # the same request_id had been answered before: there is no private key then
 
 
+class SnapshotRequest(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A snapshot by its name: one to be made, restored or removed."""
+
+    name: str = ""  # of a new one it may be left out
+
+
+class SnapshotView(Struct):
+    """An image of a VPS in a container, on its node."""
+
+    name: str
+    taken_at: float
+    size_bytes: int
+    current: bool  # the VPS starts from this one
+
+
 class StoppedVps(Struct):
     """A VPS that ends; its files are removed with it."""
 

@@ -56,7 +56,7 @@ from phalanx.api.schema.overlay import AddressesView, NewReservation, Reservatio
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.usage import ReportQuery, ReportReply, UsageReply
-from phalanx.api.schema.vps import NewVps, StoppedVps, VpsRequest, VpsView
+from phalanx.api.schema.vps import NewVps, SnapshotView, StoppedVps, VpsRequest, VpsView
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -203,6 +203,14 @@ class Commands(Protocol):
     async def stop_vps(self, id: str) -> StoppedVps: ...
 
     async def restart_vps(self, id: str, user: str) -> VpsView: ...
+
+    async def vps_snapshots(self, id: str) -> list[SnapshotView]: ...
+
+    async def snapshot_vps(self, id: str, name: str) -> SnapshotView: ...
+
+    async def restore_vps(self, id: str, name: str, user: str) -> VpsView: ...
+
+    async def remove_snapshot(self, id: str, name: str) -> list[SnapshotView]: ...
 
     async def queues(self) -> list[QueueView]: ...
 

@@ -116,7 +116,7 @@ class ContainerLaunches:
         return {
             "socket": self.found.socket,
             "kind": self.found.kind,
-            "name": self._name(start.key),
+            "name": self.name_of(start.key),
             "labels": {NODE_LABEL: self._mark, ATTEMPT_LABEL: key_text(start.key)},
             "image": prepared.image,
             "rootfs": prepared.rootfs,
@@ -158,7 +158,7 @@ class ContainerLaunches:
         for kind in ("json", "pid"):
             self._path(key, kind).unlink(missing_ok=True)
         if was_killed:
-            self._later(lambda: self._remove(self._name(key)))
+            self._later(lambda: self._remove(self.name_of(key)))
 
     async def sweep(self, live: Collection[AttemptKey]) -> None:
         """Remove the containers and files that earlier runners left of attempts that are over."""
@@ -210,7 +210,8 @@ class ContainerLaunches:
     def _devices(self, granted: Iterable[int]) -> list[str]:
         return [path for index in granted for path in self.nodes.paths_of(index)]
 
-    def _name(self, key: AttemptKey) -> str:
+    def name_of(self, key: AttemptKey) -> str:
+        """The name of its container."""
         return f"phalanx-{self._mark}-{key[0]}-{key[1]}-{key[2]}"
 
     def _path(self, key: AttemptKey, kind: str) -> Path:

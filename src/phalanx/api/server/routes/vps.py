@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema.vps import NewVps, StoppedVps, VpsQuery, VpsRequest, VpsView
+from phalanx.api.schema.vps import (
+    NewVps,
+    SnapshotRequest,
+    SnapshotView,
+    StoppedVps,
+    VpsQuery,
+    VpsRequest,
+    VpsView,
+)
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
 from phalanx.api.server.routes.jobs import join_key
@@ -32,6 +40,26 @@ async def stop(service: Service, http_request: HttpRequest) -> Response:
 
 async def restart(service: Service, http_request: HttpRequest) -> Response:
     return json_reply(await service.commands.restart_vps(http_request.id, http_request.user), 202)
+
+
+async def snapshots(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.vps_snapshots(http_request.id))
+
+
+async def snapshot(service: Service, http_request: HttpRequest) -> Response:
+    request: SnapshotRequest = http_request.document
+    return json_reply(await service.commands.snapshot_vps(http_request.id, request.name), 201)
+
+
+async def restore(service: Service, http_request: HttpRequest) -> Response:
+    request: SnapshotRequest = http_request.document
+    restored = await service.commands.restore_vps(http_request.id, request.name, http_request.user)
+    return json_reply(restored, 202)
+
+
+async def remove_snapshot(service: Service, http_request: HttpRequest) -> Response:
+    request: SnapshotRequest = http_request.document
+    return json_reply(await service.commands.remove_snapshot(http_request.id, request.name))
 
 
 ROUTES = (
@@ -81,6 +109,48 @@ ROUTES = (
         summary="Start a VPS anew on its node, with its files, keys and host key.",
         answer=VpsView,
         status=202,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/vps/{id}/snapshots",
+        permission="enter",
+        handler=snapshots,
+        summary="The snapshots of a VPS in a container.",
+        answer=list[SnapshotView],
+        is_about_a_job=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/vps/{id}/snapshots",
+        permission="enter",
+        handler=snapshot,
+        summary="Make an image of the container of a VPS, on its node.",
+        answer=SnapshotView,
+        status=201,
+        body=SnapshotRequest,
+        is_about_a_job=True,
+        lasting=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/vps/{id}/restore",
+        permission="control",
+        handler=restore,
+        summary="Start a VPS anew from one of its snapshots.",
+        answer=VpsView,
+        status=202,
+        body=SnapshotRequest,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/vps/{id}/remove-snapshot",
+        permission="control",
+        handler=remove_snapshot,
+        summary="Remove a snapshot that the VPS does not start from.",
+        answer=list[SnapshotView],
+        body=SnapshotRequest,
         is_about_a_job=True,
     ),
 )
