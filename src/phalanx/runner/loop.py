@@ -51,6 +51,7 @@ from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads
 from phalanx.runner.usage.memory_watch import MemoryWatch
+from phalanx.runner.vps_snapshots import VpsSnapshots
 
 log = logger("runner")
 GATHER_S, START_GATHER_S = 0.02, 0.005
@@ -93,6 +94,7 @@ class RunnerLoop:
         self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
         self._look = KeeperLook(engine, self._keepers, self._launches.names, self._beat_now, self._begun)
         self.leader = self._launches.leader
+        self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
         self.uploads = RunnerUploads(self.log_root, log_max_bytes)
