@@ -102,6 +102,15 @@ if TYPE_CHECKING:
         UsageReply,
         UsageSums,
     )
+    from phalanx.api.schema.vps import (
+        NewVps,
+        SnapshotRequest,
+        SnapshotView,
+        StoppedVps,
+        VpsFields,
+        VpsRequest,
+        VpsView,
+    )
     from phalanx.api.schema.workflows import (
         ConditionSpec,
         RetryReply,
@@ -218,6 +227,7 @@ __all__ = [
     "NeverFits",
     "NewReservation",
     "NewToken",
+    "NewVps",
     "NoRoom",
     "NodeReasons",
     "NodeView",
@@ -252,10 +262,13 @@ __all__ = [
     "SeatView",
     "SessionAccess",
     "SessionTicket",
+    "SnapshotRequest",
+    "SnapshotView",
     "StageFields",
     "StageHandle",
     "StageSpec",
     "StageView",
+    "StoppedVps",
     "StoryLine",
     "SubmitFields",
     "SubmitReply",
@@ -281,6 +294,9 @@ __all__ = [
     "UsageSummary",
     "UsageSums",
     "UsageView",
+    "VpsFields",
+    "VpsRequest",
+    "VpsView",
     "WatchEvent",
     "WhyReply",
     "WorkflowBuilder",
@@ -315,6 +331,7 @@ _MODULES = {
         "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.vps": "NewVps SnapshotRequest SnapshotView StoppedVps VpsFields VpsRequest VpsView",
     "phalanx.api.schema.overlay": "AddressesView NewReservation ReservationView ReserveRequest",
     "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"

@@ -197,6 +197,11 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     address: Annotated[
         Host | None, "a host name or IP address", "address at which other nodes reach this one"
     ] = None
+    vps_address: Annotated[
+        Host | None,
+        "a host name or IP address",
+        "address of this node at which VPSs listen for SSH, besides 127.0.0.1",
+    ] = None
     labels: Annotated[Text | None, "one line of text", "labels of the node, such as rack=r1;zone=a"] = None
     cost_per_hour: Annotated[
         Cost | None,
@@ -234,6 +239,11 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     pids_max: Annotated[
         Count, "maximum number of processes and threads of one task, where cgroups allow it; 0 = no limit"
     ] = 4096
+    watch_memory: Annotated[
+        bool,
+        "true or false",
+        "whether a task that is seen above the memory it asked for is ended, where no cgroup can hold it",
+    ] = False
     container_socket: Annotated[
         Text,
         "a path, auto or none",

@@ -141,7 +141,7 @@ def _note(node: NodeView) -> str:
 
 def _table(found: list[NodeView], wide: bool) -> Table:
     noted = any(node.note for node in found)
-    weak = wide or any(node.isolation is not None and not node.isolation.memory for node in found)
+    weak = wide or any(node.isolation is not None and node.isolation.memory != "limit" for node in found)
     more = (("NOTE",) if noted else ()) + (("ISOLATION",) if weak else ())
     more += ("HOLDERS", "LABELS", "SEEN") if wide else ()
     table = Table("NAME", "STATUS", "CORES", "MEMORY", "GPUS", "TASKS", "DRAINED", *more)
@@ -210,6 +210,7 @@ def _held(node: NodeView) -> str | None:
         return None
     named = {"CPUs": has.cpus, "CPU time": has.cpu_time, "memory": has.memory, "processes": has.processes}
     named |= {"devices": "" if has.devices == "none" else has.devices, "scratch folders": has.scratch}
+    named |= {"overlay addresses of others": has.network}
     return ", ".join(f"{name} ({word})" for name, word in named.items() if word) or "nothing"
 
 

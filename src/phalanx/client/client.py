@@ -55,6 +55,7 @@ from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
 from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
 from phalanx.client.usage import UsageCalls
+from phalanx.client.vps import VpsCalls
 from phalanx.client.workflows import WorkflowCalls
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
@@ -64,7 +65,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls):
+class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(

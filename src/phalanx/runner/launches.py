@@ -6,7 +6,6 @@ environment is made in `environment.py`.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -17,9 +16,7 @@ from phalanx.core.model.orders import (
     AttemptKey,
     Brief,
     LonePorts,
-    Roll,
     Start,
-    key_from_text,
     key_text,
 )
 from phalanx.core.runner.attempts import ProcessEnd
@@ -37,12 +34,13 @@ from phalanx.runner.environment import (
     group_environment,
     standing,
 )
+from phalanx.runner.hosts_files import HostsFiles
+from phalanx.runner.keeper_keys import brief_id, of_older_keeper, read_key
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.limits import AttemptLimits, LaunchLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
-    HOSTS,
     RESULT,
     AttemptPaths,
     LogPath,
@@ -51,12 +49,14 @@ from phalanx.runner.log_files import (
     inner_result,
     log_path,
 )
-from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
+from phalanx.runner.lone_environment import LoneEnvironments
+from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
 from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.usage.sampler import UsageSampler
+from phalanx.runner.vps_homes import VpsHomes
 
 log = logger("runner")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
@@ -77,6 +77,7 @@ class Launches:
         containers: ContainerLaunches | None = None,
     ) -> None:
         self.log_root = state_dir / "logs"
+        self._logs_in = str(self.log_root)
         self.names: dict[AttemptKey, str] = {}
         self._keys: dict[str, AttemptKey] = {}  # by name
         self._leaders: dict[AttemptKey, tuple[int, Ticks]] = {}  # of those that run
@@ -88,11 +89,13 @@ class Launches:
         self._machine = machine
         self._accounts = accounts
         self._containers = containers
-        self._with_hosts: set[AttemptKey] = set()
+        self._hosts = HostsFiles(engine, machine, self._path)
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
+        self._lone = LoneEnvironments()
         self.usage = UsageSampler(engine, state_dir)
-        engine.introduce = self.introduce
+        self.homes = VpsHomes(state_dir / "vps")
+        engine.homes, engine.remove_home = self.homes.names, self.homes.remove
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it.
@@ -102,40 +105,33 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        account = self._brief(keeper, connection, brief)
+        id = brief_id(brief.job, brief.group)
+        account = self._brief(keeper, connection, brief, id)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
         is_inside = self._accounts.are_mapped or bool(brief.command.image)
-        paths = attempt_paths(self.log_root, start.key, is_inside)
+        paths = attempt_paths(self._logs_in, start.key, is_inside)
+        if brief.vps is not None:
+            self.homes.prepare(start, brief, account, self._engine.vps_addresses)
         owner = None if account is None else (account.uid, account.gid)
         limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
         )
-        here = Peer(self._engine.node, self._engine.address or LOOPBACK)
-        port = 0 if start.formation else self._ports.take(start.key)
-        others = self._engine.state.briefing.roll(start.key[0], 0) if brief.names else None
-        place = standing(start, brief, effect.roll, here, port, others)
-        env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
+        env, spaces = self._surroundings(effect)
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
+        for variable, text in limits.env.items():
+            if variable not in brief.command.env:
+                env[variable] = text
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
-        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
-        spaces = self._spaces(start, place, env)
-        if brief.command.image and self._containers is not None:
-            has = OfAttempt(
-                folders=self._folders_of(paths, limits, brief.job, account),
-                result=paths.result,
-                hosts=spaces.get("hosts", ""),
-                hostname=spaces.get("hostname", ""),
-                has_network="net" in spaces,
-                is_tracked=bool(limits.cgroups or self._limits.tracking(keeper.cgroups)),
-                files=tuple(filter(None, (self._base_env.get("PHALANX_TASK_CA_FILE"),))),
-            )
-            env |= self._containers.write(start, brief, account, self._base_env, has)
+            spaces = of_older_keeper(spaces)
+        if brief.command.image:
+            env |= self._contain(keeper, effect, account, paths, limits, spaces)
             spaces = {"net": spaces["net"]} if "net" in spaces else {}
-        if spaces and not connection.makes_folders:
-            spaces = _of_older_keeper(spaces)
+        if (networks := self._networks) is not None:
+            for folder in limits.cgroups:
+                networks.assign(folder, brief.user)
         launch = Launch(
             out=paths.stdout,
             err=paths.stderr,
@@ -152,49 +148,57 @@ class Launches:
             artifacts=paths.artifacts,
             scratch=limits.scratch,
             memo=limits.memo,
+            processes_max=limits.processes_max,
         )
-        connection.start(name, _brief_id(start.key[0], brief.group), launch)
+        connection.start(name, id, launch)
+
+    def _surroundings(self, effect: Spawn) -> tuple[dict[str, str], dict[str, str]]:
+        """The variables of an attempt, and the namespaces it starts in."""
+        start, brief, engine = effect.start, effect.brief, self._engine
+        here = Peer(engine.node, engine.address or LOOPBACK)
+        port = 0 if start.formation else self._ports.take(start.key)
+        if effect.roll is None and port and not brief.names and not start.grant.address:
+            return self._lone.of(brief, start, port, here, engine.capacity, engine.state.epoch), {}
+        others = engine.state.briefing.roll(start.key[0], 0) if brief.names else None
+        place = standing(start, brief, effect.roll, here, port, others)
+        env = attempt_environment(brief, start, place, engine.capacity, engine.state.epoch)
+        return env, self._spaces(start, place, env)
+
+    def _contain(
+        self, keeper: NodeKeeper, effect: Spawn, account: Account | None, paths: AttemptPaths,
+        limits: LaunchLimits, spaces: dict[str, str],
+    ) -> dict[str, str]:  # fmt: skip
+        """Write down what the container of an attempt has; the variables by which its process finds that."""
+        assert self._containers is not None, "an image was got ready by them"
+        brief = effect.brief
+        has = OfAttempt(
+            folders=self._folders_of(paths, limits, brief.job, account),
+            result=paths.result,
+            hosts=spaces.get("hosts", ""),
+            hostname=spaces.get("hostname", ""),
+            has_network="net" in spaces,
+            is_tracked=bool(limits.cgroups or self._limits.tracking(keeper.cgroups)),
+            files=tuple(filter(None, (self._base_env.get("PHALANX_TASK_CA_FILE"),))),
+            home="" if brief.vps is None else self.homes.home(brief.job),
+            beside=self.homes.argv(brief.job) if effect.start.port else [],
+        )
+        return self._containers.write(effect.start, brief, account, self._base_env, has)
 
     def _folders_of(
         self, paths: AttemptPaths, limits: LaunchLimits, job: str, account: Account | None
     ) -> tuple[str, ...]:
         """What of its attempt a container sees and may write to, at the same paths."""
-        checkpoints = f"{self._checkpoints}/{job}"
         if account is None:
-            self._machine.make_folder(checkpoints)
-        scratch = limits.env.get(SCRATCH_VARIABLE)
-        return (paths.artifacts, checkpoints, *([scratch] if scratch else []))
+            self._machine.make_folder(f"{self._checkpoints}/{job}")
+        folders = (paths.artifacts, f"{self._checkpoints}/{job}", limits.env.get(SCRATCH_VARIABLE))
+        return tuple(filter(None, folders))
 
     def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
         """The namespaces of an attempt; its hosts file is written, which says where its peers are."""
         spaces: dict[str, str] = {}
         if start.grant.address and self._engine.networks is not None:
             spaces = {"net": self._engine.networks.add(start.key, start.grant.address), "confined": "yes"}
-        if not place.subdomain:
-            return spaces
-        path = str(self._path(start.key, HOSTS))
-        own = Member(start.key[1], place.hostname, start.grant.address or self._engine.address or LOOPBACK)
-        text = hosts_text(list(place.members), place.subdomain, own)
-        self._machine.write_hosts(self._path(start.key, HOSTS), text)
-        self._with_hosts.add(start.key)
-        env["PHALANX_HOSTS"] = path
-        if self._engine.sets_names:
-            spaces |= {"hostname": place.hostname, "hosts": path}
-        return spaces
-
-    def introduce(self, roll: Roll) -> None:
-        """Tell the attempts of a job that run here where its other members are, in their hosts files."""
-        brief = self._engine.state.briefing.any_brief(roll.job)
-        members = members_of(brief, roll) if brief is not None else []
-        for key in [each for each in self._with_hosts if each[0] == roll.job]:
-            own = next((each for each in members if each.position == key[1]), None)
-            if brief is None or own is None:
-                continue
-            try:
-                text = hosts_text(members, subdomain_of(brief), own)
-                self._machine.write_hosts(self._path(key, HOSTS), text)
-            except OSError as error:
-                log.warning("a hosts file cannot be written", key=key_text(key), why=str(error))
+        return spaces | self._hosts.write(start, place, env)
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
@@ -235,6 +239,8 @@ class Launches:
         account = self._account_of(key[0])
         home, uid = ("/", None) if account is None else (account.home, account.uid)
         brief = None if group is None else briefing.brief(key[0], group)
+        if brief is not None and brief.vps is not None:
+            home = self.homes.inner_home(brief)
         cwd = None if brief is None else brief.command.cwd or home
         first = self._leaders[key]
         if self._containers is not None and self._containers.has(key):
@@ -266,8 +272,7 @@ class Launches:
         self._keys[row.key] = key
         self.find_files(key)
         self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
-        if self._machine.has_artifacts(self._path(key, HOSTS)):
-            self._with_hosts.add(key)
+        self._hosts.adopt(key)
         if row.pid:
             self._leaders[key] = row.pid, row.born
             self.usage.started(key, row.key, row.pid, self._limits.own_folders(key))
@@ -275,6 +280,7 @@ class Launches:
     def sweep(self) -> None:
         """All attempts of an earlier runner are adopted: remove what it left of others."""
         self._limits.sweep()
+        self.homes.sweep()
 
     def key_of(self, name: str) -> AttemptKey | None:
         """The attempt of a keeper's key; None for an invalid one."""
@@ -282,12 +288,10 @@ class Launches:
         named = read_key(name) if key is None else None
         return key if named is None else named[0]
 
-    def lane_of(self, key: AttemptKey) -> int | None:
-        return int(self.names[key].rpartition("/")[2]) if key in self.names else None
-
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
-        self.release(key)  # one that was given back unstarted ends without a word of the keeper
+        if self._limits.has(key):  # one that was given back unstarted ends without a word of the keeper
+            self.release(key)
         self._former.discard(key)
         self._leaders.pop(key, None)
         name = self.names.pop(key, None)
@@ -295,10 +299,11 @@ class Launches:
             return
         self._keys.pop(name, None)
         if keeper is not None:
-            keeper.forget([name])
+            keeper.forget((name,))
 
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
-        id = _brief_id(job, group)
+        id = brief_id(job, group)
+        self._lone.forget(job, group)
         if keeper.connection is not None and id in keeper.briefed:
             del keeper.briefed[id]
             keeper.connection.forget_brief(id)
@@ -323,9 +328,7 @@ class Launches:
     def _leave_network(self, key: AttemptKey) -> None:
         if self._engine.networks is not None:
             self._engine.networks.remove(key)
-        if key in self._with_hosts:
-            self._with_hosts.discard(key)
-            self._machine.remove_hosts(self._path(key, HOSTS))
+        self._hosts.remove(key)
 
     def release_all(self, keys: Collection[AttemptKey]) -> None:
         for key in keys:
@@ -335,9 +338,8 @@ class Launches:
         """The runner stops, and nothing runs any more: remove all that was made for attempts."""
         await self._limits.leave()
 
-    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> Account | None:
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief, id: str) -> Account | None:
         """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
-        id = _brief_id(brief.job, brief.group)
         if id in keeper.briefed:
             return keeper.briefed[id]
         account = self._accounts.of(brief.user)
@@ -349,38 +351,30 @@ class Launches:
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
-        in_container = bool(brief.command.image) and self._containers is not None
-        if in_container:
+        if brief.command.image:
             argv, cwd = tuple(container_command()), None
+        elif brief.vps is not None:
+            cwd, argv = self.homes.home(brief.job), tuple(self.homes.argv(brief.job))
+            env["HOME"] = cwd
         if account is not None:
-            prefix = () if in_container else account.prefix(self._accounts.program)
+            prefix = () if brief.command.image else account.prefix(self._accounts.program)
             told = BriefAccount(account.uid, account.gid, account.groups, prefix)
-            cwd = cwd if in_container else cwd or account.home
+            cwd = cwd if brief.command.image else cwd or account.home
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)
         keeper.briefed[id] = account
         return account
 
+    def _tracking(self, keeper: NodeKeeper, user: str) -> str | None:
+        """The folder in which attempts have cgroups; those of one user have their own in an overlay network."""
+        networks, whole = self._networks, self._limits.tracking(keeper.cgroups)
+        folder = whole if networks is None else self._limits.tracking(keeper.cgroups, user)
+        if networks is not None and folder is not None and folder != whole:
+            networks.assign(folder, user)
+        return folder
 
-def read_key(name: str) -> tuple[AttemptKey, int] | None:
-    """The attempt of a keeper's key, and its lane; None for an invalid key."""
-    text, _, lane = name.rpartition("/")
-    try:
-        return key_from_text(text), int(lane)
-    except ValueError:
-        log.error("the keeper lists an invalid key", key=name[:80])
-        return None
-
-
-def _of_older_keeper(spaces: dict[str, str]) -> dict[str, str]:
-    """A keeper of an older version knows no namespaces: names can be done without, a network cannot."""
-    if "net" in spaces:
-        raise OSError(
-            errno.ENOTSUP, "the keeper of this node is of an older version; stop the runner with its tasks"
-        )
-    return {}
-
-
-def _brief_id(job: str, group: int) -> str:
-    return f"{job}/{group}"
+    @property
+    def _networks(self) -> TaskNetworks | None:
+        """Those of an overlay network that there is."""
+        return networks if (networks := self._engine.networks) is not None and networks.is_on else None

@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import structs
 
 from phalanx.clock import Clock
-from phalanx.core.model.orders import AttemptKey, Phase
+from phalanx.core.model.orders import AttemptKey, Why
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import (
     Forget,
@@ -39,8 +39,9 @@ from phalanx.runner.containers.preparing import ImagePreparer
 from phalanx.runner.endings import AttemptEndings
 from phalanx.runner.images import AttemptImages
 from phalanx.runner.keeper_health import KeeperLook
+from phalanx.runner.keeper_keys import read_key
 from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
-from phalanx.runner.launches import Launches, read_key
+from phalanx.runner.launches import Launches
 from phalanx.runner.leaving import Leaving
 from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
@@ -49,6 +50,8 @@ from phalanx.runner.processes import Processes
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads
+from phalanx.runner.usage.memory_watch import MemoryWatch
+from phalanx.runner.vps_snapshots import VpsSnapshots
 
 log = logger("runner")
 GATHER_S, START_GATHER_S = 0.02, 0.005
@@ -91,7 +94,9 @@ class RunnerLoop:
         self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
         self._look = KeeperLook(engine, self._keepers, self._launches.names, self._beat_now, self._begun)
         self.leader = self._launches.leader
+        self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
+        self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
         self.uploads = RunnerUploads(self.log_root, log_max_bytes)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
@@ -132,14 +137,14 @@ class RunnerLoop:
         """Announce to the coordinator that we stop. Then end the tasks and report, or leave them to the keeper."""
         now = self.clock.now()
         self._do(self.engine.state.give_back_unprepared(now), now)
-        ending = len(self.live_keys())
+        ending = len(self.engine.live_keys())
         leaving = Leaving(self.engine, self.clock, lambda: self._wire, self._flush)
         is_announced = await leaving.announce_stop(request.keep_s)
         if request.drain and self._keepers.connections:
             await self._end_tasks()
             await self.endings.settled(DRAIN_GRACE_S)
             await leaving.reported()
-        left, unreported = len(self.live_keys()), len(self.engine.state.outbox)
+        left, unreported = len(self.engine.live_keys()), len(self.engine.state.outbox)
         drained = request.drain and not left
         outcome = StopOutcome(
             ending if drained else left, drained, is_announced, self._lease_left_s(), unreported
@@ -249,20 +254,28 @@ class RunnerLoop:
             self._news_of(key, event)
 
     def _news_of(self, key: AttemptKey, event: messages.News) -> None:
-        now, state = self.clock.now(), self.engine.state
+        state = self.engine.state
+        effects: list[RunnerEffect] = []
         match event:
-            case messages.ProcessReady():
-                self._do(state.process_ready(key), now)
             case messages.ProcessStarted():
                 self._launches.started(key, event.pid, event.born, self.clock.monotonic())
-                self._do(state.process_started(key, event.started_at, self._since(event.born)), now)
+                effects = state.process_started(key, event.started_at, self._since(event.born))
             case messages.ProcessEnded():
                 ended = self._launches.ended(key, event.exit)
                 if (end := self.endings.finish(key, ended)) is not None:
-                    self._do(state.process_ended(key, end), now)
+                    effects = state.process_ended(key, end)
+            case messages.ProcessReady():
+                effects = state.process_ready(key)
             case messages.ProcessRefused():
                 self._launches.release(key)
-                self._do(state.process_refused(key, event.code, event.message, now), now)
+                effects = state.process_refused(key, event.code, event.message, self.clock.now())
+        if effects:
+            self._do(effects, self.clock.now())
+
+    def _end_for_memory(self, key: AttemptKey) -> None:
+        held = self.engine.state.held.get(key)
+        if held is not None and held.is_to_stop(Why.OOM):
+            self._do([Halt(key, 0.0)], self.clock.now())
 
     def _ended(self, key: AttemptKey, end: ProcessEnd) -> None:
         """The files of an attempt that has ended are where they belong."""
@@ -286,7 +299,7 @@ class RunnerLoop:
         state = self.engine.state
         own = [key for key in state.held if self._keepers.of(key) is keeper]
         self._do(state.keeper_lost(now, listed, own), now)
-        self._launches.release_all([key for key in own if not self.is_live(key)])
+        self._launches.release_all([key for key in own if not self.engine.is_live(key)])
         self._flush_soon()
 
     def _begun(self, key: AttemptKey, started: tuple[float, messages.Ticks]) -> None:
@@ -295,11 +308,7 @@ class RunnerLoop:
         self._do(self.engine.state.process_started(key, started[0], self._since(started[1])), now)
 
     def _since(self, born: messages.Ticks) -> float | None:
-        """A start in ticks since boot, by our own clock: the wall clock may have been set since."""
-        if not born[1]:
-            return None
-        ago_s = self.clock.monotonic() - (born[1] + 1) / messages.TICKS_PER_S
-        return self.clock.now() - max(0.0, ago_s)
+        return messages.instant_of(born, self.clock.now(), self.clock.monotonic())
 
     # Effects of the state machine.
 
@@ -328,11 +337,8 @@ class RunnerLoop:
                     self._with_keeper(effect.key, freeze)
 
     def _forget(self, key: AttemptKey) -> None:
-        lane = self._launches.lane_of(key)
         self._launches.forget(self._keepers.connection_of(key), key)
-        self._keepers.forget(key)
-        if lane is not None and lane not in self.engine.state.lanes:
-            self._keepers.close_lane(lane)
+        self._keepers.forget(key, self.engine.state.lanes)
 
     def _halt(self, effect: Halt) -> None:
         self.endings.hurry(effect.key)
@@ -372,13 +378,6 @@ class RunnerLoop:
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make its folders, cgroups or network: {error.strerror or error}"
             self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)
-
-    def is_live(self, key: AttemptKey) -> bool:
-        """Whether more may be written to this attempt's logs."""
-        return (held := self.engine.state.held.get(key)) is not None and held.phase != Phase.ENDED
-
-    def live_keys(self) -> set[AttemptKey]:
-        return {key for key, held in self.engine.state.held.items() if held.phase != Phase.ENDED}
 
     # Reports gather for a moment.
 

@@ -36,15 +36,16 @@ from phalanx.runner.device_nodes import DeviceNodes, find_nodes
 from phalanx.runner.devices import discover
 from phalanx.runner.keepers import places, usual_count
 from phalanx.runner.labels import parse_labels
-from phalanx.runner.limits import AttemptLimits, isolating
+from phalanx.runner.limits import AttemptLimits, WithoutRights, isolating
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
-from phalanx.runner.overlay import Kernel, TaskNetworks, mark_of, why_not
+from phalanx.runner.overlay_setup import take_part
 from phalanx.runner.peers import can_set_names
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
 from phalanx.runner.retention import Limits, keep_swept
+from phalanx.runner.rlimits import processes_of_tasks
 from phalanx.runner.scratch import ScratchFolders
 from phalanx.runner.sessions import RunnerSessions
 from phalanx.runner.stopping import StopOutcome, StopRequest
@@ -120,14 +121,18 @@ async def _run(settings: Settings, drain: bool) -> int:
             )
             return 0
         if loop.engine.networks is not None:
-            loop.engine.networks.clean(loop.live_keys())
-        await containers.sweep(loop.live_keys())
+            loop.engine.networks.clean(loop.engine.live_keys())
+        await containers.sweep(loop.engine.live_keys())
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
         try:
             return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
         finally:
             containers.close()
             await containers.settled()
+            if (networks := loop.engine.networks) is not None:
+                if not loop.engine.state.held:
+                    networks.withdraw()
+                networks.close()
 
 
 def _containers(section: RunnerSettings, state_dir: Path) -> ContainerLaunches:
@@ -163,7 +168,9 @@ def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) ->
         credential.keep,
     )
     engine.sets_names = can_set_names()
-    _take_part(engine, origin, simulated=section.pretend is not None)
+    engine.vps_addresses = (section.vps_address,) if section.vps_address else ()
+    accounts = Accounts.read(section.accounts, section.allow_root, state_dir)
+    take_part(engine, state_dir, [each for _, each in found], accounts, simulated=section.pretend is not None)
     return RunnerLoop(
         engine,
         state_dir,
@@ -174,7 +181,7 @@ def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) ->
         found,
         limits,
         ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
-        Accounts.read(section.accounts, section.allow_root, state_dir),
+        accounts,
         containers,
     )
 
@@ -192,23 +199,8 @@ def _limits(
         nodes,
         ScratchFolders(state_dir / "scratch", section.scratch_max_bytes or 0),
         cgroups[1:],
+        WithoutRights(processes_of_tasks(), section.watch_memory),
     )
-
-
-def _take_part(engine: RunnerEngine, origin: str, *, simulated: bool) -> None:
-    """In the overlay network, if the coordinator has one; simulated nodes have simulated addresses."""
-    why = "" if simulated else why_not()
-    engine.has_overlay = not why
-    if simulated or why:
-        log.info("addresses of the overlay network", given="simulated" if simulated else f"none: {why}")
-        return
-
-    def make() -> Kernel:
-        from phalanx.runner.overlay_kernel import OverlayKernel  # here, for its library takes long to import
-
-        return OverlayKernel(mark_of(origin))
-
-    engine.networks = TaskNetworks(make, mark_of(origin), lambda: engine.address)
 
 
 async def _opened(loop: RunnerLoop, stopped: asyncio.Event) -> bool:
@@ -247,12 +239,12 @@ async def _until_stopped(
         keep_beside(dialler, _log_link(loop, sessions), random.random),
         loop.beat(),
         loop.tick(),
-        keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
-        loop.uploads.keep(loop.live_keys, loop.clock.now()),
+        keep_swept(loop.log_root, log_limits, loop.engine.live_keys, loop.clock),
+        loop.uploads.keep(loop.engine.live_keys, loop.clock.now()),
         loop.watch(),
         loop.usage.keep(loop.clock),
     ]
-    loop.endings.resume(loop.live_keys())
+    loop.endings.resume(loop.engine.live_keys())
     tasks = [asyncio.ensure_future(job) for job in jobs]
     waiting: asyncio.Task[Any] = asyncio.ensure_future(stopped.wait())
     done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -288,10 +280,12 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             files=True,
             usage=True,
             sessions=True,
+            snapshots=True,
         ),
         loop.log_root,
-        loop.is_live,
+        loop.engine.is_live,
         loop.uploads,
         lambda asked: loop.usage.answer(asked, loop.clock.now()),
         sessions.open,
+        loop.snapshots.answer,
     )

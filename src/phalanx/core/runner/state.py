@@ -68,7 +68,8 @@ class RunnerState:
         self.lanes: dict[int, deque[AttemptKey]] = {}
         self.outbox: dict[AttemptKey, Report] = {}  # ends that no coordinator has disposed of yet
         self.fresh: list[Report] = []  # reports to send with the next message
-        self.ended_in: dict[int, int] = {}  # by lane: how many ends are among them
+        self._ended_in: dict[int, int] = {}  # by lane: how many ends are among them
+        self._is_short = False  # a lane had no more left than it has done since the last message
         self.tombstones: dict[AttemptKey, None] = {}
 
     def adopt(
@@ -98,9 +99,7 @@ class RunnerState:
             return False
         self.epoch = epoch
         self.renew(lease_until)
-        ready = (
-            key for key, held in self.held.items() if held.phase == Phase.READY and held.stopping is None
-        )
+        ready = [key for key, each in self.held.items() if each.phase == Phase.READY and not each.stopping]
         self.fresh = [*self.outbox.values(), *map(Ready, ready)]
         return True
 
@@ -250,13 +249,13 @@ class RunnerState:
 
     def take_fresh(self) -> list[Report]:
         """The reports to send now. What came before an end needs no word of its own when the end is told as well."""
-        reports, self.fresh, self.ended_in = self.fresh, [], {}
-        return [each for each in reports if self._is_news(each)]
+        reports, self.fresh, self._ended_in, self._is_short = self.fresh, [], {}, False
+        return [each for each in reports if type(each) is Ended or self._is_news(each)]
 
     @property
     def is_urgent(self) -> bool:
         """True if a lane has no more left than it has done since the last message, or a gang may wait for a member."""
-        if any(count >= len(self.lanes.get(lane, ())) for lane, count in self.ended_in.items()):
+        if self._is_short:
             return True
         kinds = {type(report) for report in self.fresh}
         return Ready in kinds or (not self.is_busy and not kinds <= {Started})
@@ -374,7 +373,8 @@ class RunnerState:
         lane.remove(key)
         if not lane:
             del self.lanes[held.lane]
-        self.ended_in[held.lane] = self.ended_in.get(held.lane, 0) + 1
+        self._ended_in[held.lane] = done = self._ended_in.get(held.lane, 0) + 1
+        self._is_short = self._is_short or done >= len(lane)
         self._report(report)
 
     def _report(self, report: Report) -> None:

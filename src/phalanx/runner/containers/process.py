@@ -16,6 +16,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
 
 from . import joining
@@ -50,6 +51,7 @@ class Container:
         self._pid = 0
         self._pid_fd = -1
         self._is_stopped = False  # SIGTERM has come
+        self._beside: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Its exit code. Raises RuntimeFailed, MountRefused or CannotJoin if it cannot be run."""
@@ -61,10 +63,25 @@ class Container:
             output = self._make(sources)
             if output is None:
                 return TERMINATED
+            self._accompany()
             self._pass_on(output)
             return self._exit_code()
         finally:
+            if self._beside is not None:
+                self._beside.kill()
             self._remove()
+
+    def _accompany(self) -> None:
+        """Start what belongs to a VPS in a container. When it ends, so does the container."""
+        if self._spec["beside"]:
+            signal.signal(signal.SIGCHLD, self._left_alone)
+            self._beside = subprocess.Popen([*self._spec["beside"], str(self._pid)], stdin=subprocess.DEVNULL)
+            self._left_alone()
+
+    def _left_alone(self, *_: object) -> None:
+        if self._beside is not None and self._beside.poll() is not None and self._pid_fd >= 0:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pid_fd, signal.SIGKILL)
 
     def _open_mounts(self) -> list[tuple[str, int]]:
         """The user's mounts, by their real paths; a descriptor of each, to be compared with what is mounted."""

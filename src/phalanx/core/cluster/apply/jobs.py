@@ -96,6 +96,8 @@ def placed(state: ClusterState, event: e.TaskPlaced) -> list[Effect]:
         queue_up(state, job)  # the others of its job had to wait until the promise was kept
     elif not group.has_ready:
         state.waiting.discard(group)
+    if job.job.vps is not None:
+        group.stay_on(event.node)
     return start_order(state, attempt)
 
 
