@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .body import ContainerSpec
 
 VARIABLE = "PHALANX_CONTAINER_FILE"
+KEEPERS = ("PHALANX_ATTEMPT_KEY", "PHALANX_KEEPER", "PHALANX_DEADLINE")  # variables that the keeper sets
 CANNOT_RUN = 127  # with a result that says why, the runner reports a refusal
 TERMINATED = 128 + signal.SIGTERM
 ENDS_WITHIN_MS = 1000  # the end of its output may come a moment before that of its first process
@@ -99,7 +100,7 @@ class Container:
 
     def _make(self, sources: list[tuple[str, int]]) -> RuntimeConnection | None:
         """Create it and start it under our limits; its output, or None if it was stopped before it began."""
-        env = {name: value for name, value in os.environ.items() if name not in self._spec["left_out"]}
+        env = self._spec["env"] | {name: os.environ[name] for name in KEEPERS if name in os.environ}
         if self._is_podman:
             body = podman_body(self._spec, env, os.getpid())
             self._id = self._runtime.call("POST", f"{PODMAN}/containers/create", body)["Id"]

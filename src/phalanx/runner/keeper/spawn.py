@@ -208,9 +208,9 @@ class Spawner:
             program = self._programs.find(argv[0], env)
         else:
             program = self._checked_program(attempt, argv[0], env)
-            words, env = set_later(
-                account.prefix[0], program, env
-            )  # it is root until the account is taken on
+            words: list[str] = []
+            if account.prefix:  # which is root until the account is taken on
+                words, env = set_later(account.prefix[0], program, env)
             argv = [*account.prefix, *words, program, *argv[1:]]
             program = argv[0]
             if not attempt.was_held:

@@ -18,7 +18,7 @@ SPEC: ContainerSpec = {
     "rootfs": "",
     "argv": ["python", "train.py"],
     "cwd": "/work",
-    "left_out": [],
+    "env": {},
     "account": (1000, 1000, [1000, 20]),
     "capabilities": [],
     "mounts": [{"source": "/data", "target": "/mnt", "read_only": True}],
