@@ -251,7 +251,11 @@ def _born(pid: int) -> int:
 def _refuse(spec: ContainerSpec, error: Exception) -> NoReturn:
     """Say why there was nothing to run, as the program of a Python function does."""
     with contextlib.suppress(OSError):
-        fd = os.open(spec["result"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with contextlib.suppress(FileNotFoundError):  # a file of the user's, perhaps a link to another
+            os.unlink(spec["result"])  # noqa: PTH108 (no pathlib here)
+        fd = os.open(spec["result"], os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+        if spec["account"] is not None:  # nobody believes a result of another account
+            os.fchown(fd, spec["account"][0], spec["account"][1])
         os.write(fd, json.dumps({"phalanx_cannot_run": f"container: {error}"[:2000]}).encode())
         os.close(fd)
     os.write(2, f"phalanx: the container cannot be run: {error}\n".encode())
