@@ -74,7 +74,7 @@ async def find_named(requests: Requests, name: str, user: str, *, of_all: bool) 
 def _named(state: ClusterState, name: str, user: str, *, of_all: bool) -> str | None:
     if (own := _id_of(state, name, user)) is not None or not of_all:
         return own
-    others = sorted(islice(state.objects.get(name, {}), NAMESAKES_TOLD + 1))
+    others = sorted(islice(state.names.objects.get(name, {}), NAMESAKES_TOLD + 1))
     if len(others) < 2:
         return _id_of(state, name, others[0]) if others else None
     told = [f"{_id_of(state, name, other)} of {other}" for other in others[:NAMESAKES_TOLD]]

@@ -12,6 +12,7 @@ from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
+from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Job, JobId, NodeName
@@ -40,8 +41,8 @@ class TermOpened(ClusterEvent, frozen=True):
     epoch: int
 
 
-class JobSubmitted(_Submitted, frozen=True):
-    pass
+class JobSubmitted(_Submitted, frozen=True, kw_only=True):
+    number: int = 0  # by arrival, with workflows; 0: of an older version, which counted on
 
 
 class JobAmended(_Submitted, frozen=True):
@@ -386,7 +387,7 @@ Event = (
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded
     | TaskDeferred | MergedEnded | w.WorkflowSubmitted | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled
     | w.WorkflowStopped | w.WorkflowRetried | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved
-    | o.ReservationEnded
+    | o.ReservationEnded | NumbersSkipped
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)

@@ -56,6 +56,10 @@ def apply_batch(state: ClusterState, events: Iterable[e.Event], revision: int) -
     return effects
 
 
+def _skip_numbers(state: ClusterState, event: e.NumbersSkipped) -> None:
+    state.arrivals = max(state.arrivals, event.upto)
+
+
 def _of_the_log(state: ClusterState, event: e.LogSettled | e.LogRepaired) -> None:
     """Nothing of the cluster has changed."""
 
@@ -162,4 +166,5 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     w.WorkflowForgotten: apply_workflows.workflow_forgotten,
     e.LogSettled: _of_the_log,
     e.LogRepaired: _of_the_log,
+    e.NumbersSkipped: _skip_numbers,
 }

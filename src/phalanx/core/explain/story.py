@@ -140,6 +140,8 @@ def _declared_sentence(event: e.Event) -> str:
     match event:
         case e.TermOpened():
             return f"a coordinator opened epoch {event.epoch}"
+        case e.NumbersSkipped():
+            return f"a backup was restored: numbers up to {event.upto} are not given again"
         case e.LogRepaired():
             return _repaired(event)
         case e.TopologySet():

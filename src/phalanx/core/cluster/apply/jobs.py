@@ -39,8 +39,7 @@ from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
 
 
 def submitted(state: ClusterState, event: e.JobSubmitted) -> None:
-    state.arrivals += 1
-    _add(state, event, state.arrivals)
+    _add(state, event, state.take_number(event.number))
 
 
 def amended(state: ClusterState, event: e.JobAmended) -> None:
