@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 import msgspec
 
@@ -30,6 +31,8 @@ from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import ISOLATED, Request
 
+LIVE_LOOKED_AT = 10_000  # of a job's attempts, for how many are paused
+NODES_SHOWN = 3  # and for where they are
 DONE = "finished with code 0; Completed once its whole job is"
 PREEMPTED = "PreemptionByScheduler"
 EVICTED = "EvictionByEvictionAPI"  # as Kubernetes calls an eviction that a user asked for
@@ -74,6 +77,9 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         after=[str(each) for each in spec.after],
         workflow=stage_of(state, spec),
         written=_written(state, spec),
+        number=job.arrival,
+        paused=sum(bool(attempt.paused) for attempt in islice(job.live.values(), LIVE_LOOKED_AT)),
+        nodes=list(dict.fromkeys(attempt.node for attempt in islice(job.live.values(), NODES_SHOWN))),
     )
 
 
@@ -152,7 +158,16 @@ def _task_view(
         object=spec.object_at(position),
         usage=None if attempt else ended_usage(job, position),
         address=attempt.grant.address or None if attempt else None,
+        number=task_number(job, position),
     )
+
+
+def task_number(job: JobState, position: int | None) -> str:
+    """What people call a job or one of its tasks: 17, 17.3."""
+    if not job.arrival:
+        return ""
+    suffix = "" if position is None else job.job.task_id(position)[len(job.job.id) :]
+    return f"{job.arrival}{suffix}"
 
 
 def _word(status: Status) -> StatusWord:

@@ -62,6 +62,7 @@ class AppliedJob(Struct):
     name: str
     tasks: int
     unchanged: bool = False  # it was there already: the same objects of Kubernetes were applied before
+    number: int = 0  # by arrival; it names the job wherever its id does
 
 
 class ApplyReply(Struct, omit_defaults=True):

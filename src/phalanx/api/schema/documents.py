@@ -21,7 +21,7 @@ import json
 import math
 import re
 import threading
-from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, TypedDict, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -66,6 +66,7 @@ Stream = Literal["stdout", "stderr"]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Word = Annotated[str, Meta(min_length=1, max_length=128)]
 Select = Annotated[str, Meta(max_length=SELECTOR_MAX)]
+Instant = Annotated[float, Meta(ge=0, le=1e11)]
 Position = Annotated[int, Meta(ge=0, le=REVISION_MAX)]
 
 PROBLEM_TYPE = "application/problem+json"
@@ -225,8 +226,25 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     queue: Word | None = None
     name: Word | None = None
     selector: Select | None = None
+    user: Word | None = None
+    mine: bool = False  # only those of whoever asks
+    since: Instant | None = (
+        None  # only those that were submitted at this time or later, in seconds since 1970
+    )
     cursor: Word | None = None
     limit: Limit = 100
+
+
+class JobFilters(TypedDict, total=False):
+    """The same for `jobs(mine=True, status="Running")` of the Python client."""
+
+    status: StatusWord | None
+    queue: str | None
+    name: str | None
+    selector: str | None
+    user: str | None
+    mine: bool
+    since: float | None
 
 
 class WorkflowsQuery(Struct, frozen=True, forbid_unknown_fields=True):

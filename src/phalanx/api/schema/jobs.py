@@ -164,6 +164,9 @@ class JobView(Struct):
     written: list[
         str
     ] = []  # of a stage: its command before references were replaced; others see no other one
+    number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
+    paused: int = 0  # of the running tasks: those that are paused
+    nodes: list[str] = []  # of the first few tasks that are on one
 
 
 class TaskView(Struct):
@@ -202,6 +205,7 @@ class TaskView(Struct):
     result_error: str = ""  # why that one cannot be read
     usage: UsageSummary | None = None  # of the newest attempt, once that has ended
     address: str | None = None  # its own in the overlay network, while it has one
+    number: str = ""  # the job's number, and the index of the task: 17.3
 
 
 class ReasonView(Struct, omit_defaults=True):
@@ -257,6 +261,7 @@ class WhyReply(Struct):
     needed: int | None = None
     domains: list[DomainSlots] = []
     object: str = ""  # what Kubernetes calls it: namespace/name
+    number: str = ""  # such as 17 or 17.3
 
 
 class StoryLine(Struct, omit_defaults=True):
@@ -278,6 +283,7 @@ class CancelReply(Struct):
     id: str
     cancelled: int
     stopping: int
+    number: str = ""  # such as 17 or 17.3
 
 
 class EvictReply(Struct):
@@ -285,6 +291,7 @@ class EvictReply(Struct):
 
     id: str
     evicted: int
+    number: str = ""  # such as 17 or 17.3
 
 
 class WatchEvent(Struct, omit_defaults=True):
@@ -300,6 +307,7 @@ class WatchEvent(Struct, omit_defaults=True):
     exit_code: int | None = None
     node: str | None = None
     text: str = ""
+    number: str = ""  # of the task or job, such as 17.3
 
 
 class LogChunk(Struct):
@@ -321,7 +329,9 @@ class Page(Struct, Generic[T]):
 
 
 class NamedView(Struct):
-    """Which job or task Kubernetes calls `name`, its namespace/name; a task has a dot and its index in its id."""
+    """Which job, task or workflow `name` is, which may be a number, `last`, a name of yours, or Kubernetes'
+    namespace/name. A task has a dot and its index in its id.
+    """
 
     name: str
     id: str

@@ -153,6 +153,7 @@ class AcceptedTask(Struct, omit_defaults=True):
     id: str
     tasks: int = 1  # more than 1 for an array
     target: str | None = None
+    number: int = 0  # by arrival; it names the job wherever its id does
 
 
 class SubmitReply(Struct, omit_defaults=True):

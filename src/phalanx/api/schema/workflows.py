@@ -109,6 +109,7 @@ class SubmittedWorkflow(Struct, omit_defaults=True):
     jobs: dict[str, str]
     replayed: bool = False  # true when the same request_id had been answered before
     warnings: list[str] = []  # why it may not keep its deadline or its budget
+    number: int = 0  # by arrival, among all jobs and workflows
 
 
 class StageView(Struct, omit_defaults=True):
@@ -128,6 +129,7 @@ class StageView(Struct, omit_defaults=True):
     parent: str | None = None  # the stage whose end is why this one never ran
     reason: str = ""  # why it ended so, or what it waits for
     result: Any = None  # for those who may inspect it
+    number: int = 0  # of its job; 0: it has none yet
 
 
 class WorkflowView(Struct, omit_defaults=True):
@@ -145,6 +147,7 @@ class WorkflowView(Struct, omit_defaults=True):
     budget: float | None = None
     cost: float = 0.0  # so far, by the share of each node that its attempts held
     reason: str = ""  # which limit it was stopped at
+    number: int = 0  # by arrival, among all jobs and workflows; it names the workflow wherever its id does
 
 
 class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):

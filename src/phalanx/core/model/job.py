@@ -30,6 +30,7 @@ NAME_MAX = 63
 OBJECT_MAX = 63 + 1 + 253
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+LAST = "last"  # the newest job of whoever asks
 _JOB_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
