@@ -11,6 +11,7 @@ from msgspec import to_builtins
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
+from phalanx.cli.labels import label
 from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
 from phalanx.cli.output import (
     OutputOption,
@@ -44,11 +45,11 @@ def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> Non
     id = id_of(client, id)
     if "." in id:  # a task of an array or of a gang
         task = client.task(id)
-        emit(task, chosen, [task.id], lambda _wide: _task_lines(task))
+        emit(task, chosen, [label(task)], lambda _wide: _task_lines(task))
         return
     job = client.job(id)
     only = client.task(job.id) if job.tasks == 1 and chosen != "name" else None
-    emit(_with_task(job, only), chosen, [job.id], lambda _wide: job_lines(job, only))
+    emit(_with_task(job, only), chosen, [label(job)], lambda _wide: job_lines(job, only))
 
 
 def id_of(client: Client, name: str) -> str:
@@ -66,10 +67,10 @@ def cancel(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) ->
     here = session(ctx)
     replies, code = _each(here.client().cancel, ids)
     lines = [
-        f"{each.id} cancelled ({plural(each.cancelled, 'task')}, {each.stopping} being stopped)"
+        f"{label(each)} cancelled ({plural(each.cancelled, 'task')}, {each.stopping} being stopped)"
         for each in replies
     ]
-    emit(replies, here.output(output), [each.id for each in replies], lambda _wide: lines)
+    emit(replies, here.output(output), [label(each) for each in replies], lambda _wide: lines)
     return code
 
 
@@ -80,8 +81,8 @@ def evict(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) -> 
     """
     here = session(ctx)
     replies, code = _each(here.client().evict, ids)
-    lines = [f"{each.id}: {plural(each.evicted, 'task')} being evicted" for each in replies]
-    emit(replies, here.output(output), [each.id for each in replies], lambda _wide: lines)
+    lines = [f"{label(each)}: {plural(each.evicted, 'task')} being evicted" for each in replies]
+    emit(replies, here.output(output), [label(each) for each in replies], lambda _wide: lines)
     return code
 
 
@@ -89,7 +90,7 @@ def pause(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> No
     """Pause a running task. Its resources stay allocated."""
     here = session(ctx)
     task = here.client().pause(id)
-    emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} paused"])
+    emit(task, here.output(output), [label(task)], lambda _wide: [f"{label(task)} paused"])
 
 
 def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
@@ -102,9 +103,9 @@ def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> N
         if error.reason != "Held":
             raise
         job = client.release(id)
-        emit(job, here.output(output), [job.id], lambda _wide: [f"{job.id} released"])
+        emit(job, here.output(output), [label(job)], lambda _wide: [f"{label(job)} released"])
         return
-    emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} resumed"])
+    emit(task, here.output(output), [label(task)], lambda _wide: [f"{label(task)} resumed"])
 
 
 def _each(act: Callable[[str], T], ids: list[str]) -> tuple[list[T], int]:
@@ -126,7 +127,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
     asked = job.request
     yield from fields(
         [
-            ("Job", job.id),
+            ("Job", f"{label(job)} ({job.id})"),
             ("Name", job.name),
             ("Object", job.object),
             ("Batch", job.batch_id if job.batch_id != job.id else None),
@@ -180,8 +181,7 @@ def _retries(job: JobView) -> str:
 def _task_lines(task: TaskView) -> Iterable[str]:
     yield from fields(
         [
-            ("Task", task.id),
-            ("Job", task.job_id),
+            ("Task", f"{label(task)} ({task.id})"),
             ("Name", task.name),
             ("Object", task.object),
             ("Index", task.index),

@@ -75,7 +75,7 @@ class _Changes:
 def _line(event: WatchEvent, output: Output) -> str:
     if output in {"json", "yaml"}:  # One JSON document a line is a stream in YAML, too.
         return json_text(msgspec.json.encode(event))
-    subject = event.task or event.job or event.node or "-"
+    subject = event.number or event.task or event.job or event.node or "-"
     if output == "name":
         return subject
     return clean(f"{moment(event.at)}  {subject}  {event.status or event.event}  {event.text}").rstrip()

@@ -189,7 +189,8 @@ def node_lines(node: NodeView) -> Iterable[str]:
         ]
     )
     for device in node.devices:
-        yield f"  GPU {device.index}  {clean(device.kind)}  {size(device.memory_bytes)}  {device.task or 'free'}"
+        holder = device.number or device.task or "free"
+        yield f"  GPU {device.index}  {clean(device.kind)}  {size(device.memory_bytes)}  {holder}"
 
 
 def _devices(node: NodeView) -> str:
@@ -199,7 +200,7 @@ def _devices(node: NodeView) -> str:
 
 
 def _holders(node: NodeView) -> str:
-    return " ".join(f"{device.index}:{device.task or 'free'}" for device in node.devices)
+    return " ".join(f"{device.index}:{device.number or device.task or 'free'}" for device in node.devices)
 
 
 def _held(node: NodeView) -> str | None:

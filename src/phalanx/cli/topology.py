@@ -110,7 +110,8 @@ def _who(node: PlaceView, wide: bool) -> str:
     if not wide:
         jobs: dict[str, int] = {}
         for seat in node.seats:
-            jobs[seat.job] = jobs.get(seat.job, 0) + 1
+            job = f"{seat.job} {seat.name}" if seat.name and seat.job.isdigit() else seat.job
+            jobs[job] = jobs.get(job, 0) + 1
         said = [job if count == 1 else f"{job} ({plural(count, 'task')})" for job, count in jobs.items()]
     else:
         said = [

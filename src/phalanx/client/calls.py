@@ -200,7 +200,7 @@ def release(id: str) -> Call[JobView]:
 
 
 def jobs(filters: JobFilters, cursor: str | None, limit: int) -> Call[Page[JobView]]:
-    given = {**filters, "mine": "true" if filters.get("mine") else None}
+    given: dict[str, Any] = {**filters, "mine": "true" if filters.get("mine") else None}
     return get("/v1/jobs", Page[JobView], query_of(**given, cursor=cursor, limit=limit))
 
 

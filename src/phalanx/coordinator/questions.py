@@ -323,7 +323,16 @@ class StateReads:
                 continue
             told = watch_event(revision, event, self._loop.state)
             task = job.job.task_id(key[1]) if job and key else told.task
-            yield StoryLine(revision, told.at, told.event, sentence(event), task, told.node, event.cause)
+            yield StoryLine(
+                revision,
+                told.at,
+                told.event,
+                sentence(event),
+                task,
+                told.node,
+                event.cause,
+                number=told.number,
+            )
 
 
 def _extent(job: JobState) -> int:

@@ -21,6 +21,7 @@ from phalanx.api.schema.jobs import (
     StatusWord,
     TaskView,
 )
+from phalanx.coordinator.naming import in_numbers
 from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
@@ -356,7 +357,7 @@ def _formation_view(forming: Formation, wait_s: float) -> FormationView:
 
 
 def _promise_view(state: ClusterState, promise: Promise) -> PromiseView:
-    victims = task_names(state, promise.victims)
+    victims = [in_numbers(state, name) for name in task_names(state, promise.victims)]
     return PromiseView(promise.made_at, promise.until, victims, nominated(promise))
 
 

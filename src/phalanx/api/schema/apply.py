@@ -122,13 +122,15 @@ class PlannedPlacement(Struct):
 class PlannedEviction(Struct):
     """One task that would be evicted, for which job, and the message of its eviction."""
 
-    task: str
+    task: str  # as people call it: its name in Kubernetes, or its number
     node: str
     job: str
     devices: list[int] = []
     priority: int = 0
     preemptor: str = ""  # the job it makes way for
     why: str = ""  # the message of its condition
+    name: str = ""  # of the job that it is of
+    id: str = ""  # of the task
 
 
 class PlanReason(Struct):
@@ -183,9 +185,11 @@ class LayerView(Struct):
 class SeatView(Struct):
     """A task that holds a place on a node."""
 
-    task: str
+    task: str  # as people call it: its name in Kubernetes, or its number
     job: str
     devices: list[int]
+    name: str = ""  # of the job
+    id: str = ""
 
 
 class PlaceView(Struct):

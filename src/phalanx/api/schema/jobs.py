@@ -275,6 +275,7 @@ class StoryLine(Struct, omit_defaults=True):
     node: str | None = None
     cause: str = ""
     epoch: int = 0
+    number: str = ""  # of the task, such as 17.3
 
 
 class CancelReply(Struct):

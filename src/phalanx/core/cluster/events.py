@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from msgspec import msgpack
 
+from phalanx.core.cluster import number_events as n
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
-from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Job, JobId, NodeName
@@ -387,7 +387,7 @@ Event = (
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded
     | TaskDeferred | MergedEnded | w.WorkflowSubmitted | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled
     | w.WorkflowStopped | w.WorkflowRetried | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved
-    | o.ReservationEnded | NumbersSkipped
+    | o.ReservationEnded | n.NumbersSkipped
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)

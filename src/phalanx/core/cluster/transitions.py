@@ -27,6 +27,7 @@ from phalanx.core.cluster.apply import workflows as apply_workflows
 from phalanx.core.cluster.apply.grants import queue_up
 from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, overlay, reports, scaling, workflows
 from phalanx.core.cluster.decision import Decision, Effect
+from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.state import ClusterState, Unfit
 
 
@@ -56,7 +57,7 @@ def apply_batch(state: ClusterState, events: Iterable[e.Event], revision: int) -
     return effects
 
 
-def _skip_numbers(state: ClusterState, event: e.NumbersSkipped) -> None:
+def _skip_numbers(state: ClusterState, event: NumbersSkipped) -> None:
     state.arrivals = max(state.arrivals, event.upto)
 
 
@@ -166,5 +167,5 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     w.WorkflowForgotten: apply_workflows.workflow_forgotten,
     e.LogSettled: _of_the_log,
     e.LogRepaired: _of_the_log,
-    e.NumbersSkipped: _skip_numbers,
+    NumbersSkipped: _skip_numbers,
 }
