@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated
 
 import typer
@@ -25,10 +26,10 @@ def gangs(
 ) -> None:
     """List gangs, the newest first, with the phase of each."""
     here = session(ctx)
-    listing = JobListing(None, [] if every else list(LIVE), None, None)
-    found, _ = listing.read_jobs(here.client(), limit)
+    listing = JobListing(statuses=() if every else LIVE)
+    found = islice(listing.jobs(here.client()), limit)
     items = [job for job in found if job.gang is not None]
-    table = Table("ID", "NAME", "PHASE", "PLACED", "NEEDED", "QUEUE", "PRIORITY", "RESTARTS")
+    table = Table("ID", "NAME", "PHASE", "PLACED/MEMBERS", "NEEDED", "QUEUE", "PRIORITY", "RESTARTS")
     for job in items:
         assert job.gang is not None
         used = None if job.restart_limit is None else f"{job.restarts}/{job.restart_limit}"

@@ -34,7 +34,7 @@ from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator.lookup import find_before, new_ids
-from phalanx.coordinator.naming import number_in
+from phalanx.coordinator.naming import label, number_in
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_cluster import queue_view
@@ -148,7 +148,8 @@ class Declarations:
             known = applied_before(engine.state, job)
             if isinstance(known, Unchanged):
                 there.append(
-                    f"{job.object_name or job.name} is job {known.job} already: it would not be started again"
+                    f"{job.object_name or job.name} is job {label(engine.state, known.job)} already: "
+                    "it would not be started again"
                 )
             if isinstance(known, Refused) and known.reason.code != "Amended":
                 raise refusal(known, job.object_name or job.name)

@@ -145,7 +145,9 @@ def _task_view(
         retry_at=job.delayed.get(position),
         submitted_at=spec.submitted_at,
         started_at=attempt.started_at if attempt else job.started_at(position),
-        ended_at=None if attempt else job.finished_at(position),
+        ended_at=None
+        if attempt
+        else job.finished_at(position) or (job.ended_at if status.is_final else None),
         stderr_tail=stderr_tail if status != Status.COMPLETED else "",
         result=raw_json(job.results.get(position)),
         result_bytes=job.kept_results.get(position, (0, ""))[0],
