@@ -159,6 +159,12 @@ class Table:
         """A row; None shows as a dash."""
         self.rows.append(["-" if cell is None or cell == "" else clean(str(cell)) for cell in cells])
 
+    def without_last(self) -> Table:
+        """The same without its last column."""
+        other = Table(*self.headings[:-1], narrows=self.narrows)
+        other.rows = [row[:-1] for row in self.rows]
+        return other
+
     def show(self) -> None:
         """To standard output: aligned for a pipe, coloured for a terminal."""
         if sys.stdout.isatty():
@@ -185,7 +191,12 @@ def coloured(table: Table, width: int | None = None) -> RichTable:
     from rich.text import Text
 
     drawn = RichTable(box=None, pad_edge=False, header_style="bold")
-    widths = _narrowed(table, width) if table.narrows is not None and width is not None else {}
+    widths: dict[str, int] = {}
+    if table.narrows is not None and width is not None:
+        widths, over = _narrowed(table, width)
+        if over > 0 and table.headings[-1:] == (CUT,):  # there is no room for it at all
+            table = table.without_last()
+            widths, _ = _narrowed(table, width)
     for heading in table.headings:
         is_last, is_cut = heading == table.headings[-1], heading == CUT and bool(widths)
         is_folded = (is_last or heading in widths) and not is_cut
@@ -197,8 +208,8 @@ def coloured(table: Table, width: int | None = None) -> RichTable:
     return drawn
 
 
-def _narrowed(table: Table, room: int) -> dict[str, int]:
-    """The widths of the columns that have to be smaller for the table to fit."""
+def _narrowed(table: Table, room: int) -> tuple[dict[str, int], int]:
+    """The widths of the columns that have to be smaller for the table to fit, and by how much it does not even so."""
     columns = zip(table.headings, *table.rows, strict=True)
     widths = {column[0]: max(map(len, column)) for column in columns}
     over = sum(widths.values()) + 2 * (len(widths) - 1) - room
@@ -207,7 +218,7 @@ def _narrowed(table: Table, room: int) -> dict[str, int]:
         spare = min(over, widths.get(heading, 0) - max(least, len(heading)))
         if spare > 0:
             narrowed[heading], over = widths[heading] - spare, over - spare
-    return narrowed
+    return narrowed, over
 
 
 def console_for(table: Table) -> Console:

@@ -20,7 +20,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
-from phalanx.core.model.job import After, is_job_id, is_name, ulid
+from phalanx.core.model.job import After, is_job_id, is_job_name, ulid
 from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.protocol import Store
 
@@ -59,7 +59,7 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     if prefix in state.workflows:
         raise _is_workflow(prefix)
     if not prefix or len(prefix) > 26 or not _ALPHABET.issuperset(prefix):
-        hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_name(text) else ""
+        hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_job_name(text) else ""
         raise NotFound(
             f"no job {text[:80]!r}: a job is named by its number, its name, last or its id",
             reason="JobNotFound",

@@ -13,9 +13,9 @@ def busy(cluster: FakeClient) -> FakeClient:
     return cluster
 
 
-def test_one_is_cancelled_by_what_names_it(cli: Cli, cluster: FakeClient):
-    assert cli("cancel", ID).code == 0
-    assert ("cancel", ID) in cluster.asked
+def test_one_is_cancelled_by_what_names_it(cli: Cli, busy: FakeClient):
+    assert cli("cancel", busy.held[0].id).code == 0
+    assert ("cancel", busy.held[0].id) in busy.asked
 
 
 def test_all_of_mine_are_listed_and_cancelled(cli: Cli, busy: FakeClient):

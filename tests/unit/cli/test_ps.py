@@ -122,8 +122,9 @@ def test_what_is_paused_or_held_does_not_pass_for_running(cli: Cli, cluster: Fak
     ]
 
 
+@pytest.mark.parametrize(("users", "is_cut"), [(["ada"], True), (["ada", "grace"], False)])
 def test_a_table_fits_a_terminal_of_80_columns(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, users: list[str], is_cut: bool
 ):
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -137,14 +138,17 @@ def test_a_table_fits_a_terminal_of_80_columns(
             nodes=["gpu-node-17"],
             command=["python", "train.py", "--data", "/shared/imagenet"],
         )
-        for user in ("ada", "grace")
+        for user in users
     ]
     table_of(jobs, chosen_columns(None, jobs, False), 5000.0).show()
     lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     assert max(map(len, lines)) <= 80
     assert "100017" in lines[1]
-    assert "…" in lines[1], "only the command is cut"
-    folded = "".join(line[8:20].strip() for line in lines[1:4])
+    assert ("COMMAND" in lines[0], lines[1].endswith("…")) == (is_cut, is_cut), (
+        "nothing but the command is cut"
+    )
+    at = lines[0].index("NAME")
+    folded = "".join(line[at:].split("  ")[0] for line in lines[1:3])
     assert folded.startswith("resnet-50-imagenet-lr0.1")
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import (
     check_count,
+    check_job_name,
     check_name,
     check_number,
     check_text,
@@ -246,7 +247,7 @@ def _check_ip_token(request: SubmitRequest) -> None:
 
 def _check_labels(request: SubmitRequest) -> None:
     if request.name:
-        check_name("name", request.name)
+        check_job_name("name", request.name)
     if request.queue != "default":
         check_name("queue", request.queue)
     if request.request_id is not None:
