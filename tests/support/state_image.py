@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import msgpack, structs
 
 from phalanx.core.cluster.image import encode_state
-from phalanx.core.cluster.names import Names
+from phalanx.core.cluster.names import JobNames
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.plan import PlanMemory, Snapshot
@@ -60,7 +60,7 @@ def state_image(state: ClusterState) -> bytes:
     )
 
 
-def _names_image(names: Names) -> object:
+def _names_image(names: JobNames) -> object:
     """Users and names in one order: an image has them in that of the jobs that are left."""
     indexes = [
         sorted(

@@ -42,6 +42,33 @@ UserOption = Annotated[str | None, typer.Option("--user", "-u", help="Only jobs 
 NameOption = Annotated[str | None, typer.Option("-n", "--name", help="Only jobs with this name.")]
 QueueOption = Annotated[str | None, typer.Option("-q", "--queue", help="Only jobs of this queue.")]
 
+StatusOption = Annotated[
+    list[Status] | None, typer.Option(case_sensitive=False, help="Only jobs with this status.")
+]
+SelectorOption = Annotated[
+    str | None,
+    typer.Option(
+        "-l", "--selector", metavar="K=V,...", help="Only jobs with these tags: K=V, K!=V, K or !K."
+    ),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only jobs submitted since: 2h, 3d, 2026-11-18 or 2026-11-18T09:00."),
+]
+TasksOption = Annotated[
+    str | None, typer.Option(metavar="JOB", help="The tasks of one job.", autocompletion=job_ids)
+]
+SortOption = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Sort by number, name, status, …; -KEY reverses.")
+]
+ColumnsOption = Annotated[
+    str | None, typer.Option(metavar="A,B,...", help="The columns: id,name,status,elapsed,…")
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Maximum number of rows; 0 = all.", show_default="100 on a terminal"),
+]
+
 
 class JobListing(Struct, frozen=True, kw_only=True):
     """Which jobs or tasks to show."""
@@ -93,37 +120,16 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     every: Annotated[bool, typer.Option("-a", "--all", help="Include ended jobs.")] = False,
     mine: MineOption = False,
     user: UserOption = None,
-    status: Annotated[
-        list[Status] | None, typer.Option(case_sensitive=False, help="Only jobs with this status.")
-    ] = None,
+    status: StatusOption = None,
     queue: QueueOption = None,
     name: NameOption = None,
-    selector: Annotated[
-        str | None,
-        typer.Option(
-            "-l", "--selector", metavar="K=V,...", help="Only jobs with these tags: K=V, K!=V, K or !K."
-        ),
-    ] = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Only jobs submitted since: 2h, 3d, 2026-11-18 or 2026-11-18T09:00."
-        ),
-    ] = None,
-    tasks: Annotated[
-        str | None, typer.Option(metavar="JOB", help="The tasks of one job.", autocompletion=job_ids)
-    ] = None,
-    sort: Annotated[
-        str | None, typer.Option(metavar="KEY", help="Sort by number, name, status, …; -KEY reverses.")
-    ] = None,
-    columns: Annotated[
-        str | None, typer.Option(metavar="A,B,...", help="The columns: id,name,status,elapsed,…")
-    ] = None,
+    selector: SelectorOption = None,
+    since: SinceOption = None,
+    tasks: TasksOption = None,
+    sort: SortOption = None,
+    columns: ColumnsOption = None,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep running and show changes.")] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=0, help="Maximum number of rows; 0 = all.", show_default="100 on a terminal"),
-    ] = None,
+    limit: LimitOption = None,
     output: OutputOption = None,
 ) -> None:
     """List jobs, the newest first.

@@ -27,12 +27,13 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import JobFilters, Stream, read_problem
+from phalanx.api.schema.documents import Stream, read_problem
 from phalanx.api.schema.files import FilesView
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
+    JobFilters,
     JobView,
     NamedView,
     Page,

@@ -35,12 +35,13 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import JobFilters, Stream, decoder, read_problem
+from phalanx.api.schema.documents import Stream, decoder, read_problem
 from phalanx.api.schema.fields import check_name
 from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
+    JobFilters,
     JobView,
     NamedView,
     Page,

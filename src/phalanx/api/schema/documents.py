@@ -21,7 +21,7 @@ import json
 import math
 import re
 import threading
-from typing import Annotated, Any, Literal, NoReturn, TypedDict, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -233,18 +233,6 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     )
     cursor: Word | None = None
     limit: Limit = 100
-
-
-class JobFilters(TypedDict, total=False):
-    """The same for `jobs(mine=True, status="Running")` of the Python client."""
-
-    status: StatusWord | None
-    queue: str | None
-    name: str | None
-    selector: str | None
-    user: str | None
-    mine: bool
-    since: float | None
 
 
 class WorkflowsQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,7 +6,7 @@ cluster around the jobs is in `cluster.py`.
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from msgspec import Struct
 
@@ -206,6 +206,18 @@ class TaskView(Struct):
     usage: UsageSummary | None = None  # of the newest attempt, once that has ended
     address: str | None = None  # its own in the overlay network, while it has one
     number: str = ""  # the job's number, and the index of the task: 17.3
+
+
+class JobFilters(TypedDict, total=False):
+    """Which jobs are listed, for `jobs(mine=True, status="Running")` of the Python client: those that fit all."""
+
+    status: StatusWord | None
+    queue: str | None
+    name: str | None
+    selector: str | None
+    user: str | None
+    mine: bool
+    since: float | None
 
 
 class ReasonView(Struct, omit_defaults=True):

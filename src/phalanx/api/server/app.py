@@ -47,7 +47,7 @@ BEHIND = b"phalanx-behind"
 REST = "{path}"  # in a route: whatever follows, with its slashes
 TOKEN_SIGN = "phx_"  # noqa: S105 - what every token of ours begins with
 # Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
-_ID = re.compile(r"[0-9a-z][0-9a-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a stage: WORKFLOW:STAGE
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a stage: WORKFLOW:STAGE
 _NAMED = ("jobs", "tasks", "names")  # what may also be named as Kubernetes does, namespace%2Fname
 
 Row = dict[str, Route]  # by method

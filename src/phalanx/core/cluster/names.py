@@ -1,8 +1,8 @@
 """By what people name jobs and workflows in memory: their numbers, their names, and what Kubernetes calls them.
 
-Numbers are of the whole cluster. Names are each user's own, and several of a user's jobs may have the same one. The job
-of a stage has a number and no name here: it is named by its workflow and its stage. What is in the history is found by
-the store.
+Numbers are of the whole cluster. Names are each user's own, and several of a user's jobs may have the same one. The
+job of a stage has a number and no name here: it is named by its workflow and its stage. What is in the history is found
+by the store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from phalanx.core.model.job import Job, JobId
 NAMESAKES_MAX = 1000  # of a user's jobs with the same name in Kubernetes, so many are looked at, the newest
 
 
-class Names:
+class JobNames:
     """Indexes over the jobs in memory."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Names:
         self.objects: dict[str, dict[str, dict[JobId, None]]] = {}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Names) and vars(self) == vars(other)
+        return isinstance(other, JobNames) and vars(self) == vars(other)
 
     __hash__ = None  # type: ignore[assignment]
 

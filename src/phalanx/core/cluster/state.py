@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from msgspec import Struct, field, structs
 
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.names import Names
+from phalanx.core.cluster.names import JobNames
 from phalanx.core.cluster.overlay import Overlay
 from phalanx.core.cluster.request_ids import RequestIds
 from phalanx.core.cluster.units import Attempt, Promise
@@ -182,7 +182,7 @@ class ClusterState(Struct, eq=False):
     gain: int = 0
     jobs: dict[JobId, JobState] = {}
     job_ids: list[JobId] = []  # sorted, for prefixes and pages
-    names: Names = field(default_factory=Names)
+    names: JobNames = field(default_factory=JobNames)
     working: dict[str, int] = {}  # by user: jobs that have not ended
     nodes: dict[NodeName, NodeState] = {}
     known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too

@@ -57,10 +57,6 @@ def apply_batch(state: ClusterState, events: Iterable[e.Event], revision: int) -
     return effects
 
 
-def _skip_numbers(state: ClusterState, event: NumbersSkipped) -> None:
-    state.arrivals = max(state.arrivals, event.upto)
-
-
 def _of_the_log(state: ClusterState, event: e.LogSettled | e.LogRepaired) -> None:
     """Nothing of the cluster has changed."""
 
@@ -167,5 +163,5 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     w.WorkflowForgotten: apply_workflows.workflow_forgotten,
     e.LogSettled: _of_the_log,
     e.LogRepaired: _of_the_log,
-    NumbersSkipped: _skip_numbers,
+    NumbersSkipped: apply_jobs.numbers_skipped,
 }
