@@ -45,7 +45,7 @@ test: install-test ## every test
 	bash scripts/test
 
 soak: install-test ## what takes longer than a test may: seeds, kills, hostile users, chaos, systemd; SEEDS, FROM, ATTEMPTS and MINUTES say how much
-	bash scripts/simulate --seeds $(or $(SEEDS),10000) --from $(or $(FROM),250)
+	bash scripts/simulate --seeds $(or $(SEEDS),10000) --from $(or $(FROM),150)
 	$(VENV)/bin/python -m tests.e2e.truth --attempts $(or $(ATTEMPTS),5000)
 	bash scripts/node-runner
 	bash scripts/hostile --minutes $(or $(MINUTES),5)

@@ -4,12 +4,14 @@
 
 The limit is measured in the same round, before and after: as many bare spawning processes as there are slots, each with
 one `/bin/true` after another. Ours is one array over REST, durable, with the logs of every task. `--keepers 0` is the
-number that the runner chooses by itself.
+number that the runner chooses by itself. Beside the times is what a task costs in CPU time, with its process, against a
+bare spawn: a machine on which others work changes that less. What others use is said with each line.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -20,17 +22,17 @@ from statistics import median
 
 from bench import ceiling
 from bench.cluster import Cluster, submit, wait
-from bench.machine import Machine
+from bench.machine import Machine, Span
 
 
-def bare_per_s(spawners: int, spawns: int) -> float:
-    """Spawns a second of so many processes that do nothing else, together."""
+def bare(spawners: int, spawns: int) -> ceiling.Ceiling:
+    """Spawns a second of so many processes that do nothing else, together, and the CPU milliseconds of one."""
     words = [sys.executable, "-I", "-S", ceiling.__file__, str(spawns // spawners)]
     began = time.perf_counter()
-    running = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(spawners)]
-    if any(process.wait() for process in running):
-        raise RuntimeError("a bare spawning process failed")
-    return spawns // spawners * spawners / (time.perf_counter() - began)
+    running = [subprocess.Popen(words, stdout=subprocess.PIPE) for _ in range(spawners)]
+    found = [ceiling.Ceiling(*json.loads(process.communicate()[0])) for process in running]
+    per_s = spawns // spawners * spawners / (time.perf_counter() - began)
+    return ceiling.Ceiling(per_s, sum(each.cpu_ms for each in found) / spawners)
 
 
 class Variant:
@@ -47,11 +49,10 @@ class Variant:
         machine.own(self._cluster.parts())
         self.run(200)  # the first tasks of a cluster pay for what is loaded late
 
-    def run(self, tasks: int) -> tuple[float, dict[str, float]]:
-        """Tasks a second, and the CPU milliseconds of each part per task."""
+    def run(self, tasks: int) -> Span:
         with self._cluster.connect() as rest, self._machine.span(self._cluster.parts()) as span:
             wait(rest, submit(rest, "/bin/true", array=f"1-{tasks}"))
-        return tasks / span.wall_s, {part: used.own_s / tasks * 1000 for part, used in span.used.items()}
+        return span
 
     def stop(self) -> None:
         self._cluster.stop()
@@ -77,19 +78,33 @@ def main() -> int:
 def _measure(variants: list[Variant], tasks: int, slots: int, rounds: int) -> None:
     print(f"{tasks:,} x /bin/true, {slots} slots, {len(os.sched_getaffinity(0))} cores", flush=True)
     shares: dict[str, list[float]] = {variant.name: [] for variant in variants}
+    costs: dict[str, list[float]] = {variant.name: [] for variant in variants}
     for _ in range(rounds):
         for variant in variants:
-            before = bare_per_s(slots, tasks)
-            per_s, cpu_ms = variant.run(tasks)
-            limit = 2 / (1 / before + 1 / bare_per_s(slots, tasks))
-            shares[variant.name].append(per_s / limit)
-            parts = ", ".join(f"{part} {ms:.3f} ms" for part, ms in cpu_ms.items())
-            print(
-                f"{variant.name}: {per_s:,.0f}/s of {limit:,.0f}/s = {per_s / limit:.2f} ({parts})",
-                flush=True,
-            )
+            before = bare(slots, tasks)
+            span = variant.run(tasks)
+            limit = ceiling.joined(before, bare(slots, tasks))
+            shares[variant.name].append(tasks / span.wall_s / limit.per_s)
+            costs[variant.name].append(limit.cpu_ms / (1000 * span.cpu_s / tasks))
+            print(f"{variant.name}: {_line(span, tasks, limit)}", flush=True)
     for name, found in shares.items():
-        print(f"median {name}: {median(found):.2f} of the limit ({min(found):.2f} to {max(found):.2f})")
+        cpu = costs[name]
+        print(
+            f"median {name}: {median(found):.2f} of the limit ({min(found):.2f} to {max(found):.2f});"
+            f" by CPU time {median(cpu):.2f} ({min(cpu):.2f} to {max(cpu):.2f})"
+        )
+
+
+def _line(span: Span, tasks: int, limit: ceiling.Ceiling) -> str:
+    """One round in words."""
+    per_s = tasks / span.wall_s
+    parts = {part: 1000 * used.own_s / tasks for part, used in span.used.items()}
+    parts["tasks"] = sum(1000 * used.children_s / tasks for used in span.used.values())
+    spent = ", ".join(f"{part} {ms:.3f} ms" for part, ms in parts.items())
+    return (
+        f"{per_s:,.0f}/s of {limit.per_s:,.0f}/s = {per_s / limit.per_s:.2f} ({spent};"
+        f" a bare spawn {limit.cpu_ms:.3f} ms; others used {span.weather.foreign:.0%})"
+    )
 
 
 def _options() -> argparse.Namespace:

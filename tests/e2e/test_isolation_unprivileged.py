@@ -25,18 +25,26 @@ from tests.support.waiting import wait_until
 
 folder = Path(sys.argv[1])
 cluster = RealCluster(folder, lost_after_s=60.0)
-cluster.node_settings = {"n1": {"runner.pretend": None, "runner.scratch_max_bytes": 65536}}
+more = {"runner.watch_memory": True, "runner.usage_interval_s": 1.0}
+cluster.node_settings = {"n1": {"runner.pretend": None, "runner.scratch_max_bytes": 65536} | more}
 said = {}
 try:
     cluster.start({"n1": "real"})
     isolation = cluster.client.nodes()[0].isolation
     said["cpus"], said["scratch"] = isolation.cpus, isolation.scratch
-    said["lacking"] = isolation.lacking
-    show = "import os, json; print(json.dumps([os.getuid(), sorted(os.sched_getaffinity(0))]), flush=True)"
+    said["lacking"], said["memory"], said["processes"] = isolation.lacking, isolation.memory, isolation.processes
+    show = "import os, json, resource; most = resource.getrlimit(resource.RLIMIT_NPROC)[0];"
+    show += "print(json.dumps([os.getuid(), sorted(os.sched_getaffinity(0)), most]), flush=True)"
     grow = "; open(os.environ['PHALANX_SCRATCH_DIR'] + '/x', 'wb').write(bytes(1 << 20))"
-    def submit(script):
+    def submit(script, **more):
         command = [sys.executable, "-I", "-S", "-c", script]
-        return cluster.client.submit(command=command, max_retries=0).task_ids[0]
+        return cluster.client.submit(command=command, max_retries=0, **more).task_ids[0]
+    hog = submit("held = bytearray(128 << 20); import time; time.sleep(300)", memory=64 << 20, cores=0)
+    fits = submit("held = bytearray(32 << 20); import time; time.sleep(300)", memory=64 << 20, cores=0)
+    view = cluster.wait_task(hog, "Failed")
+    said["hog"] = [view.reason, view.message]
+    said["fits"] = cluster.client.task(fits).status
+    cluster.client.cancel(fits)
     id = submit(show + grow)
     view = cluster.wait_task(id, "Completed")
     said["shown"], said["message"] = json.loads(cluster.output(id)), view.message
@@ -108,4 +116,9 @@ def test_an_ordinary_account_binds_by_affinity_watches_and_says_what_it_does_not
     assert said["lacking"][0] == "CPUs"
     assert said["shown"][0] == NOBODY
     assert len(said["shown"][1]) == 1
+    assert (said["memory"], said["processes"]) == ("watched", "account")
+    assert 0 < said["shown"][2] < int(Path("/proc/sys/kernel/pid_max").read_text())
+    assert said["hog"][0] == "oom"
+    assert "its node ended it for using more than its limit of 64 MiB (at most 1" in said["hog"][1]
+    assert said["fits"] == "Running"
     assert "its scratch folder had 1 MiB, more than the 64 KiB it may have" in said["message"]

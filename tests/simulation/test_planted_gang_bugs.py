@@ -32,7 +32,8 @@ from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.placement import engine
 from phalanx.core.placement.preempt import make_room as preempt_make_room
-from phalanx.core.runner.state import Release, RunnerState
+from phalanx.core.runner.effects import Release
+from phalanx.core.runner.state import RunnerState
 from tests.simulation.seeds import must_find
 
 Patch = pytest.MonkeyPatch

@@ -150,7 +150,7 @@ def _standing(node: NodeView) -> str:
 
 def _table(found: list[NodeView], wide: bool) -> Table:
     noted = any(node.note for node in found)
-    weak = wide or any(node.isolation is not None and not node.isolation.memory for node in found)
+    weak = wide or any(node.isolation is not None and node.isolation.memory != "limit" for node in found)
     more = (("NOTE",) if noted else ()) + (("ISOLATION",) if weak else ())
     more += ("HOLDERS", "LABELS", "SEEN") if wide else ()
     table = Table("NAME", "STATUS", "FREE/CORES", "FREE/MEMORY", "FREE/GPUS", "TASKS", "DRAINED", *more)
@@ -189,6 +189,7 @@ def node_lines(node: NodeView) -> Iterable[str]:
             ("Holds", _held(node)),
             ("Does not hold", ", ".join(node.isolation.lacking) if node.isolation is not None else None),
             ("Because", node.isolation.note if node.isolation is not None else None),
+            ("Containers", node.containers or None),
             ("Cost", None if node.cost_per_hour is None else f"{node.cost_per_hour:g} an hour"),
             ("Tasks at a time", node.slots or None),
             ("Tasks", f"{node.task_count}: {' '.join(node.tasks)}" if node.task_count else 0),
@@ -219,6 +220,7 @@ def _held(node: NodeView) -> str | None:
         return None
     named = {"CPUs": has.cpus, "CPU time": has.cpu_time, "memory": has.memory, "processes": has.processes}
     named |= {"devices": "" if has.devices == "none" else has.devices, "scratch folders": has.scratch}
+    named |= {"overlay addresses of others": has.network}
     return ", ".join(f"{name} ({word})" for name, word in named.items() if word) or "nothing"
 
 

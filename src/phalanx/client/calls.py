@@ -119,7 +119,7 @@ def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitRe
     if request is not None and fields:
         raise TypeError("give a SubmitRequest or its fields, not both")
     request = SubmitRequest(**fields) if request is None else request
-    if request.cwd is None:
+    if request.cwd is None and not request.image:
         request = msgspec.structs.replace(request, cwd=str(Path.cwd()))
     if request.request_id is None:
         request = msgspec.structs.replace(request, request_id=new_request_id())

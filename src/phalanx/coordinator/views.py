@@ -27,6 +27,7 @@ from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
 from phalanx.core.explain.gates import comes_first, nominated, task_names
+from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import held_back
@@ -63,6 +64,8 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         time_limit_s=spec.time_limit_s,
         max_retries=spec.max_retries,
         cwd=spec.groups[0].command.cwd,
+        image=spec.groups[0].command.image,
+        mounts=[*spec.groups[0].command.mounts],
         env=spec.groups[0].command.env,
         groups=[_group_view(job, group) for group in job.groups],
         gang=gang_view(state, job),
@@ -162,6 +165,7 @@ def _task_view(
         usage=None if attempt else ended_usage(job, position),
         address=attempt.grant.address or None if attempt else None,
         number=task_number(job, position),
+        preparing="its image is got ready" if attempt and attempt.preparing else "",
     )
 
 
@@ -178,6 +182,9 @@ def _word(status: Status) -> StatusWord:
     return word
 
 
+_OF_RUNNERS = (ISOLATED, CONTAINERS, ROOTFS)  # labels that say what other fields say
+
+
 def _request_view(request: Request) -> RequestView:
     return RequestView(
         cores=request.cores,
@@ -186,7 +193,7 @@ def _request_view(request: Request) -> RequestView:
         gpu_type=request.gpu_type,
         gpu_memory_bytes=request.gpu_memory_bytes,
         target=None if request.target is None else str(request.target),
-        labels={name: value for name, value in request.labels if (name, value) != ISOLATED},
+        labels={name: value for name, value in request.labels if (name, value) not in _OF_RUNNERS},
         require_isolation=ISOLATED in request.labels,
     )
 

@@ -20,6 +20,7 @@ from phalanx.coordinator.views import task_number
 from phalanx.core.cluster.decide.nodes import holds_for, trouble_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.amounts import plural, written
+from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import ISOLATED, Capacity, Device
 from phalanx.core.model.waiting import DEFAULT, WaitingClass
@@ -47,7 +48,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
             NumaView(numa.id, numa.cores, written(ledger.numa_free[numa.id])) for numa in ledger.capacity.numa
         ],
         devices=[_device_view(state, d, holders.get(d.index)) for d in ledger.capacity.devices],
-        labels={name: value for name, value in ledger.capacity.labels.items() if name != ISOLATED[0]},
+        labels={name: value for name, value in ledger.capacity.labels.items() if name not in _OF_RUNNERS},
         tasks=[_task_id(state, key) for key, _ in zip(node.attempts, range(TASKS_SHOWN), strict=False)],
         task_count=len(node.attempts),
         incarnation=node.incarnation,
@@ -64,7 +65,11 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         toggled_at=node.toggled_at,
         idle_since=node.idle_since,
         isolation=_isolation(ledger.capacity),
+        containers=ledger.capacity.containers,
     )
+
+
+_OF_RUNNERS = (ISOLATED[0], CONTAINERS[0], ROOTFS[0])  # labels that say what other fields say
 
 
 def _isolation(capacity: Capacity) -> IsolationView | None:
@@ -72,7 +77,15 @@ def _isolation(capacity: Capacity) -> IsolationView | None:
     if has is None:
         return None
     return IsolationView(
-        has.cpus, has.cpu_time, has.memory, has.processes, has.devices, has.scratch, has.lacking, has.note
+        has.cpus,
+        has.cpu_time,
+        has.memory,
+        has.processes,
+        has.devices,
+        has.scratch,
+        has.lacking,
+        has.note,
+        has.network,
     )
 
 

@@ -156,7 +156,7 @@ def attempt_environment(
 
 
 def _jobset(brief: Brief, start: Start) -> dict[str, str]:
-    replica, place = _in_replica(brief, start)
+    replica, place = in_replica(brief, start)
     return {"JOB_INDEX": str(replica), "JOB_COMPLETION_INDEX": str(place)}
 
 
@@ -167,7 +167,7 @@ def _torchrun(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
         "PET_NNODES": str(place.size),
         "PET_NODE_RANK": str(place.rank),
         "PET_NPROC_PER_NODE": str(max(1, len(start.grant.devices))),
-        "PET_RDZV_ID": _task_id(brief, start) if place.is_alone else f"{brief.job}.{place.meeting}",
+        "PET_RDZV_ID": task_id(brief, start) if place.is_alone else f"{brief.job}.{place.meeting}",
         "PET_RDZV_ENDPOINT": f"[{address}]:{port}" if ":" in address else f"{address}:{port}",
         "PET_MASTER_ADDR": address,
         "PET_MASTER_PORT": port,
@@ -194,7 +194,7 @@ def _master(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
 def _ours(brief: Brief, start: Start, epoch: int) -> dict[str, str]:
     devices = start.grant.devices
     env = {
-        "PHALANX_TASK_ID": _task_id(brief, start),
+        "PHALANX_TASK_ID": task_id(brief, start),
         "PHALANX_ATTEMPT": str(start.key[2]),
         "PHALANX_EPOCH": str(epoch),
         "PHALANX_RESTART_COUNT": str(start.restarts),
@@ -251,7 +251,7 @@ def _devices(start: Start, capacity: Capacity) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": text, "NVIDIA_VISIBLE_DEVICES": text or "void"}
 
 
-def _in_replica(brief: Brief, start: Start) -> tuple[int, int]:
+def in_replica(brief: Brief, start: Start) -> tuple[int, int]:
     """The number of the task's replica in its group, and its index in that replica, as JobSet counts."""
     completions = max(1, brief.group_tasks // brief.replicas)
     return divmod(start.key[1] - brief.group_first, completions)
@@ -261,7 +261,7 @@ def _group_name(brief: Brief) -> str:
     return brief.group_name or brief.name or "job"
 
 
-def _task_id(brief: Brief, start: Start) -> str:
+def task_id(brief: Brief, start: Start) -> str:
     if start.index is None and brief.tasks == 1:
         return brief.job
     return f"{brief.job}.{start.key[1] if start.index is None else start.index}"
@@ -271,5 +271,5 @@ def _port(brief: Brief, start: Start, place: Standing) -> str:
     """The same for all members, and another for each formation: a former one may still hold its port."""
     if place.port:
         return str(place.port)
-    text = f"{brief.job}.{start.formation}" if start.formation else _task_id(brief, start)
+    text = f"{brief.job}.{start.formation}" if start.formation else task_id(brief, start)
     return str(GANG_PORTS[zlib.crc32(text.encode()) % len(GANG_PORTS)])  # an older coordinator sends none

@@ -9,7 +9,7 @@ folder, where a runner of an earlier version has its only one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 
 from phalanx.core.model.orders import AttemptKey
@@ -43,7 +43,8 @@ def places(state_dir: Path, count: int, cgroups: Callable[[str], Cgroups]) -> li
     for number in range(max(count, 1 + max(keeper_folders(state_dir), default=0))):
         folder = keeper_folder(state_dir, number)
         if number < count:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(exist_ok=True, mode=0o700)
         elif not folder.is_dir():
             continue
         own = cgroups(f".{number}" if number else "")
@@ -137,7 +138,7 @@ class NodeKeepers:
     def __init__(self, keepers: Sequence[NodeKeeper]) -> None:
         self._all = keepers
         self._by_lane: dict[int, NodeKeeper] = {}
-        self._by_key: dict[AttemptKey, NodeKeeper] = {}
+        self._by_key: dict[AttemptKey, tuple[NodeKeeper, int]] = {}  # with its lane
 
     def __iter__(self) -> Iterator[NodeKeeper]:
         return iter(self._all)
@@ -152,11 +153,10 @@ class NodeKeepers:
         return next((keeper.health.trouble for keeper in self._all if keeper.health.trouble), "")
 
     def of(self, key: AttemptKey) -> NodeKeeper | None:
-        return self._by_key.get(key)
+        return self._by_key[key][0] if key in self._by_key else None
 
     def connection_of(self, key: AttemptKey) -> Processes | None:
-        keeper = self._by_key.get(key)
-        return None if keeper is None else keeper.connection
+        return self._by_key[key][0].connection if key in self._by_key else None
 
     def assign(self, key: AttemptKey, lane: int) -> NodeKeeper:
         """The keeper for an attempt: that of its lane."""
@@ -168,15 +168,17 @@ class NodeKeepers:
 
     def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int) -> None:
         """A keeper has this attempt."""
-        self._by_key[key] = keeper
+        self._by_key[key] = keeper, lane
         if lane not in self._by_lane:
             self._by_lane[lane] = keeper
             keeper.lanes += 1
 
-    def forget(self, key: AttemptKey) -> None:
-        self._by_key.pop(key, None)
-
-    def close_lane(self, lane: int) -> None:
-        """Nothing of this lane is left."""
-        if (keeper := self._by_lane.pop(lane, None)) is not None:
+    def forget(self, key: AttemptKey, open_lanes: Container[int]) -> None:
+        """Nothing of an attempt is left, and of its lane neither, unless it is one of those that are open."""
+        _, lane = self._by_key.pop(key, (None, None))
+        if (
+            lane is not None
+            and lane not in open_lanes
+            and (keeper := self._by_lane.pop(lane, None)) is not None
+        ):
             keeper.lanes -= 1

@@ -6,7 +6,6 @@ environment is made in `environment.py`.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -19,14 +18,15 @@ from phalanx.core.model.orders import (
     LonePorts,
     Roll,
     Start,
-    key_from_text,
     key_text,
 )
 from phalanx.core.runner.attempts import ProcessEnd
-from phalanx.core.runner.state import Spawn
+from phalanx.core.runner.effects import Spawn
 from phalanx.errors import Unavailable
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account, Accounts, NoAccount
+from phalanx.runner.containers.launching import ContainerLaunches, OfAttempt
+from phalanx.runner.containers.launching import command as container_command
 from phalanx.runner.environment import (
     LOOPBACK,
     Peer,
@@ -35,21 +35,26 @@ from phalanx.runner.environment import (
     group_environment,
     standing,
 )
+from phalanx.runner.keeper_keys import brief_id, of_older_keeper, read_key
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
-from phalanx.runner.limits import AttemptLimits
+from phalanx.runner.limits import AttemptLimits, LaunchLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
     HOSTS,
     RESULT,
+    AttemptPaths,
     LogPath,
     attempt_paths,
     folder_of,
     inner_result,
     log_path,
 )
+from phalanx.runner.lone_environment import LoneEnvironments
+from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
 from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.usage.sampler import UsageSampler
@@ -70,8 +75,10 @@ class Launches:
         limits: AttemptLimits,
         machine: Machine,
         accounts: Accounts,
+        containers: ContainerLaunches | None = None,
     ) -> None:
         self.log_root = state_dir / "logs"
+        self._logs_in = str(self.log_root)
         self.names: dict[AttemptKey, str] = {}
         self._keys: dict[str, AttemptKey] = {}  # by name
         self._leaders: dict[AttemptKey, tuple[int, Ticks]] = {}  # of those that run
@@ -82,9 +89,11 @@ class Launches:
         self._limits = limits
         self._machine = machine
         self._accounts = accounts
+        self._containers = containers
         self._with_hosts: set[AttemptKey] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
+        self._lone = LoneEnvironments()
         self.usage = UsageSampler(engine, state_dir)
         engine.introduce = self.introduce
 
@@ -96,27 +105,31 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        account = self._brief(keeper, connection, brief)
+        id = brief_id(brief.job, brief.group)
+        account = self._brief(keeper, connection, brief, id)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
-        paths = attempt_paths(self.log_root, start.key, self._accounts.are_mapped)
+        is_inside = self._accounts.are_mapped or bool(brief.command.image)
+        paths = attempt_paths(self._logs_in, start.key, is_inside)
         owner = None if account is None else (account.uid, account.gid)
         limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
         )
-        here = Peer(self._engine.node, self._engine.address or LOOPBACK)
-        port = 0 if start.formation else self._ports.take(start.key)
-        others = self._engine.state.briefing.roll(start.key[0], 0) if brief.names else None
-        place = standing(start, brief, effect.roll, here, port, others)
-        env = attempt_environment(brief, start, place, self._engine.capacity, self._engine.state.epoch)
+        env, spaces = self._surroundings(effect)
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
+        for variable, text in limits.env.items():
+            if variable not in brief.command.env:
+                env[variable] = text
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
-        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
-        spaces = self._spaces(start, place, env)
-        if spaces and not connection.makes_folders:
-            spaces = _of_older_keeper(spaces)
+            spaces = of_older_keeper(spaces)
+        if brief.command.image:
+            env |= self._contain(keeper, effect, account, paths, limits, spaces)
+            spaces = {"net": spaces["net"]} if "net" in spaces else {}
+        if (networks := self._networks) is not None:
+            for folder in limits.cgroups:
+                networks.assign(folder, brief.user)
         launch = Launch(
             out=paths.stdout,
             err=paths.stderr,
@@ -133,8 +146,48 @@ class Launches:
             artifacts=paths.artifacts,
             scratch=limits.scratch,
             memo=limits.memo,
+            processes_max=limits.processes_max,
         )
-        connection.start(name, _brief_id(start.key[0], brief.group), launch)
+        connection.start(name, id, launch)
+
+    def _surroundings(self, effect: Spawn) -> tuple[dict[str, str], dict[str, str]]:
+        """The variables of an attempt, and the namespaces it starts in."""
+        start, brief, engine = effect.start, effect.brief, self._engine
+        here = Peer(engine.node, engine.address or LOOPBACK)
+        port = 0 if start.formation else self._ports.take(start.key)
+        if effect.roll is None and port and not brief.names and not start.grant.address:
+            return self._lone.of(brief, start, port, here, engine.capacity, engine.state.epoch), {}
+        others = engine.state.briefing.roll(start.key[0], 0) if brief.names else None
+        place = standing(start, brief, effect.roll, here, port, others)
+        env = attempt_environment(brief, start, place, engine.capacity, engine.state.epoch)
+        return env, self._spaces(start, place, env)
+
+    def _contain(
+        self, keeper: NodeKeeper, effect: Spawn, account: Account | None, paths: AttemptPaths,
+        limits: LaunchLimits, spaces: dict[str, str],
+    ) -> dict[str, str]:  # fmt: skip
+        """Write down what the container of an attempt has; the variables by which its process finds that."""
+        assert self._containers is not None, "an image was got ready by them"
+        brief = effect.brief
+        has = OfAttempt(
+            folders=self._folders_of(paths, limits, brief.job, account),
+            result=paths.result,
+            hosts=spaces.get("hosts", ""),
+            hostname=spaces.get("hostname", ""),
+            has_network="net" in spaces,
+            is_tracked=bool(limits.cgroups or self._limits.tracking(keeper.cgroups)),
+            files=tuple(filter(None, (self._base_env.get("PHALANX_TASK_CA_FILE"),))),
+        )
+        return self._containers.write(effect.start, brief, account, self._base_env, has)
+
+    def _folders_of(
+        self, paths: AttemptPaths, limits: LaunchLimits, job: str, account: Account | None
+    ) -> tuple[str, ...]:
+        """What of its attempt a container sees and may write to, at the same paths."""
+        if account is None:
+            self._machine.make_folder(f"{self._checkpoints}/{job}")
+        folders = (paths.artifacts, f"{self._checkpoints}/{job}", limits.env.get(SCRATCH_VARIABLE))
+        return tuple(filter(None, folders))
 
     def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
         """The namespaces of an attempt; its hosts file is written, which says where its peers are."""
@@ -207,7 +260,17 @@ class Launches:
         home, uid = ("/", None) if account is None else (account.home, account.uid)
         brief = None if group is None else briefing.brief(key[0], group)
         cwd = None if brief is None else brief.command.cwd or home
-        return AttemptLeader(*self._leaders[key], self.names[key], uid), cwd
+        first = self._leaders[key]
+        if self._containers is not None and self._containers.has(key):
+            inside = self._containers.leader(key)
+            if inside is None:
+                raise Unavailable("its container has not started yet", reason="CannotEnter", retry_after_s=1)
+            first = inside
+        return AttemptLeader(*first, self.names[key], uid), cwd
+
+    def account_of_user(self, user: str) -> Account | None:
+        """The account of a user; None for the runner's own. Raises NoAccount."""
+        return self._accounts.of(user)
 
     def _account_of(self, job: str) -> Account | None:
         """The account that tasks of a job have; None for the runner's own."""
@@ -243,12 +306,10 @@ class Launches:
         named = read_key(name) if key is None else None
         return key if named is None else named[0]
 
-    def lane_of(self, key: AttemptKey) -> int | None:
-        return int(self.names[key].rpartition("/")[2]) if key in self.names else None
-
     def forget(self, keeper: Processes | None, key: AttemptKey) -> None:
         self._ports.give_back(key)
-        self.release(key)  # one that was given back unstarted ends without a word of the keeper
+        if self._limits.has(key):  # one that was given back unstarted ends without a word of the keeper
+            self.release(key)
         self._former.discard(key)
         self._leaders.pop(key, None)
         name = self.names.pop(key, None)
@@ -256,10 +317,11 @@ class Launches:
             return
         self._keys.pop(name, None)
         if keeper is not None:
-            keeper.forget([name])
+            keeper.forget((name,))
 
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
-        id = _brief_id(job, group)
+        id = brief_id(job, group)
+        self._lone.forget(job, group)
         if keeper.connection is not None and id in keeper.briefed:
             del keeper.briefed[id]
             keeper.connection.forget_brief(id)
@@ -267,12 +329,16 @@ class Launches:
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of it is alive: its limits are given back; the end, with what it used."""
         self._leaders.pop(key, None)
+        if self._containers is not None:
+            self._containers.ended(key, was_killed=end.signal is not None or end.reason is not None)
         self._leave_network(key)
         return self._limits.ended(key, self.usage.ended(key, end, self._limits.own_folders(key)))
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive, or it was never started."""
         self._leaders.pop(key, None)
+        if self._containers is not None:
+            self._containers.ended(key, was_killed=False)
         self.usage.forget(key)
         self._limits.release(key)
         self._leave_network(key)
@@ -292,9 +358,8 @@ class Launches:
         """The runner stops, and nothing runs any more: remove all that was made for attempts."""
         await self._limits.leave()
 
-    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief) -> Account | None:
+    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief, id: str) -> Account | None:
         """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
-        id = _brief_id(brief.job, brief.group)
         if id in keeper.briefed:
             return keeper.briefed[id]
         account = self._accounts.of(brief.user)
@@ -305,37 +370,31 @@ class Launches:
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
-        cwd, told = brief.command.cwd, None
+        argv, cwd, told = brief.command.argv, brief.command.cwd, None
+        if brief.command.image:
+            argv, cwd = tuple(container_command()), None
         if account is not None:
-            cwd = cwd or account.home
-            told = BriefAccount(
-                account.uid, account.gid, account.groups, account.prefix(self._accounts.program)
-            )
+            prefix = () if brief.command.image else account.prefix(self._accounts.program)
+            told = BriefAccount(account.uid, account.gid, account.groups, prefix)
+            cwd = cwd if brief.command.image else cwd or account.home
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, brief.command.argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)
         keeper.briefed[id] = account
         return account
 
+    def _tracking(self, keeper: NodeKeeper, user: str) -> str | None:
+        """The folder in which attempts have cgroups; those of one user have their own in an overlay network."""
+        whole = self._limits.tracking(keeper.cgroups)
+        if (networks := self._networks) is None:
+            return whole
+        folder = self._limits.tracking(keeper.cgroups, user)
+        if folder is not None and folder != whole:
+            networks.assign(folder, user)
+        return folder
 
-def read_key(name: str) -> tuple[AttemptKey, int] | None:
-    """The attempt of a keeper's key, and its lane; None for an invalid key."""
-    text, _, lane = name.rpartition("/")
-    try:
-        return key_from_text(text), int(lane)
-    except ValueError:
-        log.error("the keeper lists an invalid key", key=name[:80])
-        return None
-
-
-def _of_older_keeper(spaces: dict[str, str]) -> dict[str, str]:
-    """A keeper of an older version knows no namespaces: names can be done without, a network cannot."""
-    if "net" in spaces:
-        raise OSError(
-            errno.ENOTSUP, "the keeper of this node is of an older version; stop the runner with its tasks"
-        )
-    return {}
-
-
-def _brief_id(job: str, group: int) -> str:
-    return f"{job}/{group}"
+    @property
+    def _networks(self) -> TaskNetworks | None:
+        """Those of an overlay network that there is."""
+        networks = self._engine.networks
+        return networks if networks is not None and networks.is_on else None

@@ -40,6 +40,7 @@ class LimitMemo(Struct, frozen=True, omit_defaults=True):
     is_own: bool = False
     numa: int | None = None
     set: int | None = None  # the number of its set of cgroups
+    memory_bytes: int = 0  # what it may use, if that is watched
 
 
 class LaunchLimits(Struct, frozen=True):
@@ -48,14 +49,22 @@ class LaunchLimits(Struct, frozen=True):
     cgroups: tuple[str, ...] = ()
     cpus: tuple[int, ...] = ()  # by affinity; where a cpuset holds them, none
     memo: str = ""
+    processes_max: int = 0  # of its whole account, where no cgroup counts its own
     env: dict[str, str] = {}  # where its scratch folder is
     scratch: str = ""  # the same, if the keeper makes it
+
+
+class WithoutRights(Struct, frozen=True):
+    """What is done where cgroups cannot be made."""
+
+    processes_max: int = 0  # of the account; see `rlimits.py`
+    watches_memory: bool = False  # and tasks above what they asked for are ended
 
 
 class _LaneLimits:
     """One lane: the attempts in it, and what holds their limits."""
 
-    __slots__ = ("cores", "denied", "keys", "set", "sets")
+    __slots__ = ("cores", "denied", "grant", "keys", "launch", "set", "sets")
 
     def __init__(self, sets: LimitSets) -> None:
         self.sets = sets  # those of its keeper
@@ -63,6 +72,9 @@ class _LaneLimits:
         self.set: LimitSet | None = None
         self.cores: float = 0
         self.denied = NO_LIMITS.denied
+        # What its attempts are started with, and the grant that this is for; None: not known, or one's own.
+        self.launch: LaunchLimits | None = None
+        self.grant: Grant | None = None
 
 
 class AttemptLimits:
@@ -77,6 +89,7 @@ class AttemptLimits:
         nodes: DeviceNodes | None = None,
         scratch: ScratchFolders | None = None,
         others: Sequence[Cgroups] = (),
+        without_rights: WithoutRights | None = None,
     ) -> None:
         """`cpus` are those that the runner may use; none: tasks are bound to no CPU but those of their NUMA node.
 
@@ -94,11 +107,21 @@ class AttemptLimits:
         self._lane_of: dict[AttemptKey, int] = {}
         self._memory: dict[AttemptKey, tuple[Cgroups, Cgroup]] = {}
         self._awaited: set[str] = set()  # cgroups of adopted attempts that have not started
+        instead = without_rights or WithoutRights()
+        has_pids = "pids" in self._all[0].controllers or not pids_max
+        self._processes_max = 0 if has_pids else instead.processes_max
+        self._watches_memory = instead.watches_memory and bool(cgroups.why_not)
+        self._watched: dict[AttemptKey, int] = {}  # the memory that attempts may use, where that is watched
 
-    def tracking(self, cgroups: Cgroups | None = None) -> str | None:
-        """The folder for a keeper's own cgroups; None where the sets are in the same hierarchy."""
+    def tracking(self, cgroups: Cgroups | None = None, owner: str = "") -> str | None:
+        """The folder for a keeper's own cgroups, for those of one owner alone if there is one.
+
+        None where the sets are in the same hierarchy.
+        """
         sets = self._of(cgroups)
-        return None if sets.are_on_v2 else sets.cgroups.tracking
+        if sets.are_on_v2:
+            return None
+        return sets.cgroups.tracking_of(owner) if owner else sets.cgroups.tracking
 
     def _of(self, cgroups: Cgroups | None) -> LimitSets:
         """The sets in a keeper's cgroups; without, those of the first."""
@@ -114,8 +137,12 @@ class AttemptLimits:
         return Isolation(
             cpus=cpus,
             cpu_time="quota" if "cpu" in has else "",
-            memory="" if cgroups.why_not else "limit",
-            processes="limit" if "pids" in has and self._pids_max else "",
+            memory="limit" if not cgroups.why_not else "watched" if self._watches_memory else "",
+            processes="limit"
+            if "pids" in has and self._pids_max
+            else "account"
+            if self._processes_max
+            else "",
             devices="filter" if self._nodes and filters else "" if self._devices else "none",
             scratch=self._scratch.held_by if self._scratch is not None else "",
             note="; ".join(cgroups.reasons)[:500],
@@ -151,6 +178,8 @@ class AttemptLimits:
             in_use = held.sets.cgroups
             cgroup = self._create(in_use, key, grant.memory_bytes, NO_LIMITS) if grant.memory_bytes else None
             return LaunchLimits(cgroup.folders if cgroup else (), self._of_numa(grant.numa))
+        if held.launch is not None and held.grant == grant:
+            return held.launch
         share = self._table.take(lane, grant)
         held.cores = 0 if is_whole(grant.cores) else grant.cores
         held.denied = self._nodes.denied(grant.devices)
@@ -158,8 +187,14 @@ class AttemptLimits:
             self._share_rest()
         folders, is_in_cpuset = self._take_cgroups(key, held, grant, self._limits(share, held))
         cpus = () if is_in_cpuset else share.cpus if share.is_own else self._of_numa(share.numa)
-        memo = LimitMemo(share.cpus, share.is_own, share.numa, held.set.number if held.set else None)
-        return LaunchLimits(folders, cpus, _encode(memo).decode())
+        if self._watches_memory and grant.memory_bytes:
+            self._watched[key] = grant.memory_bytes
+        number = held.set.number if held.set else None
+        memo = LimitMemo(share.cpus, share.is_own, share.numa, number, self._watched.get(key, 0))
+        launch = LaunchLimits(folders, cpus, _encode(memo).decode(), self._processes_max)
+        if not grant.memory_bytes:  # those have a cgroup of their own
+            held.launch, held.grant = launch, grant
+        return launch
 
     def _with_folder(
         self, limits: LaunchLimits, key: AttemptKey, owner: tuple[int, int] | None, keeper_version: int
@@ -171,14 +206,20 @@ class AttemptLimits:
         if not self._scratch.are_plain or keeper_version < MEMOS_SINCE:
             return structs.replace(limits, env=self._scratch.make(key, owner))
         env = self._scratch.variables(key)
-        return structs.replace(limits, env=env, scratch=env[VARIABLE])
+        return LaunchLimits(
+            limits.cgroups, limits.cpus, limits.memo, limits.processes_max, env, env[VARIABLE]
+        )
 
     def _enter(self, key: AttemptKey, lane: int, cgroups: Cgroups | None) -> _LaneLimits:
-        if lane not in self._lanes:
-            self._lanes[lane] = _LaneLimits(self._of(cgroups))
-        self._lanes[lane].keys.add(key)
+        if (held := self._lanes.get(lane)) is None:
+            held = self._lanes[lane] = _LaneLimits(self._of(cgroups))
+        held.keys.add(key)
         self._lane_of[key] = lane
-        return self._lanes[lane]
+        return held
+
+    def has(self, key: AttemptKey) -> bool:
+        """Whether an attempt was given limits and has not given them back."""
+        return key in self._lane_of
 
     def _create(
         self, cgroups: Cgroups, key: AttemptKey, memory_bytes: int, also: TaskLimits
@@ -230,7 +271,13 @@ class AttemptLimits:
             memo = LimitMemo()
         if memo.set is not None and held.set is None:
             held.set = held.sets.adopt(memo.set)
+        if self._watches_memory and memo.memory_bytes:
+            self._watched[key] = memo.memory_bytes
         self._table.adopt(lane, CpuShare(memo.cpus, memo.is_own, memo.numa))
+
+    def watched_bytes(self, key: AttemptKey) -> int:
+        """The memory that an attempt may use, if that is watched; 0: it is held, or there is no limit."""
+        return self._watched.get(key, 0)
 
     def own_folders(self, key: AttemptKey) -> tuple[str, ...]:
         """The cgroups that an attempt has alone."""
@@ -252,6 +299,7 @@ class AttemptLimits:
         if (made := self._memory.pop(key, None)) is not None:
             cgroups, cgroup = made
             cgroups.remove(cgroup)
+        self._watched.pop(key, None)
         if (lane := self._lane_of.pop(key, None)) is not None:
             self._lanes[lane].keys.discard(key)
             if not self._lanes[lane].keys:
@@ -292,6 +340,9 @@ class AttemptLimits:
 
     def _measured(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt with the most memory it used and its limit."""
+        if limit := self._watched.get(key, 0):
+            most = end.usage.memory_peak_bytes if end.usage is not None else end.memory_peak_bytes
+            return structs.replace(end, memory_peak_bytes=most, memory_limit_bytes=limit)
         for folder in self.own_folders(key):
             for name in PEAKS:
                 if (peak := number_in(Path(folder) / name)) is not None:
@@ -308,6 +359,7 @@ class AttemptLimits:
         """Lanes that share CPUs follow what is shared now."""
         for lane in self._table.refreshed():
             held, share = self._lanes[lane], self._table.lanes[lane]
+            held.launch = None
             if held.set is not None:
                 held.sets.move(held.set, share.cpus)
             for key in held.keys if held.sets.are_on_v2 else ():

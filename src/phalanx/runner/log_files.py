@@ -75,7 +75,7 @@ class AttemptPaths(Struct, frozen=True):
     artifacts: str
 
 
-def attempt_paths(root: Path, key: AttemptKey, inner_result: bool = False) -> AttemptPaths:
+def attempt_paths(root: Path | str, key: AttemptKey, inner_result: bool = False) -> AttemptPaths:
     """Where `log_path` has them, found at once; of a job whose id was checked."""
     job, position, attempt = key
     logs = f"{root}/{folder_of(job)}/{job}.{position}.{attempt}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import socket
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,13 +22,16 @@ from phalanx.core.model.overlay import AddressBlock
 from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
 from phalanx.routes import OURS
+from phalanx.runner.nftables import SYSTEM_PATH
+from phalanx.runner.overlay_owners import TaskOwners
+from phalanx.runner.overlay_peers import PeerAddresses
 from phalanx.runner.overlay_rules import ruleset
 
 log = logger("runner")
 T = TypeVar("T")
 WITHIN_S = 30.0
 NETNS = Path("/run/netns")
-SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+NOT_OVERLAID = TaskOwners()
 
 
 class Kernel(Protocol):
@@ -53,17 +55,34 @@ class Kernel(Protocol):
 class TaskNetworks:
     """The networks of all attempts of one runner."""
 
-    def __init__(self, make: Callable[[], Kernel], mark: str, address: Callable[[], str]) -> None:
-        """`mark` is in the names of all that is ours; `address` is where other nodes reach this one."""
+    def __init__(
+        self,
+        make: Callable[[], Kernel],
+        mark: str,
+        address: Callable[[], str],
+        owners: TaskOwners = NOT_OVERLAID,
+    ) -> None:
+        """`mark` is in the names of all that is ours; `address` is where other nodes reach this one.
+
+        `owners` tell apart the tasks that have no address.
+        """
         self._make = make
         self._mark = mark
         self._address = address
+        self._owners = owners
         self._thread = ThreadPoolExecutor(1, "overlay")
         self._kernel: Kernel | None = None
         self._map: OverlayMap | None = None
         self._tasks: dict[str, str] = {}  # address by attempt
         self._rules = ""  # as they are in the kernel
+        self._peers = PeerAddresses()
+        self._lacking: list[str] = []  # names of peers that are not known, so that those are not reached
         self.trouble = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the coordinator has an overlay network, and this node a part in it."""
+        return self._map is not None
 
     def update(self, told: OverlayMap) -> str:
         """Follow the coordinator's map; why that cannot be done, or nothing."""
@@ -88,6 +107,14 @@ class TaskNetworks:
         if _name(key) in self._tasks:
             self._quietly(lambda: self._remove(_name(key)))
 
+    def assign(self, cgroup: str, owner: str) -> None:
+        """Only tasks of this owner will be in a cgroup, in the node's own network; raises OSError.
+
+        Containers in the node's network are told apart in the same way, if their cgroup is in the node's folder.
+        """
+        if self._owners.assign(cgroup, owner) and self._map is not None and not self.trouble:
+            self._do(self._refresh)
+
     def clean(self, live: Iterable[AttemptKey]) -> None:
         """After a start: keep the networks of attempts that are alive, and remove what else is ours."""
         names = {_name(key) for key in live}
@@ -108,17 +135,52 @@ class TaskNetworks:
     def _update(self, told: OverlayMap) -> None:
         kernel, former = self._opened(), self._map
         if former is None or (former.block, former.subnet) != (told.block, told.subnet):
-            kernel.open(told.block, _ip_of(self._address()))
-        if former is None or former.peers != told.peers or former.block != told.block:
-            kernel.reach(told.block, [(block, _ip_of(where)) for block, where in told.peers])
+            kernel.open(told.block, self._own_ip())
+        if former is None or former.peers != told.peers or former.block != told.block or self._lacking:
+            self._reach(kernel, told)
+        if former is None:
+            self._owners.scan()
         self._map = told
-        if (rules := _rules(kernel, told)) != self._rules:
+        self._refresh()
+
+    def _refresh(self) -> None:
+        """The firewall, as it has to be now. A cgroup may be removed in this moment, and then it is made once more."""
+        kernel = self._opened()
+        assert self._map is not None
+        if (rules := _rules(kernel, self._map, self._owners)) == self._rules:
+            return
+        self._rules = ""
+        try:
             kernel.set_rules(rules)
-            self._rules = rules
+        except OSError:
+            again = _rules(kernel, self._map, self._owners)
+            if again == rules:
+                raise
+            kernel.set_rules(rules := again)
+        self._rules = rules
+
+    def _reach(self, kernel: Kernel, told: OverlayMap) -> None:
+        """Routes to the peers whose addresses are known; the others are tried again with the next change or task."""
+        known, lacking = self._peers.of(told.peers)
+        if lacking and lacking != self._lacking:
+            log.warning(
+                "nodes of the overlay network are not reached: no address is known", names=lacking[:10]
+            )
+        self._lacking = lacking
+        kernel.reach(told.block, known)
+
+    def _own_ip(self) -> str:
+        host = self._address() or "127.0.0.1"
+        known, _ = self._peers.of([("", host)])
+        if not known:
+            raise OSError(errno.EADDRNOTAVAIL, f"the address {host!r} of this node cannot be resolved")
+        return known[0][1]
 
     def _add(self, name: str, address: str) -> str:
         assert self._map is not None
         kernel = self._opened()
+        if self._lacking:
+            self._reach(kernel, self._map)
         path = kernel.add(name, address, self._map.block)
         self._tasks[name] = address
         return path
@@ -145,12 +207,13 @@ class TaskNetworks:
             log.warning("a task's network cannot be removed", why=str(error))
 
 
-def _rules(kernel: Kernel, told: OverlayMap) -> str:
-    """The firewall, which follows from the map alone: it has a task's address before the task's start is ordered."""
+def _rules(kernel: Kernel, told: OverlayMap, tasks: TaskOwners) -> str:
+    """The firewall, which follows from the map: it has a task's address before the task's start is ordered."""
     own, owners = AddressBlock(told.block), dict(told.owners)
     links = {kernel.link_of(address): address for address in owners if own.owns(address)}
     blocks = [told.block, *(block for block, _ in told.peers)]
-    return ruleset(kernel.table, told.subnet, links, owners, blocks, kernel.links, kernel.vxlan)
+    here = tasks.known(owners.values())
+    return ruleset(kernel.table, told.subnet, links, owners, blocks, kernel.links, kernel.vxlan, here)
 
 
 def mark_of(origin: str) -> str:
@@ -178,13 +241,3 @@ def _traces(mark: str) -> bool:
 
 def _name(key: AttemptKey) -> str:
     return "-".join(map(str, key))
-
-
-def _ip_of(host: str) -> str:
-    """Where a node is, as a number: VXLAN knows no names."""
-    try:
-        return socket.gethostbyname(host or "127.0.0.1")
-    except OSError as error:
-        raise OSError(
-            errno.EADDRNOTAVAIL, f"the address {host!r} of a node cannot be resolved: {error}"
-        ) from None

@@ -11,8 +11,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -24,10 +22,11 @@ from pyroute2 import IPRoute, NetlinkError
 
 from phalanx.core.model.overlay import gateway
 from phalanx.routes import OURS
-from phalanx.runner.overlay import NETNS, SYSTEM_PATH
+from phalanx.runner.nftables import Nft
+from phalanx.runner.overlay import NETNS
+from phalanx.runner.overlay_rules import PORT
 
 VNI = 7434
-PORT = 8473  # of UDP, for VXLAN
 MTU = 1450
 CONF = Path("/proc/sys/net/ipv4/conf")
 _PERMANENT, _NO_ARP, _SELF = 0x80, 0x40, 0x02  # of neighbours
@@ -36,7 +35,6 @@ _LOOPBACK = 1  # the index of the first link of every namespace
 _CLONE_NEWNET, _MS_BIND, _DETACH = 0x40000000, 0x1000, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 _INNER = "eth0"
-_NFT_S = 10.0
 
 
 class OverlayError(OSError):
@@ -69,6 +67,7 @@ class OverlayKernel:
         self.table = f"phalanx_{mark}"
         self._names = f"phalanx-{mark}-"
         self._netlink = IPRoute()
+        self._nft = Nft()
 
     def close(self) -> None:
         self._netlink.close()
@@ -209,16 +208,8 @@ class OverlayKernel:
         return f"{self.links}{int(IPv4Address(address)) & 0xFFFFF:05x}"
 
     def set_rules(self, text: str) -> None:
-        done = subprocess.run(
-            [_program("nft"), "-f", "-"],
-            input=text,
-            text=True,
-            capture_output=True,
-            timeout=_NFT_S,
-            check=False,
-        )
-        if done.returncode:
-            raise OverlayError(errno.EINVAL, f"nft: {done.stderr.strip()[:300]}")
+        if said := self._nft.run(text):
+            raise OverlayError(errno.EINVAL, f"nft: {said}")
 
     @translated
     def withdraw(self) -> None:
@@ -260,13 +251,6 @@ def mac_of(block: str) -> str:
     """The MAC address of the VXLAN link of the node that has this block: known to all without being asked for."""
     number = int(IPv4Address(block.partition("/")[0]))
     return ":".join(f"{each:02x}" for each in (0x02, 0x70, *number.to_bytes(4, "big")))
-
-
-def _program(name: str) -> str:
-    found = shutil.which(name, path=SYSTEM_PATH)
-    if found is None:
-        raise OverlayError(errno.ENOENT, f"no program {name}")
-    return found
 
 
 def _check(result: int, what: str) -> None:

@@ -31,6 +31,7 @@ from phalanx.runner.keeper_messages import (
 from phalanx.runner.log_files import LogPath
 
 REQUESTS_PER_FRAME = 256
+FORGOTTEN_PER_REQUEST = 1000
 FORGET_WITHIN_S = 0.05  # a `forget` is sent with the next request, or alone after this
 CLOSE_WITHIN_S = 2.0  # how long a keeper may take to read our last requests
 HOLDS_SINCE = 2  # the first version of the keeper with held attempts
@@ -118,6 +119,7 @@ class Processes(asyncio.Protocol):
         self._listings: deque[asyncio.Future[Listing]] = deque()
         self._pings: deque[asyncio.Future[None]] = deque()
         self._requests: list[Sequence[Any]] = []
+        self._forgotten: list[str] = []  # what the keeper may forget, and has not been told yet
         self._flushes_soon = False  # at the end of this turn
         self._flushes_later = False
         self._received = bytearray()
@@ -263,7 +265,8 @@ class Processes(asyncio.Protocol):
 
     def forget(self, keys: Sequence[str]) -> None:
         """The exits of these attempts are safe elsewhere; the keeper need not remember them."""
-        self._mention("forget", keys)
+        self._forgotten += keys
+        self._flush_within(FORGET_WITHIN_S)
 
     async def listing(self) -> Listing:
         """All attempts that run, or have ended and were not forgotten; raises KeeperFailed if it is lost."""
@@ -271,6 +274,7 @@ class Processes(asyncio.Protocol):
             raise KeeperFailed("the connection to the keeper is lost")
         answer: asyncio.Future[Listing] = self._loop.create_future()
         self._listings.append(answer)
+        self._add_forgotten()
         self._ask("list")
         return await answer
 
@@ -304,15 +308,19 @@ class Processes(asyncio.Protocol):
     def _mention(self, *request: Any) -> None:
         """Send a request that is not urgent."""
         self._requests.append(request)
+        self._flush_within(FORGET_WITHIN_S)
+
+    def _flush_within(self, within_s: float) -> None:
         if not self._flushes_later:
             self._flushes_later = True
-            self._loop.call_later(FORGET_WITHIN_S, self._flush_later)
+            self._loop.call_later(within_s, self._flush_later)
 
     def _flush_later(self) -> None:
         self._flushes_later = False
         self._flush()
 
     def _flush(self) -> None:
+        self._add_forgotten()  # after all others: a key that is asked for again has ended, and is not started again
         requests, self._requests = self._requests, []
         self._flushes_soon = False
         if self._transport is None or self._transport.is_closing():
@@ -320,6 +328,11 @@ class Processes(asyncio.Protocol):
         for at in range(0, len(requests), REQUESTS_PER_FRAME):
             body = _encode(requests[at : at + REQUESTS_PER_FRAME])
             self._transport.write(len(body).to_bytes(4, "big") + body)
+
+    def _add_forgotten(self) -> None:
+        for at in range(0, len(self._forgotten), FORGOTTEN_PER_REQUEST):
+            self._requests.append(("forget", self._forgotten[at : at + FORGOTTEN_PER_REQUEST]))
+        self._forgotten = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is one without inheriting from it
@@ -353,11 +366,11 @@ class Processes(asyncio.Protocol):
             self._on_event(Misunderstood(f"the keeper's answer cannot be read: {error}"))
             return
         for answer in answers:
-            if isinstance(answer, Pong):
+            if not isinstance(answer, Listing | Pong):
+                self._on_event(answer)
+            elif isinstance(answer, Pong):
                 if self._pings and not (ping := self._pings.popleft()).done():
                     ping.set_result(None)
-            elif not isinstance(answer, Listing):
-                self._on_event(answer)
             elif not (asked := self._listings.popleft()).done():
                 asked.set_result(answer)
 

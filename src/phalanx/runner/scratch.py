@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import os
 import re
-import shutil
 import stat
 from collections.abc import Collection
 from pathlib import Path
@@ -22,13 +21,13 @@ from pathlib import Path
 from phalanx.core.model.amounts import describe_bytes
 from phalanx.core.model.orders import AttemptKey
 from phalanx.logger import logger
+from phalanx.runner.trees import remove_tree, size_of
 
 log = logger("runner")
 VARIABLE = "PHALANX_SCRATCH_DIR"
 MOUNTS = Path("/proc/self/mountinfo")
 PATH_BYTES_MAX = 70  # sockets have paths of at most 107 bytes, and programs put them into folders of TMPDIR
-ENTRIES_MAX = 100_000  # of one folder, in one look
-AT_END_MAX = 1000  # the same at the end of an attempt, when others wait
+AT_END_MAX = 1000  # entries that are looked at at the end of an attempt, when others wait
 SOURCE = "phalanx-scratch"
 _NOSUID_NODEV, _DETACH = 2 | 4, 2
 
@@ -38,6 +37,10 @@ class ScratchFolders:
 
     def __init__(self, root: Path, size_max: int = 0, may_mount: bool | None = None) -> None:
         self._root = root
+        self._path = str(root)
+        self._room = (
+            PATH_BYTES_MAX - len(os.fsencode(root)) - 1
+        )  # for a name, which has no other letters than ASCII
         self._size_max = size_max
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o711)  # tasks of other accounts reach their own folders through it
@@ -57,9 +60,9 @@ class ScratchFolders:
 
     def variables(self, key: AttemptKey) -> dict[str, str]:
         """The variables by which an attempt finds its folder."""
-        folder = f"{self._root}/{_name(key)}"
-        is_short = len(os.fsencode(folder)) <= PATH_BYTES_MAX
-        return {VARIABLE: folder} | ({"TMPDIR": folder} if is_short else {})
+        name = _name(key)
+        folder = f"{self._path}/{name}"
+        return {VARIABLE: folder, "TMPDIR": folder} if len(name) <= self._room else {VARIABLE: folder}
 
     def make(self, key: AttemptKey, owner: tuple[int, int] | None = None) -> dict[str, str]:
         """Make the folder of an attempt, for its account; the variables by which it finds it. Raises OSError."""
@@ -130,25 +133,11 @@ def remove(folder: Path) -> None:
     unmount(folder)
     try:
         if folder.is_dir() and not folder.is_symlink():
-            shutil.rmtree(folder)
+            remove_tree(folder)
         else:
             folder.unlink(missing_ok=True)
     except OSError as error:
         log.warning("a scratch folder cannot be removed", folder=str(folder), error=str(error))
-
-
-def size_of(folder: Path, entries_max: int = ENTRIES_MAX) -> int:
-    """The bytes that a folder takes on its disk, as far as one look may count."""
-    total, left, waiting = 0, entries_max, [folder]
-    while waiting and left > 0:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                left -= 1
-                with contextlib.suppress(OSError):
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(Path(entry.path))
-    return total
 
 
 def mount_tmpfs(folder: Path, size: int) -> None:
@@ -213,4 +202,4 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _name(key: AttemptKey) -> str:
-    return "-".join(map(str, key))
+    return f"{key[0]}-{key[1]}-{key[2]}"

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from phalanx.core.model.orders import Start
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner.state import RunnerEffect, Spawn
+from phalanx.core.runner.effects import RunnerEffect, Spawn
 from phalanx.link import wire
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.cgroups import Cgroups

@@ -126,3 +126,12 @@ def test_an_attempt_that_ends_before_the_first_map_loses_its_network(
     networks.clean([KEY])
     networks.remove(KEY)
     assert kernel.left == {}
+
+
+def test_a_peer_whose_name_cannot_be_resolved_keeps_nobody_from_the_others(
+    networks: TaskNetworks, kernel: FakeKernel
+):
+    bad = ("10.128.8.0/22", "no-such-node.invalid")
+    assert networks.update(structs.replace(MAP, peers=[*MAP.peers, bad])) == ""
+    assert "reach [('10.128.4.0/22', '127.0.0.2')]" in kernel.asked
+    assert networks.add(KEY, "10.128.0.2") == "/run/netns/j-0-1"

@@ -67,12 +67,13 @@ class IsolationView(Struct, omit_defaults=True):
 
     cpus: str = ""  # cpuset, or affinity, which a task can undo
     cpu_time: str = ""  # quota
-    memory: str = ""  # limit
-    processes: str = ""  # limit
+    memory: str = ""  # limit, or watched: what uses more is ended when that is seen
+    processes: str = ""  # limit, or account: of all tasks together
     devices: str = ""  # filter; none: it has no devices
     scratch: str = ""  # tmpfs or watched; without one, no size is set
     lacking: list[str] = []  # what tasks are not held to, in words
     note: str = ""  # why not
+    network: str = ""  # cgroup or account: what tells tasks without an address apart in an overlay network
 
 
 class NodeView(Struct):
@@ -105,6 +106,7 @@ class NodeView(Struct):
     toggled_at: float | None = None  # when it was last disabled or enabled
     idle_since: float | None = None  # since when nothing has been held there; None while something is
     isolation: IsolationView | None = None  # None: its runner does not say
+    containers: str = ""  # the runtime that runs containers there, or why there is none
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):

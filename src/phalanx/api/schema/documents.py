@@ -66,7 +66,6 @@ Stream = Literal["stdout", "stderr"]
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Word = Annotated[str, Meta(min_length=1, max_length=128)]
 Select = Annotated[str, Meta(max_length=SELECTOR_MAX)]
-Instant = Annotated[float, Meta(ge=0, le=1e11)]
 Position = Annotated[int, Meta(ge=0, le=REVISION_MAX)]
 
 PROBLEM_TYPE = "application/problem+json"
@@ -228,9 +227,7 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     selector: Select | None = None
     user: Word | None = None
     mine: bool = False  # only those of whoever asks
-    since: Instant | None = (
-        None  # only those that were submitted at this time or later, in seconds since 1970
-    )
+    since: Annotated[float, Meta(ge=0, le=1e11)] | None = None  # submitted then or later, since 1970
     cursor: Word | None = None
     limit: Limit = 100
 

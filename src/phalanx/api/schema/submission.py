@@ -98,6 +98,10 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ip_token: str | None = None  # of a reservation: its only task has that address
     names: bool = False  # tasks of an array know each other by name, as members of a gang do
     subdomain: str = ""  # of those names; empty: the name of the job
+    image: str = (
+        ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is a folder in it
+    )
+    mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
 
 
 class GangFields(TypedDict, total=False):
@@ -130,6 +134,8 @@ class GangFields(TypedDict, total=False):
     min_run: float | str
     network: Network
     subdomain: str
+    image: str
+    mounts: list[str]
 
 
 class SubmitFields(GangFields, total=False):
@@ -294,6 +300,8 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         env=request.env,
         cwd=request.cwd,
         network=request.network,
+        image=request.image,
+        mounts=request.mounts,
     )
     return to_group(spec, "", alone=True, array=array)
 

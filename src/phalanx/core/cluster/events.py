@@ -148,6 +148,14 @@ class AttemptStarted(AttemptEvent, frozen=True):
     started_at: float
 
 
+class AttemptPreparing(AttemptEvent, frozen=True):
+    """Its runner gets its image ready. It holds its grant, and is not given up for not having started."""
+
+
+class AttemptPrepared(AttemptEvent, frozen=True):
+    """Its image is ready: from now on it has as long to start as any other."""
+
+
 class AttemptSuspected(AttemptEvent, frozen=True):
     """Its runner does not list it, though it should."""
 
@@ -380,8 +388,9 @@ class JobReleased(JobEvent, frozen=True):
 Event = (
     TermOpened | LogSettled | LogRepaired | JobReleased | JobSubmitted | JobAmended | TaskPlaced | AttemptReady
     | GangReleased | GangRecalled | RoomPromised | PromiseWithdrawn | TasksEvicted | JobRestarted | JobSettled
-    | TopologySet | QuotaSet | AttemptStarted | AttemptSuspected | AttemptEnded | TasksCancelled | TasksAbandoned
-    | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected | NodeDisconnected | NodeLost | NodeCleared
+    | TopologySet | QuotaSet | AttemptStarted | AttemptPreparing | AttemptPrepared | AttemptSuspected | AttemptEnded
+    | TasksCancelled | TasksAbandoned | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected
+    | NodeDisconnected | NodeLost | NodeCleared
     | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained | NodeResumed | NodeRested | NodeRecovered
     | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded

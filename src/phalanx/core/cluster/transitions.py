@@ -105,6 +105,8 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.AttemptStarted: apply_jobs.started,
     e.AttemptEnded: apply_jobs.ended,
     e.AttemptSuspected: apply_jobs.suspected,
+    e.AttemptPreparing: apply_jobs.preparing,
+    e.AttemptPrepared: apply_jobs.prepared,
     e.BackoffsEnded: apply_jobs.backoffs_ended,
     e.JobSubmitted: apply_jobs.submitted,
     e.JobAmended: apply_jobs.amended,

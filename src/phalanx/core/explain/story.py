@@ -85,6 +85,10 @@ def _task_sentence(event: e.Event) -> str:
             return f"waits for {event.node}, where the weights were made that it continues from"
         case e.AttemptStarted():
             return f"attempt {event.key[2]} is running"
+        case e.AttemptPreparing():
+            return f"attempt {event.key[2]} waits for its image, which its node gets ready"
+        case e.AttemptPrepared():
+            return f"the image of attempt {event.key[2]} is ready"
         case e.AttemptSuspected():
             return f"attempt {event.key[2]} is missing from its runner's report"
         case e.AttemptEnded():

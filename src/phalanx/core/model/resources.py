@@ -151,11 +151,12 @@ class Isolation(Struct, frozen=True, omit_defaults=True):
 
     cpus: str = ""  # cpuset, or affinity, which a task can undo
     cpu_time: str = ""  # quota, for parts of cores
-    memory: str = ""  # limit
-    processes: str = ""  # limit
+    memory: str = ""  # limit, or watched: what uses more is ended when that is seen
+    processes: str = ""  # limit, or account: of all tasks together
     devices: str = ""  # filter, or none
     scratch: str = ""  # quota, tmpfs or watched; empty where no size is set
     note: str = ""  # why not more
+    network: str = ""  # cgroup or account: what tells tasks without an address apart in an overlay network
 
     @property
     def lacking(self) -> list[str]:
@@ -183,6 +184,7 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     isolation: Isolation | None = None  # None: its runner is of a version that does not say
     # Its part of the overlay network, such as 10.128.0.0/22, as the coordinator has given it; runners send none.
     block: str = ""
+    containers: str = ""  # its runtime for containers and the version of that, or why there is none
 
     @property
     def addresses(self) -> int:

@@ -111,13 +111,15 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
         stopping = _BY_WORD.get(end.why)
     code = -end.signal if end.signal else end.code
     why, message = _judge(end, stopping)
+    if end.forks_refused or end.note:
+        message = "; ".join(filter(None, (message, _of_processes(end), end.note)))
     started_at = end.started_at or started_at
     return Exit(
         why,
         code,
         started_at,
         end.ended_at,
-        "; ".join(filter(None, (message, _of_processes(end), end.note))),
+        message,
         end.stderr_tail,
         result="" if why == Why.REFUSED else end.result,
         result_bytes=end.result_bytes,
@@ -149,9 +151,9 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
         return Why.UNKNOWN, "the process is gone and nobody saw its exit code"
     if stopping == Why.TIMEOUT and end.stopped:
         return Why.TIMEOUT, "its time limit passed"
-    if stopping not in (None, Why.TIMEOUT):
+    if stopping not in (None, Why.TIMEOUT, Why.OOM):
         return stopping, "stopped on request"
-    if end.oom:
+    if end.oom or (stopping == Why.OOM and end.stopped):
         return Why.OOM, _out_of_memory(end)
     if end.signal:
         return Why.SIGNALLED, f"ended by signal {end.signal} ({_signal_name(end.signal)})"
@@ -166,7 +168,10 @@ def _out_of_memory(end: ProcessEnd) -> str:
     if not end.memory_limit_bytes:
         return "out of memory: the kernel ended it for using more than it was granted"
     limit, peak = describe_bytes(end.memory_limit_bytes), describe_bytes(end.memory_peak_bytes)
-    return f"out of memory: the kernel ended it for using more than its limit of {limit} (at most {peak} were used)"
+    who = "the kernel" if end.oom else "its node"
+    return (
+        f"out of memory: {who} ended it for using more than its limit of {limit} (at most {peak} were used)"
+    )
 
 
 def _of_processes(end: ProcessEnd) -> str:
@@ -233,6 +238,13 @@ class Held:
     def is_member(self) -> bool:
         """True if it is known to be a member of a gang."""
         return self.phase == Phase.READY or (self.start is not None and self.start.formation > 0)
+
+    def is_to_stop(self, why: Why) -> bool:
+        """Stop it for this, unless it does not run or is being stopped already; returns whether it is to be."""
+        if self.phase != Phase.RUNNING or self.stopping is not None:
+            return False
+        self.stopping = why
+        return True
 
     def can_start(self, now: float) -> bool:
         """False once it has not started by its instant: then it never will."""

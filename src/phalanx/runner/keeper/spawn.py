@@ -11,14 +11,17 @@ keeper opens them, and checks that they are as new.
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import stat
+import sys
 
 from . import log, system
 from .attempt import KeptAttempt
 from .cgroup import node_folder
 from .entry import Entries, counted
 from .identity import FileIdentity
+from .later import set_later
 from .namespaces import Namespaces
 from .programs import EXHAUSTED, Programs, SpawnRefused, called, refusal
 
@@ -52,6 +55,8 @@ class Spawner:
         self._namespaces = Namespaces()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
+        soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+        self._processes_max = sys.maxsize if soft == resource.RLIM_INFINITY else soft
         self._programs = Programs()
         self._identity = FileIdentity()
         # Python ignores some signals, the shell that started the runner perhaps others; a task starts with the
@@ -77,15 +82,21 @@ class Spawner:
             env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"
         tick = system.tick()
         cpus = options.get("cpus")
+        processes_max = options.get("processes_max")
         is_apart = bool(attempt.cgroups) and any(
             system.parent(folder) == node_folder(brief.cgroups) for folder in attempt.cgroups
         )
         self._make_files(attempt)
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
-            if cwd or cpus or attempt.cgroups or spaces:
+            if cwd or cpus or attempt.cgroups or spaces or processes_max:
                 attempt.pid = self._there(
-                    attempt, cwd, cpus, lambda: self._spawn_in_slot(attempt, argv, env, why_not), spaces
+                    attempt,
+                    cwd,
+                    cpus,
+                    lambda: self._spawn_in_slot(attempt, argv, env, why_not),
+                    spaces,
+                    processes_max,
                 )
             else:
                 attempt.pid = self._spawn_in_slot(attempt, argv, env, why_not)
@@ -132,6 +143,7 @@ class Spawner:
         cpus: list[int] | None,
         effect: Callable[[], int],
         spaces: dict[str, Any] | None = None,
+        processes_max: int | None = None,
     ) -> int:
         """Call `effect` in the task's own folder, CPUs, cgroups and namespaces, then come back."""
         entered: list[str] = []
@@ -147,8 +159,12 @@ class Spawner:
             if spaces:
                 self._go_into(spaces)
                 is_away = True
+            if processes_max:
+                _limit_processes(min(processes_max, self._processes_max))
             return effect()
         finally:
+            if processes_max:
+                _limit_processes(self._processes_max)
             if is_away:
                 self._namespaces.leave()
             for cgroup in entered:
@@ -191,7 +207,11 @@ class Spawner:
         if account is None:
             program = self._programs.find(argv[0], env)
         else:
-            argv = [*account.prefix, self._checked_program(attempt, argv[0], env), *argv[1:]]
+            program = self._checked_program(attempt, argv[0], env)
+            words, env = set_later(
+                account.prefix[0], program, env
+            )  # it is root until the account is taken on
+            argv = [*account.prefix, *words, program, *argv[1:]]
             program = argv[0]
             if not attempt.was_held:
                 _make_logs(attempt.out, attempt.err)
@@ -240,8 +260,10 @@ class Spawner:
 
     def _checked_program(self, attempt: KeptAttempt, name: str, env: dict[str, str]) -> str:
         """The file to run, if the task's account may run it."""
-        uid = -1 if attempt.account is None else attempt.account.uid
-        return self._identity.of(attempt.account, lambda: self._programs.find_checked(name, env, uid))
+        # Without a prefix the program is the runner's own, which makes a container for that account.
+        account = attempt.account if attempt.account is not None and attempt.account.prefix else None
+        uid = -1 if account is None else account.uid
+        return self._identity.of(account, lambda: self._programs.find_checked(name, env, uid))
 
 
 def _go_to(cwd: str) -> None:
@@ -256,6 +278,12 @@ def _use_cpus(cpus: list[int]) -> None:
         os.sched_setaffinity(0, cpus)
     except (OSError, ValueError) as error:
         raise SpawnRefused("spawn_failed", f"cannot run on the CPUs {cpus}: {error}") from None
+
+
+def _limit_processes(most: int) -> None:
+    """The soft limit of this process, which a child inherits: a task can raise it, which no accident does."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    resource.setrlimit(resource.RLIMIT_NPROC, (resource.RLIM_INFINITY if most == sys.maxsize else most, hard))
 
 
 def _make_logs(out: str, err: str) -> None:

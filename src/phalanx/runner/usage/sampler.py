@@ -30,6 +30,7 @@ from phalanx.runner.usage.accounting import CgroupCounters, read_counters
 from phalanx.runner.usage.attempt_usage import MeasuredAttempt
 from phalanx.runner.usage.device_meter import DeviceMeter, DeviceReading
 from phalanx.runner.usage.idle import IdleRule
+from phalanx.runner.usage.memory_watch import MemoryWatch
 from phalanx.runner.usage.scan import ProcessScan, ProcessSums
 from phalanx.runner.usage.series import UsageSeries
 
@@ -78,8 +79,11 @@ class UsageSampler:
         self._cost_s = cost_s
         self._scan = ProcessScan()
         self._running: dict[AttemptKey, MeasuredAttempt] = {}
+        # Those that started since the last look: their names, pids and starts. Most end before the next.
+        self._fresh: dict[AttemptKey, tuple[str, int, float]] = {}
         self._kept: dict[str, KeptUsage] = {}  # what an earlier runner left, until its attempts are adopted
         self._series = 0
+        self.memory_watch: MemoryWatch | None = None
 
     def set_rules(self, rules: UsageRules) -> None:
         """From now on, and for attempts that start from now on."""
@@ -91,13 +95,16 @@ class UsageSampler:
         self, key: AttemptKey, name: str, pid: int, folders: Sequence[str] = (), at: float | None = None
     ) -> None:
         """It runs, since `at`; None: an earlier runner had started it. A keeper may tell it twice."""
-        if key in self._running:
+        if key in self._running or key in self._fresh:
             return
-        attempt = self._running[key] = MeasuredAttempt(key, name, pid, folders, at)
         held = self._engine.state.held.get(key)
         devices: Sequence[int] = (
             held.start.grant.devices if held is not None and held.start is not None else ()
         )
+        if at is not None and not folders and not devices:
+            self._fresh[key] = name, pid, at
+            return
+        attempt = self._running[key] = MeasuredAttempt(key, name, pid, folders, at)
         if at is None and (kept := self._kept.pop(name, None)) is not None:
             attempt.restore(kept.usage)
             devices = devices or kept.devices
@@ -106,20 +113,35 @@ class UsageSampler:
 
     def ended(self, key: AttemptKey, end: ProcessEnd, folders: Sequence[str] = ()) -> ProcessEnd:
         """The end with what the attempt used in all; its cgroups still exist."""
+        if self._fresh.pop(key, None) is not None and not folders:
+            if not end.memory_peak_bytes:
+                return end
+            used = AttemptUsage(end.cpu_s, end.memory_peak_bytes, end.read_bytes, end.written_bytes)
+            return structs.replace(end, usage=used)
         attempt = self._running.pop(key, None)
         if attempt is None:  # it ended while no runner was there, or before its start was told
             attempt = MeasuredAttempt(key, "", 0, folders, None)
         elif attempt.series is not None:
             self._series -= 1
-        used = attempt.close(end, read_counters(folders) if folders else CgroupCounters())
-        return end if used is None else structs.replace(end, usage=used)
+        measured = attempt.close(end, read_counters(folders) if folders else CgroupCounters())
+        return end if measured is None else structs.replace(end, usage=measured)
+
+    def _take_fresh(self) -> None:
+        """Those that have lasted until now are measured."""
+        for key, (name, pid, at) in self._fresh.items():
+            self._running[key] = MeasuredAttempt(key, name, pid, (), at)
+        self._fresh.clear()
 
     @property
     def running(self) -> Collection[AttemptKey]:
+        self._take_fresh()
         return self._running.keys()
 
     def forget(self, key: AttemptKey) -> None:
         """It does not run any more, and nothing is known of its end."""
+        self._fresh.pop(key, None)
+        if self.memory_watch is not None:
+            self.memory_watch.forget(key)
         if (attempt := self._running.pop(key, None)) is not None and attempt.series is not None:
             self._series -= 1
 
@@ -130,7 +152,7 @@ class UsageSampler:
         kept_at = clock.monotonic()
         while True:
             await asyncio.sleep(self.interval_s)
-            if self._running:
+            if self.running:
                 await self.sample(clock)
             self._engine.idle = self._idle()
             if clock.monotonic() - kept_at >= KEEP_EVERY_S:
@@ -140,6 +162,7 @@ class UsageSampler:
     async def sample(self, clock: Clock) -> None:
         """One round over all attempts that run."""
         began_s, cost_s = self._cost_s(), 0.0
+        self._take_fresh()
         leaders = {each.pid: each.name for each in self._running.values()}
         sums: dict[str, ProcessSums] = {}
         async for found in self._scan.scan(leaders):
@@ -170,6 +193,8 @@ class UsageSampler:
         counters = read_counters(attempt.folders) if attempt.folders else CgroupCounters()
         if sums is None and counters.cpu_s is None:
             return  # it began after the pass, or its end is on its way
+        if self.memory_watch is not None and sums is not None:
+            self.memory_watch.look(attempt.key, sums.memory_bytes, sums.pids)
         below = self.rules.idle.use_below
         point = attempt.sample(sums or ProcessSums(pids=[]), counters, readings, clock.monotonic(), below)
         if point is None:
@@ -202,6 +227,7 @@ class UsageSampler:
     # Questions.
 
     def answer(self, asked: ReadUsage, now: float) -> UsageData:
+        self._take_fresh()
         found = (self._running.get(key) for key in asked.keys)
         attempts = [each.samples(asked.points) for each in found if each is not None]
         return UsageData(asked.id, now, self.interval_s, attempts)

@@ -123,7 +123,7 @@ def _make_way(state: ClusterState, job: JobState, event: e.TaskPlaced) -> None:
 def started(state: ClusterState, event: e.AttemptStarted) -> list[Effect]:
     job, attempt = state.job(event.key[0]), state.live(event.key)
     attempt.started_at, attempt.since = event.started_at, event.at
-    attempt.suspicions = 0
+    attempt.suspicions, attempt.preparing = 0, False
     if not attempt.released:  # the record of the release is damaged, for without it nobody starts
         release(state, job, attempt.formation, event.at)
     job.note_start(event.key[1], event.started_at)
@@ -136,6 +136,16 @@ def started(state: ClusterState, event: e.AttemptStarted) -> list[Effect]:
 
 def suspected(state: ClusterState, event: e.AttemptSuspected) -> None:
     state.live(event.key).suspicions += 1
+
+
+def preparing(state: ClusterState, event: e.AttemptPreparing) -> None:
+    attempt = state.live(event.key)
+    attempt.preparing, attempt.suspicions = True, 0
+
+
+def prepared(state: ClusterState, event: e.AttemptPrepared) -> None:
+    attempt = state.live(event.key)
+    attempt.preparing, attempt.prepared_at, attempt.since = False, event.at, event.at
 
 
 def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:

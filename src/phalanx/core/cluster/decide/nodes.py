@@ -91,10 +91,15 @@ def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
             doubts.unlisted(attempt)
         elif phase == Phase.RUNNING and attempt.started_at is None:
             events.append(e.AttemptStarted(at=now, cause="heartbeat", key=key, started_at=now))
+        elif phase == Phase.PREPARING and attempt.started_at is None and not attempt.preparing:
+            events.append(e.AttemptPreparing(at=now, cause="heartbeat", key=key))
         elif phase in (Phase.QUEUED, Phase.READY) and attempt.started_at is None:
             if phase == Phase.READY:
                 waiting.append(attempt)
-            doubts.unstarted(attempt, phase)
+            if attempt.preparing:
+                events.append(e.AttemptPrepared(at=now, cause="heartbeat", key=key))
+            else:
+                doubts.unstarted(attempt, phase)
     gone = doubts.gone.events
     if not gone:  # or a gang might be released in the very moment in which it loses a member
         events += ready(state, waiting, now, "heartbeat")
