@@ -17,6 +17,7 @@ SPEC: ContainerSpec = {
     "image": "sha256:1",
     "rootfs": "",
     "argv": ["python", "train.py"],
+    "beside": [],
     "cwd": "/work",
     "env": {},
     "account": (1000, 1000, [1000, 20]),
