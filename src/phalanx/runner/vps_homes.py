@@ -2,7 +2,7 @@
 
 A home outlasts the attempts of its VPS, and restarts of the runner and of the machine. It is removed when the
 coordinator says that the VPS is over; homes are named with every heartbeat until then, so that none is forgotten. The
-folder around it is the runner's own: an account can read what is for it there, and replace nothing.
+folder around it is the runner's own.
 """
 
 from __future__ import annotations
@@ -82,8 +82,9 @@ class VpsHomes:
             addresses=(LOOPBACK, *own) if start.port else (),
             host_key=brief.host_key,
             keys=brief.vps.keys,
+            account=None if account is None else (account.uid, account.gid, account.groups),
         )
-        self._write(folder / OPTIONS, encode(options), account)
+        self._write(folder / OPTIONS, encode(options))
         if account is not None:
             os.chown(home, account.uid, account.gid, follow_symlinks=False)
 
@@ -108,15 +109,13 @@ class VpsHomes:
         command = structs.replace(brief.command, image=f"{SNAPSHOTS}{brief.job}:{name}")
         return structs.replace(brief, command=command)
 
-    def _write(self, path: Path, content: bytes, account: Account | None) -> None:
+    def _write(self, path: Path, content: bytes) -> None:
         """A new file each time, complete before it has its name."""
         made = path.with_suffix(".new")
         made.unlink(missing_ok=True)
         fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
         with os.fdopen(fd, "wb") as file:
             file.write(content)
-            if account is not None:
-                os.fchown(file.fileno(), account.uid, account.gid)
         made.replace(path)
 
     def remove(self, job: JobId) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .body import ContainerSpec
 
 VARIABLE = "PHALANX_CONTAINER_FILE"
+LATER = "PHALANX_LATER"  # the job's variables that must not act on a process of root (`keeper/later.py`)
 CANNOT_RUN = 127  # with a result that says why, the runner reports a refusal
 TERMINATED = 128 + signal.SIGTERM
 AGAIN_S = 0.2  # between two requests to a runtime that has gone
@@ -96,6 +97,7 @@ class Container:
     def _make(self, sources: list[tuple[str, int]]) -> Connection | None:
         """Create it and start it under our limits; its output, or None if it was stopped before it began."""
         env = {name: value for name, value in os.environ.items() if name not in self._spec["left_out"]}
+        env |= json.loads(env.pop(LATER, "{}"))
         if self._is_podman:
             body = podman_body(self._spec, env, os.getpid())
             self._id = self._runtime.call("POST", f"{PODMAN}/containers/create", body)["Id"]
