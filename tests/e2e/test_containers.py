@@ -223,7 +223,8 @@ def test_a_pull_is_shown_and_can_be_cancelled(cluster: RealCluster, podman: Podm
     image = registry.add("slow", podman.folder / "busybox")
     registry.may_go_on.clear()
     id = submit(cluster, "echo pulled", image)
-    view = wait_until(lambda: (v := cluster.client.task(id)).preparing and v, 20.0, "it is preparing")
+    wait_until(lambda: cluster.client.task(id).preparing, 20.0, "it is preparing")
+    view = cluster.client.task(id)
     assert (view.status, view.node) == ("Assigned", "n1")
     wait_until(lambda: "pulling" in cluster.client.task(id).preparing, 20.0, "how far it is is told")
     why = cluster.client.why(id).dominant

@@ -13,7 +13,7 @@ from msgspec import structs
 
 from phalanx.api.schema.ssh_keys import host_key
 from phalanx.coordinator.idle_devices import IdleDevices
-from phalanx.coordinator.image_progress import ImageProgress
+from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.coordinator.vps_homes import ReportedHomes
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
@@ -373,13 +373,13 @@ def overlay_map(state: ClusterState, name: str) -> OverlayMap | None:
     node = state.nodes.get(name)
     if node is None or not node.capacity.block:
         return None
-    overlay = state.overlay
-    peers = [
-        (each.capacity.block, each.address)
-        for each in state.nodes.values()
-        if each.name != name and each.capacity.block and each.address
+    rules = state.rules.overlay
+    others = [
+        each for each in state.nodes.values() if each.name != name and each.capacity.block and each.address
     ]
-    return OverlayMap(state.rules.overlay.subnet, node.capacity.block, sorted(peers), overlay.known_at(name))
+    peers = sorted((each.capacity.block, each.address) for each in others)
+    keys = {each.capacity.block: each.capacity.wireguard for each in others} if rules.encrypted else None
+    return OverlayMap(rules.subnet, node.capacity.block, peers, state.overlay.known_at(name), keys)
 
 
 def no_reply(answers: list[Answer | None]) -> None:

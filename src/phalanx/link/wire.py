@@ -37,6 +37,7 @@ from phalanx.link.claims import (
     wrong_times,
 )
 from phalanx.link.overlay import OverlayMap
+from phalanx.link.preparing import wrong_preparing
 from phalanx.link.session_messages import SessionMessage
 from phalanx.link.usage import IdleDevice, ReadUsage, UsageData, wrong_idle, wrong_samples
 from phalanx.link.vps import AskSnapshots, SnapshotsTold, wrong_snapshots
@@ -286,7 +287,7 @@ def why_wrong(message: Message) -> str:
             found: Iterable[str] = (
                 *times,
                 wrong_idle(message.idle, DEVICES_MAX),
-                _of_preparing(message.preparing),
+                wrong_preparing(message.preparing, HELD_MAX, WORD_MAX),
                 homes,
             )
         case UsageData():
@@ -309,13 +310,6 @@ def why_wrong(message: Message) -> str:
         case _:
             return ""
     return next(filter(None, found), "")
-
-
-def _of_preparing(told: list[tuple[AttemptKey, str]]) -> str:
-    if len(told) > HELD_MAX:
-        return too_many("preparing", len(told), HELD_MAX)
-    long = next((text for _, text in told if len(text) > WORD_MAX), None)
-    return "" if long is None else f"preparing = {long[:80]!r}…: expected at most {WORD_MAX} characters"
 
 
 def too_many(name: str, count: int, most: int) -> str:

@@ -369,16 +369,13 @@ class Launches:
 
     def _tracking(self, keeper: NodeKeeper, user: str) -> str | None:
         """The folder in which attempts have cgroups; those of one user have their own in an overlay network."""
-        whole = self._limits.tracking(keeper.cgroups)
-        if (networks := self._networks) is None:
-            return whole
-        folder = self._limits.tracking(keeper.cgroups, user)
-        if folder is not None and folder != whole:
+        networks, whole = self._networks, self._limits.tracking(keeper.cgroups)
+        folder = whole if networks is None else self._limits.tracking(keeper.cgroups, user)
+        if networks is not None and folder is not None and folder != whole:
             networks.assign(folder, user)
         return folder
 
     @property
     def _networks(self) -> TaskNetworks | None:
         """Those of an overlay network that there is."""
-        networks = self._engine.networks
-        return networks if networks is not None and networks.is_on else None
+        return networks if (networks := self._engine.networks) is not None and networks.is_on else None

@@ -17,7 +17,6 @@ from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Why
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import (
-    Abandon,
     Forget,
     ForgetBrief,
     Freeze,
@@ -27,6 +26,7 @@ from phalanx.core.runner.effects import (
     Retract,
     RunnerEffect,
     Spawn,
+    StopPreparing,
 )
 from phalanx.link import wire
 from phalanx.logger import logger
@@ -38,8 +38,8 @@ from phalanx.runner.containers.launching import ContainerLaunches
 from phalanx.runner.containers.preparing import ImagePreparer
 from phalanx.runner.endings import AttemptEndings
 from phalanx.runner.images import AttemptImages
+from phalanx.runner.keeper_health import KeeperLook
 from phalanx.runner.keeper_keys import read_key
-from phalanx.runner.keeper_look import KeeperLook
 from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
 from phalanx.runner.launches import Launches
 from phalanx.runner.leaving import Leaving
@@ -317,7 +317,7 @@ class RunnerLoop:
             match effect:
                 case Prepare():
                     self._images.prepare(effect)
-                case Abandon():
+                case StopPreparing():
                     self._images.abandon(effect.key)
                 case Spawn():
                     self._spawn(effect, now)

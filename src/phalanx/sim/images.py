@@ -22,9 +22,18 @@ IMAGES = ("quick", "quick", "quick", "flaky", "slow", "broken")
 SLOW_S = (20.0, 60.0)  # longer than a lease, and than an attempt may take to start
 
 
-def with_images(dice: Random, jobs: list[Job]) -> list[Job]:
-    """The same jobs, some of which run in containers."""
-    return [_in_container(dice, job) if dice.random() < JOBS_SHARE else job for job in jobs]
+class ImagesOfJobs:
+    """Which jobs of one run have images."""
+
+    def __init__(self, dice: Random) -> None:
+        self._dice = dice
+        self._are_there = dice.random() < RUNS_SHARE
+
+    def given(self, jobs: list[Job]) -> list[Job]:
+        """The same jobs, some of which run in containers."""
+        if not self._are_there:
+            return jobs
+        return [_in_container(self._dice, job) if self._dice.random() < JOBS_SHARE else job for job in jobs]
 
 
 def _in_container(dice: Random, job: Job) -> Job:

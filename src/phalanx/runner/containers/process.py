@@ -18,13 +18,12 @@ import select
 import signal
 import subprocess
 import sys
-import time
 
 from . import joining
 from .body import docker_body, podman_body
 from .mounts import MountRefused, check_inside, check_source
 from .rights import files_as
-from .runtime import DOCKER, PODMAN, Connection, Runtime, RuntimeFailed
+from .runtime import DOCKER, PODMAN, Runtime, RuntimeConnection, RuntimeFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ LATER = "PHALANX_LATER"  # the job's variables that must not act on a process of
 CANNOT_RUN = 127  # with a result that says why, the runner reports a refusal
 TERMINATED = 128 + signal.SIGTERM
 AGAIN_S = 0.2  # between two requests to a runtime that has gone
-GIVE_UP_S = 60.0  # after the container has ended
+ASKED_MAX = 300  # times, for the exit code of a container that has ended
 _IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE)
 
 
@@ -94,7 +93,7 @@ class Container:
                 found.append((mount["target"], fd))
         return found
 
-    def _make(self, sources: list[tuple[str, int]]) -> Connection | None:
+    def _make(self, sources: list[tuple[str, int]]) -> RuntimeConnection | None:
         """Create it and start it under our limits; its output, or None if it was stopped before it began."""
         env = {name: value for name, value in os.environ.items() if name not in self._spec["left_out"]}
         env |= json.loads(env.pop(LATER, "{}"))
@@ -147,7 +146,7 @@ class Container:
         finally:
             os.close(fd)
 
-    def _pass_on(self, output: Connection) -> None:
+    def _pass_on(self, output: RuntimeConnection) -> None:
         """Write what the container writes to our own logs, until it has ended; a runtime may restart meanwhile."""
         while True:
             with contextlib.suppress(RuntimeFailed):
@@ -160,7 +159,7 @@ class Container:
                     break
                 except RuntimeFailed:
                     was_away = True
-                    time.sleep(AGAIN_S)
+                    _pause()
             else:
                 return
             if was_away:
@@ -175,15 +174,15 @@ class Container:
         return not poll.poll(1000)
 
     def _exit_code(self) -> int:
-        give_up_at = time.monotonic() + GIVE_UP_S
-        while True:
+        path = f"{DOCKER}/containers/{self._id}/wait"
+        for left in range(ASKED_MAX, -1, -1):
             try:
-                path = f"{DOCKER}/containers/{self._id}/wait"
-                return int(self._runtime.call("POST", path, timeout_s=GIVE_UP_S)["StatusCode"]) & 0xFF
+                return int(self._runtime.call("POST", path)["StatusCode"]) & 0xFF
             except RuntimeFailed:
-                if time.monotonic() > give_up_at:
+                if not left:
                     raise
-                time.sleep(AGAIN_S)
+                _pause()
+        raise AssertionError("the last try raises")
 
     def _remove(self) -> None:
         """Also kills what is left. If it fails, the runner does it."""
@@ -206,7 +205,11 @@ class Container:
                 signal.pidfd_send_signal(self._pid_fd, signal.SIGTERM)
 
 
-def _copy(output: Connection) -> None:
+def _pause() -> None:
+    select.select([], [], [], AGAIN_S)
+
+
+def _copy(output: RuntimeConnection) -> None:
     """Each frame goes to the stream that it is of."""
     rest = b""
     for piece in output.pieces():
