@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from phalanx.core.model.orders import Brief, Start
 from phalanx.link.wire import HOMES_MAX
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account
+from phalanx.runner.trees import remove_tree
 from phalanx.runner.vps_options import CONTAINER_HOME, HOME, OPTIONS, ServerOptions, encode
 
 log = logger("runner")
@@ -143,7 +143,10 @@ class VpsHomes:
     def _remove(self, folder: Path) -> None:
         def remove() -> None:
             self.forget_images(folder.name.removeprefix(REMOVED))
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                remove_tree(folder)
+            except OSError as error:
+                log.warning("the files of a VPS cannot be removed", folder=str(folder), why=str(error))
 
         task = asyncio.ensure_future(asyncio.to_thread(remove))
         self._removing.add(task)

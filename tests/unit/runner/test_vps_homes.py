@@ -83,6 +83,20 @@ async def test_a_removed_home_is_gone_with_all_in_it_and_nothing_else(tmp_path: 
     await until(lambda: [each.name for each in tmp_path.iterdir()] == ["of somebody else"])
 
 
+async def test_folders_within_folders_without_end_are_removed(tmp_path: Path):
+    homes = VpsHomes(tmp_path)
+    homes.prepare(a_start(), a_brief(), None)
+    here = os.open(homes.home(JOB), os.O_RDONLY)
+    for _ in range(2000):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    homes.remove(JOB)
+    await until(lambda: not [*tmp_path.iterdir()])
+
+
 async def test_what_an_earlier_runner_began_to_remove_is_removed(tmp_path: Path):
     left = tmp_path / f".removed-{JOB}" / "home"
     left.mkdir(parents=True)
