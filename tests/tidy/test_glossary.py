@@ -16,7 +16,7 @@ PLAIN = {
     "parts that most programs have": """
         access address aliases archive attached audit calls change check child claim cli client clock
         command config connecting connection contents convert copy core daemon density depth detach digest disk duplex
-        embedded endpoint environment errors feed files garbage goal graph harm history home homes http id image
+        embedded endpoint environment errors feed files garbage goal graph harm history home homes hosts http id image
         instants labels launches limits future listener listing live load one
         logger logs lookup loop machine main message metrics model names naming network offline online open output page
         patterns pickle picture pool process program protocol questions read record refusal reply retention rows script
@@ -33,7 +33,7 @@ PLAIN = {
     "what a scheduler does, in the words of the field": """
         amounts ask best breaker candidate case decide declaration declared described detail dispatch draining engine
         eviction explain fit fixes free health invariants jitter kinds lacking leader leaving link object offers
-        outage packing place planned preempt prefetch pretend preview priorities product quantity ranking
+        outage packing place planned preempt prefetch preparing pretend preview priorities product quantity ranking
         read releases repair report removals reserve reserved resources restarts rules shape shortage sim slots smaller
         scheduler spread start stopping store subjects survey times topology traits transitions trim unconfirmed
         unread victim waiting workload

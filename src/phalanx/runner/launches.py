@@ -357,15 +357,16 @@ class Launches:
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
+        is_ours = bool(brief.command.image) or brief.vps is not None  # it takes on the account by itself
         if brief.command.image:
             argv, cwd, env = tuple(container_command()), None, self._base_env
         elif brief.vps is not None:
-            cwd, argv = self.homes.home(brief.job), tuple(self.homes.argv(brief.job))
-            env["HOME"] = cwd
+            argv, cwd = tuple(self.homes.argv(brief.job)), None
+            env["HOME"] = self.homes.home(brief.job)
         if account is not None:
-            prefix = () if brief.command.image else account.prefix(self._accounts.program)
+            prefix = () if is_ours else account.prefix(self._accounts.program)
             told = BriefAccount(account.uid, account.gid, account.groups, prefix)
-            cwd = cwd if brief.command.image else cwd or account.home
+            cwd = cwd if is_ours else cwd or account.home
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
         connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)

@@ -16,6 +16,7 @@ SPEC: ContainerSpec = {
     "labels": {"io.phalanx.node": "a"},
     "image": "sha256:1",
     "rootfs": "",
+    "beside": [],
     "argv": ["python", "train.py"],
     "beside": [],
     "cwd": "/work",
