@@ -12,14 +12,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.orders import (
-    AttemptKey,
-    Brief,
-    LonePorts,
-    Roll,
-    Start,
-    key_text,
-)
+from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, Roll, Start, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import Spawn
 from phalanx.errors import Unavailable
@@ -35,6 +28,7 @@ from phalanx.runner.environment import (
     group_environment,
     standing,
 )
+from phalanx.runner.keeper.later import held_back
 from phalanx.runner.keeper_keys import brief_id, of_older_keeper, read_key
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
@@ -372,7 +366,7 @@ class Launches:
         env |= group_environment(brief, self._engine.node, checkpoints)
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
         if brief.command.image:
-            argv, cwd = tuple(container_command()), None
+            argv, cwd, env = tuple(container_command()), None, held_back(env)
         if account is not None:
             prefix = () if brief.command.image else account.prefix(self._accounts.program)
             told = BriefAccount(account.uid, account.gid, account.groups, prefix)

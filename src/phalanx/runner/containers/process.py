@@ -27,11 +27,13 @@ from .runtime import DOCKER, PODMAN, Connection, Runtime, RuntimeFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import NoReturn
 
     from .body import ContainerSpec
 
 VARIABLE = "PHALANX_CONTAINER_FILE"
+LATER = "PHALANX_LATER_"  # as `keeper/later.py` has it, which cannot be imported here
 CANNOT_RUN = 127  # with a result that says why, the runner reports a refusal
 TERMINATED = 128 + signal.SIGTERM
 AGAIN_S = 0.2  # between two requests to a runtime that has gone
@@ -78,7 +80,9 @@ class Container:
 
     def _make(self, sources: list[tuple[str, int]]) -> Connection | None:
         """Create it and start it under our limits; its output, or None if it was stopped before it began."""
-        env = {name: value for name, value in os.environ.items() if name not in self._spec["left_out"]}
+        env = {
+            name: value for name, value in _named(os.environ).items() if name not in self._spec["left_out"]
+        }
         if self._is_podman:
             body = podman_body(self._spec, env, os.getpid())
             self._id = self._runtime.call("POST", f"{PODMAN}/containers/create", body)["Id"]
@@ -187,6 +191,11 @@ class Container:
                 signal.pidfd_send_signal(self._pid_fd, signal.SIGTERM)
 
 
+def _named(env: Mapping[str, str]) -> dict[str, str]:
+    """The task's variables by their own names; those that would act on this process, too, come by others."""
+    return {name.removeprefix(LATER): value for name, value in env.items()}
+
+
 def _copy(output: Connection) -> None:
     """Each frame goes to the stream that it is of."""
     rest = b""
@@ -223,7 +232,13 @@ def _born(pid: int) -> int:
 def _refuse(spec: ContainerSpec, error: Exception) -> NoReturn:
     """Say why there was nothing to run, as the program of a Python function does."""
     with contextlib.suppress(OSError):
-        fd = os.open(spec["result"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # the folder is the task's, and what is there may be another's
+            os.unlink(spec["result"])  # noqa: PTH108 (no pathlib here)
+        fd = os.open(spec["result"], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        if spec["account"] is not None:
+            os.fchown(fd, *spec["account"][:2])
         os.write(fd, json.dumps({"phalanx_cannot_run": f"container: {error}"[:2000]}).encode())
         os.close(fd)
     os.write(2, f"phalanx: the container cannot be run: {error}\n".encode())

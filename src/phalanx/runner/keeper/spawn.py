@@ -208,11 +208,10 @@ class Spawner:
             program = self._programs.find(argv[0], env)
         else:
             program = self._checked_program(attempt, argv[0], env)
-            words, env = set_later(
-                account.prefix[0], program, env
-            )  # it is root until the account is taken on
-            argv = [*account.prefix, *words, program, *argv[1:]]
-            program = argv[0]
+            if account.prefix:  # which is root until the account is taken on
+                words, env = set_later(account.prefix[0], program, env)
+                argv = [*account.prefix, *words, program, *argv[1:]]
+                program = argv[0]
             if not attempt.was_held:
                 _make_logs(attempt.out, attempt.err)
         opened = _open_made(attempt.out, attempt.err) if attempt.was_held or account is not None else []

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.keeper.later import is_early, set_later
+from phalanx.runner.containers import process
+from phalanx.runner.keeper.later import PREFIX, held_back, is_early, set_later
 
 SETPRIV = "/usr/bin/setpriv"
 
@@ -28,7 +29,7 @@ def test_others_are_not(name: str) -> None:
 
 
 def test_without_such_a_variable_nothing_changes() -> None:
-    env = {"PATH": "/bin", "LATER_0": "x"}
+    env = {"PATH": "/bin", "PHALANX_LATER_X": "x"}
     assert set_later(SETPRIV, "/bin/true", env) == ([], env)
 
 
@@ -43,7 +44,7 @@ def test_the_program_has_its_environment_to_the_letter_and_no_value_is_in_a_comm
         "PATH": "/usr/bin:/bin",
         "LD_LIBRARY_PATH": "/a b:${PATH} 'c' \"d\" \\n\n#e",
         "LANGUAGE": "",
-        "LATER_0": "the job's own",
+        "PHALANX_LATER_X": "the job's own",
         "a.b": "kept",
     }
     words, begin = set_later(SETPRIV, str(program), env)
@@ -54,4 +55,10 @@ def test_the_program_has_its_environment_to_the_letter_and_no_value_is_in_a_comm
     ).stdout.decode()
     found = dict(line.partition("=")[::2] for line in said.split("\0") if line)
     assert {name: found.get(name) for name in env} == env
-    assert not [name for name in found if name.startswith("LATER_") and name not in env]
+    assert not [name for name in found if name.startswith(PREFIX) and name not in env]
+
+
+def test_the_process_of_a_container_is_not_acted_on_and_its_task_has_all_by_their_names() -> None:
+    env = {"LD_PRELOAD": "/evil.so", "PATH": "/bin"}
+    assert not any(is_early(name) for name in held_back(env))
+    assert process._named(held_back(env)) == env
