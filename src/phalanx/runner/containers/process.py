@@ -16,14 +16,14 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
-import time
 
 from . import joining
 from .body import docker_body, podman_body
 from .mounts import MountRefused, check_inside, check_source
 from .rights import files_as
-from .runtime import DOCKER, PODMAN, Connection, Runtime, RuntimeFailed
+from .runtime import DOCKER, PODMAN, Runtime, RuntimeConnection, RuntimeFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ LATER = "PHALANX_LATER_"  # as `keeper/later.py` has it, which cannot be importe
 CANNOT_RUN = 127  # with a result that says why, the runner reports a refusal
 TERMINATED = 128 + signal.SIGTERM
 AGAIN_S = 0.2  # between two requests to a runtime that has gone
-GIVE_UP_S = 60.0  # after the container has ended
+ASKED_MAX = 300  # times, for the exit code of a container that has ended
 _IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE)
 
 
@@ -52,6 +52,7 @@ class Container:
         self._pid = 0
         self._pid_fd = -1
         self._is_stopped = False  # SIGTERM has come
+        self._beside: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Its exit code. Raises RuntimeFailed, MountRefused or CannotJoin if it cannot be run."""
@@ -63,10 +64,25 @@ class Container:
             output = self._make(sources)
             if output is None:
                 return TERMINATED
+            self._accompany()
             self._pass_on(output)
             return self._exit_code()
         finally:
+            if self._beside is not None:
+                self._beside.kill()
             self._remove()
+
+    def _accompany(self) -> None:
+        """Start what belongs to a VPS in a container. When it ends, so does the container."""
+        if self._spec["beside"]:
+            signal.signal(signal.SIGCHLD, self._left_alone)
+            self._beside = subprocess.Popen([*self._spec["beside"], str(self._pid)], stdin=subprocess.DEVNULL)
+            self._left_alone()
+
+    def _left_alone(self, *_: object) -> None:
+        if self._beside is not None and self._beside.poll() is not None and self._pid_fd >= 0:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pid_fd, signal.SIGKILL)
 
     def _open_mounts(self) -> list[tuple[str, int]]:
         """The user's mounts, by their real paths; a descriptor of each, to be compared with what is mounted."""
@@ -78,7 +94,7 @@ class Container:
                 found.append((mount["target"], fd))
         return found
 
-    def _make(self, sources: list[tuple[str, int]]) -> Connection | None:
+    def _make(self, sources: list[tuple[str, int]]) -> RuntimeConnection | None:
         """Create it and start it under our limits; its output, or None if it was stopped before it began."""
         env = {
             name: value for name, value in _named(os.environ).items() if name not in self._spec["left_out"]
@@ -132,7 +148,7 @@ class Container:
         finally:
             os.close(fd)
 
-    def _pass_on(self, output: Connection) -> None:
+    def _pass_on(self, output: RuntimeConnection) -> None:
         """Write what the container writes to our own logs, until it has ended; a runtime may restart meanwhile."""
         while True:
             with contextlib.suppress(RuntimeFailed):
@@ -145,7 +161,7 @@ class Container:
                     break
                 except RuntimeFailed:
                     was_away = True
-                    time.sleep(AGAIN_S)
+                    _pause()
             else:
                 return
             if was_away:
@@ -160,15 +176,15 @@ class Container:
         return not poll.poll(1000)
 
     def _exit_code(self) -> int:
-        give_up_at = time.monotonic() + GIVE_UP_S
-        while True:
+        path = f"{DOCKER}/containers/{self._id}/wait"
+        for left in range(ASKED_MAX, -1, -1):
             try:
-                path = f"{DOCKER}/containers/{self._id}/wait"
-                return int(self._runtime.call("POST", path, timeout_s=GIVE_UP_S)["StatusCode"]) & 0xFF
+                return int(self._runtime.call("POST", path)["StatusCode"]) & 0xFF
             except RuntimeFailed:
-                if time.monotonic() > give_up_at:
+                if not left:
                     raise
-                time.sleep(AGAIN_S)
+                _pause()
+        raise AssertionError("the last try raises")
 
     def _remove(self) -> None:
         """Also kills what is left. If it fails, the runner does it."""
@@ -196,7 +212,11 @@ def _named(env: Mapping[str, str]) -> dict[str, str]:
     return {name.removeprefix(LATER): value for name, value in env.items()}
 
 
-def _copy(output: Connection) -> None:
+def _pause() -> None:
+    select.select([], [], [], AGAIN_S)
+
+
+def _copy(output: RuntimeConnection) -> None:
     """Each frame goes to the stream that it is of."""
     rest = b""
     for piece in output.pieces():
