@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import structs
@@ -22,6 +22,7 @@ from phalanx.core.model.orders import Brief, Start
 from phalanx.link.wire import HOMES_MAX
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account
+from phalanx.runner.trees import remove_tree
 from phalanx.runner.vps_options import CONTAINER_HOME, HOME, OPTIONS, ServerOptions, encode
 
 log = logger("runner")
@@ -144,7 +145,8 @@ class VpsHomes:
     def _remove(self, folder: Path) -> None:
         def remove() -> None:
             self.forget_images(folder.name.removeprefix(REMOVED))
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                remove_tree(folder)
 
         task = asyncio.ensure_future(asyncio.to_thread(remove))
         self._removing.add(task)
