@@ -18,7 +18,7 @@ import pytest
 import phalanx
 from phalanx.api.schema.cluster import TokenRequest
 from tests.e2e.test_gangs_cli import phalanx as run_cli
-from tests.support.network_hosts import HostCluster, a_host_cluster, host_name, ip
+from tests.support.network_hosts import HostCluster, Wiretap, a_host_cluster, host_name, ip
 from tests.support.waiting import wait_until
 
 ON = {"overlay.mode": "enabled", "overlay.quarantine_s": 1.0}
@@ -142,10 +142,13 @@ LISTEN = (
 )
 
 
-def reach(address: str, port: int = 7001) -> list[str]:
+def reach(address: str, port: int = 7001, tries: int = 1) -> list[str]:
+    """A command that says whether an address is reached; a node learns of new addresses as soon as its runner is up."""
     code = (
-        f"import socket\ntry: socket.create_connection(({address!r}, {port}), timeout=3); print('reached')\n"
-        "except OSError as error: print('not reached')"
+        f"import socket\nfor _ in range({tries}):\n"
+        f"    try: socket.create_connection(({address!r}, {port}), timeout=3); print('reached'); break\n"
+        "    except OSError: pass\n"
+        "else: print('not reached')"
     )
     return [sys.executable, "-c", code]
 
@@ -192,9 +195,33 @@ def test_a_task_without_an_address_reaches_its_owners_addresses_and_no_others(
     made = cluster.client.create_token(TokenRequest("user", "eve", "user"))
     with phalanx.Client(cluster.address("coordinator"), made.token) as eve:
         assert outcomes(cluster, eve, listening, {}, {"memory": "64MiB"}) == ["not reached\n"] * 4
-    shell = ["nsenter", "--net=/run/netns/phxtest1", *reach(listening)]
+    shell = ["nsenter", f"--net=/run/netns/{host_name(1)}", *reach(listening)]
     assert subprocess.run(shell, capture_output=True, text=True, check=True).stdout == "not reached\n"
     assert "overlay addresses of others (cgroup)" in run_cli(cluster, "node", "show", "n1")
+
+
+SAY = (
+    "import socket; s = socket.create_connection(({address!r}, 7001), timeout=10)\n"
+    "s.sendall({text!r}); s.close(); print('said')"
+)
+
+
+def say(cluster: HostCluster, address: str, text: bytes) -> bytes:
+    """What passes the wire of the first host while a task on the second one says this to a task there."""
+    tap = Wiretap(1)
+    try:
+        code = SAY.format(address=address, text=text)
+        id = cluster.client.submit(
+            command=[sys.executable, "-c", code], targets=["n2"], network="overlay", cores=0.1, max_retries=0
+        ).task_ids[0]
+        assert done(cluster, id) == "said\n"
+    finally:
+        heard = tap.close()
+    return heard
+
+
+def test_without_encryption_what_tasks_say_is_on_the_wire(cluster: HostCluster, listening: str) -> None:
+    assert b"only between us" in say(cluster, listening, b"only between us")
 
 
 @contextmanager
@@ -217,7 +244,7 @@ def a_server_on(host: str, port: int) -> Iterator[None]:
 
 
 def test_a_task_network_reaches_neither_its_node_nor_the_control_plane(cluster: HostCluster) -> None:
-    with a_server_on("phxtest1", 7777):
+    with a_server_on(host_name(1), 7777):
         for node, address in itertools.product(("n1", "n2"), ("192.168.77.1", "10.128.0.1")):
             id = cluster.client.submit(
                 command=reach(address, 7777), targets=[node], network="overlay", cores=0.1, max_retries=0
@@ -254,16 +281,15 @@ def test_no_account_but_root_can_send_packets_into_the_network_by_hand(cluster: 
     assert said == ["refused"] * 3 + ["sent"] * 3
 
 
-def ours() -> list[str]:
+def ours(cluster: HostCluster) -> list[str]:
     """What tasks' networks leave behind while they last: namespaces, and links in the hosts."""
-    spaces = [name for name in ip("netns", "list").split() if name.startswith("phalanx-")]
     links = [
         line.split(": ")[1]
-        for host in ("phxtest1", "phxtest2")
+        for host in (host_name(1), host_name(2))
         for line in ip("-n", host, "-o", "link").splitlines()
         if "phx" in line.split(": ")[1] and "t" in line.split(": ")[1][9:10]
     ]
-    return spaces + links
+    return cluster.spaces() + links
 
 
 def process_of(id: str) -> int:
@@ -279,7 +305,7 @@ def process_of(id: str) -> int:
 def test_a_runner_that_was_killed_takes_its_networks_on_and_leaves_nothing_behind(
     cluster: HostCluster,
 ) -> None:
-    wait_until(lambda: ours() == [], 20.0, "earlier tasks have left nothing")
+    wait_until(lambda: ours(cluster) == [], 20.0, "earlier tasks have left nothing")
     id = cluster.client.submit(
         command=[sys.executable, "-c", LISTEN], targets=["n2"], network="overlay", cores=0.1, max_retries=0
     ).task_ids[0]
@@ -290,11 +316,11 @@ def test_a_runner_that_was_killed_takes_its_networks_on_and_leaves_nothing_behin
     cluster.start_runner("n2")
     cluster.wait_online("n2")
     other = cluster.client.submit(
-        command=reach(address or ""), targets=["n1"], network="overlay", cores=0.1, max_retries=0
+        command=reach(address or "", tries=5), targets=["n1"], network="overlay", cores=0.1, max_retries=0
     ).task_ids[0]
     assert done(cluster, other) == "reached\n", "it is still the same task, with its network"
     cluster.client.cancel(id)
-    wait_until(lambda: ours() == [], 20.0, "nothing is left")
+    wait_until(lambda: ours(cluster) == [], 20.0, "nothing is left")
 
 
 def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cluster: HostCluster) -> None:
@@ -309,7 +335,7 @@ def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cl
         os.kill(process_of(id), signal.SIGKILL)
         cluster.start_runner("n2")
         cluster.wait_online("n2")
-        wait_until(lambda: ours() == [], 20.0, "nothing of ours is left")
+        wait_until(lambda: ours(cluster) == [], 20.0, "nothing of ours is left")
         assert "phxtest-foreign" in ip("netns", "list"), "and nothing of others is touched"
     finally:
         ip("netns", "del", "phxtest-foreign")

@@ -303,6 +303,7 @@ async def _serve(settings: Settings) -> int:
             keep_short(),
             coordinator.notices.deliver(),
             coordinator.keep_files(),
+            coordinator.links.homes.keep(store),
             coordinator.number_history(),
         )
         writing = asyncio.ensure_future(files.keep()) if files is not None else None

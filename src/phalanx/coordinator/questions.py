@@ -17,7 +17,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator import lookup, naming
 from phalanx.coordinator.feed import watch_event
 from phalanx.coordinator.idle_devices import IdleDevices
-from phalanx.coordinator.image_progress import ImageProgress
+from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.listing import Asked
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer

@@ -81,6 +81,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         after=[str(each) for each in spec.after],
         workflow=stage_of(state, spec),
         written=_written(state, spec),
+        kind="command" if spec.vps is None else "vps",
         number=job.arrival,
         paused=sum(bool(attempt.paused) for attempt in islice(job.live.values(), LIVE_LOOKED_AT)),
         nodes=list(dict.fromkeys(attempt.node for attempt in islice(job.live.values(), NODES_SHOWN))),

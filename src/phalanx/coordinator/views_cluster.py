@@ -107,6 +107,8 @@ def _note(state: ClusterState, node: NodeState) -> str:
         return f"disabled {node.disabled_reason}"
     if not node.lost and (trouble := trouble_of(node)):
         return trouble
+    if state.rules.overlay.encrypted and node.capacity.no_wireguard:
+        return f"no tasks with addresses: {node.capacity.no_wireguard}"
     if node.rests_until is None or not node.could_work:
         return ""
     failed = node.rest_text or f"{plural(node.failures, 'task')} in a row failed here"

@@ -17,7 +17,6 @@ from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Why
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import (
-    Abandon,
     Forget,
     ForgetBrief,
     Freeze,
@@ -27,6 +26,7 @@ from phalanx.core.runner.effects import (
     Retract,
     RunnerEffect,
     Spawn,
+    StopPreparing,
 )
 from phalanx.link import wire
 from phalanx.logger import logger
@@ -38,8 +38,8 @@ from phalanx.runner.containers.launching import ContainerLaunches
 from phalanx.runner.containers.preparing import ImagePreparer
 from phalanx.runner.endings import AttemptEndings
 from phalanx.runner.images import AttemptImages
+from phalanx.runner.keeper_health import KeeperLook
 from phalanx.runner.keeper_keys import read_key
-from phalanx.runner.keeper_look import KeeperLook
 from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
 from phalanx.runner.launches import Launches
 from phalanx.runner.leaving import Leaving
@@ -51,6 +51,7 @@ from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads
 from phalanx.runner.usage.memory_watch import MemoryWatch
+from phalanx.runner.vps_snapshots import VpsSnapshots
 
 log = logger("runner")
 GATHER_S, START_GATHER_S = 0.02, 0.005
@@ -93,6 +94,7 @@ class RunnerLoop:
         self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
         self._look = KeeperLook(engine, self._keepers, self._launches.names, self._beat_now, self._begun)
         self.leader = self._launches.leader
+        self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
         self.uploads = RunnerUploads(self.log_root, log_max_bytes)
@@ -315,7 +317,7 @@ class RunnerLoop:
             match effect:
                 case Prepare():
                     self._images.prepare(effect)
-                case Abandon():
+                case StopPreparing():
                     self._images.abandon(effect.key)
                 case Spawn():
                     self._spawn(effect, now)

@@ -129,6 +129,10 @@ async def _run(settings: Settings, drain: bool) -> int:
         finally:
             containers.close()
             await containers.settled()
+            if (networks := loop.engine.networks) is not None:
+                if not loop.engine.state.held:
+                    networks.withdraw()
+                networks.close()
 
 
 def _containers(section: RunnerSettings, state_dir: Path) -> ContainerLaunches:
@@ -164,8 +168,9 @@ def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) ->
         credential.keep,
     )
     engine.sets_names = can_set_names()
+    engine.vps_addresses = (section.vps_address,) if section.vps_address else ()
     accounts = Accounts.read(section.accounts, section.allow_root, state_dir)
-    take_part(engine, origin, [each for _, each in found], accounts, simulated=section.pretend is not None)
+    take_part(engine, state_dir, [each for _, each in found], accounts, simulated=section.pretend is not None)
     return RunnerLoop(
         engine,
         state_dir,
@@ -275,10 +280,12 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             files=True,
             usage=True,
             sessions=True,
+            snapshots=True,
         ),
         loop.log_root,
         loop.engine.is_live,
         loop.uploads,
         lambda asked: loop.usage.answer(asked, loop.clock.now()),
         sessions.open,
+        loop.snapshots.answer,
     )

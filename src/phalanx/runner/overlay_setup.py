@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.resources import Isolation
+from phalanx.core.model.resources import NOTE_MAX, Isolation
 from phalanx.logger import logger
 from phalanx.runner.accounts import Accounts, NoAccount
 from phalanx.runner.cgroups import Cgroups
@@ -14,12 +15,18 @@ from phalanx.runner.nftables import Nft
 from phalanx.runner.overlay import Kernel, TaskNetworks, mark_of, why_not
 from phalanx.runner.overlay_owners import BY_ACCOUNT, BY_CGROUP, NOT_TOLD_APART, TaskOwners
 from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.wireguard import WireGuard
 
 log = logger("runner")
 
 
 def take_part(
-    engine: RunnerEngine, origin: str, cgroups: Sequence[Cgroups], accounts: Accounts, *, simulated: bool
+    engine: RunnerEngine,
+    state_dir: Path,
+    cgroups: Sequence[Cgroups],
+    accounts: Accounts,
+    *,
+    simulated: bool,
 ) -> None:
     """In the overlay network, if the coordinator has one; simulated nodes have simulated addresses."""
     why = "" if simulated else why_not()
@@ -31,15 +38,28 @@ def take_part(
     def make() -> Kernel:
         from phalanx.runner.overlay_kernel import OverlayKernel  # here, for its library takes long to import
 
-        return OverlayKernel(mark_of(origin))
+        return OverlayKernel(mark, encrypting)
 
+    mark = mark_of(engine.origin)
+    encrypting, reason = _wireguard(state_dir)
     owners = _owners(cgroups, accounts, Nft())
     has = engine.capacity.isolation or Isolation()
     note = "; ".join(filter(None, (has.note, "" if owners.way else NOT_TOLD_APART)))
     engine.capacity = structs.replace(
-        engine.capacity, isolation=structs.replace(has, network=owners.way, note=note)
+        engine.capacity,
+        isolation=structs.replace(has, network=owners.way, note=note),
+        wireguard=encrypting.public if encrypting is not None else "",
+        no_wireguard=reason,
     )
-    engine.networks = TaskNetworks(make, mark_of(origin), lambda: engine.address, owners)
+    engine.networks = TaskNetworks(make, mark, lambda: engine.address, owners)
+
+
+def _wireguard(state_dir: Path) -> tuple[WireGuard | None, str]:
+    """This node's key, or why it cannot encrypt."""
+    try:
+        return WireGuard.found(state_dir), ""
+    except OSError as error:
+        return None, (error.strerror or str(error))[:NOTE_MAX]
 
 
 def _owners(cgroups: Sequence[Cgroups], accounts: Accounts, nft: Nft) -> TaskOwners:

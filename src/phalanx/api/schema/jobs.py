@@ -167,6 +167,7 @@ class JobView(Struct):
     written: list[
         str
     ] = []  # of a stage: its command before references were replaced; others see no other one
+    kind: Literal["command", "vps"] = "command"
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
     nodes: list[str] = []  # of the first few tasks that are on one
