@@ -9,7 +9,7 @@ from msgspec import structs
 
 from phalanx.link.overlay import OverlayMap
 from phalanx.runner.overlay import TaskNetworks, mark_of
-from phalanx.runner.wireguard import Peer
+from phalanx.runner.wireguard import OverlayPeer
 
 MAP = OverlayMap("10.128.0.0/12", "10.128.0.0/22", [("10.128.4.0/22", "127.0.0.2")], [("10.128.0.2", "ada")])
 KEY, OTHER = ("j", 0, 1), ("j", 1, 1)
@@ -33,7 +33,7 @@ class FakeKernel:
             raise self.error
         self.asked.append(f"open {block} {local}{' encrypted' if encrypted else ''}")
 
-    def reach(self, block: str, peers: Iterable[Peer]) -> None:
+    def reach(self, block: str, peers: Iterable[OverlayPeer]) -> None:
         self.asked.append(f"reach {[tuple(filter(None, each)) for each in peers]}")
 
     def add(self, key: str, address: str, block: str) -> str:
