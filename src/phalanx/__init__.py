@@ -91,13 +91,8 @@ if TYPE_CHECKING:
     )
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
-    from phalanx.api.schema.submission import (
-        AcceptedTask,
-        GangFields,
-        SubmitFields,
-        SubmitReply,
-        SubmitRequest,
-    )
+    from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
+    from phalanx.api.schema.submit_fields import GangFields, SubmitFields
     from phalanx.api.schema.usage import (
         CurvePoint,
         DeviceUsage,
@@ -106,6 +101,15 @@ if TYPE_CHECKING:
         TaskUsage,
         UsageReply,
         UsageSums,
+    )
+    from phalanx.api.schema.vps import (
+        NewVps,
+        SnapshotRequest,
+        SnapshotView,
+        StoppedVps,
+        VpsFields,
+        VpsRequest,
+        VpsView,
     )
     from phalanx.api.schema.workflows import (
         ConditionSpec,
@@ -223,6 +227,7 @@ __all__ = [
     "NeverFits",
     "NewReservation",
     "NewToken",
+    "NewVps",
     "NoRoom",
     "NodeReasons",
     "NodeView",
@@ -257,10 +262,13 @@ __all__ = [
     "SeatView",
     "SessionAccess",
     "SessionTicket",
+    "SnapshotRequest",
+    "SnapshotView",
     "StageFields",
     "StageHandle",
     "StageSpec",
     "StageView",
+    "StoppedVps",
     "StoryLine",
     "SubmitFields",
     "SubmitReply",
@@ -286,6 +294,9 @@ __all__ = [
     "UsageSummary",
     "UsageSums",
     "UsageView",
+    "VpsFields",
+    "VpsRequest",
+    "VpsView",
     "WatchEvent",
     "WhyReply",
     "WorkflowBuilder",
@@ -320,6 +331,7 @@ _MODULES = {
         "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.vps": "NewVps SnapshotRequest SnapshotView StoppedVps VpsFields VpsRequest VpsView",
     "phalanx.api.schema.overlay": "AddressesView NewReservation ReservationView ReserveRequest",
     "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"
@@ -328,7 +340,8 @@ _MODULES = {
     "phalanx.client.session_calls": "ExecResult ExecSession SessionAccess",
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
-    "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
+    "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",
+    "phalanx.api.schema.submit_fields": "GangFields SubmitFields",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",

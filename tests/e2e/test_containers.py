@@ -42,7 +42,7 @@ def cluster(podman: Podman, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     (folder / "data").mkdir()
     (folder / "data/seen").write_text("seen\n")
     (folder / "data/out").symlink_to("/etc")
-    cluster = RealCluster(folder, lost_after_s=LEASE)
+    cluster = RealCluster(folder, lost_after_s=LEASE, settings={"coordinator.breaker_failures": 0})
     allowed = (folder / "data", podman.folder / "busybox", Path(sys.base_prefix), "/usr", "/lib", "/lib64")
     cluster.node_settings = {
         "n1": {
@@ -223,7 +223,8 @@ def test_a_pull_is_shown_and_can_be_cancelled(cluster: RealCluster, podman: Podm
     image = registry.add("slow", podman.folder / "busybox")
     registry.may_go_on.clear()
     id = submit(cluster, "echo pulled", image)
-    view = wait_until(lambda: (v := cluster.client.task(id)).preparing and v, 20.0, "it is preparing")
+    wait_until(lambda: cluster.client.task(id).preparing, 20.0, "it is preparing")
+    view = cluster.client.task(id)
     assert (view.status, view.node) == ("Assigned", "n1")
     wait_until(lambda: "pulling" in cluster.client.task(id).preparing, 20.0, "how far it is is told")
     why = cluster.client.why(id).dominant

@@ -266,6 +266,21 @@ def test_a_task_cannot_forge_its_address_or_open_a_raw_socket(cluster: HostClust
     assert done(cluster, id) == "refused\nTrue\n"
 
 
+def test_no_account_but_root_can_send_packets_into_the_network_by_hand(cluster: HostCluster) -> None:
+    """A VXLAN packet in a plain datagram would come from whatever address is written into it."""
+    code = (
+        "import socket, sys\n"
+        "for port in (8473, 8474):\n"
+        "    for host in ('192.168.77.2', '192.168.77.1', '127.0.0.1'):\n"
+        "        try: socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', (host, port)); print('sent')\n"
+        "        except PermissionError: print('refused')"
+    )
+    as_other = ["setpriv", "--reuid", "1", "--clear-groups", "/usr/bin/python3", "-c", code]
+    inside = ["nsenter", f"--net=/run/netns/{host_name(1)}", *as_other]
+    said = subprocess.run(inside, capture_output=True, text=True, check=True, cwd="/").stdout.split()
+    assert said == ["refused"] * 3 + ["sent"] * 3
+
+
 def ours(cluster: HostCluster) -> list[str]:
     """What tasks' networks leave behind while they last: namespaces, and links in the hosts."""
     links = [

@@ -71,10 +71,11 @@ from tests.support.fake_calls import FakeCalls
 from tests.support.fake_overlay import FakeOverlay
 from tests.support.fake_sessions import FakeSessions
 from tests.support.fake_usage import FakeUsage
+from tests.support.fake_vps import FakeVps
 from tests.support.fake_workflows import FakeWorkflows
 
 
-class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeWorkflows):
+class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, FakeWorkflows):
     """Implements `Commands`. With `endless` false, watches and waits end at once with what is known."""
 
     def __init__(self, *, endless: bool = True) -> None:

@@ -77,7 +77,7 @@ class ForkServer:
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _SERVE, *preloaded],
-                stdin=theirs,
+                stdin=theirs.fileno(),
                 stdout=subprocess.PIPE,
                 cwd=Path(__file__).resolve().parents[2],
                 start_new_session=True,
@@ -179,11 +179,11 @@ def serve(preloaded: Sequence[str]) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     with socket.socket(fileno=0) as requests:
         while True:
-            ready, _, _ = select.select([requests, wake], [], [])
+            ready, _, _ = select.select([0, wake], [], [])
             if wake in ready:
                 os.read(wake, 4096)
                 _reap()
-            if requests not in ready:
+            if 0 not in ready:
                 continue
             request, streams, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
             if not request:

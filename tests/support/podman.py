@@ -93,9 +93,21 @@ class Podman:
         shutil.copy(str(shutil.which("busybox")), root / "bin/busybox")
         for applet in APPLETS:
             (root / "bin" / applet).symlink_to("busybox")
-        subprocess.run(["tar", "-C", str(root), "-cf", str(self.folder / "root.tar"), "."], check=True)
-        self.run("import", str(self.folder / "root.tar"), IMAGE)
+        self.import_folder(root, IMAGE)
         return root
+
+    def import_folder(self, root: Path, name: str) -> str:
+        """An image with the content of a folder."""
+        archive = self.folder / "root.tar"
+        subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True)
+        self.run("import", str(archive), name)
+        return name
+
+    @staticmethod
+    def mknod(path: Path, kind: str, major: int, minor: int, owner: int) -> None:
+        """A device node that its owner may open."""
+        subprocess.run(["mknod", str(path), kind, str(major), str(minor)], check=True)
+        os.chown(path, owner, owner)
 
     def _words(self, *words: str) -> list[str]:
         places = ["--root", str(self.folder / "storage"), "--runroot", str(self.folder / "run")]

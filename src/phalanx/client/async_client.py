@@ -43,7 +43,8 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.submit_fields import GangFields, SubmitFields
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -62,6 +63,7 @@ from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.usage import AsyncUsageCalls
+from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflows import WorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
@@ -79,7 +81,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls):
+class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(

@@ -43,7 +43,8 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.submit_fields import GangFields, SubmitFields
 from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.calls import Call, Noun, Spec
@@ -54,6 +55,7 @@ from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
 from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
 from phalanx.client.usage import UsageCalls
+from phalanx.client.vps import VpsCalls
 from phalanx.client.workflows import WorkflowCalls
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
@@ -63,7 +65,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls):
+class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(

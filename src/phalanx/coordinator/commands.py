@@ -20,7 +20,7 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.addresses import AddressCommands
 from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.call_queues import CallQueues
-from phalanx.coordinator.declarations import Declarations, is_same
+from phalanx.coordinator.declarations import Declarations, is_same_elsewhere
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
@@ -38,6 +38,7 @@ from phalanx.coordinator.usage import UsageReads
 from phalanx.coordinator.usage_report import UsageReports
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.views_cluster import node_view
+from phalanx.coordinator.vps import VpsCommands
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decision import Answer, Refused, Replayed
 from phalanx.core.cluster.inputs import (
@@ -54,7 +55,7 @@ from phalanx.core.cluster.inputs import (
 )
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, Vps
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.errors import BadRequest, Conflict, NotFound, Unavailable
 from phalanx.manifests.layers import fit_request
@@ -95,11 +96,8 @@ class CoordinatorCommands:
         declared = Declarations(loop, store, clock, retries, reads.slices, flows)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
-        self.submit_workflow, self.workflows, self.workflow = (
-            flows.submit_workflow,
-            flows.workflows,
-            flows.workflow,
-        )
+        self.submit_workflow = flows.submit_workflow
+        self.workflows, self.workflow = flows.workflows, flows.workflow
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.wait_workflow = flows.wait_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files, clock)
@@ -116,6 +114,11 @@ class CoordinatorCommands:
         self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
         self.release_reservation = overlay.release_reservation
         self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
+        machines = VpsCommands(loop, store, log_links, clock, self.submit)
+        self.create_vps, self.list_vps, self.vps = machines.create_vps, machines.list_vps, machines.vps
+        self.stop_vps, self.restart_vps = machines.stop_vps, machines.restart_vps
+        self.vps_snapshots, self.snapshot_vps = machines.vps_snapshots, machines.snapshot_vps
+        self.restore_vps, self.remove_snapshot = machines.restore_vps, machines.remove_snapshot
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
@@ -134,7 +137,11 @@ class CoordinatorCommands:
         return reply if self._log_links.serves(node) else structs.replace(reply, fix=None)
 
     async def submit(
-        self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+        self,
+        request: SubmitRequest,
+        user: str,
+        priority_max: int = PRIORITY_OF_USERS,
+        vps: Vps | None = None,
     ) -> SubmitReply:
         warnings: list[str] = []
         if request.gather:
@@ -145,6 +152,7 @@ class CoordinatorCommands:
             now=self._clock.now(),
             user=user,
             default_retries=self._default_retries,
+            vps=vps,
         )
         if request.after and jobs:
             after = await lookup.find_before(self._loop, self._store, jobs[0][1].after)
@@ -371,7 +379,7 @@ class CoordinatorCommands:
     def _replayed(self, request_id: str, asked: Job, ids: tuple[str, ...]) -> SubmitReply:
         """The answer of the first time, if this is the same request."""
         first = self._loop.state.jobs.get(ids[0])
-        if first is not None and not _is_same(first.job, asked):
+        if first is not None and not is_same_elsewhere(first.job, asked):
             raise reused(request_id, first.job.id)
         return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)
 
@@ -390,11 +398,3 @@ def _position_in(now: JobState, before: JobState, position: int | None) -> int |
 def _is_decided(job: JobState, position: int | None) -> bool:
     """Whether a task has been placed, or never will be."""
     return position is None or job.attempts[position] > 0 or job.status[position] >= Status.COMPLETED
-
-
-def _is_same(first: Job, again: Job) -> bool:
-    """As `is_same`; but targets may differ, because the first of several may have been refused."""
-    if first.groups[0].request.target is None or len(again.groups) != 1:
-        return is_same(first, again)
-    group = structs.replace(again.groups[0], request=first.groups[0].request)
-    return is_same(first, structs.replace(again, groups=(group,)))

@@ -319,11 +319,21 @@ def _told(state: ClusterState, job: Job, answer: Answer | None) -> AppliedJob:
 def is_same(first: Job, again: Job) -> bool:
     """Whether two jobs ask for the same; when and under which ids they came does not matter."""
     # Of the jobs before it, one that has ended may be named in the first alone.
-    known = {
+    known: dict[str, object] = {
         "id": first.id,
         "batch": first.batch,
         "submitted_at": first.submitted_at,
         "draft": first.draft,
         "after": first.after,
     }
+    if first.vps is not None and again.vps is not None and first.vps.ssh == again.vps.ssh == "generate":
+        known["vps"] = first.vps  # its keys were made for it
     return structs.replace(again, **known) == first
+
+
+def is_same_elsewhere(first: Job, again: Job) -> bool:
+    """As `is_same`; but targets may differ, because the first of several may have been refused."""
+    if first.groups[0].request.target is None or len(again.groups) != 1:
+        return is_same(first, again)
+    group = structs.replace(again.groups[0], request=first.groups[0].request)
+    return is_same(first, structs.replace(again, groups=(group,)))

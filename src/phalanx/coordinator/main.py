@@ -290,7 +290,11 @@ async def _serve(settings: Settings) -> int:
         )
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
         renewing = asyncio.gather(
-            tls_files.keep(), keep_short(), coordinator.notices.deliver(), coordinator.keep_files()
+            tls_files.keep(),
+            keep_short(),
+            coordinator.notices.deliver(),
+            coordinator.keep_files(),
+            coordinator.links.homes.keep(store),
         )
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)

@@ -16,7 +16,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import watch_event
 from phalanx.coordinator.idle_devices import IdleDevices
-from phalanx.coordinator.image_progress import ImageProgress
+from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view

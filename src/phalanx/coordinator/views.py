@@ -77,6 +77,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         after=[str(each) for each in spec.after],
         workflow=stage_of(state, spec),
         written=_written(state, spec),
+        kind="command" if spec.vps is None else "vps",
     )
 
 

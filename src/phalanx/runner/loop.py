@@ -14,10 +14,9 @@ from pathlib import Path
 from msgspec import structs
 
 from phalanx.clock import Clock
-from phalanx.core.model.orders import AttemptKey, Phase, Why
+from phalanx.core.model.orders import AttemptKey, Why
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import (
-    Abandon,
     Forget,
     ForgetBrief,
     Freeze,
@@ -27,8 +26,10 @@ from phalanx.core.runner.effects import (
     Retract,
     RunnerEffect,
     Spawn,
+    StopPreparing,
 )
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
 from phalanx.runner import environment
 from phalanx.runner import keeper_messages as messages
@@ -38,8 +39,8 @@ from phalanx.runner.containers.launching import ContainerLaunches
 from phalanx.runner.containers.preparing import ImagePreparer
 from phalanx.runner.endings import AttemptEndings
 from phalanx.runner.images import AttemptImages
+from phalanx.runner.keeper_health import KeeperLook
 from phalanx.runner.keeper_keys import read_key
-from phalanx.runner.keeper_look import KeeperLook
 from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
 from phalanx.runner.launches import Launches
 from phalanx.runner.leaving import Leaving
@@ -51,6 +52,7 @@ from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads
 from phalanx.runner.usage.memory_watch import MemoryWatch
+from phalanx.runner.vps_snapshots import VpsSnapshots
 
 log = logger("runner")
 GATHER_S, START_GATHER_S = 0.02, 0.005
@@ -93,6 +95,7 @@ class RunnerLoop:
         self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
         self._look = KeeperLook(engine, self._keepers, self._launches.names, self._beat_now, self._begun)
         self.leader = self._launches.leader
+        self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
         self.uploads = RunnerUploads(self.log_root, log_max_bytes)
@@ -135,14 +138,14 @@ class RunnerLoop:
         """Announce to the coordinator that we stop. Then end the tasks and report, or leave them to the keeper."""
         now = self.clock.now()
         self._do(self.engine.state.give_back_unprepared(now), now)
-        ending = len(self.live_keys())
+        ending = len(self.engine.live_keys())
         leaving = Leaving(self.engine, self.clock, lambda: self._wire, self._flush)
         is_announced = await leaving.announce_stop(request.keep_s)
         if request.drain and self._keepers.connections:
             await self._end_tasks()
             await self.endings.settled(DRAIN_GRACE_S)
             await leaving.reported()
-        left, unreported = len(self.live_keys()), len(self.engine.state.outbox)
+        left, unreported = len(self.engine.live_keys()), len(self.engine.state.outbox)
         drained = request.drain and not left
         outcome = StopOutcome(
             ending if drained else left, drained, is_announced, self._lease_left_s(), unreported
@@ -176,9 +179,10 @@ class RunnerLoop:
         wire_out.send(self.engine.hello(self.clock.now()))
 
     def received(self, message: wire.Message) -> None:
-        now = self.clock.now()
-        was_welcomed = self.engine.welcomed
+        now, was_welcomed = self.clock.now(), self.engine.welcomed
         self._do(self.engine.receive(message, now), now)
+        if isinstance(message, OverlayMap) and not self.engine.has_overlay and self._wire is not None:
+            self._wire.close()  # the next hello says that we have no part in it
         if isinstance(message, wire.BeatAck | wire.Welcome | wire.LeaveAck):
             for connection in self._keepers.connections:
                 self._renew_lease(connection)
@@ -204,8 +208,7 @@ class RunnerLoop:
         self._flush_soon()
 
     def disconnected(self) -> None:
-        self._wire = None
-        self.engine.welcomed = False
+        self._wire, self.engine.welcomed = None, False
 
     def _renew_lease(self, keeper: Processes) -> None:
         left_s = self._lease_left_s()
@@ -297,7 +300,7 @@ class RunnerLoop:
         state = self.engine.state
         own = [key for key in state.held if self._keepers.of(key) is keeper]
         self._do(state.keeper_lost(now, listed, own), now)
-        self._launches.release_all([key for key in own if not self.is_live(key)])
+        self._launches.release_all([key for key in own if not self.engine.is_live(key)])
         self._flush_soon()
 
     def _begun(self, key: AttemptKey, started: tuple[float, messages.Ticks]) -> None:
@@ -306,11 +309,7 @@ class RunnerLoop:
         self._do(self.engine.state.process_started(key, started[0], self._since(started[1])), now)
 
     def _since(self, born: messages.Ticks) -> float | None:
-        """A start in ticks since boot, by our own clock: the wall clock may have been set since."""
-        if not born[1]:
-            return None
-        ago_s = self.clock.monotonic() - (born[1] + 1) / messages.TICKS_PER_S
-        return self.clock.now() - max(0.0, ago_s)
+        return messages.instant_of(born, self.clock.now(), self.clock.monotonic())
 
     # Effects of the state machine.
 
@@ -319,7 +318,7 @@ class RunnerLoop:
             match effect:
                 case Prepare():
                     self._images.prepare(effect)
-                case Abandon():
+                case StopPreparing():
                     self._images.abandon(effect.key)
                 case Spawn():
                     self._spawn(effect, now)
@@ -380,13 +379,6 @@ class RunnerLoop:
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make its folders, cgroups or network: {error.strerror or error}"
             self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)
-
-    def is_live(self, key: AttemptKey) -> bool:
-        """Whether more may be written to this attempt's logs."""
-        return (held := self.engine.state.held.get(key)) is not None and held.phase != Phase.ENDED
-
-    def live_keys(self) -> set[AttemptKey]:
-        return {key for key, held in self.engine.state.held.items() if held.phase != Phase.ENDED}
 
     # Reports gather for a moment.
 

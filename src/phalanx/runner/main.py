@@ -121,8 +121,8 @@ async def _run(settings: Settings, drain: bool) -> int:
             )
             return 0
         if loop.engine.networks is not None:
-            loop.engine.networks.clean(loop.live_keys())
-        await containers.sweep(loop.live_keys())
+            loop.engine.networks.clean(loop.engine.live_keys())
+        await containers.sweep(loop.engine.live_keys())
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
         try:
             return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
@@ -168,6 +168,7 @@ def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) ->
         credential.keep,
     )
     engine.sets_names = can_set_names()
+    engine.vps_addresses = (section.vps_address,) if section.vps_address else ()
     accounts = Accounts.read(section.accounts, section.allow_root, state_dir)
     take_part(engine, state_dir, [each for _, each in found], accounts, simulated=section.pretend is not None)
     return RunnerLoop(
@@ -238,12 +239,12 @@ async def _until_stopped(
         keep_beside(dialler, _log_link(loop, sessions), random.random),
         loop.beat(),
         loop.tick(),
-        keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
-        loop.uploads.keep(loop.live_keys, loop.clock.now()),
+        keep_swept(loop.log_root, log_limits, loop.engine.live_keys, loop.clock),
+        loop.uploads.keep(loop.engine.live_keys, loop.clock.now()),
         loop.watch(),
         loop.usage.keep(loop.clock),
     ]
-    loop.endings.resume(loop.live_keys())
+    loop.endings.resume(loop.engine.live_keys())
     tasks = [asyncio.ensure_future(job) for job in jobs]
     waiting: asyncio.Task[Any] = asyncio.ensure_future(stopped.wait())
     done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -279,10 +280,12 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             files=True,
             usage=True,
             sessions=True,
+            snapshots=True,
         ),
         loop.log_root,
-        loop.is_live,
+        loop.engine.is_live,
         loop.uploads,
         lambda asked: loop.usage.answer(asked, loop.clock.now()),
         sessions.open,
+        loop.snapshots.answer,
     )

@@ -26,10 +26,10 @@ from phalanx.runner import netlink, wireguard
 from phalanx.runner.netlink import Netlink
 from phalanx.runner.nftables import Nft
 from phalanx.runner.overlay import NETNS
+from phalanx.runner.overlay_rules import PORT
 from phalanx.runner.wireguard import OverlayPeer, WireGuard
 
 VNI = 7434
-PORT = 8473  # of UDP, for VXLAN
 MTU = 1450
 WIREGUARD = "wireguard"  # the beginning of the alias of such a link
 CONF = Path("/proc/sys/net/ipv4/conf")

@@ -21,6 +21,9 @@ from phalanx.core.model.overlay import gateway
 from phalanx.runner.overlay_owners import NodeTasks
 
 NOBODY = NodeTasks({}, {})
+PORT = 8473  # of UDP, for VXLAN
+# What a node itself says to tasks: answers to their pings, and why a packet of theirs was not passed on.
+_FROM_KERNEL = "icmp type { echo-reply, destination-unreachable, time-exceeded, parameter-problem }"
 CGROUPS = "cgroups"  # and a level: the map of owners by cgroup
 _PIECE = 500  # elements in one command
 
@@ -82,15 +85,16 @@ def ruleset(
 
     `tasks` are the addresses of this node's tasks by their links; `owners` are those of addresses anywhere, as far as
     they have tasks here; `here` are the tasks in the node's own network. `marks` are the numbers that owners had
-    before, and is added to.
+    before, and is added to. The first of `blocks` is this node's.
     """
+    own, *others = blocks
     marks = {} if marks is None else marks
     for owner in sorted(set(owners.values()) - marks.keys()):
         marks[owner] = max(marks.values(), default=0) + 1
     elements = {
         "source": frozenset(f'"{link}" . {ip}' for link, ip in tasks.items()),
         "allowed": frozenset(f"{ip} . {marks[owner]}" for ip, owner in owners.items()),
-        "nodes": frozenset(map(gateway, blocks)),
+        "nodes": frozenset(map(gateway, (own, *others))),
         "owner": frozenset(f"{ip} : {marks[owner]}" for ip, owner in owners.items()),
     }
     kinds = {
@@ -106,11 +110,11 @@ def ruleset(
     if here.accounts:
         elements["accounts"] = frozenset(f"{uid} : {marks[owner]}" for uid, owner in here.accounts.items())
         kinds["accounts"] = "map accounts { type uid : mark; }"
-    chains = (*_chains(subnet, names.links, names.vxlan), *_of_node_tasks(here))
+    chains = (*_chains(subnet, own, names.links, names.vxlan), *_of_node_tasks(here))
     return Rules(names.table, (f"table inet {names.table} {{", *kinds.values(), *chains, "}"), elements)
 
 
-def _chains(subnet: str, links: str, vxlan: str) -> list[str]:
+def _chains(subnet: str, own: str, links: str, vxlan: str) -> list[str]:
     from_tasks, to_tasks = f'iifname "{links}*"', f'oifname "{links}*"'
     return [
         "chain forward {",
@@ -119,6 +123,7 @@ def _chains(subnet: str, links: str, vxlan: str) -> list[str]:
         f"{from_tasks} ip6 version 6 drop",
         f"{from_tasks} ip daddr != {subnet} ct state != {{ established, related }} drop",
         f'iifname "{vxlan}" oifname != "{links}*" drop',
+        f'iifname "{vxlan}" ip saddr {own} drop',
         # Among tasks every packet is examined: a flow outlives its address, which may be another owner's by now.
         f"{to_tasks} ip saddr != {subnet} ct state {{ established, related }} accept",
         f"{to_tasks} ip saddr @nodes accept",
@@ -128,6 +133,9 @@ def _chains(subnet: str, links: str, vxlan: str) -> list[str]:
         "}",
         "chain output {",
         "type filter hook output priority -5; policy accept;",
+        # Whoever sends to this port can forge packets of any address. What passed `from_node` has a mark, which
+        # only root can give; the packets of tasks with addresses have no socket here.
+        f"udp dport {PORT} meta skuid != 0 meta mark 0 drop",
         f"ip daddr {subnet} ip daddr != @nodes jump from_node",
         "}",
         "chain input {",
@@ -138,6 +146,7 @@ def _chains(subnet: str, links: str, vxlan: str) -> list[str]:
         f"{from_tasks} drop",
         f'iifname "{vxlan}" ct state {{ established, related }} accept',
         f'iifname "{vxlan}" ip saddr != @nodes drop',  # tasks of other nodes reach this node as little
+        f'iifname "{vxlan}" meta nfproto ipv6 drop',
         "}",
     ]
 
@@ -150,7 +159,7 @@ def _of_node_tasks(here: NodeTasks) -> list[str]:
     rules += ["meta mark set meta skuid map @accounts"] if here.accounts else []
     return [
         "chain from_node {",
-        "ct direction reply accept",  # of a task that was answered; what a node's process begins is examined always
+        f"{_FROM_KERNEL} accept",
         "meta mark set 0",
         *rules,
         "ip daddr . meta mark @allowed accept",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.core.model.orders import AttemptKey, Roll
+from phalanx.core.model.job import JobId
+from phalanx.core.model.orders import AttemptKey, Dismiss, Phase, Roll
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.effects import RunnerEffect
 from phalanx.core.runner.state import RunnerState
@@ -49,6 +50,9 @@ class RunnerEngine:
         self.trouble = ""  # what keeps us from starting tasks, if anything
         self.has_overlay = False  # whether we can give tasks addresses of the overlay network
         self.introduce: Callable[[Roll], None] = lambda _: None  # to members that run: who else does
+        self.homes: Callable[[], list[JobId]] = list  # jobs that have a home folder here
+        self.vps_addresses: tuple[str, ...] = ()  # of this node, where VPSs listen besides loopback
+        self.remove_home: Callable[[JobId], None] = lambda _: None
         self.networks: TaskNetworks | None = None  # of tasks with addresses; None: they are simulated
         self.sets_names = False  # whether tasks can have a host name and a hosts file of their own
         self.starts_expire = False  # whether the keeper starts nothing after its instant
@@ -88,6 +92,8 @@ class RunnerEngine:
                 for order in message.orders:
                     if type(order) is Roll and not order.formation and message.epoch >= self.state.epoch:
                         self.introduce(order)
+                    if type(order) is Dismiss and message.epoch >= self.state.epoch:
+                        self._remove_home(order.job)
                 return [
                     effect
                     for order in message.orders
@@ -120,6 +126,18 @@ class RunnerEngine:
                 raise wire.WireError(f"a coordinator does not send {type(message).__name__}")
         return []
 
+    def _remove_home(self, job: JobId) -> None:
+        """The job is over. While an attempt of it is held its files stay, and we are told again."""
+        if not any(key[0] == job for key in self.state.held):
+            self.remove_home(job)
+
+    def is_live(self, key: AttemptKey) -> bool:
+        """Whether more may be written to this attempt's logs."""
+        return (held := self.state.held.get(key)) is not None and held.phase != Phase.ENDED
+
+    def live_keys(self) -> set[AttemptKey]:
+        return {key for key, held in self.state.held.items() if held.phase != Phase.ENDED}
+
     def is_deserted(self, now: float) -> bool:
         """True when a heartbeat was not answered in time: the connection may be dead, and another may not.
 
@@ -141,6 +159,7 @@ class RunnerEngine:
             self.starts_expire,
             self.idle,
             self.preparing(),
+            self.homes(),
         )
 
     def leave(self, now: float, keep_s: float) -> wire.LeavingMessage:

@@ -69,11 +69,19 @@ def test_they_are_known_by_their_accounts_where_these_tell_them_apart():
 
 def test_who_is_not_known_reaches_nothing():
     assert from_node(rules_for({"10.128.0.2": "ada"})) == [
-        "ct direction reply accept",
+        "icmp type { echo-reply, destination-unreachable, time-exceeded, parameter-problem } accept",
         "meta mark set 0",
         "ip daddr . meta mark @allowed accept",
         "drop",
     ]
+
+
+def test_the_port_of_the_network_itself_is_closed_to_accounts_and_no_packet_of_another_node_is_from_here():
+    text = ruleset(NAMES, SUBNET, {}, {}, ["10.128.4.0/22", "10.128.0.0/22"]).whole()
+    output = text[text.index("chain output") :].split("\n}")[0]
+    assert "udp dport 8473 meta skuid != 0 meta mark 0 drop" in output
+    assert 'iifname "v" ip saddr 10.128.4.0/22 drop' in text
+    assert 'iifname "v" meta nfproto ipv6 drop' in text
 
 
 def test_only_what_changed_is_told_to_the_kernel():

@@ -272,6 +272,11 @@ def read_command(
 def check_container(image: str, mounts: Sequence[str], field: str) -> None:
     """Refuse what names no image, and mounts that are none or have no container."""
     check_text(f"{field}image", image, IMAGE_BYTES_MAX)
+    if "phalanx-vps/" in image:
+        raise BadRequest(
+            f"{field}image: {shown(image)} is a snapshot of a VPS, which only that VPS can be started from",
+            hint="phalanx vps restore",
+        )
     check_count(f"{field}mounts", len(mounts), MOUNTS_MAX)
     if mounts and not image:
         raise BadRequest(f"{field}mounts: given without an image: what runs on the node sees all of it")

@@ -166,6 +166,7 @@ class JobView(Struct):
     written: list[
         str
     ] = []  # of a stage: its command before references were replaced; others see no other one
+    kind: Literal["command", "vps"] = "command"
 
 
 class TaskView(Struct):

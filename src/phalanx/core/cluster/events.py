@@ -12,6 +12,7 @@ from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
+from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Job, JobId, NodeName
@@ -145,14 +146,6 @@ class QuotaSet(ClusterEvent, frozen=True):
 
 class AttemptStarted(AttemptEvent, frozen=True):
     started_at: float
-
-
-class AttemptPreparing(AttemptEvent, frozen=True):
-    """Its runner gets its image ready. It holds its grant, and is not given up for not having started."""
-
-
-class AttemptPrepared(AttemptEvent, frozen=True):
-    """Its image is ready: from now on it has as long to start as any other."""
 
 
 class AttemptSuspected(AttemptEvent, frozen=True):

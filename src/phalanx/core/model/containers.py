@@ -6,7 +6,6 @@ folder that becomes the root of the container (`rootfs:/path`). How they are got
 
 from __future__ import annotations
 
-import posixpath
 import re
 from typing import Literal
 
@@ -17,6 +16,7 @@ CONTAINERS = ("phalanx.containers", "enabled")
 ROOTFS = ("phalanx.rootfs", "enabled")
 IMAGE_BYTES_MAX = 1024
 MOUNTS_MAX = 32
+SNAPSHOTS = "localhost/phalanx-vps/"  # and the id of a VPS: only that VPS starts from them
 ARCHIVE, FOLDER = "docker-archive:", "rootfs:"
 # As the distribution protocol has it: an optional host, a path in lower case, an optional tag, an optional digest.
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -26,7 +26,7 @@ _NAME = re.compile(
 )
 
 
-class Image(Struct, frozen=True):
+class ContainerImage(Struct, frozen=True):
     """What a container is made from: a name in a registry, or a path on the node."""
 
     kind: Literal["registry", "archive", "rootfs"]
@@ -41,17 +41,17 @@ class Mount(Struct, frozen=True):
     read_only: bool = False
 
 
-def parse_image(text: str) -> Image:
+def parse_image(text: str) -> ContainerImage:
     """The image that a text names; ValueError with what would be right."""
     if text.startswith(FOLDER):
-        return Image("rootfs", _path(text.removeprefix(FOLDER)))
+        return ContainerImage("rootfs", _path(text.removeprefix(FOLDER)))
     if text.startswith((ARCHIVE, "/")) or text.endswith(".tar"):
-        return Image("archive", _path(text.removeprefix(ARCHIVE)))
+        return ContainerImage("archive", _path(text.removeprefix(ARCHIVE)))
     if _NAME.fullmatch(text) is None:
         raise ValueError(
             "expected a name such as docker.io/library/python:3.12, an archive (/path/image.tar) or rootfs:/path"
         )
-    return Image("registry", text)
+    return ContainerImage("registry", text)
 
 
 def parse_mount(text: str) -> Mount:
@@ -78,4 +78,4 @@ def _path(text: str) -> str:
         raise ValueError(f"{text[:80]!r} is not an absolute path without ':'")
     if ".." in text.split("/"):
         raise ValueError(f"{text[:80]!r} goes up by '..': give the path itself")
-    return posixpath.normpath("/" + text.lstrip("/"))
+    return "/" + "/".join(part for part in text.split("/") if part not in ("", "."))

@@ -186,6 +186,9 @@ class After(Struct, frozen=True, omit_defaults=True):
         return f"{self.job}:{self.when}{':each' if self.each else ''}"
 
 
+SshMode = Literal["upload", "generate", "disabled"]
+
+
 class Command(Struct, frozen=True, omit_defaults=True):
     """What a task runs. `argv` is given to the kernel as it is; a shell runs only if it is named in argv."""
 
@@ -194,6 +197,13 @@ class Command(Struct, frozen=True, omit_defaults=True):
     cwd: str | None = None
     image: str = ""  # the container it runs in; empty: none (`containers.py`)
     mounts: tuple[str, ...] = ()  # what of the node that container sees besides: SRC:DST[:ro]
+
+
+class Vps(Struct, frozen=True, omit_defaults=True):
+    """What makes a job of one task a VPS: it is to run until somebody stops it, and stays on its first node."""
+
+    ssh: SshMode
+    keys: tuple[str, ...] = ()  # public keys that may log in, as authorized_keys has them
 
 
 class Group(Struct, frozen=True, omit_defaults=True):
@@ -253,6 +263,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
     dispatch: Dispatch | None = None  # None: nodes are chosen by the cluster's score
     names: bool = False  # tasks know each other by name; those of a gang always do
     subdomain: str = ""  # of those names; empty: the name of the job
+    vps: Vps | None = None
 
     @property
     def is_named(self) -> bool:

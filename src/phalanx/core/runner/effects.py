@@ -28,7 +28,7 @@ class Prepare(Struct, frozen=True):
     brief: Brief
 
 
-class Abandon(Struct, frozen=True):
+class StopPreparing(Struct, frozen=True):
     """Nobody waits for its image any more."""
 
     key: AttemptKey
@@ -72,4 +72,4 @@ class ForgetBrief(Struct, frozen=True):
     group: int
 
 
-RunnerEffect = Prepare | Abandon | Spawn | Release | Halt | Retract | Freeze | Forget | ForgetBrief
+RunnerEffect = Prepare | StopPreparing | Spawn | Release | Halt | Retract | Freeze | Forget | ForgetBrief

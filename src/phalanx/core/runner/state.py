@@ -37,7 +37,6 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.runner.attempts import LATE_S, Briefing, Held, ProcessEnd, exit_of, exit_unstarted, unseen
 from phalanx.core.runner.effects import (
-    Abandon,
     Forget,
     ForgetBrief,
     Freeze,
@@ -47,6 +46,7 @@ from phalanx.core.runner.effects import (
     Retract,
     RunnerEffect,
     Spawn,
+    StopPreparing,
 )
 
 TOMBSTONES_MAX = 10_000
@@ -327,7 +327,7 @@ class RunnerState:
         keys = [key for key, held in self.held.items() if held.phase == Phase.PREPARING]
         for key in keys:
             self.give_back(key, now)
-        return [Abandon(key) for key in keys]
+        return [StopPreparing(key) for key in keys]
 
     def _unprepared(self, key: AttemptKey, held: Held, now: float) -> list[RunnerEffect]:
         """It is over before its image was ready: it was stopped, or the lease ended."""
@@ -336,7 +336,7 @@ class RunnerState:
         if held.stopping is None:
             message = "not started: the lease was over before its image was ready"
         self._close(key, held, Ended(key, exit_unstarted(code, message, held.stopping, now)))
-        return [Abandon(key)]
+        return [StopPreparing(key)]
 
     def _go(self, key: AttemptKey, now: float) -> list[RunnerEffect]:
         """The gang is whole. Told twice, or about what runs or is over, it changes nothing."""

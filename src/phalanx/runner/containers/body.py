@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         image: str  # its id; empty for a folder
         rootfs: str
         argv: list[str]
+        beside: list[str]  # of a VPS: a program of ours that is started with it, given its pid, and ends it
         cwd: str | None
         left_out: list[str]  # variables of ours that are the node's business
         account: tuple[int, int, list[int]] | None  # uid, gid, groups; None: the image's own user

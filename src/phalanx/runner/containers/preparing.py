@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from phalanx.core.model.amounts import describe_bytes
-from phalanx.core.model.containers import Image, parse_image
+from phalanx.core.model.containers import ContainerImage, parse_image
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.runner.effects import Prepare
 from phalanx.logger import logger
@@ -31,7 +31,7 @@ from phalanx.runner.containers.archives import NoArchive, renamed
 from phalanx.runner.containers.found import RuntimeFound
 from phalanx.runner.containers.mounts import MountRefused, check_source
 from phalanx.runner.containers.rights import files_as
-from phalanx.runner.containers.runtime import DOCKER, Connection, RuntimeFailed
+from phalanx.runner.containers.runtime import DOCKER, RuntimeConnection, RuntimeFailed
 
 log = logger("runner")
 AT_ONCE = 4  # images; the others wait
@@ -74,15 +74,15 @@ class ImagePreparer(Protocol):
 class _Preparation:
     """One image, and who waits for it."""
 
-    def __init__(self, image: Image, account: Account | None) -> None:
+    def __init__(self, image: ContainerImage, account: Account | None) -> None:
         self.image = image
         self.account = None if account is None else (account.uid, account.gid, account.groups)
         self.waiting: dict[AttemptKey, Done] = {}
         self.text = f"waiting to get {image.place} ready"
         self.is_over = False
-        self._connection: Connection | None = None
+        self._connection: RuntimeConnection | None = None
 
-    def begun(self, connection: Connection) -> None:
+    def begun(self, connection: RuntimeConnection) -> None:
         self._connection = connection
         if self.is_over:
             connection.abort()

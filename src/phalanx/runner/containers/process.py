@@ -16,14 +16,14 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
-import time
 
 from . import joining
 from .body import docker_body, podman_body
 from .mounts import MountRefused, check_inside, check_source
 from .rights import files_as
-from .runtime import DOCKER, PODMAN, Connection, Runtime, RuntimeFailed
+from .runtime import DOCKER, PODMAN, Runtime, RuntimeConnection, RuntimeFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ VARIABLE = "PHALANX_CONTAINER_FILE"
 CANNOT_RUN = 127  # with a result that says why, the runner reports a refusal
 TERMINATED = 128 + signal.SIGTERM
 AGAIN_S = 0.2  # between two requests to a runtime that has gone
-GIVE_UP_S = 60.0  # after the container has ended
+ASKED_MAX = 300  # times, for the exit code of a container that has ended
 _IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE)
 
 
@@ -50,6 +50,7 @@ class Container:
         self._pid = 0
         self._pid_fd = -1
         self._is_stopped = False  # SIGTERM has come
+        self._beside: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Its exit code. Raises RuntimeFailed, MountRefused or CannotJoin if it cannot be run."""
@@ -61,10 +62,25 @@ class Container:
             output = self._make(sources)
             if output is None:
                 return TERMINATED
+            self._accompany()
             self._pass_on(output)
             return self._exit_code()
         finally:
+            if self._beside is not None:
+                self._beside.kill()
             self._remove()
+
+    def _accompany(self) -> None:
+        """Start what belongs to a VPS in a container. When it ends, so does the container."""
+        if self._spec["beside"]:
+            signal.signal(signal.SIGCHLD, self._left_alone)
+            self._beside = subprocess.Popen([*self._spec["beside"], str(self._pid)], stdin=subprocess.DEVNULL)
+            self._left_alone()
+
+    def _left_alone(self, *_: object) -> None:
+        if self._beside is not None and self._beside.poll() is not None and self._pid_fd >= 0:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pid_fd, signal.SIGKILL)
 
     def _open_mounts(self) -> list[tuple[str, int]]:
         """The user's mounts, by their real paths; a descriptor of each, to be compared with what is mounted."""
@@ -76,7 +92,7 @@ class Container:
                 found.append((mount["target"], fd))
         return found
 
-    def _make(self, sources: list[tuple[str, int]]) -> Connection | None:
+    def _make(self, sources: list[tuple[str, int]]) -> RuntimeConnection | None:
         """Create it and start it under our limits; its output, or None if it was stopped before it began."""
         env = {name: value for name, value in os.environ.items() if name not in self._spec["left_out"]}
         if self._is_podman:
@@ -128,7 +144,7 @@ class Container:
         finally:
             os.close(fd)
 
-    def _pass_on(self, output: Connection) -> None:
+    def _pass_on(self, output: RuntimeConnection) -> None:
         """Write what the container writes to our own logs, until it has ended; a runtime may restart meanwhile."""
         while True:
             with contextlib.suppress(RuntimeFailed):
@@ -141,7 +157,7 @@ class Container:
                     break
                 except RuntimeFailed:
                     was_away = True
-                    time.sleep(AGAIN_S)
+                    _pause()
             else:
                 return
             if was_away:
@@ -156,15 +172,15 @@ class Container:
         return not poll.poll(1000)
 
     def _exit_code(self) -> int:
-        give_up_at = time.monotonic() + GIVE_UP_S
-        while True:
+        path = f"{DOCKER}/containers/{self._id}/wait"
+        for left in range(ASKED_MAX, -1, -1):
             try:
-                path = f"{DOCKER}/containers/{self._id}/wait"
-                return int(self._runtime.call("POST", path, timeout_s=GIVE_UP_S)["StatusCode"]) & 0xFF
+                return int(self._runtime.call("POST", path)["StatusCode"]) & 0xFF
             except RuntimeFailed:
-                if time.monotonic() > give_up_at:
+                if not left:
                     raise
-                time.sleep(AGAIN_S)
+                _pause()
+        raise AssertionError("the last try raises")
 
     def _remove(self) -> None:
         """Also kills what is left. If it fails, the runner does it."""
@@ -187,7 +203,11 @@ class Container:
                 signal.pidfd_send_signal(self._pid_fd, signal.SIGTERM)
 
 
-def _copy(output: Connection) -> None:
+def _pause() -> None:
+    select.select([], [], [], AGAIN_S)
+
+
+def _copy(output: RuntimeConnection) -> None:
     """Each frame goes to the stream that it is of."""
     rest = b""
     for piece in output.pieces():

@@ -36,7 +36,7 @@ class RuntimeFailed(Exception):
         return self.status == _NOT_FOUND
 
 
-class Connection:
+class RuntimeConnection:
     """One request and its answer."""
 
     def __init__(self, path: str, timeout_s: float | None) -> None:
@@ -128,7 +128,7 @@ class Runtime:
         self, method: str, path: str, body: Any = None, timeout_s: float | None = TIMEOUT_S
     ) -> dict[str, Any]:
         """One request; its answer if that is an object, `{"list": …}` if it is a list. Raises RuntimeFailed."""
-        connection = Connection(self.path, timeout_s)
+        connection = RuntimeConnection(self.path, timeout_s)
         try:
             content = b"" if body is None else json.dumps(body).encode()
             headers = {"Content-Type": "application/json", "Content-Length": str(len(content))}
@@ -141,10 +141,10 @@ class Runtime:
         return _object(answer)
 
     def lines(
-        self, path: str, begun: Callable[[Connection], None], source: Iterator[bytes] | None = None
+        self, path: str, begun: Callable[[RuntimeConnection], None], source: Iterator[bytes] | None = None
     ) -> Iterator[dict[str, Any]]:
         """A long request, whose answer is one object after another; `source` is its body. Raises RuntimeFailed."""
-        connection = Connection(self.path, None)
+        connection = RuntimeConnection(self.path, None)
         begun(connection)
         try:
             if source is None:
@@ -160,9 +160,9 @@ class Runtime:
         finally:
             connection.close()
 
-    def attach(self, id: str) -> Connection:
+    def attach(self, id: str) -> RuntimeConnection:
         """The output of a container: frames of 8 bytes (the stream, three zeros, the length) and their content."""
-        connection = Connection(self.path, TIMEOUT_S)
+        connection = RuntimeConnection(self.path, TIMEOUT_S)
         path = f"{DOCKER}/containers/{id}/attach?stream=1&stdout=1&stderr=1"
         connection.send_head("POST", path, {"Connection": "Upgrade", "Upgrade": "tcp"}, "1.1")
         if (status := connection.status()) not in (101, 200):
@@ -180,7 +180,7 @@ def message_of(answer: bytes) -> str:
     return str(text).strip()
 
 
-def _all(connection: Connection) -> bytes:
+def _all(connection: RuntimeConnection) -> bytes:
     found = bytearray()
     for piece in connection.pieces():
         found += piece
@@ -212,7 +212,7 @@ def _length(text: bytes) -> int:
         raise RuntimeFailed("the container runtime gave no answer that is HTTP") from None
 
 
-def _send_chunks(connection: Connection, source: Iterator[bytes]) -> None:
+def _send_chunks(connection: RuntimeConnection, source: Iterator[bytes]) -> None:
     """A runtime that hangs up has answered: what it says of the body is read then."""
     try:
         for piece in source:

@@ -21,6 +21,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.vps import VpsRequest
 from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
@@ -133,7 +134,9 @@ async def waited(service: Service, http_request: HttpRequest) -> JobView | TaskV
         return await service.commands.wait(http_request.id, query.timeout_s)
 
 
-def join_key(request: SubmitRequest | ApplyRequest | WorkflowRequest, http_request: HttpRequest) -> None:
+def join_key(
+    request: SubmitRequest | ApplyRequest | WorkflowRequest | VpsRequest, http_request: HttpRequest
+) -> None:
     """Take the header Idempotency-Key for the request's id."""
     header = http_request.headers.get(b"idempotency-key")
     if header is None:

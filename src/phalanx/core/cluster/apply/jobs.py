@@ -32,6 +32,7 @@ from phalanx.core.cluster.apply.usage import note_usage
 from phalanx.core.cluster.apply.workflows import note_cost, release_stage
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
 from phalanx.core.cluster.dependencies import told_abandoned
+from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Attempt, kind_of
@@ -95,6 +96,8 @@ def placed(state: ClusterState, event: e.TaskPlaced) -> list[Effect]:
         queue_up(state, job)  # the others of its job had to wait until the promise was kept
     elif not group.has_ready:
         state.waiting.discard(group)
+    if job.job.vps is not None:
+        group.stay_on(event.node)
     return start_order(state, attempt)
 
 
@@ -134,12 +137,12 @@ def suspected(state: ClusterState, event: e.AttemptSuspected) -> None:
     state.live(event.key).suspicions += 1
 
 
-def preparing(state: ClusterState, event: e.AttemptPreparing) -> None:
+def preparing(state: ClusterState, event: AttemptPreparing) -> None:
     attempt = state.live(event.key)
     attempt.preparing, attempt.suspicions = True, 0
 
 
-def prepared(state: ClusterState, event: e.AttemptPrepared) -> None:
+def prepared(state: ClusterState, event: AttemptPrepared) -> None:
     attempt = state.live(event.key)
     attempt.preparing, attempt.prepared_at, attempt.since = False, event.at, event.at
 
