@@ -18,14 +18,14 @@ PLAIN = {
         command config connecting connection contents convert copy core daemon density depth detach digest disk duplex
         embedded endpoint environment errors feed files garbage goal graph harm history home homes http id image
         launches limits future listener live load one
-        logger logs lookup loop machine main message metrics model names network offline online open output page
+        logger logs lookup loop machine main message metrics model names network offline online open output owners page
         patterns pickle picture pool process program protocol questions read record refusal reply retention script
-        search server session set settings share shell socket state statuses supervisor table terminal tokenfile tree
+        search server session set settings setup share shell socket state statuses supervisor table terminal tokenfile tree
         trust types options users verified version view wire
     """,
     "protocols and things outside": """
         acceptor aichor api async batchjob ca certificates cgroups containers descriptors etcd eventloop grpc
-        jobset json kernel keyspace manifests memory podgroups pods ports redis routes rpc sqlite taints tls
+        jobset json kernel keyspace manifests memory netlink nftables podgroups pods ports redis routes rpc sqlite taints tls wireguard
     """,
     "commands, as they are typed": "alloc apply completion connect down exec forward port ps run stop submit up wait"
     " why",

@@ -27,7 +27,7 @@ from phalanx.routes import OURS, check_subnet
 from phalanx.runner.nftables import SYSTEM_PATH
 from phalanx.runner.overlay_owners import TaskOwners
 from phalanx.runner.overlay_peers import PeerAddresses
-from phalanx.runner.overlay_rules import Names, Rules, ruleset
+from phalanx.runner.overlay_rules import FirewallNames, Rules, ruleset
 from phalanx.runner.wireguard import OverlayPeer
 
 log = logger("runner")
@@ -199,7 +199,7 @@ class TaskNetworks:
         links = {kernel.link_of(address): address for address in owners if own.owns(address)}
         blocks = [told.block, *(block for block, _ in told.peers)]
         here = self._owners.known(owners.values())
-        names = Names(kernel.table, kernel.links, kernel.vxlan)
+        names = FirewallNames(kernel.table, kernel.links, kernel.vxlan)
         return ruleset(names, told.subnet, links, owners, blocks, here, self._marks)
 
     def _reach(self, kernel: Kernel, told: OverlayMap) -> None:
@@ -233,7 +233,9 @@ class TaskNetworks:
 
     def _remove(self) -> None:
         """The networks of all that are over by now."""
-        gone, self._gone = self._gone, []
+        gone = []
+        while self._gone:  # others are added meanwhile, by another thread
+            gone.append(self._gone.pop(0))
         self._opened().remove(gone)
 
     def _clean(self, live: set[str]) -> None:
