@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         FormationView,
         GangView,
         GroupView,
+        JobFilters,
         JobView,
         NamedView,
         NodeReasons,
@@ -217,6 +218,7 @@ __all__ = [
     "GroupSpec",
     "GroupView",
     "IsolationView",
+    "JobFilters",
     "JobSpec",
     "JobView",
     "LayerSpec",
@@ -327,7 +329,7 @@ _MODULES = {
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
-        "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
+        "JobFilters JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
         "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",

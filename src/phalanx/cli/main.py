@@ -55,7 +55,7 @@ _DAILY = {
     "wait": "wait:wait",
     "why": "why:why",
     "story": "story:story",
-    "cancel": "job:cancel",
+    "cancel": "cancel:cancel",
     "evict": "job:evict",
     "pause": "job:pause",
     "resume": "job:resume",

@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.completion import node_names
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, read_cores, session
 from phalanx.cli.wait import await_all, exit_code, tell_end
@@ -286,7 +287,7 @@ def submit(
 ) -> int:
     """Submit a job and return immediately.
 
-    `phalanx submit -c 4 --gpus 1 -- python train.py` prints the id of the accepted job. With several
+    `phalanx submit -c 4 --gpus 1 -- python train.py` prints the number of the accepted job. With several
     targets there is one task on each; rejected targets are reported on standard error, and the exit
     code is then 1.
     """
@@ -310,11 +311,12 @@ def submit(
 
 
 def _show(reply: SubmitReply, output: Output) -> None:
-    emit(reply, output, reply.task_ids, lambda wide: _table(reply) if wide else reply.task_ids)
+    names = [label(each) for each in reply.accepted]
+    emit(reply, output, names, lambda wide: _table(reply) if wide else names)
 
 
 def _table(reply: SubmitReply) -> Table:
-    table = Table("ID", "TASKS", "TARGET", "BATCH")
+    table = Table("ID", "TASKS", "TARGET", "BATCH", "LONG ID")
     for each in reply.accepted:
-        table.add(each.id, each.tasks, each.target, reply.batch_id)
+        table.add(label(each), each.tasks, each.target, label(reply.accepted[0]), each.id)
     return table

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from phalanx.api.schema.cluster import NodeView, RemovedNode
 from phalanx.api.schema.documents import FailedTarget, Stream
-from phalanx.api.schema.jobs import CancelReply, EvictReply, JobView, LogChunk, TaskView, WatchEvent, WhyReply
+from phalanx.api.schema.jobs import JobView, LogChunk, TaskView, WatchEvent, WhyReply
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.server.auth import PRIORITY_OF_USERS, digest
 from phalanx.clock import Clock
@@ -29,8 +29,10 @@ from phalanx.coordinator.kept_logs import KeptLogs
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
+from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, reused, submit_refusal
+from phalanx.coordinator.removals import Removals
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.sessions import SessionCommands, Sessions
 from phalanx.coordinator.tokens import TokenCommands
@@ -42,10 +44,8 @@ from phalanx.coordinator.vps import VpsCommands
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decision import Answer, Refused, Replayed
 from phalanx.core.cluster.inputs import (
-    Cancel,
     DeclareLost,
     Drain,
-    Evict,
     Input,
     RemoveNode,
     SetElastic,
@@ -89,15 +89,18 @@ class CoordinatorCommands:
         self.report = UsageReports(loop, store, clock, reads.slices).report
         self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
-        self.is_of_same_workflow = reads.is_of_same_workflow
+        self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
         self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
         declared = Declarations(loop, store, clock, retries, reads.slices, flows)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
-        self.submit_workflow = flows.submit_workflow
-        self.workflows, self.workflow = flows.workflows, flows.workflow
+        self.submit_workflow, self.workflows, self.workflow = (
+            flows.submit_workflow,
+            flows.workflows,
+            flows.workflow,
+        )
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.wait_workflow = flows.wait_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files, clock)
@@ -119,6 +122,8 @@ class CoordinatorCommands:
         self.stop_vps, self.restart_vps = machines.stop_vps, machines.restart_vps
         self.vps_snapshots, self.snapshot_vps = machines.vps_snapshots, machines.snapshot_vps
         self.restore_vps, self.remove_snapshot = machines.restore_vps, machines.remove_snapshot
+        removals = Removals(loop, store)
+        self.cancel, self.evict = removals.cancel, removals.evict
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
@@ -155,7 +160,7 @@ class CoordinatorCommands:
             vps=vps,
         )
         if request.after and jobs:
-            after = await lookup.find_before(self._loop, self._store, jobs[0][1].after)
+            after = await lookup.find_before(self._loop, self._store, jobs[0][1].after, user)
             jobs = [(target, structs.replace(job, after=after)) for target, job in jobs]
         inputs: list[Input] = [
             Submit(
@@ -172,20 +177,6 @@ class CoordinatorCommands:
         if answers and isinstance(answers[0], Replayed):
             return self._replayed(request.request_id or "", jobs[0][1], answers[0].jobs)
         return structs.replace(self._reply(jobs, answers, failed), warnings=warnings)
-
-    async def cancel(self, id: str) -> CancelReply:
-        job, position = await lookup.find_task(self._loop, self._store, id)
-        whole = position is None or lookup.job_part(id) == id
-        options = Cancel(job.job.id, None if whole else position)
-        done = accepted(await self._loop.ask([options]), id)
-        return CancelReply(job.job.id if whole else job.job.task_id(position or 0), done.count, done.stopping)
-
-    async def evict(self, id: str, user: str) -> EvictReply:
-        job, position = await lookup.find_task(self._loop, self._store, id)
-        whole = position is None or lookup.job_part(id) == id
-        options = Evict(job.job.id, None if whole else position, f"user {user}")
-        done = accepted(await self._loop.ask([options]), id)
-        return EvictReply(job.job.id if whole else job.job.task_id(position or 0), done.count)
 
     async def pause(self, id: str) -> TaskView:
         return await self._set_paused(id, True)
@@ -368,7 +359,7 @@ class CoordinatorCommands:
                 refused.append(answer)
                 failed.append(FailedTarget(target or "", answer.reason.code, answer.reason.text))
             else:
-                taken.append(AcceptedTask(job.id, job.tasks, target))
+                taken.append(AcceptedTask(job.id, job.tasks, target, number_in(self._loop.state, job.id)))
         if not taken:
             raise submit_refusal(self._loop.state, jobs, refused, failed)
         ids = [each.id for each in taken]
@@ -381,7 +372,8 @@ class CoordinatorCommands:
         first = self._loop.state.jobs.get(ids[0])
         if first is not None and not is_same_elsewhere(first.job, asked):
             raise reused(request_id, first.job.id)
-        return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)
+        known = [AcceptedTask(id, number=number_in(self._loop.state, id)) for id in ids]
+        return SubmitReply(list(ids), ids[0], known, replayed=True)
 
     def _new_id(self) -> str:
         return lookup.new_ids(self._clock, 1)[0]

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import (
+    check_job_name,
     check_name,
     check_number,
     check_text,
@@ -109,6 +110,7 @@ class AcceptedTask(Struct, omit_defaults=True):
     id: str
     tasks: int = 1  # more than 1 for an array
     target: str | None = None
+    number: int = 0  # by arrival; it names the job wherever its id does
 
 
 class SubmitReply(Struct, omit_defaults=True):
@@ -229,7 +231,7 @@ def _check_ip_token(request: SubmitRequest) -> None:
 
 def _check_labels(request: SubmitRequest) -> None:
     if request.name:
-        check_name("name", request.name)
+        check_job_name("name", request.name)
     if request.queue != "default":
         check_name("queue", request.queue)
     if request.request_id is not None:
