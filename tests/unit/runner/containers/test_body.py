@@ -18,7 +18,6 @@ SPEC: ContainerSpec = {
     "rootfs": "",
     "beside": [],
     "argv": ["python", "train.py"],
-    "beside": [],
     "cwd": "/work",
     "env": {},
     "account": (1000, 1000, [1000, 20]),
