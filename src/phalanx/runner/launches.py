@@ -126,7 +126,7 @@ class Launches:
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
             spaces = of_older_keeper(spaces)
-        if brief.command.image:
+        if brief.command.image and self._containers is not None:  # the simulator gets images ready, no more
             env |= self._contain(keeper, effect, account, paths, limits, spaces)
             spaces = {"net": spaces["net"]} if "net" in spaces else {}
         if (networks := self._networks) is not None:
@@ -169,7 +169,7 @@ class Launches:
         limits: LaunchLimits, spaces: dict[str, str],
     ) -> dict[str, str]:  # fmt: skip
         """Write down what the container of an attempt has; the variables by which its process finds that."""
-        assert self._containers is not None, "an image was got ready by them"
+        assert self._containers is not None
         brief = effect.brief
         has = OfAttempt(
             folders=self._folders_of(paths, limits, brief.job, account),
@@ -351,15 +351,16 @@ class Launches:
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
-        if brief.command.image:
+        in_container = bool(brief.command.image) and self._containers is not None
+        if in_container:
             argv, cwd = tuple(container_command()), None
         elif brief.vps is not None:
             cwd, argv = self.homes.home(brief.job), tuple(self.homes.argv(brief.job))
             env["HOME"] = cwd
         if account is not None:
-            prefix = () if brief.command.image else account.prefix(self._accounts.program)
+            prefix = () if in_container else account.prefix(self._accounts.program)
             told = BriefAccount(account.uid, account.gid, account.groups, prefix)
-            cwd = cwd if brief.command.image else cwd or account.home
+            cwd = cwd if in_container else cwd or account.home
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
         connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)
