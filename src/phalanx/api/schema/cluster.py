@@ -69,7 +69,7 @@ class IsolationView(Struct, omit_defaults=True):
     memory: str = ""  # limit, or watched: what uses more is ended when that is seen
     processes: str = ""  # limit, or account: of all tasks together
     devices: str = ""  # filter; none: it has no devices
-    scratch: str = ""  # tmpfs or watched; without one, no size is set
+    scratch: str = ""  # quota, tmpfs or watched; without one, no size is set
     lacking: list[str] = []  # what tasks are not held to, in words
     note: str = ""  # why not
 
