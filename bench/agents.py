@@ -20,7 +20,7 @@ import uvloop
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.attempts import ProcessEnd
-from phalanx.core.runner.state import Halt, Release, RunnerEffect, Spawn
+from phalanx.core.runner.effects import Halt, Release, RunnerEffect, Spawn
 from phalanx.link import wire
 from phalanx.runner.turn import RunnerEngine
 

@@ -1,5 +1,6 @@
-"""For all tests: hypothesis profiles (`ci` for every run, `nightly` for the long one), which test begins when, and a
-logger left as it was.
+"""For all tests: hypothesis profiles, which test begins when, and a logger left as it was.
+
+The profile `ci` is that of every run, `quick` of `make check`, and `nightly` is for a long one:
 
 pytest tests/property --hypothesis-profile=nightly --timeout=0
 """
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -20,6 +22,10 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 late_grpc.note_late_words()
 
+# What a shell starts in the background ignores SIGINT, and so would all commands that tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # A deadline per example would only measure how busy the machine is.
 settings.register_profile(
     "calm", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -27,6 +33,7 @@ settings.register_profile(
 _calm = settings.get_profile("calm")
 
 settings.register_profile("ci", _calm, max_examples=50, stateful_step_count=50)
+settings.register_profile("quick", _calm, max_examples=15, stateful_step_count=30)
 settings.register_profile("nightly", _calm, max_examples=5000, stateful_step_count=100)
 settings.load_profile("ci")
 

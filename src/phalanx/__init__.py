@@ -91,13 +91,8 @@ if TYPE_CHECKING:
     )
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
-    from phalanx.api.schema.submission import (
-        AcceptedTask,
-        GangFields,
-        SubmitFields,
-        SubmitReply,
-        SubmitRequest,
-    )
+    from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
+    from phalanx.api.schema.submit_fields import GangFields, SubmitFields
     from phalanx.api.schema.usage import (
         CurvePoint,
         DeviceUsage,
@@ -328,7 +323,8 @@ _MODULES = {
     "phalanx.client.session_calls": "ExecResult ExecSession SessionAccess",
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
-    "phalanx.api.schema.submission": "AcceptedTask GangFields SubmitFields SubmitReply SubmitRequest",
+    "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",
+    "phalanx.api.schema.submit_fields": "GangFields SubmitFields",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",

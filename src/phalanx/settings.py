@@ -239,6 +239,17 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
         "true or false",
         "whether a task that is seen above the memory it asked for is ended, where no cgroup can hold it",
     ] = False
+    container_socket: Annotated[
+        Text,
+        "a path, auto or none",
+        "socket of podman or Docker, which run tasks with an image; auto = the usual ones, none = no containers",
+    ] = "auto"
+    container_mounts: Annotated[
+        Text | None,
+        "folders with ';' between them",
+        "folders below which users may mount files and folders into their containers; without it none",
+    ] = None
+    image_limit_s: Annotated[Seconds, "how long an image may take to be pulled or loaded"] = 600.0
     device_nodes: Annotated[
         Text | None,
         "INDEX=/dev/PATH,/dev/PATH;INDEX=…",

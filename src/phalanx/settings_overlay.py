@@ -31,6 +31,11 @@ class OverlaySettings(Struct, frozen=True, kw_only=True):
         "a number from 16 to 28",
         "prefix length of the part that each node has: 22 gives 1020 tasks of a node addresses",
     ] = 22
+    encryption: Annotated[
+        Literal["off", "wireguard"],
+        "off or wireguard",
+        "whether packets between nodes are encrypted; nodes that cannot then take no tasks with addresses",
+    ] = "off"
     quarantine_s: Annotated[
         Annotated[float, Meta(ge=0, le=SECONDS_MAX)],
         "a duration such as 60, 60s or 1m, or 0",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import pytest
 from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.backends import SqliteBackend
 from tests.contract.logs import Lived
+from tests.support.forked import run_command
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def an_end(lived: Lived) -> int:
 
 def phalanx(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     where = {"PHALANX_STATE_DIR": str(folder), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
-    command = [sys.executable, "-m", "phalanx", "store", *words]
-    return subprocess.run(command, env=where, capture_output=True, text=True, check=False)
+    done = run_command(["store", *words], where)
+    return subprocess.CompletedProcess(words, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_without_a_choice_it_names_the_jobs_and_changes_nothing(folder: Path, lived: Lived):

@@ -139,6 +139,7 @@ def test_files_sockets_tokens_and_environments_of_others_are_out_of_reach(cluste
         f"ls {state}",
         f"ls {state}/logs",
         f"ls {state}/logs/results",
+        f"ls {state}/logs/hosts",
         f"cat {state}/keeper.journal",
         f"cat {state}/origin",
         f"cat {folder}/node-token {folder}/token {folder}/cluster-secret",
@@ -215,6 +216,63 @@ def test_what_the_account_may_not_run_or_enter_is_refused_before_it_starts(clust
         alice.wait(task, timeout=30.0)
         assert alice.task(task).status == "Failed"
         assert words in (alice.task(task).message or "")
+
+
+def test_what_a_job_says_to_loaders_is_heard_by_its_program_and_by_none_with_roots_rights(
+    cluster: RealCluster,
+) -> None:
+    """LD_PRELOAD would do worse; what LD_DEBUG_OUTPUT names is written by whoever loads a program."""
+    folder = cluster.folder / "loaded"
+    folder.mkdir()
+    folder.chmod(0o777)
+    env = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/by", "LATER_0": "its own"}
+    said = output(client_of(cluster, "alice"), "echo $LD_DEBUG $LATER_0; env | grep -c ^LATER_", env=env)
+    assert said.splitlines() == ["files its own", "1"]
+    assert {each.stat().st_uid for each in folder.iterdir()} == {ALICE[1]}
+
+
+@pytest.fixture
+def behind_a_closed_folder() -> Iterator[Path]:
+    """An open folder that only bob can reach."""
+    closed = Path(tempfile.mkdtemp(prefix="phalanx-closed-"))
+    inside = closed / "project"
+    inside.mkdir(mode=0o755)
+    (inside / "key").write_text("planted\n")
+    os.chown(closed, BOB[1], BOB[1])
+    yield inside
+    shutil.rmtree(closed)
+
+
+def test_a_session_goes_to_its_folder_with_the_rights_of_the_account(
+    cluster: RealCluster, behind_a_closed_folder: Path, folder: Path
+) -> None:
+    alice, work = client_of(cluster, "alice"), folder / "work"
+    folder.chmod(0o777)
+    work.mkdir(mode=0o755)
+    swap = f"mv {work} {work}.before && ln -s {behind_a_closed_folder} {work} && echo up; sleep 60"
+    task = alice.submit(command=["sh", "-c", swap], cwd=str(work)).task_ids[0]
+    cluster.wait_task(task, "Running")
+    wait_until(lambda: b"".join(alice.logs(task)) == b"up\n", 20.0, "the link is there")
+    done = alice.exec(task, ["sh", "-c", "pwd -P; cat key"])
+    assert done.stdout == b"/\n" and b"Permission denied; this is /" in done.stderr
+    alice.cancel(task)
+
+
+def test_a_task_cannot_begin_in_the_folder_of_another_users_process(
+    cluster: RealCluster, behind_a_closed_folder: Path
+) -> None:
+    alice, bob = client_of(cluster, "alice"), client_of(cluster, "bob")
+    task = bob.submit(command=["sleep", "60"], cwd=str(behind_a_closed_folder)).task_ids[0]
+    cluster.wait_task(task, "Running")
+    pid = wait_until(
+        lambda: next((each for each in Path("/proc").glob("[0-9]*") if _owner(each) == BOB[1]), None),
+        10.0,
+        "bob's process",
+    )
+    tried = alice.submit(command=["cat", "key"], cwd=f"{pid}/cwd").task_ids[0]
+    alice.wait(tried, timeout=30.0)
+    assert "Permission denied" in (alice.task(tried).message or "")
+    bob.cancel(task)
 
 
 def test_a_task_that_ignores_sigterm_is_gone_with_its_tree(cluster: RealCluster) -> None:

@@ -26,20 +26,23 @@ from tests.support.waiting import wait_until
 
 SECONDS = 6.0
 P99_S = 0.5
+TRIES = 3  # a machine that is busy with something else may be slow once; what holds them up is so every time
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_r16_a_flood_of_submits_holds_up_neither_heartbeats_nor_cancels(tmp_path: Path) -> None:
     with a_real_cluster(tmp_path, {}, lost_after_s=60.0) as cluster:
-        waiting = _waiting(cluster, 300)
-        with _flood(cluster, 10 * ServerLimits().submits) as counts, _beating(cluster) as beats:
-            cancels = _cancelled(cluster, waiting)
-        assert counts["202"] > 100
-        assert set(counts) <= {"202", "429"}, "a refused submit is asked to come again, and nothing else"
-        _assert_quick(beats, cancels)
+        for tries_left in reversed(range(TRIES)):
+            waiting = _waiting(cluster, 300)
+            with _flood(cluster, 10 * ServerLimits().submits) as counts, _beating(cluster) as beats:
+                cancels = _cancelled(cluster, waiting)
+            assert counts["202"] > 100
+            assert set(counts) <= {"202", "429"}, "a refused submit is asked to come again, and nothing else"
+            if _is_quick(beats, cancels, tries_left):
+                break
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_r16_followers_of_logs_hold_up_neither_heartbeats_nor_cancels(tmp_path: Path) -> None:
     with a_real_cluster(tmp_path, {"n1": "cpus=2,ram=4GiB"}, lost_after_s=60.0) as cluster:
         chatty = cluster.client.submit(
@@ -47,18 +50,24 @@ def test_r16_followers_of_logs_hold_up_neither_heartbeats_nor_cancels(tmp_path: 
         )
         task = chatty.task_ids[0]
         wait_until(lambda: len(cluster.output(task)) > 1_000_000)
-        waiting = _waiting(cluster, 300)
-        with _flood(cluster, 150, task) as counts, _beating(cluster) as beats:
-            cancels = _cancelled(cluster, waiting)
-        assert counts["200"] > 10_000_000, "they did read"
-        _assert_quick(beats, cancels)
+        for tries_left in reversed(range(TRIES)):
+            waiting = _waiting(cluster, 300)
+            with _flood(cluster, 150, task) as counts, _beating(cluster) as beats:
+                cancels = _cancelled(cluster, waiting)
+            assert counts["200"] > 10_000_000, "they did read"
+            if _is_quick(beats, cancels, tries_left):
+                break
 
 
-def _assert_quick(beats: list[float], cancels: list[float]) -> None:
+def _is_quick(beats: list[float], cancels: list[float], tries_left: int) -> bool:
+    """Whether the p99 of both is below the bound. If no try is left, it has to be."""
     for what, took in (("heartbeats", beats), ("cancels", cancels)):
-        assert len(took) > 20, f"only {len(took)} {what}"
-        p99_s = sorted(took)[int(len(took) * 0.99)]
-        assert p99_s < P99_S, f"p99 of {len(took)} {what} is {p99_s * 1000:.0f} ms"
+        assert len(took) > 20 or tries_left, f"only {len(took)} {what}"
+        p99_s = sorted(took)[int(len(took) * 0.99)] if took else P99_S
+        assert p99_s < P99_S or tries_left, f"p99 of {len(took)} {what} is {p99_s * 1000:.0f} ms"
+        if len(took) <= 20 or p99_s >= P99_S:
+            return False
+    return True
 
 
 def _waiting(cluster: RealCluster, count: int) -> list[str]:

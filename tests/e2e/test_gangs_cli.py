@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 from phalanx import local
 from phalanx.api.schema.jobs import WhyReply
+from tests.support.forked import run_command
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
@@ -66,15 +65,10 @@ def cluster(tmp_path: Path) -> Iterator[RealCluster]:
 def phalanx(cluster: RealCluster, *words: str, code: int = 0, text: str = "") -> str:
     """Run a command line; returns its output, once its exit code is the one expected."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PHALANX_")}
-    argv = [
-        *(sys.executable, "-m", "phalanx", "--address", f"http://127.0.0.1:{cluster.port}"),
-        *("--token-file", str(cluster.folder / "token"), *words),
-    ]
-    done = subprocess.run(
-        argv, env=env, capture_output=True, text=True, timeout=60, input=text, check=False, cwd=cluster.folder
-    )
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
+    where = ("--address", f"http://127.0.0.1:{cluster.port}", "--token-file", str(cluster.folder / "token"))
+    done = run_command([*where, *words], env, stdin=text.encode(), cwd=cluster.folder)
+    assert done.returncode == code, done.stderr.decode()
+    return (done.stdout if code == 0 else done.stderr).decode()
 
 
 def told(cluster: RealCluster, *words: str) -> Any:

@@ -18,7 +18,7 @@ import pytest
 import phalanx
 from phalanx.api.schema.cluster import TokenRequest
 from tests.e2e.test_gangs_cli import phalanx as run_cli
-from tests.support.network_hosts import HostCluster, a_host_cluster, ip
+from tests.support.network_hosts import HostCluster, Wiretap, a_host_cluster, host_name, ip
 from tests.support.waiting import wait_until
 
 ON = {"overlay.mode": "enabled", "overlay.quarantine_s": 1.0}
@@ -142,10 +142,13 @@ LISTEN = (
 )
 
 
-def reach(address: str, port: int = 7001) -> list[str]:
+def reach(address: str, port: int = 7001, tries: int = 1) -> list[str]:
+    """A command that says whether an address is reached; a node learns of new addresses as soon as its runner is up."""
     code = (
-        f"import socket\ntry: socket.create_connection(({address!r}, {port}), timeout=3); print('reached')\n"
-        "except OSError as error: print('not reached')"
+        f"import socket\nfor _ in range({tries}):\n"
+        f"    try: socket.create_connection(({address!r}, {port}), timeout=3); print('reached'); break\n"
+        "    except OSError: pass\n"
+        "else: print('not reached')"
     )
     return [sys.executable, "-c", code]
 
@@ -163,18 +166,62 @@ def listening(cluster: HostCluster) -> Iterator[str]:
     wait_until(lambda: cluster.client.task(id).status == "Cancelled", 20.0, "it is gone")
 
 
+def outcomes(
+    cluster: HostCluster, client: phalanx.Client, address: str, *asked: dict[str, object]
+) -> list[str]:
+    """What tasks on both nodes say of an address, with each of these fields."""
+    ids = [
+        client.submit(command=reach(address), targets=[node], cores=0.1, max_retries=0, **fields).task_ids[0]  # type: ignore[arg-type]
+        for fields in asked
+        for node in ("n1", "n2")
+    ]
+    return [done(cluster, id) for id in ids]
+
+
 def test_tasks_of_one_owner_reach_each_other_and_those_of_others_do_not(
     cluster: HostCluster, listening: str
 ) -> None:
-    fields = {"network": "overlay", "cores": 0.1, "max_retries": 0}
-    for node in ("n1", "n2"):
-        id = cluster.client.submit(command=reach(listening), targets=[node], **fields).task_ids[0]  # type: ignore[arg-type]
-        assert done(cluster, id) == "reached\n"
+    assert outcomes(cluster, cluster.client, listening, {"network": "overlay"}) == ["reached\n"] * 2
     made = cluster.client.create_token(TokenRequest("user", "eve", "user"))
     with phalanx.Client(cluster.address("coordinator"), made.token) as eve:
-        for node in ("n1", "n2"):
-            id = eve.submit(command=reach(listening), targets=[node], **fields).task_ids[0]  # type: ignore[arg-type]
-            assert done(cluster, id) == "not reached\n"
+        assert outcomes(cluster, eve, listening, {"network": "overlay"}) == ["not reached\n"] * 2
+
+
+def test_a_task_without_an_address_reaches_its_owners_addresses_and_no_others(
+    cluster: HostCluster, listening: str
+) -> None:
+    own = outcomes(cluster, cluster.client, listening, {}, {"memory": "64MiB"})
+    assert own == ["reached\n"] * 4
+    made = cluster.client.create_token(TokenRequest("user", "eve", "user"))
+    with phalanx.Client(cluster.address("coordinator"), made.token) as eve:
+        assert outcomes(cluster, eve, listening, {}, {"memory": "64MiB"}) == ["not reached\n"] * 4
+    shell = ["nsenter", f"--net=/run/netns/{host_name(1)}", *reach(listening)]
+    assert subprocess.run(shell, capture_output=True, text=True, check=True).stdout == "not reached\n"
+    assert "overlay addresses of others (cgroup)" in run_cli(cluster, "node", "show", "n1")
+
+
+SAY = (
+    "import socket; s = socket.create_connection(({address!r}, 7001), timeout=10)\n"
+    "s.sendall({text!r}); s.close(); print('said')"
+)
+
+
+def say(cluster: HostCluster, address: str, text: bytes) -> bytes:
+    """What passes the wire of the first host while a task on the second one says this to a task there."""
+    tap = Wiretap(1)
+    try:
+        code = SAY.format(address=address, text=text)
+        id = cluster.client.submit(
+            command=[sys.executable, "-c", code], targets=["n2"], network="overlay", cores=0.1, max_retries=0
+        ).task_ids[0]
+        assert done(cluster, id) == "said\n"
+    finally:
+        heard = tap.close()
+    return heard
+
+
+def test_without_encryption_what_tasks_say_is_on_the_wire(cluster: HostCluster, listening: str) -> None:
+    assert b"only between us" in say(cluster, listening, b"only between us")
 
 
 @contextmanager
@@ -197,7 +244,7 @@ def a_server_on(host: str, port: int) -> Iterator[None]:
 
 
 def test_a_task_network_reaches_neither_its_node_nor_the_control_plane(cluster: HostCluster) -> None:
-    with a_server_on("phxtest1", 7777):
+    with a_server_on(host_name(1), 7777):
         for node, address in itertools.product(("n1", "n2"), ("192.168.77.1", "10.128.0.1")):
             id = cluster.client.submit(
                 command=reach(address, 7777), targets=[node], network="overlay", cores=0.1, max_retries=0
@@ -219,16 +266,30 @@ def test_a_task_cannot_forge_its_address_or_open_a_raw_socket(cluster: HostClust
     assert done(cluster, id) == "refused\nTrue\n"
 
 
-def ours() -> list[str]:
+def test_no_account_but_root_can_send_packets_into_the_network_by_hand(cluster: HostCluster) -> None:
+    """A VXLAN packet in a plain datagram would come from whatever address is written into it."""
+    code = (
+        "import socket, sys\n"
+        "for port in (8473, 8474):\n"
+        "    for host in ('192.168.77.2', '192.168.77.1', '127.0.0.1'):\n"
+        "        try: socket.socket(type=socket.SOCK_DGRAM).sendto(b'x', (host, port)); print('sent')\n"
+        "        except PermissionError: print('refused')"
+    )
+    as_other = ["setpriv", "--reuid", "1", "--clear-groups", "/usr/bin/python3", "-c", code]
+    inside = ["nsenter", f"--net=/run/netns/{host_name(1)}", *as_other]
+    said = subprocess.run(inside, capture_output=True, text=True, check=True, cwd="/").stdout.split()
+    assert said == ["refused"] * 3 + ["sent"] * 3
+
+
+def ours(cluster: HostCluster) -> list[str]:
     """What tasks' networks leave behind while they last: namespaces, and links in the hosts."""
-    spaces = [name for name in ip("netns", "list").split() if name.startswith("phalanx-")]
     links = [
         line.split(": ")[1]
-        for host in ("phxtest1", "phxtest2")
+        for host in (host_name(1), host_name(2))
         for line in ip("-n", host, "-o", "link").splitlines()
         if "phx" in line.split(": ")[1] and "t" in line.split(": ")[1][9:10]
     ]
-    return spaces + links
+    return cluster.spaces() + links
 
 
 def process_of(id: str) -> int:
@@ -244,7 +305,7 @@ def process_of(id: str) -> int:
 def test_a_runner_that_was_killed_takes_its_networks_on_and_leaves_nothing_behind(
     cluster: HostCluster,
 ) -> None:
-    wait_until(lambda: ours() == [], 20.0, "earlier tasks have left nothing")
+    wait_until(lambda: ours(cluster) == [], 20.0, "earlier tasks have left nothing")
     id = cluster.client.submit(
         command=[sys.executable, "-c", LISTEN], targets=["n2"], network="overlay", cores=0.1, max_retries=0
     ).task_ids[0]
@@ -255,11 +316,11 @@ def test_a_runner_that_was_killed_takes_its_networks_on_and_leaves_nothing_behin
     cluster.start_runner("n2")
     cluster.wait_online("n2")
     other = cluster.client.submit(
-        command=reach(address or ""), targets=["n1"], network="overlay", cores=0.1, max_retries=0
+        command=reach(address or "", tries=5), targets=["n1"], network="overlay", cores=0.1, max_retries=0
     ).task_ids[0]
     assert done(cluster, other) == "reached\n", "it is still the same task, with its network"
     cluster.client.cancel(id)
-    wait_until(lambda: ours() == [], 20.0, "nothing is left")
+    wait_until(lambda: ours(cluster) == [], 20.0, "nothing is left")
 
 
 def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cluster: HostCluster) -> None:
@@ -274,10 +335,67 @@ def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cl
         os.kill(process_of(id), signal.SIGKILL)
         cluster.start_runner("n2")
         cluster.wait_online("n2")
-        wait_until(lambda: ours() == [], 20.0, "nothing of ours is left")
+        wait_until(lambda: ours(cluster) == [], 20.0, "nothing of ours is left")
         assert "phxtest-foreign" in ip("netns", "list"), "and nothing of others is touched"
     finally:
         ip("netns", "del", "phxtest-foreign")
     assert (
         subprocess.run(["nft", "list", "tables"], capture_output=True, text=True, check=True).stdout == before
     )
+
+
+ANSWER = (
+    "import os, socket, sys; s = socket.socket(type=socket.SOCK_DGRAM); s.bind((os.environ['PHALANX_IP'], 9000))\n"
+    "print('up', flush=True)\n"
+    "while True: s.sendto(sys.argv[1].encode(), s.recvfrom(99)[1]); print('asked', flush=True)"
+)
+ASK = (
+    "import socket, sys; s = socket.socket(type=socket.SOCK_DGRAM); s.settimeout(0.1); heard = set()\n"
+    "while True:\n"
+    "    try: s.sendto(b'ask', (sys.argv[1], 9000)); word = s.recv(99).decode()\n"
+    "    except OSError: continue\n"
+    "    heard.add(word) or print(word, flush=True) if word not in heard else None"
+)
+
+
+def test_a_flow_does_not_go_on_to_the_next_owner_of_an_address(cluster: HostCluster) -> None:
+    fields = {"targets": ["n1"], "cores": 0.1, "max_retries": 0}
+    made = cluster.client.reserve_address("n1")
+    command = [sys.executable, "-c", ANSWER, "own"]
+    first = cluster.client.submit(command=command, ip_token=made.token, **fields).task_ids[0]  # type: ignore[arg-type]
+    asking = cluster.client.submit(
+        command=[sys.executable, "-c", ASK, made.ip],
+        network="overlay",
+        **fields,  # type: ignore[arg-type]
+    ).task_ids[0]
+    cluster.wait_task(asking, "Running")
+    wait_until(lambda: cluster.output(asking) == "own\n", 30.0, "it has an answer")
+    cluster.client.cancel(first)
+    cluster.wait_task(first, "Cancelled")
+    token = cluster.client.create_token(TokenRequest("user", "mallory", "user")).token
+    with phalanx.Client(cluster.address("coordinator"), token) as other:
+
+        def again() -> str | None:
+            with suppress(phalanx.Conflict):
+                return other.reserve_address("n1", ip=made.ip).token
+            return None
+
+        next_token = wait_until(again, 20.0, "the address has rested")
+        next_one = other.submit(
+            command=[*command[:-1], "another's"],
+            ip_token=next_token,
+            **fields,  # type: ignore[arg-type]
+        ).task_ids[0]
+        cluster.wait_task(next_one, "Running")
+        wait_until(lambda: cluster.output(next_one).startswith("up\n"), 30.0, "it listens")
+        control = other.submit(
+            command=[sys.executable, "-c", ASK, made.ip],
+            network="overlay",
+            **fields,  # type: ignore[arg-type]
+        ).task_ids[0]
+        cluster.wait_task(control, "Running")
+        wait_until(lambda: cluster.output(control) == "another's\n", 30.0, "its own owner has an answer")
+    assert cluster.output(asking) == "own\n", "and asks several times a second"
+    for task in (asking, next_one, control):
+        cluster.client.cancel(task)
+        cluster.wait_task(task, "Cancelled")

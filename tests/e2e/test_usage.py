@@ -7,7 +7,6 @@ import io
 import json
 import os
 import signal
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from phalanx.api.schema.usage import TaskUsage
 from phalanx.client.client import Client
 from phalanx.errors import Forbidden
 from tests.support import known_load
+from tests.support.forked import run_command
 from tests.support.nvml_stub import NvmlStub
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
@@ -44,10 +44,8 @@ def phalanx(cluster: RealCluster, *words: str, token: str = "") -> str:
         "PHALANX_ADDRESS": cluster.address("coordinator"),
         "PHALANX_TOKEN": token or cluster.user_token,
         "XDG_CONFIG_HOME": str(cluster.folder / "none"),
-        "PYTHONIOENCODING": "utf-8",
     }
-    argv = [sys.executable, "-m", "phalanx", *words]
-    done = subprocess.run(argv, env=env, capture_output=True, timeout=60, check=False)
+    done = run_command(words, env)
     assert done.returncode == 0, done.stderr.decode()
     return done.stdout.decode()
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.forked import run_command
 from tests.support.real_cluster import RealCluster, a_real_cluster
 
 FLOW = """
@@ -29,10 +30,8 @@ def run_cli(cluster: RealCluster, folder: Path, *argv: str) -> subprocess.Comple
         "PHALANX_ADDRESS": cluster.address("coordinator"),
         "PHALANX_TOKEN_FILE": str(cluster.folder / "token"),
     }
-    command = [sys.executable, "-m", "phalanx", *argv]
-    return subprocess.run(
-        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=60, check=False
-    )
+    done = run_command(argv, environment, cwd=folder)
+    return subprocess.CompletedProcess(argv, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def test_a_workflow_from_the_command_line(tmp_path: Path) -> None:

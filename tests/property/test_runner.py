@@ -28,8 +28,7 @@ from phalanx.core.model.orders import (
     Why,
 )
 from phalanx.core.model.resources import Grant
-from phalanx.core.runner.state import (
-    RETOLD,
+from phalanx.core.runner.effects import (
     Forget,
     ForgetBrief,
     Freeze,
@@ -37,9 +36,9 @@ from phalanx.core.runner.state import (
     Release,
     Retract,
     RunnerEffect,
-    RunnerState,
     Spawn,
 )
+from phalanx.core.runner.state import RETOLD, RunnerState
 from tests.support.fake_keeper import FakeKeeper
 
 LEASE_S = 20.0

@@ -173,10 +173,6 @@ def test_a_runner_that_clings_to_a_dead_connection_is_found(monkeypatch: Patch):
     must_find({"heals"}, within=10, faults=["blackout"])
 
 
-@pytest.mark.xfail(
-    reason="its seeds have shifted since half of the simulated runs have addresses",
-    strict=False,
-)
 def test_a_lost_resume_that_leaves_a_task_frozen_is_found(monkeypatch: Patch):
     monkeypatch.setattr(decide_nodes, "_tell_pauses", lambda node, held: [])
     faults = ["broken-connection", "storm", "crash-after-append", "lost-commit"]

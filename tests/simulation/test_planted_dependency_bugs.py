@@ -59,7 +59,7 @@ def test_an_image_that_forgets_who_waits_for_whom_is_found(monkeypatch: Patch):
             job.awaits.clear()
 
     monkeypatch.setattr("phalanx.core.cluster.image.restore_dependents", forget)
-    must_find({"replay"}, within=20)
+    must_find({"replay", "after"}, within=20)
 
 
 def test_a_task_that_does_not_wait_for_its_own_is_found(monkeypatch: Patch):

@@ -14,7 +14,8 @@ import pytest
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.runner.attempts import ProcessEnd
-from phalanx.core.runner.state import Keys, RunnerEffect, RunnerState
+from phalanx.core.runner.effects import RunnerEffect
+from phalanx.core.runner.state import Keys, RunnerState
 from phalanx.runner.keeper.table import KeeperTable
 from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.launches import Launches

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from phalanx.core.model.orders import AttemptKey, Start
 from phalanx.core.runner.attempts import ProcessEnd
-from phalanx.core.runner.state import (
+from phalanx.core.runner.effects import (
     Forget,
     ForgetBrief,
     Freeze,
@@ -21,9 +21,9 @@ from phalanx.core.runner.state import (
     Release,
     Retract,
     RunnerEffect,
-    RunnerState,
     Spawn,
 )
+from phalanx.core.runner.state import RunnerState
 
 
 class FakeKeeper:

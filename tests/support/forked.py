@@ -10,15 +10,32 @@ import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-PRELOADED = ("phalanx.coordinator.main", "phalanx.runner.main")
-_SERVE = "from tests.support.forked import serve; serve()"
+DAEMONS = ("phalanx.coordinator.main", "phalanx.runner.main")
+COMMANDS = (
+    "phalanx.cli.main",
+    "phalanx.cli.exec",
+    "phalanx.cli.job",
+    "phalanx.cli.plan",
+    "phalanx.cli.ps",
+    "phalanx.cli.why",
+    "phalanx.cli.workflow",
+    "phalanx.client.client",
+)
+REQUEST_BYTES_MAX = 1 << 20
+_SERVE = "import sys; from tests.support.forked import serve; serve(sys.argv[1:])"
+_COMMAND = (
+    "import sys, json; from phalanx.cli.main import main; sys.argv[1:] = json.loads(sys.argv[1]); main()"
+)
 
 
 class ForkedProcess:
@@ -55,33 +72,29 @@ class ForkedProcess:
 class ForkServer:
     """The process that forks; it lives as long as the one that runs the tests."""
 
-    def __init__(self) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SERVE],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=Path(__file__).resolve().parents[2],
-            start_new_session=True,
-        )
+    def __init__(self, preloaded: Sequence[str]) -> None:
+        self._socket, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _SERVE, *preloaded],
+                stdin=theirs.fileno(),
+                stdout=subprocess.PIPE,
+                cwd=Path(__file__).resolve().parents[2],
+                start_new_session=True,
+            )
         self._changed = threading.Condition()
         self._born: list[int] = []
         self._exits: dict[int, int] = {}
         self._asking = threading.Lock()
         threading.Thread(target=self._listen, daemon=True).start()
 
-    def start(self, code: str, argument: str, env: Mapping[str, str], log: Path) -> ForkedProcess:
-        """Run code in a new process, with one argument."""
-        request = {
-            "code": code,
-            "argument": argument,
-            "env": dict(env),
-            "log": str(log),
-            "cwd": str(Path.cwd()),
-        }
+    def start(
+        self, code: str, argument: str, env: Mapping[str, str], cwd: Path, streams: Sequence[int]
+    ) -> ForkedProcess:
+        """Run code in a new process, with one argument and these standard streams."""
+        request = {"code": code, "argument": argument, "env": dict(env), "cwd": str(cwd)}
         with self._asking:
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps(request).encode() + b"\n")
-            self._process.stdin.flush()
+            socket.send_fds(self._socket, [json.dumps(request).encode()], streams)
             with self._changed:
                 if not self._changed.wait_for(lambda: self._born, 60.0):
                     raise TimeoutError("the process that forks does not answer")
@@ -107,37 +120,77 @@ class ForkServer:
                 self._changed.notify_all()
 
 
-_servers: dict[int, ForkServer] = {}
+_servers: dict[tuple[int, Sequence[str]], ForkServer] = {}
 
 
 def start_forked(code: str, argument: str, env: Mapping[str, str], log: Path) -> ForkedProcess:
-    """Start a process from this one's own server."""
-    if os.getpid() not in _servers:
-        _servers[os.getpid()] = ForkServer()
-    return _servers[os.getpid()].start(code, argument, env, log)
+    """Start a daemon."""
+    with Path(os.devnull).open("rb") as null, log.open("ab") as words:
+        streams = (null.fileno(), words.fileno(), words.fileno())
+        return _server(DAEMONS).start(code, argument, env, Path.cwd(), streams)
 
 
-def serve() -> None:
+def run_command(
+    words: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    stdin: bytes = b"",
+    cwd: Path | None = None,
+    within_s: float = 60.0,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run `phalanx` with these words to its end, with pipes."""
+    pipes = [os.pipe() for _ in range(3)]
+    theirs = (pipes[0][0], pipes[1][1], pipes[2][1])
+    try:
+        process = _server(COMMANDS).start(_COMMAND, json.dumps(words), env, cwd or Path.cwd(), theirs)
+    finally:
+        for end in theirs:
+            os.close(end)
+    with (
+        ThreadPoolExecutor(2) as readers,
+        os.fdopen(pipes[0][1], "wb") as given,
+        os.fdopen(pipes[1][0], "rb") as out,
+        os.fdopen(pipes[2][0], "rb") as err,
+    ):
+        found = [readers.submit(each.read) for each in (out, err)]
+        try:
+            with suppress(BrokenPipeError), given:
+                given.write(stdin)
+            code = process.wait(within_s)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(list(words), code, found[0].result(), found[1].result())
+
+
+def _server(preloaded: Sequence[str]) -> ForkServer:
+    """This process's own."""
+    key = os.getpid(), preloaded
+    if key not in _servers:
+        _servers[key] = ForkServer(preloaded)
+    return _servers[key]
+
+
+def serve(preloaded: Sequence[str]) -> None:
     """The server: fork as asked, and tell of every start and end."""
-    for module in PRELOADED:
+    for module in preloaded:
         __import__(module)
     wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(woken)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    unread = b""
-    while True:
-        ready, _, _ = select.select([0, wake], [], [])
-        if wake in ready:
-            os.read(wake, 4096)
-            _reap()
-        if 0 not in ready:
-            continue
-        part = os.read(0, 65536)
-        if not part:
-            return
-        *lines, unread = (unread + part).split(b"\n")
-        for line in lines:
-            _fork(json.loads(line))
+    with socket.socket(fileno=0) as requests:
+        while True:
+            ready, _, _ = select.select([0, wake], [], [])
+            if wake in ready:
+                os.read(wake, 4096)
+                _reap()
+            if 0 not in ready:
+                continue
+            request, streams, _, _ = socket.recv_fds(requests, REQUEST_BYTES_MAX, 3)
+            if not request:
+                return
+            _fork(json.loads(request), streams)
+            for each in streams:
+                os.close(each)
 
 
 def _reap() -> None:
@@ -155,7 +208,7 @@ def _tell(*words: object) -> None:
     os.write(1, json.dumps(words).encode() + b"\n")
 
 
-def _fork(request: dict[str, Any]) -> None:
+def _fork(request: dict[str, Any], streams: Sequence[int]) -> None:
     pid = os.fork()
     if pid:
         _tell("born", pid)
@@ -164,9 +217,7 @@ def _fork(request: dict[str, Any]) -> None:
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        log = os.open(request["log"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        null = os.open("/dev/null", os.O_RDONLY)
-        for descriptor, target in ((null, 0), (log, 1), (log, 2)):
+        for target, descriptor in enumerate(streams):
             os.dup2(descriptor, target)
         os.closerange(3, 256)
         os.chdir(request["cwd"])

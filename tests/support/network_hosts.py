@@ -1,7 +1,8 @@
 """Hosts for tests of the network: network namespaces of this machine on one wire, each with a runner of its own.
 
 A runner in a host reaches the coordinator at the host's loopback: what connects there is carried over to the
-coordinator's own port. All names begin with `phxtest`, and what an earlier run has left is removed first.
+coordinator's own port. All names begin with `phxt` and the number of this process, so that several can run side by
+side; what one has left that is gone is removed first.
 """
 
 from __future__ import annotations
@@ -9,19 +10,34 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from selectors import EVENT_READ, DefaultSelector
-from socket import AF_INET, SO_REUSEADDR, SOCK_STREAM, SOL_SOCKET, create_connection, socket
+from socket import (
+    AF_INET,
+    AF_PACKET,
+    SO_REUSEADDR,
+    SOCK_RAW,
+    SOCK_STREAM,
+    SOL_SOCKET,
+    create_connection,
+    ntohs,
+    socket,
+)
 
+from phalanx.runner import state_files
+from phalanx.runner.overlay import mark_of
 from tests.support.real_cluster import _RUN, RealCluster
 
-WIRE = "phxtestbr"
+OURS = f"phxt{os.getpid()}"
+WIRE = f"{OURS}br"
 NETNS = Path("/run/netns")
+_ALL_PROTOCOLS = 3
 
 
 def ip(*words: str) -> str:
@@ -29,7 +45,12 @@ def ip(*words: str) -> str:
 
 
 def host_name(number: int) -> str:
-    return f"phxtest{number}"
+    return f"{OURS}-{number}"
+
+
+def host_link(number: int) -> str:
+    """The end of a host's link that is on the wire."""
+    return f"{OURS}v{number}"
 
 
 def host_address(number: int) -> str:
@@ -39,12 +60,12 @@ def host_address(number: int) -> str:
 @contextmanager
 def network_hosts(count: int) -> Iterator[list[str]]:
     """So many hosts, 192.168.77.1 and on, that reach each other and nothing else."""
-    _tear_down(count)
+    _remove_left()
     try:
         ip("link", "add", WIRE, "type", "bridge")
         ip("link", "set", WIRE, "up")
         for number in range(1, count + 1):
-            name, end = host_name(number), f"phxtestv{number}"
+            name, end = host_name(number), host_link(number)
             ip("netns", "add", name)
             ip("link", "add", end, "type", "veth", "peer", "name", "under0", "netns", name)
             ip("link", "set", end, "master", WIRE, "up")
@@ -53,15 +74,39 @@ def network_hosts(count: int) -> Iterator[list[str]]:
             ip("-n", name, "link", "set", "under0", "up")
         yield [host_name(number) for number in range(1, count + 1)]
     finally:
-        _tear_down(count)
+        _tear_down([host_name(number) for number in range(1, count + 1)], WIRE)
 
 
-def _tear_down(count: int) -> None:
-    for number in range(1, count + 1):
+def _tear_down(hosts: Iterable[str], wire: str) -> None:
+    """Links go first: a program that makes one ends with it, and would keep the namespace."""
+    for host in hosts:
         with suppress(subprocess.CalledProcessError):
-            ip("netns", "del", host_name(number))
+            for link in (*_links_in(host), "under0"):
+                ip("-n", host, "link", "del", link)
+            ip("netns", "del", host)
     with suppress(subprocess.CalledProcessError):
-        ip("link", "del", WIRE)
+        ip("link", "del", wire)
+
+
+def _remove_left() -> None:
+    """What processes have left that are gone."""
+    left: dict[str, list[str]] = {}
+    for path in NETNS.glob("phxt*-*"):
+        left.setdefault(path.name.partition("-")[0], []).append(path.name)
+    for ours, hosts in left.items():
+        if not Path(f"/proc/{ours.removeprefix('phxt')}").exists():
+            _tear_down(hosts, f"{ours}br")
+
+
+def host_links(number: int) -> list[str]:
+    """The links of runners in a host."""
+    return _links_in(host_name(number))
+
+
+def _links_in(host: str) -> list[str]:
+    lines = ip("-n", host, "-o", "link").splitlines()
+    names = [line.split(": ")[1].partition("@")[0] for line in lines]
+    return [name for name in names if name.startswith("phx")]
 
 
 class HostCluster(RealCluster):
@@ -81,15 +126,35 @@ class HostCluster(RealCluster):
                 ["nsenter", f"--net={NETNS / host_name(number)}", *argv], stdout=log, stderr=log, env=env
             )
 
+    def task_addresses(self) -> list[str]:
+        """The address of every link that a task has in a host, as the link itself says."""
+        links = [
+            link for path in NETNS.glob(f"{OURS}-*") for link in json.loads(ip("-n", path.name, "-j", "link"))
+        ]
+        return [link["ifalias"].split()[-1] for link in links if re.match(r"phx\w{6}t", link["ifname"])]
+
+    def spaces(self) -> list[str]:
+        """The network namespaces of this cluster's tasks: other clusters of this machine have theirs."""
+        marks = [mark_of(state_files.origin(folder)) for folder in self.folder.glob("n*") if folder.is_dir()]
+        names = [path.name for path in NETNS.glob("phalanx-*")]
+        return [name for name in names if any(name.startswith(f"phalanx-{mark}-") for mark in marks)]
+
 
 @contextmanager
-def a_host_cluster(folder: Path, count: int, settings: Mapping[str, object]) -> Iterator[HostCluster]:
-    """A coordinator on this machine, and a real runner in each host."""
-    # A runner that was killed has to be back within the lease, also on a busy machine.
-    cluster = HostCluster(folder, lost_after_s=60.0, settings=settings)
-    before = _spaces()
+def a_host_cluster(
+    folder: Path,
+    count: int,
+    settings: Mapping[str, object],
+    coordinators: tuple[str, ...] = ("coordinator",),
+    lost_after_s: float = 60.0,
+) -> Iterator[HostCluster]:
+    """Coordinators on this machine, and a real runner in each host.
+
+    Usually a runner that was killed has to be back within the lease, also on a busy machine.
+    """
+    cluster = HostCluster(folder, lost_after_s=lost_after_s, coordinators=coordinators, settings=settings)
     with network_hosts(count) as hosts:
-        carriers = [Carrier(host, cluster.link_port) for host in hosts]
+        carriers = [Carrier(host, link) for host in hosts for _, link in cluster.ports.values()]
         try:
             cluster.start({"n1": "real"})  # one after another, so that the first has the first block
             for number in range(2, count + 1):
@@ -104,13 +169,9 @@ def a_host_cluster(folder: Path, count: int, settings: Mapping[str, object]) -> 
             cluster.stop()
             for carrier in carriers:
                 carrier.close()
-            for left in _spaces() - before:  # of tasks that were still running
+            for left in cluster.spaces():  # of tasks that were still running
                 with suppress(subprocess.CalledProcessError):
                     ip("netns", "del", left)
-
-
-def _spaces() -> set[str]:
-    return {path.name for path in NETNS.glob("phalanx-*")}
 
 
 class Carrier:
@@ -126,21 +187,15 @@ class Carrier:
 
     def _listen(self, host: str) -> socket:
         """A socket belongs to the network in which it was made, whoever uses it."""
-        made: list[socket] = []
 
-        def make() -> None:
-            with (NETNS / host).open() as space:
-                _setns(space.fileno())
+        def make() -> socket:
             listener = socket(AF_INET, SOCK_STREAM)
             listener.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
             listener.bind(("127.0.0.1", self._port))
             listener.listen()
-            made.append(listener)
+            return listener
 
-        thread = threading.Thread(target=make)
-        thread.start()
-        thread.join()
-        return made[0]
+        return _made_in(host, make)
 
     def _accept(self) -> None:
         while True:
@@ -155,6 +210,50 @@ class Carrier:
                 continue
             far.settimeout(None)
             threading.Thread(target=_carry, args=(near, far), daemon=True).start()
+
+
+class Wiretap:
+    """All that passes the wire of a host while it is open, as bytes."""
+
+    def __init__(self, number: int) -> None:
+        self.heard = bytearray()
+        self._socket = _made_in(host_name(number), self._listen)
+        self._socket.settimeout(0.2)
+        self._open = True
+        self._thread = threading.Thread(target=self._hear, daemon=True)
+        self._thread.start()
+
+    @staticmethod
+    def _listen() -> socket:
+        listener = socket(AF_PACKET, SOCK_RAW, ntohs(_ALL_PROTOCOLS))
+        listener.bind(("under0", 0))
+        return listener
+
+    def _hear(self) -> None:
+        while self._open:
+            with suppress(TimeoutError):
+                self.heard += self._socket.recv(1 << 16)
+
+    def close(self) -> bytes:
+        self._open = False
+        self._thread.join()
+        self._socket.close()
+        return bytes(self.heard)
+
+
+def _made_in(host: str, make: Callable[[], socket]) -> socket:
+    """A socket belongs to the network in which it was made, whoever uses it."""
+    made: list[socket] = []
+
+    def there() -> None:
+        with (NETNS / host).open() as space:
+            _setns(space.fileno())
+        made.append(make())
+
+    thread = threading.Thread(target=there)
+    thread.start()
+    thread.join()
+    return made[0]
 
 
 def _carry(near: socket, far: socket) -> None:

@@ -1,8 +1,9 @@
-"""How `make test` shares its tests between workers: what takes longest begins first, so that both end together.
+"""How `make test` shares its tests between workers: what takes longest begins first, so that all end together.
 
 The tests of one file stay on one worker, in order, because end-to-end tests share processes within a file. Tests of the
-folders in `ONE_BY_ONE` share nothing, so each may go anywhere. The order below was measured (`--durations=0`); a file
-that is missing in it only begins later than would be best.
+folders in `ONE_BY_ONE` share nothing, so each may go anywhere. Files in `TOGETHER` share more: the sources that tidy
+tests parse, and the names of the hosts that the tests of the overlay network make on this machine. The order
+below was measured (`--durations=0`); a file that is missing in it only begins later than would be best.
 """
 
 from __future__ import annotations
@@ -11,24 +12,32 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 ONE_BY_ONE = ("tests/simulation/", "tests/property/")
+TOGETHER = ("tests/tidy/", "tests/e2e/test_overlay")
 LONGEST_FIRST = (
     "tests/simulation/test_seeds.py",
+    "tests/e2e/test_executor.py",
     "tests/e2e/test_failover.py",
-    "tests/e2e/test_survival.py",
-    "tests/simulation/",
-    "tests/e2e/test_gangs_cli.py",
-    "tests/e2e/test_hostile.py",
     "tests/e2e/test_chaos.py",
-    "tests/e2e/test_following.py",
+    "tests/e2e/test_elastic.py",
+    "tests/e2e/test_hostile.py",
     "tests/e2e/test_tls.py",
+    "tests/e2e/test_following.py",
+    "tests/e2e/test_alloc.py",
     "tests/e2e/test_node_health.py",
     "tests/e2e/test_tokens.py",
-    "tests/e2e/test_gang_survival.py",
+    "tests/e2e/test_overlay",
+    "tests/simulation/",
     "tests/e2e/test_why.py",
-    "tests/e2e/test_joining.py",
+    "tests/e2e/test_gangs_cli.py",
+    "tests/e2e/test_gang_survival.py",
+    "tests/e2e/test_embedded.py",
+    "tests/e2e/test_survival.py",
+    "tests/property/test_rest_fuzz.py",
     "tests/e2e/",
+    "tests/unit/cli/test_up.py",
     "tests/contract/",
     "tests/property/",
+    "tests/tidy/",
 )
 
 
@@ -41,7 +50,9 @@ def rank(nodeid: str) -> int:
 
 def scope(nodeid: str) -> str:
     """What stays together on one worker."""
-    return nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0]
+    if nodeid.startswith(ONE_BY_ONE):
+        return nodeid
+    return next((begin for begin in TOGETHER if nodeid.startswith(begin)), nodeid.partition("::")[0])
 
 
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
@@ -57,7 +68,7 @@ def sort(items: list[pytest.Item]) -> None:
 
 
 def scheduler(config: pytest.Config, log: object) -> LongestFirst | None:
-    """For `--dist loadfile`, which is what scripts/test asks for."""
+    """For `--dist loadfile`, which is what scripts/test and scripts/check ask for."""
     if config.getvalue("dist") != "loadfile":
         return None
     config.option.loadscopereorder = False

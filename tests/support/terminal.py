@@ -13,6 +13,7 @@ import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tests.support.forked import run_command
 from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 
@@ -38,19 +39,13 @@ def command_environment(cluster: RealCluster) -> dict[str, str]:
 def run_phalanx(
     cluster: RealCluster,
     *words: str,
-    stdin: bytes | None = b"",
+    stdin: bytes = b"",
     token_file: str = "token",
     within_s: float = 60,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run a command to its end, with pipes."""
-    return subprocess.run(
-        phalanx_words(cluster, *words, token_file=token_file),
-        input=stdin,
-        env=command_environment(cluster),
-        capture_output=True,
-        timeout=within_s,
-        check=False,
-    )
+    _, _, _, *spoken = phalanx_words(cluster, *words, token_file=token_file)
+    return run_command(spoken, command_environment(cluster), stdin=stdin, within_s=within_s)
 
 
 class UserTerminal:

@@ -30,7 +30,7 @@ from phalanx.core.model.job import ulid
 from phalanx.core.model.orders import AttemptKey, Brief, Dismiss, Order, Roll, Stop
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.workflow import Workflow, stage_job_id
-from phalanx.core.runner.state import RunnerEffect
+from phalanx.core.runner.effects import RunnerEffect
 from phalanx.link import wire
 from phalanx.runner.turn import RunnerEngine
 from phalanx.store.memory import MemoryStore

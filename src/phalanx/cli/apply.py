@@ -240,7 +240,10 @@ def _together(replies: Sequence[ApplyReply], flows: list[SubmittedWorkflow]) -> 
 def _in_this_folder(spec: JobSpec) -> JobSpec:
     """What says nothing of its folder runs in the one where it is applied, as `submit` has it."""
     here = str(Path.cwd())
-    groups = [structs.replace(group, cwd=here if group.cwd is None else group.cwd) for group in spec.groups]
+    groups = [
+        structs.replace(group, cwd=here) if group.cwd is None and not group.image else group
+        for group in spec.groups
+    ]
     return structs.replace(spec, groups=groups)
 
 

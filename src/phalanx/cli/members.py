@@ -85,7 +85,7 @@ def member_table(tasks: list[TaskView]) -> Table:
     for task in ordered:
         node = task.node if task.nominated_node is None else f"({task.nominated_node})"
         told = [each.message for each in task.conditions] if task.status not in ENDED else []
-        says = "; ".join(filter(None, [task.message, *told]))
+        says = "; ".join(filter(None, [task.preparing, task.message, *told]))
         name = [task.object] if named else []
         table.add(
             task.id, *name, task.group, task.rank, standing(task), node, ",".join(map(str, task.devices)),
@@ -98,6 +98,8 @@ def standing(task: TaskView) -> str:
     """The status of a task in one word, finer than the API's while it is on a node or has just left it."""
     if task.status == "Running" and task.exit_code == 0:
         return "Finished"  # it has done its part, and is Completed with its whole job
+    if task.preparing:
+        return "Preparing"
     return "Ready" if task.ready else "Paused" if task.paused else task.status
 
 

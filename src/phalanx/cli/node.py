@@ -180,6 +180,7 @@ def node_lines(node: NodeView) -> Iterable[str]:
             ("Holds", _held(node)),
             ("Does not hold", ", ".join(node.isolation.lacking) if node.isolation is not None else None),
             ("Because", node.isolation.note if node.isolation is not None else None),
+            ("Containers", node.containers or None),
             ("Cost", None if node.cost_per_hour is None else f"{node.cost_per_hour:g} an hour"),
             ("Tasks at a time", node.slots or None),
             ("Tasks", f"{node.task_count}: {' '.join(node.tasks)}" if node.task_count else 0),
@@ -209,6 +210,7 @@ def _held(node: NodeView) -> str | None:
         return None
     named = {"CPUs": has.cpus, "CPU time": has.cpu_time, "memory": has.memory, "processes": has.processes}
     named |= {"devices": "" if has.devices == "none" else has.devices, "scratch folders": has.scratch}
+    named |= {"overlay addresses of others": has.network}
     return ", ".join(f"{name} ({word})" for name, word in named.items() if word) or "nothing"
 
 

@@ -158,6 +158,21 @@ class SubmitOptions(Struct, kw_only=True):
     subdomain: Annotated[
         str, typer.Option(help="Domain of the members' host names.", show_default="the job's name")
     ] = ""
+    image: Annotated[
+        str,
+        typer.Option(
+            metavar="IMAGE",
+            help="Run it in a container: a name in a registry, /path/image.tar on the node, or rootfs:/path.",
+            show_default="none",
+        ),
+    ] = ""
+    mount: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SRC:DST[:ro]",
+            help="What of the node the container sees, where the node allows it; repeatable.",
+        ),
+    ] = None
     shell: Annotated[bool, typer.Option("--shell", help="Run CMD, one string, with /bin/sh.")] = False
     no_queue: Annotated[bool, typer.Option("--no-queue", help="Reject the job if it cannot start now.")] = (
         False
@@ -187,11 +202,18 @@ class SubmitOptions(Struct, kw_only=True):
             tags=dict(_pair(each, "--tag") for each in self.tag or []),
             gather=[parse_gather(each) for each in self.gather or []],
             after=self.after or [],
-            cwd=str(Path.cwd() / (self.cwd or "")),
+            cwd=self._folder(),
+            mounts=self.mount or [],
             max_retries=self.retries,
             min_run=self.min_run or 0,
             **{name: getattr(self, name) for name in _SAME},
         )
+
+    def _folder(self) -> str | None:
+        """The folder of the task: of the node, or inside the image, which has one of its own."""
+        if self.image:
+            return None if self.cwd is None else str(self.cwd)
+        return str(Path.cwd() / (self.cwd or ""))
 
 
 # The fields that have the same name and meaning on both sides.
@@ -199,7 +221,7 @@ _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
     *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation"),
-    *("network", "ip_token", "names", "subdomain"),
+    *("network", "ip_token", "names", "subdomain", "image"),
 )
 
 

@@ -149,7 +149,7 @@ def in_this_folder(spec: WorkflowSpec) -> WorkflowSpec:
     for stage in spec.stages:
         groups = [
             structs.replace(group, cwd=here)
-            if group.cwd is None and (group.command or group.shell)
+            if group.cwd is None and not group.image and (group.command or group.shell)
             else group
             for group in stage.job.groups
         ]

@@ -43,7 +43,8 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.submit_fields import GangFields, SubmitFields
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,

@@ -50,7 +50,8 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.submit_fields import GangFields, SubmitFields
 from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
@@ -111,14 +112,13 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
 
 
 def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitReply]:
-    """A submission always carries a request id, so that a lost answer can be asked for again.
-
-    It runs in the caller's folder unless it names another, as a command typed there would.
+    """A submission always carries a request id, so that a lost answer can be asked for again. It runs in the caller's
+    folder unless it names another or has an image, as a command typed there would.
     """
     if request is not None and fields:
         raise TypeError("give a SubmitRequest or its fields, not both")
     request = SubmitRequest(**fields) if request is None else request
-    if request.cwd is None:
+    if request.cwd is None and not request.image:
         request = msgspec.structs.replace(request, cwd=str(Path.cwd()))
     if request.request_id is None:
         request = msgspec.structs.replace(request, request_id=new_request_id())

@@ -43,7 +43,8 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import GangFields, SubmitFields, SubmitReply, SubmitRequest
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.submit_fields import GangFields, SubmitFields
 from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.calls import Call, Noun, Spec

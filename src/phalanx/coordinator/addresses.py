@@ -70,13 +70,19 @@ class AddressCommands:
         found = None if node is None else _addresses(state, node, limit)
         if found is None:
             what = f"no node {name!r}" if node is None else f"{name} has no addresses of the overlay network"
-            hint = "" if node is None else "its runner says in its log why it cannot take part"
+            hint = "" if node is None else _why_none(state, node)
             raise NotFound(what, reason="NoAddresses", hint=hint)
         return found
 
     def _require_on(self) -> None:
         if not self._loop.state.rules.overlay.is_on:
             raise BadRequest(OFF.text, reason=OFF.code)
+
+
+def _why_none(state: ClusterState, node: NodeState) -> str:
+    if state.rules.overlay.encrypted and not node.capacity.wireguard:
+        return f"overlay.encryption is wireguard, and {node.capacity.no_wireguard or 'its runner cannot do that'}"
+    return "its runner says in its log why it cannot take part"
 
 
 def _view(made: ReservedAddress) -> ReservationView:

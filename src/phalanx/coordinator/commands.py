@@ -87,7 +87,7 @@ class CoordinatorCommands:
         self.usage = UsageReads(loop, store, log_links, clock).usage
         self.report = UsageReports(loop, store, clock, reads.slices).report
         self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
-        self.named, self.owner, self.draft = reads.named, reads.owner, reads.draft
+        self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
         self.is_of_same_workflow = reads.is_of_same_workflow
         self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from phalanx.api.schema.fields import check_cwd, check_env
+from phalanx.api.schema.fields import check_argv, check_cwd, check_env
 from phalanx.api.schema.workflows import TaskProgram
 from phalanx.core.model.dispatch import MERGED_TYPES
 from phalanx.errors import BadRequest, ConfigError
@@ -131,6 +131,14 @@ def _program(file: Path, name: str, value: Any) -> TaskProgram:
         check_env(declared.env, "env")
         if declared.cwd is not None:
             check_cwd(declared.cwd, "cwd")
+        if declared.python:
+            check_argv((declared.python,), "python")
+        if (
+            isinstance(declared.run, list)
+            and declared.run
+            and all(isinstance(each, str) for each in declared.run)
+        ):
+            check_argv(tuple(declared.run), "run")
     except (msgspec.ValidationError, BadRequest) as error:
         raise ConfigError(
             f"{file}: executors.{name}: {error}: expected {{ run = ..., merges = true, cwd = '/FOLDER',"
@@ -154,9 +162,10 @@ def _checked_program(where: str, name: str, declared: DeclaredProgram) -> TaskPr
     if merges and name not in MERGED_TYPES:
         types = ", ".join(sorted(MERGED_TYPES))
         raise ConfigError(f"{where}.merges: only tasks of these types run as one: {types}")
-    if python is not None and (not python or ("/" in python and not python.startswith("/"))):
+    if python is not None and (not python or " " in python or ("/" in python and not python.startswith("/"))):
         raise ConfigError(
-            f"{where}.python = {python[:80]!r}: expected an absolute path, or the name of a program"
+            f"{where}.python = {python[:80]!r}: expected an absolute path, or the name of a program, without"
+            " options and spaces"
         )
     if own := [each for each in declared.env if each.startswith("PHALANX_")]:
         raise ConfigError(f"{where}.env.{own[0]}: variables that begin with PHALANX_ are set by Phalanx")

@@ -64,14 +64,14 @@ class Feed:
 
     def _take(self, revision: int, lasting: list[e.Event]) -> None:
         """Events that end at `revision`, less those that are known already."""
-        at = revision - len(lasting)
-        for event in lasting:
-            at += 1
-            if at <= self._last:
-                continue
-            if len(self._events) == self._events.maxlen:
-                self._first = self._events[0][0]
-            self._events.append((at, event))
+        kept, before = self._events, revision - len(lasting)
+        known = max(0, min(self._last - before, len(lasting)))
+        fresh = lasting[known:] if known else lasting
+        assert kept.maxlen is not None
+        is_full = len(kept) + len(fresh) > kept.maxlen
+        kept.extend(enumerate(fresh, before + known + 1))
+        if is_full:
+            self._first = kept[0][0] - 1
         self._last = max(self._last, revision)
         if lasting:
             self._fresh.set()

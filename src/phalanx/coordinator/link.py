@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import structs
 
 from phalanx.coordinator.idle_devices import IdleDevices
+from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
@@ -67,7 +68,7 @@ class Links:
         self._briefed: dict[JobId, set[str]] = {}  # by job, the nodes whose runners were sent its brief
         self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
         self.stale_reports = 0
-        self.idle = IdleDevices()
+        self.idle, self.images = IdleDevices(), ImageProgress()
         self._overlay_version = 0  # of the overlay network that runners were told last
 
     def receive(self, session: RunnerSession, message: wire.Message) -> Envelope | None:
@@ -95,6 +96,7 @@ class Links:
             return None
         del self.sessions[session.node]
         self.idle.gone(session.node)
+        self.images.gone(session.node)
         return [Disconnect(session.node, session.incarnation)], no_reply
 
     def dispatch(self, effects: Iterable[Effect]) -> None:
@@ -185,6 +187,7 @@ class Links:
         self.sessions.clear()
         self._briefed.clear()
         self.idle.clear()
+        self.images.clear()
 
     def forget(self, job: str) -> None:
         """A job is over: its brief is not needed any more. Runners are told with their next heartbeat."""
@@ -318,6 +321,7 @@ class Links:
                 return
             if isinstance(answers[0], Accepted):
                 self.idle.told(self._state(), session.node, message.idle, message.sent_at)
+                self.images.told(session.node, message.preparing)
                 epoch, dismissed = self._state().epoch, session.dismissed
                 session.dismissed = []
                 orders = [wire.Orders(epoch, dismissed)] if dismissed else []
@@ -364,15 +368,13 @@ def overlay_map(state: ClusterState, name: str) -> OverlayMap | None:
     node = state.nodes.get(name)
     if node is None or not node.capacity.block:
         return None
-    overlay = state.overlay
-    peers = [
-        (each.capacity.block, each.address)
-        for each in state.nodes.values()
-        if each.name != name and each.capacity.block and each.address
+    rules = state.rules.overlay
+    others = [
+        each for each in state.nodes.values() if each.name != name and each.capacity.block and each.address
     ]
-    here = {owner for where, owner in overlay.holders.values() if where == name}
-    owners = [(address, owner) for address, (_, owner) in overlay.holders.items() if owner in here]
-    return OverlayMap(state.rules.overlay.subnet, node.capacity.block, sorted(peers), sorted(owners))
+    peers = sorted((each.capacity.block, each.address) for each in others)
+    keys = {each.capacity.block: each.capacity.wireguard for each in others} if rules.encrypted else None
+    return OverlayMap(rules.subnet, node.capacity.block, peers, state.overlay.known_at(name), keys)
 
 
 def no_reply(answers: list[Answer | None]) -> None:

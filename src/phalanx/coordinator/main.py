@@ -127,7 +127,7 @@ class Coordinator:
             self.recorder,
             None if files is None else files.store,
         )
-        self.links.idle = self.commands.idle
+        self.links.idle, self.links.images = self.commands.idle, self.commands.images
         self.inputs = StageInputFetcher(self.commands.attempt_files, self.leadership)
 
     def _is_online(self, node: str) -> bool:

@@ -16,6 +16,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import watch_event
 from phalanx.coordinator.idle_devices import IdleDevices
+from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
@@ -70,6 +71,7 @@ class StateReads:
 
     def __init__(self, loop: Requests, store: Store, clock: Clock, idle: IdleDevices | None = None) -> None:
         self.slices = TimeSlices(clock)
+        self.images = ImageProgress()
         self._idle = idle or IdleDevices()
         self._loop = loop
         self._store = store
@@ -134,7 +136,7 @@ class StateReads:
 
     async def task(self, id: str) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
-        return task_view(job, position, self._loop.state.known_names)
+        return self.images.noted(job, position, task_view(job, position, self._loop.state.known_names))
 
     async def tasks(
         self,
@@ -162,7 +164,11 @@ class StateReads:
             if wanted is not None and at < len(found.status) and found.status[at] != wanted:
                 next_at = found.status.find(wanted, at)
                 at = len(found.status) if next_at < 0 else next_at
-        view = task_viewer(found, self._loop.state.known_names)
+        viewer = task_viewer(found, self._loop.state.known_names)
+
+        def view(position: int) -> TaskView:
+            return self.images.noted(found, position, viewer(position))
+
         return Page(await self._in_pieces(positions, view), str(at) if at < len(found.status) else None)
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
@@ -173,8 +179,9 @@ class StateReads:
         if job.job.draft is not None and job.job.tasks == 1:
             position = None  # its gang waits for others, and has the same id
         await self.slices.turn()
-        engine = self._loop.engine
-        return why_reply(engine.state, job, position, self._clock.now(), engine.policy, engine.memory, asker)
+        engine, now = self._loop.engine, self._clock.now()
+        reply = why_reply(engine.state, job, position, now, engine.policy, engine.memory, asker)
+        return self.images.explained(job, position, reply)
 
     async def _why_without_job(self, id: str, asker: Asker, error: NotFound) -> WhyReply:
         """Of a workflow, or of a stage that has no job; of what is neither, the error that it is unknown."""

@@ -105,7 +105,9 @@ def _untargeted(job: Job, refused: Refused) -> Refused:
     no = refused.reason
     if refused.kind != "target" or any(group.request.target is not None for group in job.groups):
         return refused
-    if no.code in ("NoMatchingLabels", "NotIsolated") and not no.text.startswith("No node can hold"):
+    if no.code in ("NoMatchingLabels", "NotIsolated", "NoContainers") and not no.text.startswith(
+        "No node can hold"
+    ):
         text = f"No node can hold a task of it, even when empty; closest: {no.text}"
         no = Reason(no.code, no.tier, text, no.numbers)
     return Refused(no, "never")
@@ -121,6 +123,8 @@ def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
         return f"phalanx cancel {name} ends it; then apply all of it again"
     if refused.reason.code == "NotIsolated":
         return "phalanx node show NAME says what a node holds tasks to; see docs/operations/isolation.md"
+    if refused.reason.code == "NoContainers":
+        return "phalanx node show NAME says whether a node can run containers; see docs/guides/containers.md"
     if refused.reason.numbers.get("lacking"):
         return "phalanx nodes -o wide lists the labels of each node"
     if refused.kind == "never":

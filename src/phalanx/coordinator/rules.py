@@ -38,7 +38,9 @@ def overlay_of(section: OverlaySettings) -> OverlayRules:
     if section.mode == "off":
         return OverlayRules()
     check_subnet(section.subnet)
-    return OverlayRules(section.subnet, section.block_prefix, section.quarantine_s)
+    return OverlayRules(
+        section.subnet, section.block_prefix, section.quarantine_s, section.encryption == "wireguard"
+    )
 
 
 def dispatch_policy_of(section: Scheduler) -> DispatchPolicy:

@@ -13,6 +13,7 @@ import hmac
 import secrets
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -30,10 +31,12 @@ from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession, SessionHello, SessionSpec
 from phalanx.store.protocol import Store
 
+T = TypeVar("T")
 TICKET_S = 30.0
 TICKETS_MAX = 4096
 TICKETS_PER_USER_MAX = 256
 NODE_SESSIONS_MAX = 128
+NODE_SESSIONS_PER_USER_MAX = NODE_SESSIONS_MAX // 2  # so that others can enter their tasks there
 DIAL_WITHIN_S = 10.0
 
 
@@ -67,6 +70,7 @@ class Sessions:
         self._awaited: dict[str, AwaitedSession] = {}
         self._open: dict[Duplex, tuple[SessionHello, str | None]] = {}
         self._of_nodes: Counter[str] = Counter()
+        self._of_users_there: Counter[tuple[str, str]] = Counter()  # by node and user
         self._of_users: Counter[str] = Counter()  # tickets
 
     def offer(self, user: str, task: str, node: str, key: AttemptKey, spec: SessionSpec) -> SessionTicket:
@@ -79,7 +83,7 @@ class Sessions:
             raise TooMany(
                 "too many sessions were asked for and not opened", reason="TooManySessions", retry_after_s=5
             )
-        self._check_node(node)
+        self._check_node(node, user)
         id, ticket = secrets.token_hex(12), secrets.token_urlsafe(32)
         self._offered[id] = OfferedSession(user, _digest(ticket), now + self._ticket_s, node, key, spec)
         self._of_users[user] += 1
@@ -103,14 +107,15 @@ class Sessions:
                 hint="ask for another: each opens one session, within 30 s",
             )
         self._forget(id)
-        self._check_node(offered.node)
+        self._check_node(offered.node, user)
         self._of_nodes[offered.node] += 1
+        self._of_users_there[offered.node, user] += 1
         try:
             connection = await self._dialled(id, offered)
         except BaseException:
-            self._leave(offered.node)
+            self._leave(offered.node, user)
             raise
-        connection.lost.add_done_callback(lambda _: self._leave(offered.node))
+        connection.lost.add_done_callback(lambda _: self._leave(offered.node, user))
         return connection
 
     def arrived(
@@ -154,18 +159,18 @@ class Sessions:
         finally:
             del self._awaited[id]
 
-    def _check_node(self, node: str) -> None:
+    def _check_node(self, node: str, user: str) -> None:
         if self._of_nodes[node] >= NODE_SESSIONS_MAX:
-            raise TooMany(
-                f"node {node} has {NODE_SESSIONS_MAX} sessions, as many as one node may: end some, or try again",
-                reason="TooManySessions",
-                retry_after_s=5,
-            )
+            text = f"node {node} has {NODE_SESSIONS_MAX} sessions, as many as one node may"
+        elif self._of_users_there[node, user] >= NODE_SESSIONS_PER_USER_MAX:
+            text = f"user {user} has {NODE_SESSIONS_PER_USER_MAX} sessions on node {node}, as many as one user may"
+        else:
+            return
+        raise TooMany(f"{text}: end some, or try again", reason="TooManySessions", retry_after_s=5)
 
-    def _leave(self, node: str) -> None:
-        self._of_nodes[node] -= 1
-        if not self._of_nodes[node]:
-            del self._of_nodes[node]
+    def _leave(self, node: str, user: str) -> None:
+        _less(self._of_nodes, node)
+        _less(self._of_users_there, (node, user))
 
     def _expire(self, now: float) -> None:
         """All last equally long, so the first of them are the oldest."""
@@ -176,10 +181,7 @@ class Sessions:
             self._forget(id)
 
     def _forget(self, id: str) -> None:
-        user = self._offered.pop(id).user
-        self._of_users[user] -= 1
-        if not self._of_users[user]:
-            del self._of_users[user]
+        _less(self._of_users, self._offered.pop(id).user)
 
     def _unserved(self, node: str) -> Unavailable:
         if self._log_links.is_open(node):
@@ -252,6 +254,12 @@ def _node_away(node: str, what: str) -> Unavailable:
         hint=f"phalanx node show {node} says since when; the task may go on there",
         retry_after_s=5,
     )
+
+
+def _less(counts: Counter[T], key: T) -> None:
+    counts[key] -= 1
+    if not counts[key]:
+        del counts[key]
 
 
 def _digest(text: str) -> bytes:

@@ -25,6 +25,7 @@ from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
 from phalanx.core.explain.gates import comes_first, nominated, task_names
+from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import held_back
@@ -59,6 +60,8 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         time_limit_s=spec.time_limit_s,
         max_retries=spec.max_retries,
         cwd=spec.groups[0].command.cwd,
+        image=spec.groups[0].command.image,
+        mounts=[*spec.groups[0].command.mounts],
         env=spec.groups[0].command.env,
         groups=[_group_view(job, group) for group in job.groups],
         gang=gang_view(state, job),
@@ -152,12 +155,16 @@ def _task_view(
         object=spec.object_at(position),
         usage=None if attempt else ended_usage(job, position),
         address=attempt.grant.address or None if attempt else None,
+        preparing="its image is got ready" if attempt and attempt.preparing else "",
     )
 
 
 def _word(status: Status) -> StatusWord:
     word: StatusWord = status.word  # type: ignore[assignment]  # the names are those of the table
     return word
+
+
+_OF_RUNNERS = (ISOLATED, CONTAINERS, ROOTFS)  # labels that say what other fields say
 
 
 def _request_view(request: Request) -> RequestView:
@@ -168,7 +175,7 @@ def _request_view(request: Request) -> RequestView:
         gpu_type=request.gpu_type,
         gpu_memory_bytes=request.gpu_memory_bytes,
         target=None if request.target is None else str(request.target),
-        labels={name: value for name, value in request.labels if (name, value) != ISOLATED},
+        labels={name: value for name, value in request.labels if (name, value) not in _OF_RUNNERS},
         require_isolation=ISOLATED in request.labels,
     )
 

@@ -19,6 +19,7 @@ from phalanx.api.schema.jobs import EXCLUDED
 from phalanx.core.cluster.decide.nodes import holds_for, trouble_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.amounts import plural, written
+from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.resources import ISOLATED, Capacity
 from phalanx.core.model.waiting import DEFAULT, WaitingClass
 
@@ -50,7 +51,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
             DeviceView(d.index, d.kind, d.memory_bytes, d.numa, d.uuid, holders.get(d.index))
             for d in ledger.capacity.devices
         ],
-        labels={name: value for name, value in ledger.capacity.labels.items() if name != ISOLATED[0]},
+        labels={name: value for name, value in ledger.capacity.labels.items() if name not in _OF_RUNNERS},
         tasks=[_task_id(state, key) for key, _ in zip(node.attempts, range(TASKS_SHOWN), strict=False)],
         task_count=len(node.attempts),
         incarnation=node.incarnation,
@@ -67,7 +68,11 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         toggled_at=node.toggled_at,
         idle_since=node.idle_since,
         isolation=_isolation(ledger.capacity),
+        containers=ledger.capacity.containers,
     )
+
+
+_OF_RUNNERS = (ISOLATED[0], CONTAINERS[0], ROOTFS[0])  # labels that say what other fields say
 
 
 def _isolation(capacity: Capacity) -> IsolationView | None:
@@ -75,7 +80,15 @@ def _isolation(capacity: Capacity) -> IsolationView | None:
     if has is None:
         return None
     return IsolationView(
-        has.cpus, has.cpu_time, has.memory, has.processes, has.devices, has.scratch, has.lacking, has.note
+        has.cpus,
+        has.cpu_time,
+        has.memory,
+        has.processes,
+        has.devices,
+        has.scratch,
+        has.lacking,
+        has.note,
+        has.network,
     )
 
 
@@ -97,6 +110,8 @@ def _note(state: ClusterState, node: NodeState) -> str:
         return f"disabled {node.disabled_reason}"
     if not node.lost and (trouble := trouble_of(node)):
         return trouble
+    if state.rules.overlay.encrypted and node.capacity.no_wireguard:
+        return f"no tasks with addresses: {node.capacity.no_wireguard}"
     if node.rests_until is None or not node.could_work:
         return ""
     failed = node.rest_text or f"{plural(node.failures, 'task')} in a row failed here"

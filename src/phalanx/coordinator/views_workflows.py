@@ -88,18 +88,22 @@ def _stage_view(state: ClusterState, flow: WorkflowState, number: int, word: Sta
         started_at=started,
         ended_at=ended,
         parent=None if parent is None else names[parent].name,
-        reason=_reason(flow, number, missing, "" if job is None else job.details.get(0, ("", ""))[0]),
+        reason=_reason(flow, number, missing, word, "" if job is None else job.details.get(0, ("", ""))[0]),
         result=raw_json(flow.results.get(number)),
     )
 
 
-def _reason(flow: WorkflowState, number: int, missing: list[str], message: str) -> str:
+def _reason(flow: WorkflowState, number: int, missing: list[str], word: StageWord, message: str) -> str:
     """Why it is as it is, where that needs a word."""
     if flow.phase(number) == StagePhase.WAITING and not missing:
         return awaited_text(flow, number)
     if missing:
         more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         return f"waits for {', '.join(missing[:_NAMED])}{more}"
+    if (
+        word == "Pending" and not message
+    ):  # the whole reason is a plan's work, which a list of stages is not worth
+        return f"waits for a place: `phalanx why {flow.job_id(number)}` says why"
     return flow.notes.get(number) or message
 
 

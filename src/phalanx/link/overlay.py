@@ -12,3 +12,6 @@ class OverlayMap(Struct, frozen=True, tag="overlay_map"):
     block: str  # of this node
     peers: list[tuple[str, str]]  # the block and the address of every other node
     owners: list[tuple[str, str]]  # of addresses, of all tasks anywhere whose owners have tasks on this node
+    keys: dict[str, str] | None = (
+        None  # the public keys of all other nodes, by block; None: nothing is encrypted
+    )

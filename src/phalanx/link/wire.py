@@ -19,6 +19,7 @@ from phalanx.core.model.orders import (
     AttemptKey,
     Disposition,
     Ended,
+    Exit,
     Order,
     Phase,
     Report,
@@ -27,6 +28,7 @@ from phalanx.core.model.orders import (
 from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
 from phalanx.core.model.usage import wrong_usage
 from phalanx.link.overlay import OverlayMap
+from phalanx.link.preparing import wrong_preparing
 from phalanx.link.session_messages import SessionMessage
 from phalanx.link.usage import IdleDevice, ReadUsage, UsageData, wrong_idle, wrong_samples
 
@@ -116,6 +118,7 @@ class Beat(Struct, frozen=True, tag="beat"):
     seen_at: float = 0.0  # `at` of the last acknowledgement on this connection
     starts_expire: bool = False  # an attempt that has not started within a lease of its arrival never will
     idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
+    preparing: list[tuple[AttemptKey, str]] = []  # whose images are got ready, and how far that is
 
 
 class BeatAck(Struct, frozen=True, tag="beat_ack"):
@@ -272,7 +275,11 @@ def why_wrong(message: Message) -> str:
     match message:
         case Beat():
             times = _times(("sent_at", message.sent_at), ("seen_at", message.seen_at))
-            found: Iterable[str] = (*times, wrong_idle(message.idle, DEVICES_MAX))
+            found: Iterable[str] = (
+                *times,
+                wrong_idle(message.idle, DEVICES_MAX),
+                wrong_preparing(message.preparing, HELD_MAX, WORD_MAX),
+            )
         case UsageData():
             return wrong_samples(message)
         case Reports() if len(message.reports) > REPORTS_MAX:
@@ -305,20 +312,24 @@ def _of_report(report: Report) -> str:
             return f"exit.code = {code}: expected {CODES[0]} to {CODES[1]}"
         if len(exit.message) > TEXT_MAX or len(exit.stderr_tail) > TEXT_MAX:
             return f"exit: expected texts of at most {TEXT_MAX} characters"
-        if len(exit.result.encode()) > RESULT_BYTES_MAX:
+        if exit.result and len(exit.result.encode()) > RESULT_BYTES_MAX:
             return f"exit.result: {len(exit.result)} characters, expected at most {RESULT_BYTES_MAX} bytes"
-        if wrong := _count("exit.result_bytes", exit.result_bytes, RESULT_FILE_BYTES_MAX):
+        if (exit.result_bytes or exit.result_sha256) and (wrong := _of_result_file(exit)):
             return wrong
-        if bool(exit.result_sha256) != bool(exit.result_bytes) or not _DIGEST.fullmatch(exit.result_sha256):
-            return (
-                f"exit.result_sha256 = {exit.result_sha256[:80]!r}: expected 64 digits with exit.result_bytes"
-            )
         if not (-TIME_MAX <= began <= TIME_MAX and -TIME_MAX <= ended <= TIME_MAX):
             return f"exit: started_at = {began}, ended_at = {ended}: expected seconds since 1970"
         if exit.usage is not None:
             return wrong_usage(exit.usage)
     elif type(report) is Started and not -TIME_MAX <= report.at <= TIME_MAX:
         return f"started.at = {report.at}: expected seconds since 1970"
+    return ""
+
+
+def _of_result_file(exit: Exit) -> str:
+    if wrong := _count("exit.result_bytes", exit.result_bytes, RESULT_FILE_BYTES_MAX):
+        return wrong
+    if not exit.result_sha256 or not exit.result_bytes or not _DIGEST.fullmatch(exit.result_sha256):
+        return f"exit.result_sha256 = {exit.result_sha256[:80]!r}: expected 64 digits with exit.result_bytes"
     return ""
 
 

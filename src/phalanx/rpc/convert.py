@@ -31,6 +31,7 @@ LEFT_OUT = frozenset(
         *(("HelloMessage", "token"), ("LogHello", "token")),  # in the metadata of the call
         *(("LogHello", "files"), ("LogHello", "sessions")),  # files and sessions are only sent as frames,
         *(("LogHello", "usage"), ("Beat", "idle")),  # and so are samples of usage
+        ("Beat", "preparing"),  # only runners of ours run containers
     }
 )
 FRACTIONS = frozenset({"cores"})

@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from phalanx.errors import ConfigError
+from phalanx.runner.log_files import HOSTS, RESULTS_FOLDER
 
 SAME = "same-name"
 ANYBODY = "*"
@@ -145,6 +146,12 @@ def _open_to_others(state_dir: Path) -> None:
                 " is closed to them",
                 hint="choose a folder such as /var/lib/phalanx",
             )
-    for folder in (real, real / "logs", real / "logs" / "results", real / "checkpoints"):
+    for folder in (
+        real,
+        real / "logs",
+        real / "logs" / RESULTS_FOLDER,
+        real / "logs" / HOSTS,
+        real / "checkpoints",
+    ):
         folder.mkdir(mode=0o711, exist_ok=True)
         folder.chmod(0o711)

@@ -2,6 +2,7 @@
 
 The folder is the task's own: links, pipes, devices, names with control characters, sparse files and a hundred thousand
 files may be in it, and folders as deep as a task likes. No link is followed; what is left out is counted and named.
+A task of another account may have moved files into it that the account cannot read, so only its own are kept.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ class Found(Struct):
 
 def find_artifacts(folder: LogPath, limits: ArtifactLimits) -> Found:
     """The regular files below a folder, in the order of their names, as many as are kept; raises OSError."""
-    found, size = Found(), 0
+    found, size, owner = Found(), 0, _owner(folder)
     most = min(limits.count, ARTIFACTS_MAX)
     for path, about in _entries(folder, found):
         if path == INNER_RESULT:
             continue
-        if why := _why_not(path, about):
+        if why := _why_not(path, about, owner):
             found.leave_out(path, why)
         elif len(found.files) >= most:
             found.leave_out(path, f"more than {most} files")
@@ -67,23 +68,36 @@ def find_artifacts(folder: LogPath, limits: ArtifactLimits) -> Found:
 
 @contextmanager
 def opened(folder: LogPath, path: str) -> Iterator[int]:
-    """An artifact, if it is a regular file and no link leads to it; raises OSError."""
+    """An artifact, if it is a regular file of the task's own and no link leads to it; raises OSError."""
     *parents, name = path.split("/")
     with _folder(folder, tuple(parents)) as parent:
         file = os.open(name, _FILE, dir_fd=parent)
     try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
+        if why := _why_not(path, os.fstat(file), _owner(folder)):
+            raise OSError(errno.EINVAL, f"it is {why}")
         yield file
     finally:
         os.close(file)
 
 
-def _why_not(path: str, about: os.stat_result) -> str:
+def _owner(folder: LogPath) -> int:
+    """The account whose files are kept."""
+    with _folder(folder, ()) as opened_folder:
+        return os.fstat(opened_folder).st_uid
+
+
+def is_foreign(about: os.stat_result, owner: int) -> bool:
+    """Whether a file in a folder of another account than ours is not that account's."""
+    return about.st_uid != owner != os.geteuid()
+
+
+def _why_not(path: str, about: os.stat_result, owner: int) -> str:
     if stat.S_ISLNK(about.st_mode):
         return "a link"
     if not stat.S_ISREG(about.st_mode):
         return "not a regular file"
+    if is_foreign(about, owner):
+        return "another account's file"
     return why_bad_path(path)
 
 

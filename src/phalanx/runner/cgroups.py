@@ -15,6 +15,7 @@ import contextlib
 import os
 import re
 from collections.abc import Collection, Iterable
+from hashlib import sha256
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,7 +24,7 @@ from phalanx.core.model.resources import Cores
 from phalanx.runner.cgroup_limits import NO_LIMITS, TaskLimits, end_as_a_whole, write_limits
 from phalanx.runner.cgroup_tree import Hierarchy, lines_of, mounted, prepared
 from phalanx.runner.device_filter import DeviceFilter
-from phalanx.runner.keeper.cgroup import HOME, SLOT, THREADED
+from phalanx.runner.keeper.cgroup import BASE, HOME, SLOT, THREADED, make
 
 ROOT = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
@@ -101,6 +102,23 @@ class Cgroups:
             base = min(self.hierarchies, key=lambda each: ("cpuset" in each.name, each.name)).base
             self._tracked_in = str(base / THREADED if (base / THREADED).is_dir() else base)
         return self._tracked_in
+
+    @property
+    def v2_base(self) -> str | None:
+        """The folder of this node on v2, if tasks are in cgroups there."""
+        return next((str(each.base) for each in self.hierarchies if each.is_v2), None)
+
+    def tracking_of(self, owner: str) -> str | None:
+        """A folder in that of `tracking`, for attempts of one owner alone; the same if that is impossible."""
+        whole, base = self.tracking, self.v2_base
+        if whole is None or base is None or not whole.startswith(base):
+            return whole
+        folder = f"{whole}/{BASE}{sha256(owner.encode()).hexdigest()[:16]}"
+        try:
+            make(folder)
+        except OSError:
+            return whole
+        return folder
 
     @property
     def bases(self) -> tuple[str, ...]:

@@ -28,8 +28,15 @@ _ONE = re.compile(r"([0-9]{1,5})=(/[^;,]*(?:,/[^;,]*)*)")
 class DeviceNodes:
     """The nodes of each device, by its index."""
 
-    def __init__(self, nodes: dict[int, tuple[DeviceNode, ...]]) -> None:
+    def __init__(
+        self, nodes: dict[int, tuple[DeviceNode, ...]], paths: dict[int, list[str]] | None = None
+    ) -> None:
         self._nodes = nodes
+        self._paths = paths or {}
+
+    def paths_of(self, index: int) -> list[str]:
+        """Where the nodes of a device are."""
+        return self._paths.get(index, [])
 
     def __bool__(self) -> bool:
         return bool(self._nodes)
@@ -53,7 +60,7 @@ def find_nodes(
             f"runner.device_nodes: device {strange[0]} does not exist here, expected {sorted(known) or 'no device'}"
         )
     found = {index: tuple(filter(None, map(_node, each))) for index, each in paths.items()}
-    return DeviceNodes({index: nodes for index, nodes in found.items() if nodes})
+    return DeviceNodes({index: nodes for index, nodes in found.items() if nodes}, paths)
 
 
 def parse_nodes(text: str) -> dict[int, list[str]]:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -29,6 +27,7 @@ from phalanx.runner import log_files
 from phalanx.runner.artifacts import ArtifactLimits, Found, find_artifacts, opened
 from phalanx.runner.keeper.files import ARTIFACTS, RESULT, STDERR, STDOUT
 from phalanx.runner.launches import Launches
+from phalanx.runner.trees import remove_tree
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads, UploadFailed
 
@@ -161,7 +160,7 @@ class AttemptEndings:
             manifest = Manifest(tuple(sent), tuple(found.left_out), found.left_out_count)
             await self._list(key, manifest, hurried)
             is_listed = True
-            await asyncio.to_thread(shutil.rmtree, Path(str(folder)))
+            await asyncio.to_thread(remove_tree, str(folder))
         except (
             UploadFailed,
             OSError,

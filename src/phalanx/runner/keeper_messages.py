@@ -117,3 +117,10 @@ class Listing(Struct, frozen=True, array_like=True, tag="listing"):
 News = ProcessReady | ProcessStarted | ProcessRefused | ProcessEnded  # of one process
 Answer = News | Misunderstood | Listing | Pong
 Event = News | Misunderstood | KeeperLost  # what a runner receives
+
+
+def instant_of(born: Ticks, now: float, since_boot_s: float) -> float | None:
+    """A start in ticks since boot, by our own clock: the wall clock may have been set since."""
+    if not born[1]:
+        return None
+    return now - max(0.0, since_boot_s - (born[1] + 1) / TICKS_PER_S)

@@ -43,7 +43,8 @@ def places(state_dir: Path, count: int, cgroups: Callable[[str], Cgroups]) -> li
     for number in range(max(count, 1 + max(keeper_folders(state_dir), default=0))):
         folder = keeper_folder(state_dir, number)
         if number < count:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            folder.mkdir(exist_ok=True, mode=0o700)
         elif not folder.is_dir():
             continue
         own = cgroups(f".{number}" if number else "")

@@ -6,7 +6,6 @@ environment is made in `environment.py`.
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Collection
 from pathlib import Path
@@ -19,14 +18,15 @@ from phalanx.core.model.orders import (
     LonePorts,
     Roll,
     Start,
-    key_from_text,
     key_text,
 )
 from phalanx.core.runner.attempts import ProcessEnd
-from phalanx.core.runner.state import Spawn
+from phalanx.core.runner.effects import Spawn
 from phalanx.errors import Unavailable
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account, Accounts, NoAccount
+from phalanx.runner.containers.launching import ContainerLaunches, OfAttempt
+from phalanx.runner.containers.launching import command as container_command
 from phalanx.runner.environment import (
     LOOPBACK,
     Peer,
@@ -35,13 +35,15 @@ from phalanx.runner.environment import (
     group_environment,
     standing,
 )
+from phalanx.runner.keeper_keys import brief_id, of_older_keeper, read_key
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
-from phalanx.runner.limits import AttemptLimits
+from phalanx.runner.limits import AttemptLimits, LaunchLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
     HOSTS,
     RESULT,
+    AttemptPaths,
     LogPath,
     attempt_paths,
     folder_of,
@@ -49,8 +51,10 @@ from phalanx.runner.log_files import (
     log_path,
 )
 from phalanx.runner.lone_environment import LoneEnvironments
+from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
+from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
 from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.usage.sampler import UsageSampler
@@ -71,6 +75,7 @@ class Launches:
         limits: AttemptLimits,
         machine: Machine,
         accounts: Accounts,
+        containers: ContainerLaunches | None = None,
     ) -> None:
         self.log_root = state_dir / "logs"
         self._logs_in = str(self.log_root)
@@ -84,6 +89,7 @@ class Launches:
         self._limits = limits
         self._machine = machine
         self._accounts = accounts
+        self._containers = containers
         self._with_hosts: set[AttemptKey] = set()
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
@@ -99,11 +105,12 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        brief_id = _brief_id(brief.job, brief.group)
-        account = self._brief(keeper, connection, brief, brief_id)
+        id = brief_id(brief.job, brief.group)
+        account = self._brief(keeper, connection, brief, id)
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
-        paths = attempt_paths(self._logs_in, start.key, self._accounts.are_mapped)
+        is_inside = self._accounts.are_mapped or bool(brief.command.image)
+        paths = attempt_paths(self._logs_in, start.key, is_inside)
         owner = None if account is None else (account.uid, account.gid)
         limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
@@ -116,7 +123,13 @@ class Launches:
                 env[variable] = text
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
-            spaces = _of_older_keeper(spaces)
+            spaces = of_older_keeper(spaces)
+        if brief.command.image:
+            env |= self._contain(keeper, effect, account, paths, limits, spaces)
+            spaces = {"net": spaces["net"]} if "net" in spaces else {}
+        if (networks := self._networks) is not None:
+            for folder in limits.cgroups:
+                networks.assign(folder, brief.user)
         launch = Launch(
             out=paths.stdout,
             err=paths.stderr,
@@ -135,7 +148,7 @@ class Launches:
             memo=limits.memo,
             processes_max=limits.processes_max,
         )
-        connection.start(name, brief_id, launch)
+        connection.start(name, id, launch)
 
     def _surroundings(self, effect: Spawn) -> tuple[dict[str, str], dict[str, str]]:
         """The variables of an attempt, and the namespaces it starts in."""
@@ -148,6 +161,33 @@ class Launches:
         place = standing(start, brief, effect.roll, here, port, others)
         env = attempt_environment(brief, start, place, engine.capacity, engine.state.epoch)
         return env, self._spaces(start, place, env)
+
+    def _contain(
+        self, keeper: NodeKeeper, effect: Spawn, account: Account | None, paths: AttemptPaths,
+        limits: LaunchLimits, spaces: dict[str, str],
+    ) -> dict[str, str]:  # fmt: skip
+        """Write down what the container of an attempt has; the variables by which its process finds that."""
+        assert self._containers is not None, "an image was got ready by them"
+        brief = effect.brief
+        has = OfAttempt(
+            folders=self._folders_of(paths, limits, brief.job, account),
+            result=paths.result,
+            hosts=spaces.get("hosts", ""),
+            hostname=spaces.get("hostname", ""),
+            has_network="net" in spaces,
+            is_tracked=bool(limits.cgroups or self._limits.tracking(keeper.cgroups)),
+            files=tuple(filter(None, (self._base_env.get("PHALANX_TASK_CA_FILE"),))),
+        )
+        return self._containers.write(effect.start, brief, account, self._base_env, has)
+
+    def _folders_of(
+        self, paths: AttemptPaths, limits: LaunchLimits, job: str, account: Account | None
+    ) -> tuple[str, ...]:
+        """What of its attempt a container sees and may write to, at the same paths."""
+        if account is None:
+            self._machine.make_folder(f"{self._checkpoints}/{job}")
+        folders = (paths.artifacts, f"{self._checkpoints}/{job}", limits.env.get(SCRATCH_VARIABLE))
+        return tuple(filter(None, folders))
 
     def _spaces(self, start: Start, place: Standing, env: dict[str, str]) -> dict[str, str]:
         """The namespaces of an attempt; its hosts file is written, which says where its peers are."""
@@ -220,7 +260,17 @@ class Launches:
         home, uid = ("/", None) if account is None else (account.home, account.uid)
         brief = None if group is None else briefing.brief(key[0], group)
         cwd = None if brief is None else brief.command.cwd or home
-        return AttemptLeader(*self._leaders[key], self.names[key], uid), cwd
+        first = self._leaders[key]
+        if self._containers is not None and self._containers.has(key):
+            inside = self._containers.leader(key)
+            if inside is None:
+                raise Unavailable("its container has not started yet", reason="CannotEnter", retry_after_s=1)
+            first = inside
+        return AttemptLeader(*first, self.names[key], uid), cwd
+
+    def account_of_user(self, user: str) -> Account | None:
+        """The account of a user; None for the runner's own. Raises NoAccount."""
+        return self._accounts.of(user)
 
     def _account_of(self, job: str) -> Account | None:
         """The account that tasks of a job have; None for the runner's own."""
@@ -270,7 +320,7 @@ class Launches:
             keeper.forget((name,))
 
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
-        id = _brief_id(job, group)
+        id = brief_id(job, group)
         self._lone.forget(job, group)
         if keeper.connection is not None and id in keeper.briefed:
             del keeper.briefed[id]
@@ -279,12 +329,16 @@ class Launches:
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of it is alive: its limits are given back; the end, with what it used."""
         self._leaders.pop(key, None)
+        if self._containers is not None:
+            self._containers.ended(key, was_killed=end.signal is not None or end.reason is not None)
         self._leave_network(key)
         return self._limits.ended(key, self.usage.ended(key, end, self._limits.own_folders(key)))
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive, or it was never started."""
         self._leaders.pop(key, None)
+        if self._containers is not None:
+            self._containers.ended(key, was_killed=False)
         self.usage.forget(key)
         self._limits.release(key)
         self._leave_network(key)
@@ -316,37 +370,29 @@ class Launches:
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
-        cwd, told = brief.command.cwd, None
+        argv, cwd, told = brief.command.argv, brief.command.cwd, None
+        in_container = bool(brief.command.image) and self._containers is not None
+        if in_container:
+            argv, cwd = tuple(container_command()), None
         if account is not None:
-            cwd = cwd or account.home
-            told = BriefAccount(
-                account.uid, account.gid, account.groups, account.prefix(self._accounts.program)
-            )
+            prefix = () if in_container else account.prefix(self._accounts.program)
+            told = BriefAccount(account.uid, account.gid, account.groups, prefix)
+            cwd = cwd if in_container else cwd or account.home
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
-        connection.brief(id, brief.command.argv, env, cwd, self._limits.tracking(keeper.cgroups), told)
+        connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)
         keeper.briefed[id] = account
         return account
 
+    def _tracking(self, keeper: NodeKeeper, user: str) -> str | None:
+        """The folder in which attempts have cgroups; those of one user have their own in an overlay network."""
+        networks, whole = self._networks, self._limits.tracking(keeper.cgroups)
+        folder = whole if networks is None else self._limits.tracking(keeper.cgroups, user)
+        if networks is not None and folder is not None and folder != whole:
+            networks.assign(folder, user)
+        return folder
 
-def read_key(name: str) -> tuple[AttemptKey, int] | None:
-    """The attempt of a keeper's key, and its lane; None for an invalid key."""
-    text, _, lane = name.rpartition("/")
-    try:
-        return key_from_text(text), int(lane)
-    except ValueError:
-        log.error("the keeper lists an invalid key", key=name[:80])
-        return None
-
-
-def _of_older_keeper(spaces: dict[str, str]) -> dict[str, str]:
-    """A keeper of an older version knows no namespaces: names can be done without, a network cannot."""
-    if "net" in spaces:
-        raise OSError(
-            errno.ENOTSUP, "the keeper of this node is of an older version; stop the runner with its tasks"
-        )
-    return {}
-
-
-def _brief_id(job: str, group: int) -> str:
-    return f"{job}/{group}"
+    @property
+    def _networks(self) -> TaskNetworks | None:
+        """Those of an overlay network that there is."""
+        return networks if (networks := self._engine.networks) is not None and networks.is_on else None

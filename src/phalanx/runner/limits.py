@@ -113,10 +113,15 @@ class AttemptLimits:
         self._watches_memory = instead.watches_memory and bool(cgroups.why_not)
         self._watched: dict[AttemptKey, int] = {}  # the memory that attempts may use, where that is watched
 
-    def tracking(self, cgroups: Cgroups | None = None) -> str | None:
-        """The folder for a keeper's own cgroups; None where the sets are in the same hierarchy."""
+    def tracking(self, cgroups: Cgroups | None = None, owner: str = "") -> str | None:
+        """The folder for a keeper's own cgroups, for those of one owner alone if there is one.
+
+        None where the sets are in the same hierarchy.
+        """
         sets = self._of(cgroups)
-        return None if sets.are_on_v2 else sets.cgroups.tracking
+        if sets.are_on_v2:
+            return None
+        return sets.cgroups.tracking_of(owner) if owner else sets.cgroups.tracking
 
     def _of(self, cgroups: Cgroups | None) -> LimitSets:
         """The sets in a keeper's cgroups; without, those of the first."""

@@ -14,18 +14,34 @@ from pathlib import Path
 from msgspec import structs
 
 from phalanx.clock import Clock
-from phalanx.core.model.orders import AttemptKey, Phase, Why
+from phalanx.core.model.orders import AttemptKey, Why
 from phalanx.core.runner.attempts import ProcessEnd
-from phalanx.core.runner.state import Forget, ForgetBrief, Freeze, Halt, Release, Retract, RunnerEffect, Spawn
+from phalanx.core.runner.effects import (
+    Forget,
+    ForgetBrief,
+    Freeze,
+    Halt,
+    Prepare,
+    Release,
+    Retract,
+    RunnerEffect,
+    Spawn,
+    StopPreparing,
+)
 from phalanx.link import wire
 from phalanx.logger import logger
 from phalanx.runner import environment
 from phalanx.runner import keeper_messages as messages
 from phalanx.runner.accounts import Accounts, NoAccount
 from phalanx.runner.artifacts import USUAL_LIMITS, ArtifactLimits
+from phalanx.runner.containers.launching import ContainerLaunches
+from phalanx.runner.containers.preparing import ImagePreparer
 from phalanx.runner.endings import AttemptEndings
+from phalanx.runner.images import AttemptImages
+from phalanx.runner.keeper_health import KeeperLook
+from phalanx.runner.keeper_keys import read_key
 from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
-from phalanx.runner.launches import Launches, read_key
+from phalanx.runner.launches import Launches
 from phalanx.runner.leaving import Leaving
 from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
@@ -57,7 +73,10 @@ class RunnerLoop:
         limits: AttemptLimits,
         artifacts: ArtifactLimits = USUAL_LIMITS,
         accounts: Accounts = OWN_ACCOUNT,
+        containers: ContainerLaunches | None = None,
+        images: ImagePreparer | None = None,
     ) -> None:
+        """`images` gets images ready, if not the containers' own part does."""
         self.engine = engine
         self.clock = clock
         self._refusal: wire.Message | None = None  # the last refusal, instead of a welcome
@@ -66,7 +85,13 @@ class RunnerLoop:
             [NodeKeeper(each, engine, self._news, self._flush_soon, self._attach) for each in places]
         )
         self.watch = limits.watch
-        self._launches = Launches(engine, state_dir, base_env, log_max_bytes, limits, places[0][0], accounts)
+        machine = places[0][0]
+        self._launches = Launches(
+            engine, state_dir, base_env, log_max_bytes, limits, machine, accounts, containers
+        )
+        images = images or (containers.images if containers is not None else None)
+        self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
+        self._look = KeeperLook(engine, self._keepers, self._launches.names, self._beat_now, self._begun)
         self.leader = self._launches.leader
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
@@ -108,14 +133,16 @@ class RunnerLoop:
 
     async def leave(self, request: StopRequest) -> StopOutcome:
         """Announce to the coordinator that we stop. Then end the tasks and report, or leave them to the keeper."""
-        ending = len(self.live_keys())
+        now = self.clock.now()
+        self._do(self.engine.state.give_back_unprepared(now), now)
+        ending = len(self.engine.live_keys())
         leaving = Leaving(self.engine, self.clock, lambda: self._wire, self._flush)
         is_announced = await leaving.announce_stop(request.keep_s)
         if request.drain and self._keepers.connections:
             await self._end_tasks()
             await self.endings.settled(DRAIN_GRACE_S)
             await leaving.reported()
-        left, unreported = len(self.live_keys()), len(self.engine.state.outbox)
+        left, unreported = len(self.engine.live_keys()), len(self.engine.state.outbox)
         drained = request.drain and not left
         outcome = StopOutcome(
             ending if drained else left, drained, is_announced, self._lease_left_s(), unreported
@@ -194,9 +221,13 @@ class RunnerLoop:
         await self.joined.wait()
         while True:
             if self.engine.welcomed and self._wire is not None:
-                self._wire.send(self.engine.beat(self.clock.now()))
+                self._beat_now()
                 self._flush()
             await asyncio.sleep(self.engine.heartbeat_s)
+
+    def _beat_now(self) -> None:
+        if self.engine.welcomed and self._wire is not None:
+            self._wire.send(self.engine.beat(self.clock.now()))
 
     async def tick(self) -> None:
         """Time limits, lanes whose first attempt takes long, and a coordinator that is silent."""
@@ -204,7 +235,9 @@ class RunnerLoop:
             await asyncio.sleep(LOOK_S)
             now = self.clock.now()
             self._do(self.engine.state.tick(now), now)
-            self._look(now)
+            self._look.look(now)
+            if self._images.has_news:
+                self._beat_now()
             self._flush()
             if self._wire is not None and self.engine.is_deserted(now):
                 log.warning("the coordinator does not answer, connecting again")
@@ -264,53 +297,26 @@ class RunnerLoop:
         state = self.engine.state
         own = [key for key in state.held if self._keepers.of(key) is keeper]
         self._do(state.keeper_lost(now, listed, own), now)
-        self._launches.release_all([key for key in own if not self.is_live(key)])
+        self._launches.release_all([key for key in own if not self.engine.is_live(key)])
         self._flush_soon()
 
-    def _look(self, now: float) -> None:
-        """Check whether the keepers work. A failure is reported before anything is given back, or it would return."""
-        for keeper in self._keepers:
-            keeper.health.look(keeper.connection)
-        trouble = self._keepers.trouble
-        if trouble != self.engine.trouble:
-            self.engine.trouble = trouble
-            log.error("cannot start tasks", trouble=trouble) if trouble else log.info("tasks can start again")
-            if self.engine.welcomed and self._wire is not None:
-                self._wire.send(self.engine.beat(now))
-        for keeper in self._keepers:
-            if keeper.health.trouble:
-                self._look_after(keeper, now)
-
-    def _look_after(self, keeper: NodeKeeper, now: float) -> None:
-        """One that does not work."""
-        if keeper.connection is not None and keeper.health.is_past(self.engine.self_fence_s):
-            keeper.end()
-        overdue = self.engine.state.overdue(now) if self.engine.starts_expire else []
-        if own := [key for key in overdue if self._keepers.of(key) is keeper]:
-            self._give_back(keeper, own, now)
-
-    def _give_back(self, keeper: NodeKeeper, overdue: list[AttemptKey], now: float) -> None:
-        """Give back attempts that the keeper does not list and that can start no more, unless it recorded a start."""
-        begun = keeper.machine.begun()
-        for key in overdue:
-            started = begun.get(self._launches.names.get(key, ""))
-            if started is None:
-                self.engine.state.give_back(key, now)
-            else:
-                self._do(self.engine.state.process_started(key, started[0], self._since(started[1])), now)
+    def _begun(self, key: AttemptKey, started: tuple[float, messages.Ticks]) -> None:
+        """A keeper that does not answer has recorded the start of this one."""
+        now = self.clock.now()
+        self._do(self.engine.state.process_started(key, started[0], self._since(started[1])), now)
 
     def _since(self, born: messages.Ticks) -> float | None:
-        """A start in ticks since boot, by our own clock: the wall clock may have been set since."""
-        if not born[1]:
-            return None
-        ago_s = self.clock.monotonic() - (born[1] + 1) / messages.TICKS_PER_S
-        return self.clock.now() - max(0.0, ago_s)
+        return messages.instant_of(born, self.clock.now(), self.clock.monotonic())
 
     # Effects of the state machine.
 
     def _do(self, effects: list[RunnerEffect], now: float) -> None:
         for effect in effects:
             match effect:
+                case Prepare():
+                    self._images.prepare(effect)
+                case StopPreparing():
+                    self._images.abandon(effect.key)
                 case Spawn():
                     self._spawn(effect, now)
                 case Release():
@@ -370,13 +376,6 @@ class RunnerLoop:
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make its folders, cgroups or network: {error.strerror or error}"
             self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)
-
-    def is_live(self, key: AttemptKey) -> bool:
-        """Whether more may be written to this attempt's logs."""
-        return (held := self.engine.state.held.get(key)) is not None and held.phase != Phase.ENDED
-
-    def live_keys(self) -> set[AttemptKey]:
-        return {key for key, held in self.engine.state.held.items() if held.phase != Phase.ENDED}
 
     # Reports gather for a moment.
 

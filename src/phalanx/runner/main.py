@@ -29,6 +29,8 @@ from phalanx.runner.accounts import Accounts
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
+from phalanx.runner.containers.found import find_runtime, with_runtime
+from phalanx.runner.containers.launching import ContainerLaunches, parse_folders
 from phalanx.runner.credential import NodeCredential
 from phalanx.runner.device_nodes import DeviceNodes, find_nodes
 from phalanx.runner.devices import discover
@@ -38,7 +40,7 @@ from phalanx.runner.limits import AttemptLimits, WithoutRights, isolating
 from phalanx.runner.link import Dialler, keep_beside, keep_connected
 from phalanx.runner.logs import RunnerLogLink
 from phalanx.runner.loop import RunnerLoop
-from phalanx.runner.overlay import Kernel, TaskNetworks, mark_of, why_not
+from phalanx.runner.overlay_setup import take_part
 from phalanx.runner.peers import can_set_names
 from phalanx.runner.pretend import parse_pretend
 from phalanx.runner.processes import KeeperFailed
@@ -106,7 +108,8 @@ async def _run(settings: Settings, drain: bool) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     with stopping.on_duty(state_dir):
-        loop = _loop(settings, state_dir)
+        containers = _containers(section, state_dir)
+        loop = _loop(settings, state_dir, containers)
         idle = IdleRule(section.idle_device_use, section.idle_device_after_s)
         loop.usage.set_rules(UsageRules(section.usage_interval_s, idle))
         loop.usage.read()
@@ -118,17 +121,35 @@ async def _run(settings: Settings, drain: bool) -> int:
             )
             return 0
         if loop.engine.networks is not None:
-            loop.engine.networks.clean(loop.live_keys())
+            loop.engine.networks.clean(loop.engine.live_keys())
+        await containers.sweep(loop.engine.live_keys())
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
-        return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
+        try:
+            return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
+        finally:
+            containers.close()
+            await containers.settled()
+            if (networks := loop.engine.networks) is not None:
+                if not loop.engine.state.held:
+                    networks.withdraw()
+                networks.close()
 
 
-def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
+def _containers(section: RunnerSettings, state_dir: Path) -> ContainerLaunches:
+    """The containers of this node, if it has a runtime for them."""
+    found = find_runtime(section.container_socket)
+    log.info("containers", runtime=found.text)
+    allowed = parse_folders(section.container_mounts or "")
+    return ContainerLaunches(found, state_files.origin(state_dir), state_dir, allowed, section.image_limit_s)
+
+
+def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) -> RunnerLoop:
     section = settings.runner
     credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
     has = capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots)
     nodes = find_nodes(has, section.device_nodes)
+    containers.nodes = nodes
     every = section.cgroups == "every-task"
 
     def cgroups(suffix: str) -> Cgroups:
@@ -142,12 +163,13 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         secrets.token_hex(8),
         origin,
         credential.shown,
-        isolating(has, limits.isolation),
+        with_runtime(isolating(has, limits.isolation), containers.found),
         section.address or "",
         credential.keep,
     )
     engine.sets_names = can_set_names()
-    _take_part(engine, origin, simulated=section.pretend is not None)
+    accounts = Accounts.read(section.accounts, section.allow_root, state_dir)
+    take_part(engine, state_dir, [each for _, each in found], accounts, simulated=section.pretend is not None)
     return RunnerLoop(
         engine,
         state_dir,
@@ -158,7 +180,8 @@ def _loop(settings: Settings, state_dir: Path) -> RunnerLoop:
         found,
         limits,
         ArtifactLimits(section.artifacts_max_count, section.artifacts_max_bytes),
-        Accounts.read(section.accounts, section.allow_root, state_dir),
+        accounts,
+        containers,
     )
 
 
@@ -179,22 +202,6 @@ def _limits(
         cgroups[1:],
         WithoutRights(processes_of_tasks(), section.watch_memory),
     )
-
-
-def _take_part(engine: RunnerEngine, origin: str, *, simulated: bool) -> None:
-    """In the overlay network, if the coordinator has one; simulated nodes have simulated addresses."""
-    why = "" if simulated else why_not()
-    engine.has_overlay = not why
-    if simulated or why:
-        log.info("addresses of the overlay network", given="simulated" if simulated else f"none: {why}")
-        return
-
-    def make() -> Kernel:
-        from phalanx.runner.overlay_kernel import OverlayKernel  # here, for its library takes long to import
-
-        return OverlayKernel(mark_of(origin))
-
-    engine.networks = TaskNetworks(make, mark_of(origin), lambda: engine.address)
 
 
 async def _opened(loop: RunnerLoop, stopped: asyncio.Event) -> bool:
@@ -233,12 +240,12 @@ async def _until_stopped(
         keep_beside(dialler, _log_link(loop, sessions), random.random),
         loop.beat(),
         loop.tick(),
-        keep_swept(loop.log_root, log_limits, loop.live_keys, loop.clock),
-        loop.uploads.keep(loop.live_keys, loop.clock.now()),
+        keep_swept(loop.log_root, log_limits, loop.engine.live_keys, loop.clock),
+        loop.uploads.keep(loop.engine.live_keys, loop.clock.now()),
         loop.watch(),
         loop.usage.keep(loop.clock),
     ]
-    loop.endings.resume(loop.live_keys())
+    loop.endings.resume(loop.engine.live_keys())
     tasks = [asyncio.ensure_future(job) for job in jobs]
     waiting: asyncio.Task[Any] = asyncio.ensure_future(stopped.wait())
     done, _ = await asyncio.wait({waiting, *tasks}, return_when=asyncio.FIRST_COMPLETED)
@@ -276,7 +283,7 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             sessions=True,
         ),
         loop.log_root,
-        loop.is_live,
+        loop.engine.is_live,
         loop.uploads,
         lambda asked: loop.usage.answer(asked, loop.clock.now()),
         sessions.open,

@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-import socket
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import Protocol, TypeVar
 
 from phalanx.core.model.orders import AttemptKey
@@ -23,13 +23,18 @@ from phalanx.core.model.overlay import AddressBlock
 from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
 from phalanx.routes import OURS
-from phalanx.runner.overlay_rules import ruleset
+from phalanx.runner.nftables import SYSTEM_PATH
+from phalanx.runner.overlay_owners import TaskOwners
+from phalanx.runner.overlay_peers import PeerAddresses
+from phalanx.runner.overlay_rules import Names, Rules, ruleset
+from phalanx.runner.wireguard import Peer
 
 log = logger("runner")
 T = TypeVar("T")
 WITHIN_S = 30.0
+GATHER_S = 0.2  # how long networks of attempts that are over wait for each other
 NETNS = Path("/run/netns")
-SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+NOT_OVERLAID = TaskOwners()
 
 
 class Kernel(Protocol):
@@ -39,10 +44,11 @@ class Kernel(Protocol):
     vxlan: str
     table: str
 
-    def open(self, block: str, local: str) -> None: ...
-    def reach(self, block: str, peers: Iterable[tuple[str, str]]) -> None: ...
+    def open(self, block: str, local: str, *, encrypted: bool) -> None: ...
+    def is_open(self) -> bool: ...
+    def reach(self, block: str, peers: Iterable[Peer]) -> None: ...
     def add(self, key: str, address: str, block: str) -> str: ...
-    def remove(self, key: str, address: str = "") -> None: ...
+    def remove(self, gone: Iterable[tuple[str, str]]) -> None: ...
     def found(self) -> dict[str, str]: ...
     def namespaces(self) -> list[str]: ...
     def link_of(self, address: str) -> str: ...
@@ -53,17 +59,38 @@ class Kernel(Protocol):
 class TaskNetworks:
     """The networks of all attempts of one runner."""
 
-    def __init__(self, make: Callable[[], Kernel], mark: str, address: Callable[[], str]) -> None:
-        """`mark` is in the names of all that is ours; `address` is where other nodes reach this one."""
+    def __init__(
+        self,
+        make: Callable[[], Kernel],
+        mark: str,
+        address: Callable[[], str],
+        owners: TaskOwners = NOT_OVERLAID,
+    ) -> None:
+        """`mark` is in the names of all that is ours; `address` is where other nodes reach this one.
+
+        `owners` tell apart the tasks that have no address.
+        """
         self._make = make
         self._mark = mark
         self._address = address
+        self._owners = owners
         self._thread = ThreadPoolExecutor(1, "overlay")
+        self._later = ThreadPoolExecutor(1, "overlay-removal")
+        self._closed = Event()
         self._kernel: Kernel | None = None
         self._map: OverlayMap | None = None
         self._tasks: dict[str, str] = {}  # address by attempt
-        self._rules = ""  # as they are in the kernel
+        self._gone: list[tuple[str, str]] = []  # attempts that are over, with their addresses
+        self._rules: Rules | None = None  # as they are in the kernel
+        self._marks: dict[str, int] = {}  # the numbers of owners in them
+        self._peers = PeerAddresses()
+        self._lacking: list[str] = []  # names of peers that are not known, so that those are not reached
         self.trouble = ""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the coordinator has an overlay network, and this node a part in it."""
+        return self._map is not None
 
     def update(self, told: OverlayMap) -> str:
         """Follow the coordinator's map; why that cannot be done, or nothing."""
@@ -84,19 +111,42 @@ class TaskNetworks:
         return self._do(lambda: self._add(_name(key), address))
 
     def remove(self, key: AttemptKey) -> None:
-        """The attempt is over."""
-        if _name(key) in self._tasks:
-            self._quietly(lambda: self._remove(_name(key)))
+        """The attempt is over. Its network goes soon, with those of others: nobody waits for that."""
+        if (address := self._tasks.pop(_name(key), None)) is not None:
+            self._gone.append((_name(key), address))
+            if len(self._gone) == 1:
+                self._later.submit(self._remove_soon)
+
+    def assign(self, cgroup: str, owner: str) -> None:
+        """Only tasks of this owner will be in a cgroup, in the node's own network; raises OSError.
+
+        Containers in the node's network are told apart in the same way, if their cgroup is in the node's folder.
+        """
+        if self._owners.assign(cgroup, owner) and self._map is not None and not self.trouble:
+            self._do(self._refresh)
 
     def clean(self, live: Iterable[AttemptKey]) -> None:
         """After a start: keep the networks of attempts that are alive, and remove what else is ours."""
         names = {_name(key) for key in live}
         if not _traces(self._mark):  # as on most nodes
             return
-        self._quietly(lambda: self._clean(names))
+        self._do(lambda: self._quietly(lambda: self._clean(names)))
 
     def close(self) -> None:
+        """Nothing will be asked any more; what is over has been removed then."""
+        self._closed.set()
+        self._later.shutdown(wait=True)
         self._thread.shutdown(wait=True)
+
+    def withdraw(self) -> None:
+        """No task has a network here any more: nothing of ours stays."""
+        if self._kernel is not None or _traces(self._mark):
+            self._do(lambda: self._quietly(lambda: self._opened().withdraw()))
+
+    def _remove_soon(self) -> None:
+        """Once others may have ended too: removing a link takes the kernel long, for many as long as for one."""
+        self._closed.wait(GATHER_S)
+        self._thread.submit(lambda: self._quietly(self._remove))
 
     # In the thread.
 
@@ -106,31 +156,87 @@ class TaskNetworks:
         return self._kernel
 
     def _update(self, told: OverlayMap) -> None:
-        kernel, former = self._opened(), self._map
-        if former is None or (former.block, former.subnet) != (told.block, told.subnet):
-            kernel.open(told.block, _ip_of(self._address()))
-        if former is None or former.peers != told.peers or former.block != told.block:
-            kernel.reach(told.block, [(block, _ip_of(where)) for block, where in told.peers])
+        former = self._map
+        self._connect(told, former)
+        if former is None:
+            self._owners.scan()
         self._map = told
-        if (rules := _rules(kernel, told)) != self._rules:
-            kernel.set_rules(rules)
-            self._rules = rules
+        self._refresh()
+
+    def _connect(self, told: OverlayMap, former: OverlayMap | None) -> None:
+        """The link to the other nodes, and the ways through it, as far as they are not there."""
+        kernel, encrypted = self._opened(), told.keys is not None
+        changed = former is None or _frame(former) != _frame(told) or not kernel.is_open()
+        if changed:
+            kernel.open(told.block, self._own_ip(), encrypted=encrypted)
+        is_new = former is None or (former.peers, former.keys) != (told.peers, told.keys)
+        if changed or is_new or self._lacking:
+            self._reach(kernel, told)
+
+    def _refresh(self) -> None:
+        """The firewall, as it has to be now: what has changed of it, or all of it."""
+        kernel = self._opened()
+        rules = self._wanted(kernel)
+        if (former := self._rules) == rules:
+            return
+        self._rules = None
+        try:
+            change = None if former is None else rules.change(former)
+            kernel.set_rules(rules.whole() if change is None else change)
+        except OSError:  # a cgroup may have been removed in this moment
+            rules = self._wanted(kernel)
+            kernel.set_rules(rules.whole())
+        self._rules = rules
+
+    def _wanted(self, kernel: Kernel) -> Rules:
+        """It follows from the map, which has a task's address before the task's start is ordered."""
+        told = self._map
+        assert told is not None
+        own, owners = AddressBlock(told.block), dict(told.owners)
+        links = {kernel.link_of(address): address for address in owners if own.owns(address)}
+        blocks = [told.block, *(block for block, _ in told.peers)]
+        here = self._owners.known(owners.values())
+        names = Names(kernel.table, kernel.links, kernel.vxlan)
+        return ruleset(names, told.subnet, links, owners, blocks, here, self._marks)
+
+    def _reach(self, kernel: Kernel, told: OverlayMap) -> None:
+        """Routes to the peers whose addresses are known; the others are tried again with the next change or task."""
+        known, lacking = self._peers.of(told.peers)
+        if lacking and lacking != self._lacking:
+            log.warning(
+                "nodes of the overlay network are not reached: no address is known", names=lacking[:10]
+            )
+        self._lacking = lacking
+        keys = told.keys or {}
+        peers = [Peer(block, address, keys.get(block, "")) for block, address in known]
+        kernel.reach(told.block, [each for each in peers if each.key or told.keys is None])
+
+    def _own_ip(self) -> str:
+        host = self._address() or "127.0.0.1"
+        known, _ = self._peers.of([("", host)])
+        if not known:
+            raise OSError(errno.EADDRNOTAVAIL, f"the address {host!r} of this node cannot be resolved")
+        return known[0][1]
 
     def _add(self, name: str, address: str) -> str:
         assert self._map is not None
         kernel = self._opened()
+        if any(freed == address for _, freed in self._gone):
+            self._remove()
+        self._connect(self._map, self._map)  # the link may have been removed, or its program killed
         path = kernel.add(name, address, self._map.block)
         self._tasks[name] = address
         return path
 
-    def _remove(self, name: str) -> None:
-        self._opened().remove(name, self._tasks.pop(name, ""))
+    def _remove(self) -> None:
+        """The networks of all that are over by now."""
+        gone, self._gone = self._gone, []
+        self._opened().remove(gone)
 
     def _clean(self, live: set[str]) -> None:
         kernel = self._opened()
         found = kernel.found()
-        for name in {*found, *kernel.namespaces()} - live:
-            kernel.remove(name)
+        kernel.remove([(name, "") for name in {*found, *kernel.namespaces()} - live])
         self._tasks = {name: address for name, address in found.items() if name in live}
         if not self._tasks and self._map is None:
             kernel.withdraw()
@@ -140,17 +246,13 @@ class TaskNetworks:
 
     def _quietly(self, work: Callable[[], None]) -> None:
         try:
-            self._do(work)
+            work()
         except OSError as error:
             log.warning("a task's network cannot be removed", why=str(error))
 
 
-def _rules(kernel: Kernel, told: OverlayMap) -> str:
-    """The firewall, which follows from the map alone: it has a task's address before the task's start is ordered."""
-    own, owners = AddressBlock(told.block), dict(told.owners)
-    links = {kernel.link_of(address): address for address in owners if own.owns(address)}
-    blocks = [told.block, *(block for block, _ in told.peers)]
-    return ruleset(kernel.table, told.subnet, links, owners, blocks, kernel.links, kernel.vxlan)
+def _frame(told: OverlayMap) -> tuple[str, str, bool]:
+    return told.subnet, told.block, told.keys is not None
 
 
 def mark_of(origin: str) -> str:
@@ -178,13 +280,3 @@ def _traces(mark: str) -> bool:
 
 def _name(key: AttemptKey) -> str:
     return "-".join(map(str, key))
-
-
-def _ip_of(host: str) -> str:
-    """Where a node is, as a number: VXLAN knows no names."""
-    try:
-        return socket.gethostbyname(host or "127.0.0.1")
-    except OSError as error:
-        raise OSError(
-            errno.EADDRNOTAVAIL, f"the address {host!r} of a node cannot be resolved: {error}"
-        ) from None

@@ -11,8 +11,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import shutil
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -24,19 +22,21 @@ from pyroute2 import IPRoute, NetlinkError
 
 from phalanx.core.model.overlay import gateway
 from phalanx.routes import OURS
-from phalanx.runner.overlay import NETNS, SYSTEM_PATH
+from phalanx.runner import netlink, wireguard
+from phalanx.runner.netlink import Netlink
+from phalanx.runner.nftables import Nft
+from phalanx.runner.overlay import NETNS
+from phalanx.runner.overlay_rules import PORT
+from phalanx.runner.wireguard import Peer, WireGuard
 
 VNI = 7434
-PORT = 8473  # of UDP, for VXLAN
 MTU = 1450
+WIREGUARD = "wireguard"  # the beginning of the alias of such a link
 CONF = Path("/proc/sys/net/ipv4/conf")
 _PERMANENT, _NO_ARP, _SELF = 0x80, 0x40, 0x02  # of neighbours
-_LINK_SCOPE = 253
-_LOOPBACK = 1  # the index of the first link of every namespace
 _CLONE_NEWNET, _MS_BIND, _DETACH = 0x40000000, 0x1000, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 _INNER = "eth0"
-_NFT_S = 10.0
 
 
 class OverlayError(OSError):
@@ -50,9 +50,9 @@ def translated(method: Method) -> Method:
     """What the kernel says to netlink, as an OSError that names what was tried."""
 
     @wraps(method)
-    def called(self: OverlayKernel, *words: Any) -> Any:
+    def called(self: OverlayKernel, *words: Any, **options: Any) -> Any:
         try:
-            return method(self, *words)
+            return method(self, *words, **options)
         except NetlinkError as error:
             code = int(error.code or errno.EIO)
             raise OverlayError(code, f"{method.__name__} {words[:1]}: {os.strerror(code)}") from None
@@ -63,100 +63,128 @@ def translated(method: Method) -> Method:
 class OverlayKernel:
     """Links, routes, namespaces and rules of one runner. It blocks, and belongs to one thread."""
 
-    def __init__(self, mark: str) -> None:
+    def __init__(self, mark: str, wireguard: WireGuard | None = None) -> None:
+        """`wireguard` has the node's key, if it can encrypt."""
         self.links = f"{OURS}{mark}t"  # what the names of tasks' links begin with
         self.vxlan = f"{OURS}{mark}v"
         self.table = f"phalanx_{mark}"
         self._names = f"phalanx-{mark}-"
+        self._group = 0x70000000 | int(mark, 16)  # links that are being removed
+        self._mtu = MTU
+        self._wireguard = wireguard
+        self._is_encrypted = False
         self._netlink = IPRoute()
+        self._tasks = Netlink()
+        self._nft = Nft()
 
     def close(self) -> None:
         self._netlink.close()
+        self._tasks.close()
 
     @translated
-    def open(self, block: str, local: str) -> None:
-        """Make the VXLAN link of this node, unless it is there as it should be."""
-        wanted = (mac_of(block), local)
+    def open(self, block: str, local: str, *, encrypted: bool) -> None:
+        """Make the link to other nodes, of VXLAN or of WireGuard, unless it is there as it should be."""
+        self._mtu = wireguard.MTU if encrypted else MTU
+        alias = f"{WIREGUARD} {block}" if encrypted else f"{local} {block}"
         found = self._index(self.vxlan)
-        if found is not None and self._facts(found) != wanted:
+        if found is not None and self._alias(found) != alias:
             self._netlink.link("del", index=found)
             found = None
         if found is None:
-            self._do(
-                f"a VXLAN link from {local}",
-                "add",
-                ifname=self.vxlan,
-                kind="vxlan",
-                vxlan_id=VNI,
-                vxlan_local=local,
-                vxlan_port=PORT,
-                vxlan_learning=False,
-                address=wanted[0],
-                mtu=MTU,
-                ifalias=local,
-            )
+            self._make_encrypted() if encrypted else self._make_vxlan(block, local)
             found = self._index(self.vxlan)
-            self._netlink.link("set", index=found, ifalias=local)
+            self._netlink.link("set", index=found, ifalias=alias, mtu=self._mtu)
         self._netlink.link("set", index=found, state="up")
         self._netlink.addr("replace", index=found, address=gateway(block), prefixlen=32)
+        self._is_encrypted = encrypted
         _forward(self.vxlan)
 
+    def is_open(self) -> bool:
+        """Whether the link to other nodes is there."""
+        return self._tasks.index(self.vxlan) is not None
+
+    def _make_vxlan(self, block: str, local: str) -> None:
+        self._do(
+            f"a VXLAN link from {local}",
+            "this kernel has no VXLAN",
+            ifname=self.vxlan,
+            kind="vxlan",
+            vxlan_id=VNI,
+            vxlan_local=local,
+            vxlan_port=PORT,
+            vxlan_learning=False,
+            address=mac_of(block),
+            mtu=MTU,
+        )
+
+    def _make_encrypted(self) -> None:
+        if self._wireguard is None:
+            raise OverlayError(errno.EOPNOTSUPP, wireguard.NO_WIREGUARD)
+        try:
+            self._do("a WireGuard link", "this kernel has none", ifname=self.vxlan, kind="wireguard")
+        except OverlayError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self._wireguard.start(self.vxlan)
+
     @translated
-    def reach(self, block: str, peers: Iterable[tuple[str, str]]) -> None:
-        """Routes to the blocks of other nodes, at these addresses, and to no others."""
+    def reach(self, block: str, peers: Iterable[Peer]) -> None:
+        """Routes to the blocks of other nodes, and to no others."""
         at = self._index(self.vxlan)
-        wanted = dict(peers)
+        wanted = {each.block: each for each in peers}
+        if self._is_encrypted and self._wireguard is not None:
+            self._wireguard.set_peers(self.vxlan, wanted.values())
         for route in list(self._netlink.get_routes(oif=at, family=2)):
             to = f"{route.get_attr('RTA_DST')}/{route['dst_len']}"
             if to not in wanted and route["dst_len"] != 32:
                 self._netlink.route("del", dst=to, oif=at)
-        for other, address in wanted.items():
-            near, mac = gateway(other), mac_of(other)
-            self._netlink.neigh("replace", dst=near, lladdr=mac, ifindex=at, state=_PERMANENT)
-            self._netlink.fdb(
-                "replace", lladdr=mac, dst=address, ifindex=at, state=_PERMANENT | _NO_ARP, flags=_SELF
-            )
-            self._netlink.route(
-                "replace", dst=other, gateway=near, oif=at, flags=["onlink"], prefsrc=gateway(block)
-            )
+        for each in wanted.values():
+            self._route(each, gateway(block), at)
 
-    @translated
+    def _route(self, peer: Peer, own: str, at: int | None) -> None:
+        """WireGuard knows by itself which node has a block; VXLAN is told by neighbours that are written."""
+        if self._is_encrypted:
+            self._netlink.route("replace", dst=peer.block, oif=at, prefsrc=own)
+            return
+        near, mac = gateway(peer.block), mac_of(peer.block)
+        self._netlink.neigh("replace", dst=near, lladdr=mac, ifindex=at, state=_PERMANENT)
+        self._netlink.fdb(
+            "replace", lladdr=mac, dst=peer.address, ifindex=at, state=_PERMANENT | _NO_ARP, flags=_SELF
+        )
+        self._netlink.route("replace", dst=peer.block, gateway=near, oif=at, flags=["onlink"], prefsrc=own)
+
     def add(self, key: str, address: str, block: str) -> str:
         """A network namespace for an attempt, with a link that has this address; its path."""
         name, link = self._names + key, self.link_of(address)
-        if (NETNS / name).exists():  # of an earlier try
-            self.remove(key)
-        if (old := self._index(link)) is not None:
-            self._netlink.link("del", index=old)
-        with self._new_namespace(name) as inner:
-            self._connect(inner, name, link, key, address, gateway(block))
+        if (NETNS / name).exists() or self._tasks.index(link) is not None:  # of an earlier try
+            self.remove([(key, address)])
+        with self._new_namespace(name) as (namespace, inner):
+            self._connect(inner, namespace, link, f"{key} {address}", address, gateway(block))
         return str(NETNS / name)
 
-    def _connect(self, inner: IPRoute, name: str, link: str, key: str, address: str, near: str) -> None:
+    def _connect(
+        self, inner: Netlink, namespace: int, link: str, alias: str, address: str, near: str
+    ) -> None:
         """A link between this node and a namespace, with their routes to each other."""
-        self._do(
-            f"a link for {address}",
-            "add",
-            ifname=link,
-            kind="veth",
-            mtu=MTU,
-            peer={"ifname": _INNER, "mtu": MTU, "net_ns_fd": name},
+        self._tasks.do(netlink.veth(link, _INNER, namespace, self._mtu))
+        at, own = self._tasks.index(link), inner.index(_INNER)
+        if at is None or own is None:
+            raise OverlayError(errno.ENODEV, f"the link {link} was removed as soon as it was made")
+        self._tasks.do(
+            netlink.up(at, alias), netlink.address(at, near), netlink.route(at, address, source=near)
         )
-        at = self._index(link)
-        self._netlink.link("set", index=at, ifalias=f"{key} {address}", state="up")
-        self._netlink.addr("add", index=at, address=near, prefixlen=32)
-        self._netlink.route("replace", dst=f"{address}/32", oif=at, prefsrc=near, scope=_LINK_SCOPE)
         _forward(link)
-        (own,) = inner.link_lookup(ifname=_INNER)
-        inner.link("set", index=_LOOPBACK, state="up")
-        inner.addr("add", index=own, address=address, prefixlen=32)
-        inner.link("set", index=own, state="up")
-        inner.route("add", dst=f"{near}/32", oif=own, scope=_LINK_SCOPE)
-        inner.route("add", dst="default", gateway=near, oif=own)
+        inner.do(
+            netlink.up(netlink.LOOPBACK),
+            netlink.address(own, address),
+            netlink.up(own),
+            netlink.route(own, near),
+            netlink.route(own, via=near),
+        )
 
     @contextmanager
-    def _new_namespace(self, name: str) -> Iterator[IPRoute]:
-        """A named network namespace, as `ip netns add` makes one, and a netlink socket in it.
+    def _new_namespace(self, name: str) -> Iterator[tuple[int, Netlink]]:
+        """A named network namespace, as `ip netns add` makes one, its descriptor, and a way to the kernel in it.
 
         Only this thread enters it, for a moment.
         """
@@ -168,27 +196,44 @@ class OverlayKernel:
             _check(_libc.unshare(_CLONE_NEWNET), "unshare")
             try:
                 _check(_libc.mount(b"/proc/thread-self/ns/net", bytes(path), None, _MS_BIND, None), "mount")
-                inner = IPRoute()
+                namespace = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+                inner = Netlink()
             finally:
                 _check(_libc.setns(own, _CLONE_NEWNET), "setns")
         finally:
             os.close(own)
         try:
-            yield inner
+            yield namespace, inner
         finally:
             inner.close()
+            os.close(namespace)
 
-    @translated
-    def remove(self, key: str, address: str = "") -> None:
-        """Remove the link and the namespace of an attempt, whichever is there; its address saves a search."""
-        known = self._index(self.link_of(address)) if address else None
-        links = [] if address else [at for at, alias in self._task_links() if alias.partition(" ")[0] == key]
-        for at in links if known is None else [known]:
-            self._netlink.link("del", index=at)
-        path = NETNS / (self._names + key)
-        _libc.umount2(bytes(path), _DETACH)
-        with suppress(OSError):
-            path.unlink()
+    def remove(self, gone: Iterable[tuple[str, str]]) -> None:
+        """Remove the links and namespaces of attempts, whichever are there; an address saves a search."""
+        known = [
+            (key, self._tasks.index(self.link_of(address)) if address else None) for key, address in gone
+        ]
+        unknown = {key for key, at in known if at is None}
+        searched = self._task_links() if unknown else []
+        links = [at for _, at in known if at is not None]
+        links += [at for at, alias in searched if alias.partition(" ")[0] in unknown]
+        self._remove_links(links)
+        for key, _ in known:
+            path = NETNS / (self._names + key)
+            _libc.umount2(bytes(path), _DETACH)
+            with suppress(OSError):
+                path.unlink()
+
+    def _remove_links(self, links: list[int]) -> None:
+        """All at once: the kernel waits for its other processors when a link goes, for many as long as for one."""
+        moved = 0
+        for at in links:
+            with suppress(OSError):  # it has gone with its namespace
+                self._tasks.do(netlink.into_group(at, self._group))
+                moved += 1
+        if moved:
+            with suppress(OSError):
+                self._tasks.do(netlink.without_group(self._group))
 
     @translated
     def found(self) -> dict[str, str]:
@@ -209,24 +254,14 @@ class OverlayKernel:
         return f"{self.links}{int(IPv4Address(address)) & 0xFFFFF:05x}"
 
     def set_rules(self, text: str) -> None:
-        done = subprocess.run(
-            [_program("nft"), "-f", "-"],
-            input=text,
-            text=True,
-            capture_output=True,
-            timeout=_NFT_S,
-            check=False,
-        )
-        if done.returncode:
-            raise OverlayError(errno.EINVAL, f"nft: {done.stderr.strip()[:300]}")
+        if said := self._nft.run(text):
+            raise OverlayError(errno.EINVAL, f"nft: {said}")
 
     @translated
     def withdraw(self) -> None:
         """Remove all that is ours, whatever is left of it."""
-        for key in {*self.found(), *self.namespaces()}:
-            self.remove(key)
-        for at, _ in self._task_links():
-            self._netlink.link("del", index=at)
+        self.remove((key, "") for key in {*self.found(), *self.namespaces()})
+        self._remove_links([at for at, _ in self._task_links()])
         if (own := self._index(self.vxlan)) is not None:
             self._netlink.link("del", index=own)
         with suppress(OSError):
@@ -243,16 +278,17 @@ class OverlayKernel:
         found = self._netlink.link_lookup(ifname=name)
         return int(found[0]) if found else None
 
-    def _facts(self, index: int) -> tuple[str, str]:
+    def _alias(self, index: int) -> str:
         (link,) = self._netlink.get_links(index)
-        return str(link.get_attr("IFLA_ADDRESS")), str(link.get_attr("IFLA_IFALIAS"))
+        return str(link.get_attr("IFLA_IFALIAS") or "")
 
-    def _do(self, what: str, command: str, **fields: Any) -> None:
+    def _do(self, what: str, without: str, **fields: Any) -> None:
+        """Make a link; `without` says what it means that the kernel does not know its kind."""
         try:
-            self._netlink.link(command, **fields)
+            self._netlink.link("add", **fields)
         except NetlinkError as error:
             code = int(error.code or errno.EIO)
-            hint = ": this kernel has no VXLAN" if code == errno.EOPNOTSUPP else ""
+            hint = f": {without}" if code == errno.EOPNOTSUPP else ""
             raise OverlayError(code, f"cannot make {what}: {os.strerror(code)}{hint}") from None
 
 
@@ -260,13 +296,6 @@ def mac_of(block: str) -> str:
     """The MAC address of the VXLAN link of the node that has this block: known to all without being asked for."""
     number = int(IPv4Address(block.partition("/")[0]))
     return ":".join(f"{each:02x}" for each in (0x02, 0x70, *number.to_bytes(4, "big")))
-
-
-def _program(name: str) -> str:
-    found = shutil.which(name, path=SYSTEM_PATH)
-    if found is None:
-        raise OverlayError(errno.ENOENT, f"no program {name}")
-    return found
 
 
 def _check(result: int, what: str) -> None:

@@ -69,7 +69,7 @@ def write_hosts(path: LogPath, text: str) -> None:
     try:
         fd = os.open(path, flags, 0o644)
     except FileNotFoundError:
-        Path(path).parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        Path(path).parent.mkdir(mode=0o711, parents=True, exist_ok=True)  # nobody sees whose files are there
         fd = os.open(path, flags, 0o644)
     try:
         os.fchmod(fd, 0o644)  # whatever the umask: tasks of other accounts read it

@@ -1,17 +1,19 @@
 """What a task gives as its result: JSON that it writes to the file named in its environment.
 
-The file is the task's own: it may be a link, a pipe, a device, huge, or no JSON.
+The file is the task's own: it may be a link, a pipe, a device, huge, no JSON, or one of another account, moved there.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import msgspec
 
 from phalanx.core.model.json_depth import JSON_DEPTH_MAX, too_deep_at
 from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX
+from phalanx.runner.artifacts import is_foreign
 from phalanx.runner.log_files import LogPath, open_file
 
 FILE_BYTES_MAX = 2 * RESULT_FILE_BYTES_MAX  # white space included
@@ -26,6 +28,8 @@ def read_result(path: LogPath) -> tuple[str, str]:
     except OSError as error:
         return "", f"its result cannot be read: {error.strerror}"
     try:
+        if is_foreign(os.fstat(file), Path(path).parent.lstat().st_uid):
+            return "", "its result cannot be read: it is another account's file"
         data = os.read(file, FILE_BYTES_MAX + 1)
     except OSError as error:
         return "", f"its result cannot be read: {error.strerror}"

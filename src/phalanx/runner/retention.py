@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,13 +20,13 @@ from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey
 from phalanx.logger import logger, told
 from phalanx.runner.log_files import ARTIFACTS, RESULTS_FOLDER, read_name
+from phalanx.runner.trees import remove_tree, size_of
 
 log = logger("runner")
 FIRST_AFTER_S, EVERY_S = 60.0, 600.0
 SETTLED_S = (
     60.0  # a log that was written to just now may be of an attempt that has started since `live` was read
 )
-FILES_COUNTED_MAX = 100_000  # of artifacts that could not be sent
 _BLOCK = 512
 
 
@@ -74,7 +73,7 @@ def sweep(root: Path, limits: Limits, live: set[AttemptKey], now: float) -> tupl
             continue
         with suppress(OSError):
             if each.is_folder:
-                shutil.rmtree(each.path)
+                remove_tree(each.path)
             else:
                 os.unlink(each.path)  # noqa: PTH108 - a hundred thousand of them
             removed, freed, kept_bytes = removed + 1, freed + each.disk_bytes, kept_bytes - each.disk_bytes
@@ -101,21 +100,8 @@ def _logs_of(folder: os.DirEntry[str]) -> Iterator[_Log]:
                 continue
             with suppress(OSError):  # it went away meanwhile
                 found = file.stat(follow_symlinks=False)
-                size = _size(file.path) if is_folder else found.st_blocks * _BLOCK
+                size = size_of(Path(file.path)) if is_folder else found.st_blocks * _BLOCK
                 yield _Log(found.st_mtime, size, file.path, named[0], is_folder)
-
-
-def _size(folder: str) -> int:
-    """How much the artifacts in a folder take, those that are looked at."""
-    size = left = 0
-    for parent, _, files in os.walk(folder):
-        for name in files[: FILES_COUNTED_MAX - left]:
-            with suppress(OSError):
-                size += Path(parent, name).lstat().st_blocks * _BLOCK
-        left += len(files)
-        if left >= FILES_COUNTED_MAX:
-            break
-    return size
 
 
 def _remove_empty(root: Path) -> None:

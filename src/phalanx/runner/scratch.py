@@ -15,7 +15,6 @@ import contextlib
 import ctypes
 import os
 import re
-import shutil
 import stat
 from collections.abc import Collection
 from pathlib import Path
@@ -24,13 +23,13 @@ from phalanx.core.model.amounts import describe_bytes
 from phalanx.core.model.orders import AttemptKey
 from phalanx.logger import logger
 from phalanx.runner.project_quota import ProjectQuotas, project_of, who_is_held
+from phalanx.runner.trees import remove_tree, size_of
 
 log = logger("runner")
 VARIABLE = "PHALANX_SCRATCH_DIR"
 MOUNTS = Path("/proc/self/mountinfo")
 PATH_BYTES_MAX = 70  # sockets have paths of at most 107 bytes, and programs put them into folders of TMPDIR
-ENTRIES_MAX = 100_000  # of one folder, in one look
-AT_END_MAX = 1000  # the same at the end of an attempt, when others wait
+AT_END_MAX = 1000  # entries that are looked at at the end of an attempt, when others wait
 SOURCE = "phalanx-scratch"
 _NOSUID_NODEV, _DETACH = 2 | 4, 2
 
@@ -171,25 +170,11 @@ def remove(folder: Path) -> None:
     unmount(folder)
     try:
         if folder.is_dir() and not folder.is_symlink():
-            shutil.rmtree(folder)
+            remove_tree(folder)
         else:
             folder.unlink(missing_ok=True)
     except OSError as error:
         log.warning("a scratch folder cannot be removed", folder=str(folder), error=str(error))
-
-
-def size_of(folder: Path, entries_max: int = ENTRIES_MAX) -> int:
-    """The bytes that a folder takes on its disk, as far as one look may count."""
-    total, left, waiting = 0, entries_max, [folder]
-    while waiting and left > 0:
-        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
-            for entry in entries:
-                left -= 1
-                with contextlib.suppress(OSError):
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(Path(entry.path))
-    return total
 
 
 def mount_tmpfs(folder: Path, size: int) -> None:

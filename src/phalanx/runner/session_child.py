@@ -77,6 +77,7 @@ def _enter(spec: dict[str, Any]) -> None:
     _set_oom_score(spec["oom_score"])
     is_other_pid_namespace = _enter_namespaces(libc, spec)
     _become(libc, spec)
+    _go_to(spec["cwd"])
     if is_other_pid_namespace and not spec["port"]:
         _fork()
     _ask(libc, PR_SET_PDEATHSIG, signal.SIGKILL)  # which a change of the account takes back
@@ -131,12 +132,6 @@ def _enter_namespaces(libc: Any, spec: dict[str, Any]) -> bool:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
         os.close(fd)
-    cwd = spec["cwd"]
-    try:
-        os.chdir(cwd)
-    except OSError as error:
-        os.chdir("/")
-        os.write(2, f"phalanx: working directory {cwd}: {error.strerror}; this is /\n".encode())
     return any(name == "pid" for name, _ in opened)
 
 
@@ -157,6 +152,15 @@ def _become(libc: Any, spec: dict[str, Any]) -> None:
         raise Failed("CannotEnter", f"the runner has no right to become the task's account (uid {uid})")
     if spec["no_new_privileges"]:
         _ask(libc, PR_SET_NO_NEW_PRIVS, 1)
+
+
+def _go_to(cwd: str) -> None:
+    """With the rights of the account: a task can put a link in place of its folder that leads to another user's."""
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        os.chdir("/")
+        os.write(2, f"phalanx: working directory {cwd}: {error.strerror}; this is /\n".encode())
 
 
 def _fork() -> None:

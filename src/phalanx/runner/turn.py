@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.core.model.orders import Roll
+from phalanx.core.model.orders import AttemptKey, Phase, Roll
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner.state import RunnerEffect, RunnerState
+from phalanx.core.runner.effects import RunnerEffect
+from phalanx.core.runner.state import RunnerState
 from phalanx.link import wire
 from phalanx.link.overlay import OverlayMap
 from phalanx.link.usage import IdleDevice
@@ -52,6 +53,7 @@ class RunnerEngine:
         self.sets_names = False  # whether tasks can have a host name and a hosts file of their own
         self.starts_expire = False  # whether the keeper starts nothing after its instant
         self.idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
+        self.preparing: Callable[[], list[tuple[AttemptKey, str]]] = list  # whose images are got ready
         self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
         self._hello_at = 0.0
         self._seen_at = 0.0  # the coordinator's time of the last acknowledgement
@@ -118,6 +120,13 @@ class RunnerEngine:
                 raise wire.WireError(f"a coordinator does not send {type(message).__name__}")
         return []
 
+    def is_live(self, key: AttemptKey) -> bool:
+        """Whether more may be written to this attempt's logs."""
+        return (held := self.state.held.get(key)) is not None and held.phase != Phase.ENDED
+
+    def live_keys(self) -> set[AttemptKey]:
+        return {key for key, held in self.state.held.items() if held.phase != Phase.ENDED}
+
     def is_deserted(self, now: float) -> bool:
         """True when a heartbeat was not answered in time: the connection may be dead, and another may not.
 
@@ -138,6 +147,7 @@ class RunnerEngine:
             self._seen_at,
             self.starts_expire,
             self.idle,
+            self.preparing(),
         )
 
     def leave(self, now: float, keep_s: float) -> wire.LeavingMessage:

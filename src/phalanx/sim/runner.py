@@ -16,7 +16,7 @@ from msgspec import structs
 
 from phalanx.core.model.orders import Start
 from phalanx.core.model.resources import Capacity
-from phalanx.core.runner.state import RunnerEffect, Spawn
+from phalanx.core.runner.effects import Prepare, RunnerEffect, Spawn
 from phalanx.link import wire
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.cgroups import Cgroups
@@ -27,6 +27,7 @@ from phalanx.runner.processes import KeeperFailed, Machine
 from phalanx.runner.turn import RunnerEngine
 from phalanx.sim.coordinator import TOKEN
 from phalanx.sim.eventloop import EventLoop
+from phalanx.sim.images import SimulatedImages
 from phalanx.sim.keeper_socket import KeeperSocket
 from phalanx.sim.life import Life
 from phalanx.sim.network import Network, Socket
@@ -90,7 +91,8 @@ class SimulatedRunner(Life):
         clock, cgroups = VirtualClock(self.host.clock), Cgroups((), "not simulated", False)
         places = [(each, cgroups) for each in self.host.places]
         limits = AttemptLimits(cgroups, self.engine.capacity)
-        loop = RunnerLoop(self.engine, STATE_DIR, clock, {}, 0, places, limits)
+        images = SimulatedImages(self.world.dice(f"images {self.name}"))
+        loop = RunnerLoop(self.engine, STATE_DIR, clock, {}, 0, places, limits, images=images)
         try:
             await loop.open()
         except KeeperFailed as error:
@@ -142,7 +144,7 @@ class WatchedEngine(RunnerEngine):
         after = (len(state.held), len(state.fresh), len(state.tombstones))
         self._watcher.heard(self._runner, message, bool(effects) or before != after)
         for effect in effects:
-            if isinstance(effect, Spawn):
+            if isinstance(effect, Spawn | Prepare):
                 self._host.given(effect.start)
         return effects
 

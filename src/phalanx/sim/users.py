@@ -37,6 +37,7 @@ from phalanx.core.model.waiting import Quota
 from phalanx.core.model.workflow import Workflow, workflow_id
 from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.coordinators import SimulatedCoordinators
+from phalanx.sim.images import ImagesOfJobs
 from phalanx.sim.network import Network
 from phalanx.sim.reservations import ReservingUsers
 from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
@@ -83,8 +84,8 @@ class Users:
         self._limit_dice = world.dice("limits of workflows")
         self._flows: list[Workflow] = []
         self._toggles = world.dice("elastic")
-        self._address_dice = world.dice("addresses")
-        self.has_overlay = False
+        self._address_dice, self.has_overlay = world.dice("addresses"), False
+        self._images = ImagesOfJobs(world.dice("images"))
         self._known: list[Job] = []
         self._requests = 0
         self._asked_s = 0.0
@@ -154,6 +155,7 @@ class Users:
         jobs = self.renewed(like) if like else some_jobs(self._dice, self._nodes, self._world.now)
         if self.has_overlay and not like:
             jobs = with_addresses(self._address_dice, jobs)
+        jobs = jobs if like else self._images.given(jobs)
         self._asked_s += sum(cluster_s(job, self._nodes) for job in jobs)
         if self._asked_s > ASKED_S_MAX:
             return

@@ -37,7 +37,8 @@ class World:
     def after(self, delay_s: float, effect: Callable[..., None], *args: Any) -> None:
         """Call it later; calls due at the same instant happen in the order they were asked for."""
         self._sequence += 1
-        heappush(self._queue, (self.now + max(0.0, delay_s), self._sequence, effect, args))
+        due = self.now + delay_s if delay_s > 0.0 else self.now  # quicker than max(), and called most of all
+        heappush(self._queue, (due, self._sequence, effect, args))
 
     def run(self, until: float) -> None:
         """Let time pass. A process that never waits, so that time cannot pass, is a mistake."""

@@ -10,7 +10,8 @@ import pytest
 
 from phalanx.api.schema.apply import ApplyRequest
 from phalanx.api.schema.groupspec import GatherSpec
-from phalanx.api.schema.submission import SubmitFields, SubmitRequest
+from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.submit_fields import SubmitFields
 from phalanx.client import calls
 from phalanx.errors import BadRequest, NotFound, Unavailable
 

@@ -48,6 +48,9 @@ def test_a_command_has_a_folder_and_an_environment(tmp_path):
             "run = 'a:b', env = { PHALANX_SPEC = '{}' }",
             "env.PHALANX_SPEC: variables that begin with PHALANX_",
         ),
+        ("run = 'a:b', python = 'python3 -O'", "python = 'python3 -O': expected .* without options"),
+        (r'run = "a:b", python = "/srv\u0000py"', "python: .*NUL"),
+        (r'run = ["a", "b\u0000c"]', "run: .*NUL"),
         ("run = 'a b'", "expected a command as a list of words, or a function"),
     ],
 )

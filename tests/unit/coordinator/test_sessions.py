@@ -157,3 +157,21 @@ async def test_tickets_and_sessions_have_limits(monkeypatch: pytest.MonkeyPatch)
     opened.connection_lost(None)
     await until(lambda: not rig.sessions._of_nodes)
     rig.sessions.offer("bob", "j1", "n1", KEY, SPEC)
+
+
+async def test_one_user_cannot_take_all_sessions_of_a_node(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module, "NODE_SESSIONS_PER_USER_MAX", 1)
+    rig = Rig()
+    tickets = [rig.sessions.offer("ada", "j1", "n1", KEY, SPEC) for _ in range(2)]
+    redeeming = asyncio.create_task(rig.sessions.redeem(tickets[0].session, tickets[0].ticket, "ada"))
+    await until(lambda: len(rig.channel.sent) == 1)
+    rig.dial()
+    opened = await redeeming
+    with pytest.raises(TooMany, match="user ada has 1 sessions on node n1"):
+        rig.sessions.offer("ada", "j1", "n1", KEY, SPEC)
+    with pytest.raises(TooMany, match="user ada"):
+        await rig.sessions.redeem(tickets[1].session, tickets[1].ticket, "ada")
+    rig.sessions.offer("bob", "j1", "n1", KEY, SPEC)
+    opened.connection_lost(None)
+    await until(lambda: not rig.sessions._of_users_there)
+    rig.sessions.offer("ada", "j1", "n1", KEY, SPEC)

@@ -27,6 +27,14 @@ def test_results_are_not_made_into_objects():
     assert view.counts == {"Completed": 2, "Assigned": 48}
 
 
+def test_a_stage_that_waits_for_a_place_says_where_the_reason_is():
+    cluster = WorkflowCluster(MANY, cores=8)
+    view = asyncio.run(workflow_view(cluster.state, cluster.flow, 0.0, TimeSlices(ManualClock())))
+    waiting = [stage for stage in view.stages if stage.status == "Pending"]
+    assert waiting and all(f"phalanx why {stage.job_id}" in stage.reason for stage in waiting)
+    assert not any(stage.reason for stage in view.stages if stage.status == "Assigned")
+
+
 class CountedSlices(TimeSlices):
     """Pieces that are over at once."""
 

@@ -77,3 +77,17 @@ def test_what_is_looked_at_is_limited(folder: Path, monkeypatch: pytest.MonkeyPa
     found = find_artifacts(the_path(folder), USUAL_LIMITS)
     assert len(found.files) == 3
     assert found.left_out == ["'\\u2026': more than 3 entries"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another account")
+def test_of_a_folder_of_another_account_only_files_of_that_account_are_kept(folder: Path):
+    """A task can move what it may not read, out of a folder that it may write to; the runner could read it for it."""
+    for name in ("own", "roots"):
+        (folder / name).write_text(name)
+    os.chown(folder, 1, 1)
+    os.chown(folder / "own", 1, 1)
+    found = find_artifacts(the_path(folder), USUAL_LIMITS)
+    assert found.files == [("own", 3)]
+    assert found.left_out == ["'roots': another account's file"]
+    with pytest.raises(OSError, match="another account's file"), opened(the_path(folder), "roots"):
+        pass

@@ -11,7 +11,7 @@ import pytest
 from phalanx.runner.cgroup_limits import MEMORY_BYTES_MIN
 from phalanx.runner.cgroup_tree import RUNNER
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.keeper.cgroup import attempts_in, is_of_a_node, oom_kills
+from phalanx.runner.keeper.cgroup import attempts_in, is_of_a_node, node_folder, oom_kills
 
 MIB = 1 << 20
 
@@ -216,3 +216,15 @@ def test_all_in_a_nodes_folder_is_its_attempts_but_the_keepers_leaf(tmp_path: Pa
         folder.mkdir(parents=True)
     names = ("slot-0", "slot-0/of a task", "01abc-0-1")
     assert attempts_in([str(base), str(other), f"{tmp_path}/gone"]) == {f"{base}/{name}" for name in names}
+
+
+def test_the_folders_of_owners_have_a_leaf_of_the_keeper_too(tmp_path: Path):
+    base = tmp_path / "phalanx-n1" / "phalanx-slots"
+    inside = ("phalanx-ada/slot-0/keeper", "phalanx-ada/slot-1", "slot-2")
+    for name in ("keeper", "phalanx-ada/keeper", *inside):
+        (base / name).mkdir(parents=True)
+    (tmp_path / "phalanx-n1" / "keeper").mkdir()
+    found = attempts_in([str(tmp_path / "phalanx-n1")])
+    assert found == {f"{base}/{name}" for name in (*inside, "phalanx-ada", "phalanx-ada/slot-0")}
+    assert is_of_a_node(f"{base}/phalanx-ada/slot-1")
+    assert node_folder(f"{base}/phalanx-ada") == str(tmp_path / "phalanx-n1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -87,9 +86,9 @@ def test_of_those_that_cannot_be_read_a_list_says_why(tmp_path: Path, monkeypatc
 def test_a_folder_that_cannot_be_removed_does_not_replace_the_list(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    def refuses(folder: Path) -> None:
+    def refuses(folder: str) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(shutil, "rmtree", refuses)
+    monkeypatch.setattr(endings, "remove_tree", refuses)
     [listed] = resumed(tmp_path)
     assert [each.path for each in listed.files] == ["model.pt"]

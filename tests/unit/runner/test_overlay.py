@@ -9,6 +9,7 @@ from msgspec import structs
 
 from phalanx.link.overlay import OverlayMap
 from phalanx.runner.overlay import TaskNetworks, mark_of
+from phalanx.runner.wireguard import Peer
 
 MAP = OverlayMap("10.128.0.0/12", "10.128.0.0/22", [("10.128.4.0/22", "127.0.0.2")], [("10.128.0.2", "ada")])
 KEY, OTHER = ("j", 0, 1), ("j", 1, 1)
@@ -24,20 +25,24 @@ class FakeKernel:
         self.left: dict[str, str] = {}
         self.error: OSError | None = None
 
-    def open(self, block: str, local: str) -> None:
+    def is_open(self) -> bool:
+        return True
+
+    def open(self, block: str, local: str, *, encrypted: bool) -> None:
         if self.error is not None:
             raise self.error
-        self.asked.append(f"open {block} {local}")
+        self.asked.append(f"open {block} {local}{' encrypted' if encrypted else ''}")
 
-    def reach(self, block: str, peers: Iterable[tuple[str, str]]) -> None:
-        self.asked.append(f"reach {list(peers)}")
+    def reach(self, block: str, peers: Iterable[Peer]) -> None:
+        self.asked.append(f"reach {[tuple(filter(None, each)) for each in peers]}")
 
     def add(self, key: str, address: str, block: str) -> str:
         self.left[key] = address
         return f"/run/netns/{key}"
 
-    def remove(self, key: str, address: str = "") -> None:
-        self.left.pop(key, None)
+    def remove(self, gone: Iterable[tuple[str, str]]) -> None:
+        for key, _ in gone:
+            self.left.pop(key, None)
 
     def found(self) -> dict[str, str]:
         return dict(self.left)
@@ -49,7 +54,7 @@ class FakeKernel:
         return f"phxt{address[-1]}"
 
     def set_rules(self, text: str) -> None:
-        self.asked.append(f"rules for {text.count('phxt2')}")
+        self.asked.append(f"rules for {text.count('add element inet phalanx_x source')}")
 
     def withdraw(self) -> None:
         self.asked.append("withdraw")
@@ -86,6 +91,7 @@ def test_an_attempt_has_a_network_until_it_is_over(networks: TaskNetworks, kerne
     assert kernel.left == {"j-0-1": "10.128.0.2"}
     networks.remove(KEY)
     networks.remove(KEY)
+    networks.close()
     assert kernel.left == {}
 
 
@@ -105,6 +111,7 @@ def test_after_a_start_networks_of_live_attempts_stay_and_others_go(
     networks.clean([KEY])
     assert kernel.left == {"j-0-1": "10.128.0.2"}
     networks.remove(KEY)
+    networks.close()
     assert kernel.left == {}
 
 
@@ -125,4 +132,14 @@ def test_an_attempt_that_ends_before_the_first_map_loses_its_network(
     kernel.left = {"j-0-1": "10.128.0.2"}
     networks.clean([KEY])
     networks.remove(KEY)
+    networks.close()
     assert kernel.left == {}
+
+
+def test_a_peer_whose_name_cannot_be_resolved_keeps_nobody_from_the_others(
+    networks: TaskNetworks, kernel: FakeKernel
+):
+    bad = ("10.128.8.0/22", "no-such-node.invalid")
+    assert networks.update(structs.replace(MAP, peers=[*MAP.peers, bad])) == ""
+    assert "reach [('10.128.4.0/22', '127.0.0.2')]" in kernel.asked
+    assert networks.add(KEY, "10.128.0.2") == "/run/netns/j-0-1"

@@ -53,3 +53,4 @@ def test_a_hosts_file_is_written_in_place_and_can_be_read_by_all(tmp_path: Path)
     write_hosts(path, "short\n")
     now = Path(path).stat()
     assert (Path(path).read_text(), now.st_ino, stat.S_IMODE(now.st_mode)) == ("short\n", before, 0o644)
+    assert stat.S_IMODE(Path(path).parent.stat().st_mode) == 0o711, "whose there are is seen by nobody"

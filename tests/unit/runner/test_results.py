@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX
-from phalanx.runner.log_files import log_path
+from phalanx.runner.log_files import inner_result, log_path
 from phalanx.runner.results import FILE_BYTES_MAX, read_result
 
 JOB = "0" * 26
@@ -108,3 +108,18 @@ def test_what_python_writes_for_no_number_is_named(file: Path, written: str):
         "",
         "its result is not JSON, which has no NaN and no Infinity: write null or a text instead",
     )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another account")
+def test_in_a_folder_of_another_account_a_file_that_is_not_its_own_is_not_read(tmp_path: Path):
+    artifacts = log_path(tmp_path, JOB, 0, 1, "artifacts")
+    Path(artifacts).mkdir(parents=True)
+    os.chown(artifacts, 1, 1)
+    written = Path(inner_result(artifacts))
+    written.write_text("7")
+    assert read_result(inner_result(artifacts)) == (
+        "",
+        "its result cannot be read: it is another account's file",
+    )
+    os.chown(written, 1, 1)
+    assert read_result(inner_result(artifacts)) == ("7", "")

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner import scratch
-from phalanx.runner.scratch import ScratchFolders, mounted_below, size_of
+from phalanx.runner.scratch import ScratchFolders, mounted_below
+from phalanx.runner.trees import size_of
+from tests.support.deep_folders import make_deep
 
 MIB = 1 << 20
 KEY = ("01abc", 0, 1)
@@ -52,6 +54,13 @@ def test_an_empty_folder_is_removed_and_one_with_other_rights_too(tmp_path: Path
         assert [*(tmp_path / "s").iterdir()] == []
 
     play(story())
+
+
+def test_however_deep_folders_are_the_next_runner_starts_and_removes_them(tmp_path: Path):
+    folders = ScratchFolders(tmp_path / "s")
+    make_deep(made(folders))
+    folders.sweep(())
+    assert [*(tmp_path / "s").iterdir()] == []
 
 
 def test_tmpdir_is_set_only_where_sockets_fit(tmp_path: Path):

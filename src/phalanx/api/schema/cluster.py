@@ -72,6 +72,7 @@ class IsolationView(Struct, omit_defaults=True):
     scratch: str = ""  # quota, tmpfs or watched; without one, no size is set
     lacking: list[str] = []  # what tasks are not held to, in words
     note: str = ""  # why not
+    network: str = ""  # cgroup or account: what tells tasks without an address apart in an overlay network
 
 
 class NodeView(Struct):
@@ -104,6 +105,7 @@ class NodeView(Struct):
     toggled_at: float | None = None  # when it was last disabled or enabled
     idle_since: float | None = None  # since when nothing has been held there; None while something is
     isolation: IsolationView | None = None  # None: its runner does not say
+    containers: str = ""  # the runtime that runs containers there, or why there is none
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):

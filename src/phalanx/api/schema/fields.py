@@ -10,7 +10,7 @@ back over what it tried, and so it has no backreferences, look-ahead or possessi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, get_args
 
@@ -25,6 +25,7 @@ from phalanx.core.model.amounts import (
     parse_seconds,
     written,
 )
+from phalanx.core.model.containers import IMAGE_BYTES_MAX, MOUNTS_MAX, parse_image, parse_mount
 from phalanx.core.model.job import AFTER_MAX, TAGS_MAX, After, Command, Job, When, is_name, is_object, is_tag
 from phalanx.core.model.json_depth import JSON_DEPTH_MAX
 from phalanx.core.model.resources import Cores
@@ -247,7 +248,13 @@ def shown(value: object) -> str:
 
 
 def read_command(
-    command: list[str], shell: str | None, env: dict[str, str], cwd: str | None, field: str = ""
+    command: list[str],
+    shell: str | None,
+    env: dict[str, str],
+    cwd: str | None,
+    field: str = "",
+    image: str = "",
+    mounts: Sequence[str] = (),
 ) -> Command:
     """The command of a group; `field` is put before each name, as in `groups[0].`."""
     if command and shell is not None:
@@ -258,7 +265,31 @@ def read_command(
     # The user's string is one argument of the shell, so nothing of ours is ever read as shell words.
     argv = tuple(command) if shell is None else ("/bin/sh", "-c", shell)
     check_argv(argv, f"{field}command" if shell is None else f"{field}shell")
-    return Command(argv, env, cwd)
+    check_container(image, mounts, field)
+    return Command(argv, env, cwd, image, tuple(mounts))
+
+
+def check_container(image: str, mounts: Sequence[str], field: str) -> None:
+    """Refuse what names no image, and mounts that are none or have no container."""
+    check_text(f"{field}image", image, IMAGE_BYTES_MAX)
+    check_count(f"{field}mounts", len(mounts), MOUNTS_MAX)
+    if mounts and not image:
+        raise BadRequest(f"{field}mounts: given without an image: what runs on the node sees all of it")
+    try:
+        if image:
+            parse_image(image)
+    except ValueError as error:
+        raise BadRequest(f"{field}image: {shown(image)} is not an image: {error}") from None
+    targets: set[str] = set()
+    for text in mounts:
+        check_text(f"{field}mounts", text, PATH_BYTES_MAX)
+        try:
+            mount = parse_mount(text)
+        except ValueError as error:
+            raise BadRequest(f"{field}mounts: {shown(text)} is not a mount: {error}") from None
+        if mount.target in targets:
+            raise BadRequest(f"{field}mounts: {shown(mount.target)} is given twice, each place once")
+        targets.add(mount.target)
 
 
 def check_argv(argv: tuple[str, ...], field: str) -> None:

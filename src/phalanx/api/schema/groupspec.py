@@ -26,6 +26,7 @@ from phalanx.api.schema.fields import (
     shown,
 )
 from phalanx.core.model.array import TASKS_MAX, Array
+from phalanx.core.model.containers import required_labels
 from phalanx.core.model.job import GANG_TASKS_MAX, Gather, Group
 from phalanx.core.model.resources import ISOLATED, Cores, Request, Target, TargetError, parse_target
 from phalanx.core.model.topology import LAYERS_MAX
@@ -79,6 +80,10 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     objects: list[str] = []  # what Kubernetes calls each task: namespace/name
     tags: dict[str, str] = {}  # what `ps -l` selects by; they change nothing about where it runs
     network: Network = "node"  # overlay: each task has an address of its own
+    image: str = (
+        ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is a folder in it
+    )
+    mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
 
 
 class GatherSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -100,7 +105,7 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
     check_count(f"{field}after", len(spec.after), AFTER_MAX)
     _check_objects(spec.objects, tasks, field)
     return Group(
-        command=read_command(spec.command, spec.shell, spec.env, spec.cwd, field),
+        command=read_command(spec.command, spec.shell, spec.env, spec.cwd, field, spec.image, spec.mounts),
         request=_request(spec, field),
         name=spec.name,
         tasks=tasks,
@@ -247,7 +252,7 @@ def _target(spec: GroupSpec, field: str) -> Target | None:
 
 
 def _labels(spec: GroupSpec, field: str) -> tuple[tuple[str, str], ...]:
-    """What the node must carry; that it isolates tasks is a label of its own, which only its runner can give it."""
+    """What the node must carry; that it isolates tasks or runs containers are labels that only its runner gives it."""
     labels = spec.labels
     check_count(f"{field}labels", len(labels), LABELS_MAX)
     for key, value in labels.items():
@@ -255,7 +260,8 @@ def _labels(spec: GroupSpec, field: str) -> tuple[tuple[str, str], ...]:
             raise BadRequest(f"{field}labels: {shown(key)} is not a label, it must not be empty")
         check_text(f"{field}labels", key, LABEL_BYTES_MAX)
         check_text(f"{field}labels[{shown(key)}]", value, LABEL_BYTES_MAX)
-    return tuple(sorted((labels | dict([ISOLATED]) if spec.require_isolation else labels).items()))
+    own = {*required_labels(spec.image), *((ISOLATED,) if spec.require_isolation else ())}
+    return tuple(sorted((labels | dict(own)).items()))
 
 
 def read_gather(rules: list[GatherSpec]) -> tuple[Gather, ...]:

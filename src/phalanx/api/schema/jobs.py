@@ -161,6 +161,8 @@ class JobView(Struct):
     tags: dict[str, str] = {}
     after: list[str] = []  # jobs that come first, such as ID:ok
     workflow: str = ""  # of a stage: the workflow and the stage, as ID:STAGE
+    image: str = ""  # the container it runs in
+    mounts: list[str] = []  # what of the node that container sees
     written: list[
         str
     ] = []  # of a stage: its command before references were replaced; others see no other one
@@ -202,6 +204,7 @@ class TaskView(Struct):
     result_error: str = ""  # why that one cannot be read
     usage: UsageSummary | None = None  # of the newest attempt, once that has ended
     address: str | None = None  # its own in the overlay network, while it has one
+    preparing: str = ""  # its node gets its image ready, and how far that is
 
 
 class ReasonView(Struct, omit_defaults=True):

@@ -8,7 +8,7 @@ be read refuses only itself, so that the other targets of the request still get 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypedDict
+from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -97,54 +97,10 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ip_token: str | None = None  # of a reservation: its only task has that address
     names: bool = False  # tasks of an array know each other by name, as members of a gang do
     subdomain: str = ""  # of those names; empty: the name of the job
-
-
-class GangFields(TypedDict, total=False):
-    """The fields of `SubmitRequest` that tasks which start together have in common with all others."""
-
-    cores: Cores
-    memory: int | str
-    gpus: int
-    gpu_type: str | None
-    gpu_memory: int | str
-    priority: int
-    queue: str
-    name: str
-    env: dict[str, str]
-    cwd: str | None
-    time_limit: float | str | None
-    grace: float | str | None
-    max_retries: int | None
-    max_attempts: int | None
-    allow_infeasible: bool
-    request_id: str | None
-    min: int
-    gang_wait: float | str | None
-    labels: dict[str, str]
-    require_isolation: bool
-    tags: dict[str, str]
-    after: list[str]
-    preemption: Literal["lower", "never"]
-    evictable: bool
-    min_run: float | str
-    network: Network
-    subdomain: str
-
-
-class SubmitFields(GangFields, total=False):
-    """All fields of `SubmitRequest`, for `submit(command=[…], gpus=2)`."""
-
-    command: list[str]
-    shell: str | None
-    kind: Literal["command", "vps"]
-    targets: list[str]
-    required_gpus: list[list[int]] | None
-    array: str | None
-    no_queue: bool
-    tasks: int
-    gather: list[GatherSpec]
-    ip_token: str | None
-    names: bool
+    image: str = (
+        ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is a folder in it
+    )
+    mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
 
 
 class AcceptedTask(Struct, omit_defaults=True):
@@ -292,6 +248,8 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         env=request.env,
         cwd=request.cwd,
         network=request.network,
+        image=request.image,
+        mounts=request.mounts,
     )
     return to_group(spec, "", alone=True, array=array)
 

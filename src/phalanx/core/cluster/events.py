@@ -12,6 +12,7 @@ from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
+from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Job, JobId, NodeName
@@ -379,8 +380,9 @@ class JobReleased(JobEvent, frozen=True):
 Event = (
     TermOpened | LogSettled | LogRepaired | JobReleased | JobSubmitted | JobAmended | TaskPlaced | AttemptReady
     | GangReleased | GangRecalled | RoomPromised | PromiseWithdrawn | TasksEvicted | JobRestarted | JobSettled
-    | TopologySet | QuotaSet | AttemptStarted | AttemptSuspected | AttemptEnded | TasksCancelled | TasksAbandoned
-    | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected | NodeDisconnected | NodeLost | NodeCleared
+    | TopologySet | QuotaSet | AttemptStarted | AttemptPreparing | AttemptPrepared | AttemptSuspected | AttemptEnded
+    | TasksCancelled | TasksAbandoned | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected
+    | NodeDisconnected | NodeLost | NodeCleared
     | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained | NodeResumed | NodeRested | NodeRecovered
     | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded

@@ -12,8 +12,10 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import StagePhase
 from phalanx.core.model.lanes import lane_kind
 from phalanx.core.model.ledger import Ledger
-from phalanx.core.model.orders import Status
+from phalanx.core.model.orders import STATUSES, Status
 from phalanx.core.model.resources import Grant
+
+_ACTIVE = (Status.ASSIGNED, Status.RUNNING)
 
 
 def check(state: ClusterState) -> list[str]:
@@ -94,13 +96,14 @@ def status_follows_attempts(state: ClusterState) -> Iterator[str]:
     """Assigned and Running tasks have a live attempt, Pending ones have none, and the counts are right."""
     totals = [0, 0, 0, 0, 0, 0]
     for job in state.jobs.values():
-        counts = [job.status.count(status) for status in Status]
+        counts = [job.status.count(status) for status in STATUSES]
         if counts != job.counts:
             yield f"{job.job.id}: counts {job.counts}, tasks say {counts}"
         totals = [a + b for a, b in zip(totals, counts, strict=True)]
-        active = {p for p, s in enumerate(job.status) if s in (Status.ASSIGNED, Status.RUNNING)}
-        if not active <= set(job.live) | job.done:
-            yield f"{job.job.id}: tasks {sorted(active - set(job.live) - job.done)[:5]} have no attempt"
+        if counts[Status.ASSIGNED] + counts[Status.RUNNING]:
+            active = {p for p, s in enumerate(job.status) if s in _ACTIVE}
+            if not active <= set(job.live) | job.done:
+                yield f"{job.job.id}: tasks {sorted(active - set(job.live) - job.done)[:5]} have no attempt"
         pending = [p for p in job.live if job.status[p] == Status.PENDING]
         if pending:
             yield f"{job.job.id}: pending tasks {pending[:5]} have a live attempt"

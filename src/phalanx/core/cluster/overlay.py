@@ -55,6 +55,8 @@ class Overlay:
         self.holders: dict[
             str, tuple[NodeName, str]
         ] = {}  # node and owner of each address that an attempt holds
+        self.of_owner: dict[str, set[str]] = {}  # the addresses among them
+        self.tenants: dict[NodeName, dict[str, int]] = {}  # how many lanes each owner has on a node
         self.version = 0  # grows with whatever runners have to know
         self._expiring: list[tuple[float, str]] = []
         self.resting = image.resting
@@ -110,11 +112,37 @@ class Overlay:
 
     def hold(self, address: str, node: NodeName, owner: str) -> None:
         self.holders[address] = node, owner
+        self.of_owner.setdefault(owner, set()).add(address)
         self.version += 1
 
     def leave(self, address: str) -> None:
-        self.holders.pop(address, None)
+        _, owner = self.holders.pop(address, ("", ""))
+        if (left := self.of_owner.get(owner)) is not None:
+            left.discard(address)
+            if not left:
+                del self.of_owner[owner]
         self.version += 1
+
+    def came(self, node: NodeName, owner: str) -> None:
+        """A lane of this owner was opened on the node: with the first, it has to know the owner's addresses."""
+        here = self.tenants.setdefault(node, {})
+        here[owner] = here.get(owner, 0) + 1
+        self.version += here[owner] == 1 and owner in self.of_owner
+
+    def went(self, node: NodeName, owner: str) -> None:
+        here = self.tenants.get(node, {})
+        if owner in here:
+            here[owner] -= 1
+            if not here[owner]:
+                del here[owner]
+                self.version += owner in self.of_owner
+        if not here:
+            self.tenants.pop(node, None)
+
+    def known_at(self, node: NodeName) -> list[tuple[str, str]]:
+        """The addresses of all owners who have tasks on the node, wherever they are, with their owners."""
+        here = self.tenants.get(node, {})
+        return sorted((address, owner) for owner in here for address in self.of_owner.get(owner, ()))
 
     def rest(self, node: NodeName, address: str, until: float) -> None:
         heappush(self.resting, (until, node, address))

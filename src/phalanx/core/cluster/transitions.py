@@ -27,6 +27,7 @@ from phalanx.core.cluster.apply import workflows as apply_workflows
 from phalanx.core.cluster.apply.grants import queue_up
 from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, overlay, reports, scaling, workflows
 from phalanx.core.cluster.decision import Decision, Effect
+from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.state import ClusterState, Unfit
 
 
@@ -104,6 +105,8 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.AttemptStarted: apply_jobs.started,
     e.AttemptEnded: apply_jobs.ended,
     e.AttemptSuspected: apply_jobs.suspected,
+    AttemptPreparing: apply_jobs.preparing,
+    AttemptPrepared: apply_jobs.prepared,
     e.BackoffsEnded: apply_jobs.backoffs_ended,
     e.JobSubmitted: apply_jobs.submitted,
     e.JobAmended: apply_jobs.amended,

@@ -72,6 +72,8 @@ class Attempt(Struct, array_like=True):
     group: int = 0  # the number of its group in the job; follows from the key
     note: DispatchNote | None = None  # what the choice of its node rested on, if a mode made it
     merged: tuple[JobId, ...] = ()  # jobs that run as a part of it
+    preparing: bool = False  # its runner gets its image ready
+    prepared_at: float = 0.0  # by our own clock; 0: it had nothing to get ready, or still has
 
 
 class GroupState:

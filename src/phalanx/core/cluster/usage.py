@@ -31,13 +31,15 @@ class JobUsage:
 
     def note(self, position: int, tasks: int, used: AttemptUsage) -> None:
         """What the newest attempt of a task used, instead of the one before it."""
-        if self.column is None:
-            self.column = array("f", bytes(4 * _WIDTH * tasks))
+        if (column := self.column) is None:
+            column = self.column = array("f", bytes(4 * _WIDTH * tasks))
         at = _WIDTH * position
-        self.column[at : at + _WIDTH] = array(
-            "f", (used.cpu_s, used.memory_peak_bytes, used.read_bytes, used.written_bytes)
-        )
-        self.devices.pop(position, None)
+        column[at] = used.cpu_s
+        column[at + 1] = used.memory_peak_bytes
+        column[at + 2] = used.read_bytes
+        column[at + 3] = used.written_bytes
+        if self.devices:
+            self.devices.pop(position, None)
         if used.device_s:
             self.devices[position] = (
                 used.device_s,

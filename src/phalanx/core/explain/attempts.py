@@ -63,7 +63,9 @@ def _on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: floa
         return at_barrier(state, job, now)
     if attempt.formation and (first := next(comes_first(job, group), None)) is not None:
         return first
-    return reason.unhealthy(attempt.node, node.trouble) if node.trouble else reason.starting(attempt.node)
+    if node.trouble:
+        return reason.unhealthy(attempt.node, node.trouble)
+    return reason.preparing(attempt.node) if attempt.preparing else reason.starting(attempt.node)
 
 
 def _ended(

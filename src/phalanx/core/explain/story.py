@@ -7,6 +7,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dependencies import WORDS
+from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.explain.choices import told_choice
 from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.job import Job
@@ -84,6 +85,10 @@ def _task_sentence(event: e.Event) -> str:
             return f"waits for {event.node}, where the weights were made that it continues from"
         case e.AttemptStarted():
             return f"attempt {event.key[2]} is running"
+        case AttemptPreparing():
+            return f"attempt {event.key[2]} waits for its image, which its node gets ready"
+        case AttemptPrepared():
+            return f"the image of attempt {event.key[2]} is ready"
         case e.AttemptSuspected():
             return f"attempt {event.key[2]} is missing from its runner's report"
         case e.AttemptEnded():

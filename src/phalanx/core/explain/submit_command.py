@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Iterator
 
 from phalanx.core.model.amounts import format_bytes
-from phalanx.core.model.job import WAIT_S, Gang, Gather, Group, Job, Restart, Success
+from phalanx.core.model.containers import CONTAINERS, ROOTFS
+from phalanx.core.model.job import WAIT_S, Command, Gang, Gather, Group, Job, Restart, Success
 from phalanx.core.model.resources import ISOLATED, Request
 
 LINE_MAX = 400
@@ -23,7 +24,7 @@ def submit_line(job: Job) -> str | None:
     if not _is_plain(job, group):
         return None
     words = ["phalanx", "submit", *_of_request(group.request), *_of_gang(job, group), *_of_job(job)]
-    line = shlex.join([*words, "--cwd", group.command.cwd or "", "--", *group.command.argv])
+    line = shlex.join([*words, *_of_container(group.command), "--", *group.command.argv])
     return line if len(line) <= LINE_MAX and line.isprintable() else None
 
 
@@ -44,8 +45,17 @@ def _is_plain(job: Job, group: Group) -> bool:
         and job.draft is None
         and job.workflow is None
         and not (job.object or job.applied or group.command.env)
-        and group.command.cwd is not None
+        and (group.command.cwd is not None or bool(group.command.image))
     )
+
+
+def _of_container(command: Command) -> Iterator[str]:
+    if command.cwd is not None:
+        yield from ("--cwd", command.cwd)
+    if command.image:
+        yield from ("--image", command.image)
+    for mount in command.mounts:
+        yield from ("--mount", mount)
 
 
 def _of_request(request: Request) -> Iterator[str]:
@@ -63,7 +73,10 @@ def _of_request(request: Request) -> Iterator[str]:
     if request.gpu_memory_bytes:
         yield from ("--gpu-memory", format_bytes(request.gpu_memory_bytes))
     for name, value in request.labels:
-        yield from ("--require-isolation",) if (name, value) == ISOLATED else ("-l", f"{name}={value}")
+        if (name, value) == ISOLATED:
+            yield "--require-isolation"
+        elif (name, value) not in (CONTAINERS, ROOTFS):
+            yield from ("-l", f"{name}={value}")
 
 
 def _of_gang(job: Job, group: Group) -> Iterator[str]:

@@ -44,6 +44,11 @@ NODE_MOVES: dict[tuple[str, str], str] = {
     ("Stopping", "Unreachable"): "its runner has stopped",
     ("Online", "Quarantined"): "an attempt was given up there; no work until its end is confirmed",
     ("Quarantined", "Online"): "the end of every leftover attempt is confirmed",
+    ("Quarantined", "Unreachable"): "the connection ended before those ends were confirmed",
+    (
+        "Unreachable",
+        "Quarantined",
+    ): "its runner connected again, and attempts were given up there meanwhile or before",
     ("Offline", "Quarantined"): "its runner registered again and still holds attempts that were given up",
     ("Offline", "Online"): "its runner registered again and holds nothing",
     ("Offline", NONE): "it was removed, by an operator or after a day",

@@ -20,11 +20,10 @@ def held_rate(capacity: Capacity, held: Grant) -> float:
 def cost_rate(capacity: Capacity, cores: Cores, memory_bytes: int, devices: int) -> float:
     """What a second costs on a node of which so much is held."""
     share = 1.0 if capacity.slots else 0.0
-    for held, has in (
-        (cores, capacity.cores),
-        (memory_bytes, capacity.memory_bytes),
-        (devices, len(capacity.devices)),
-    ):
-        if has:
-            share = max(share, held / has)
+    if capacity.cores:
+        share = max(share, cores / capacity.cores)
+    if capacity.memory_bytes and memory_bytes:
+        share = max(share, memory_bytes / capacity.memory_bytes)
+    if devices and capacity.devices:
+        share = max(share, devices / len(capacity.devices))
     return cost(capacity) * min(share, 1.0) / _HOUR_S

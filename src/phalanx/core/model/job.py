@@ -192,6 +192,8 @@ class Command(Struct, frozen=True, omit_defaults=True):
     argv: tuple[str, ...]
     env: dict[str, str] = {}
     cwd: str | None = None
+    image: str = ""  # the container it runs in; empty: none (`containers.py`)
+    mounts: tuple[str, ...] = ()  # what of the node that container sees besides: SRC:DST[:ro]
 
 
 class Group(Struct, frozen=True, omit_defaults=True):

@@ -55,7 +55,7 @@ def lane_kind(job: Job) -> Hashable | None:
     if job.workflow is None or job.gang is not None or job.tasks != 1:
         return None
     group, asked = job.groups[0], job.dispatch
-    if group.request.wants_address:
+    if group.request.wants_address or group.command.image:
         return None
     how = (
         None if asked is None else (asked.mode, asked.task_type, asked.context, asked.sticky, asked.selection)

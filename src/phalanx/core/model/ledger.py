@@ -22,6 +22,7 @@ from phalanx.core.model.amounts import (
     magnitude,
     written,
 )
+from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import ISOLATED, Capacity, Cores, Device, Grant, Request
@@ -272,9 +273,15 @@ class Ledger:
 
     def _unlike(self, lacking: list[str]) -> Reason:
         """Why it is not the kind of node that is asked for."""
-        others = [each for each in lacking if each != "=".join(ISOLATED)]
+        ours = ["=".join(each) for each in (ISOLATED, CONTAINERS, ROOTFS)]
+        others = [each for each in lacking if each not in ours]
         if others:
             return reason.no_matching_labels(self.name, ", ".join(others), others)
+        if ours[1] in lacking:
+            return reason.no_containers(self.name, self.capacity.containers or "it has no runtime", lacking)
+        if ours[2] in lacking:
+            because = f"only podman takes a folder (rootfs:), and it has {self.capacity.containers}"
+            return reason.no_containers(self.name, because, lacking)
         isolation = self.capacity.isolation
         missing = ["limits"] if isolation is None else isolation.lacking
         return reason.not_isolated(self.name, ", ".join(missing) or "limits", missing)

@@ -282,6 +282,7 @@ class Phase(IntEnum):
     RUNNING = 1
     ENDED = 2  # the end is not yet acknowledged by a coordinator
     READY = 3  # a member of a gang that waits for the others
+    PREPARING = 4  # its image is got ready; it has not been given to the keeper
 
 
 class Disposition(IntEnum):

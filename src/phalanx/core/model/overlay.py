@@ -27,6 +27,7 @@ class OverlayRules(Struct, frozen=True):
     subnet: str = ""
     block_prefix: int = 22
     quarantine_s: float = 60.0  # how long an address that was used is given to nobody
+    encrypted: bool = False  # by WireGuard; nodes without a key of it then have no block
 
     @property
     def is_on(self) -> bool:

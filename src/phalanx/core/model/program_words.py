@@ -34,15 +34,20 @@ class Interpreter(Struct, frozen=True):
         return {place, place + 1} if is_cluster else {place}
 
 
-_SHELL = Interpreter("abefhiklmnoprstuvxBCDEHOPT", "c", ("--command",))
+# `-C` and `--init-command` are fish's; of the other shells none takes a word after -C.
+_SHELL = Interpreter(
+    "abdefghiklmnopqrstuvwxyzBDEFGHIJKLMNOPQRSTUVWXYZ0123456789", "cC", ("--command", "--init-command")
+)
 _ANY = Interpreter("", "c", ("--command",))  # of every program, known or not: `-c TEXT`, `--command TEXT`
 _ENV = Interpreter("iv0", "S", ("--split-string",))
 _PYTHON = Interpreter("bBdEhiIOPqRsSuvVx", "c")
-_NODE = Interpreter("i", "ep", ("--eval", "--print"))
+_NODE = Interpreter(  # a module may be a text, too: `--import data:text/javascript,TEXT`
+    "i", "epr", ("--eval", "--print", "--import", "--require", "--loader", "--experimental-loader")
+)
 _OTHER = Interpreter("ilnpqv", "eE", ("--eval", "--execute", "--print"))
 _INTERPRETERS = {
     "env": _ENV,
-    "perl": Interpreter("acfilnpsStTuUwWXx0123456789.", "eE"),
+    "perl": Interpreter("acdfghilnpsStTuUvVwWXx0123456789.", "eEmMD"),
     "ruby": Interpreter("aclnpsSvwyUhd0123456789", "e"),
     "php": Interpreter("nq", "rBRE", ("--run", "--process-begin", "--process-code", "--process-end")),
     **dict.fromkeys(("node", "nodejs", "bun", "deno"), _NODE),

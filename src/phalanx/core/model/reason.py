@@ -156,6 +156,8 @@ recall_backoff = _reason("RestartBackoff", _PROGRESS, "seconds recalls",
 # What does not wait
 starting = _reason("Starting", _PROGRESS, "host",
     "Sent to {host}, which has not confirmed the start yet")
+preparing = _reason("Preparing", _PROGRESS, "host",
+    "{host} gets its image ready; it holds its place meanwhile")
 finished = _reason("Finished", _PROGRESS, "",
     "Exited with code 0; waiting for the rest of the job")
 tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
@@ -172,6 +174,8 @@ no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
     "{host} does not have {_shown}")
 not_isolated = _reason("NotIsolated", _NEVER, "host _shown lacking",
     "{host} does not hold tasks to their {_shown}, and the job requires isolation")
+no_containers = _reason("NoContainers", _NEVER, "host _because lacking",
+    "{host} cannot run containers of this image: {_because}")
 not_a_multiple = _reason("MustGatherImpossible", _NEVER, "needed layer multiple",
     "{needed} members cannot be split into multiples of {multiple} per {layer}")
 exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted total",
@@ -179,7 +183,8 @@ exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted tota
 # fmt: on
 
 _OF_TARGET = frozenset({
-    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NotIsolated", "NoNodes",
+    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NotIsolated", "NoContainers",
+    "NoNodes",
 })  # fmt: skip
 
 

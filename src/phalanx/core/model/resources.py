@@ -93,6 +93,8 @@ def _number(text: str, position: int, expected: str) -> tuple[int, int]:
     return int(match.group()), match.end()
 
 
+NOTE_MAX = 300
+_KEY = re.compile(r"[A-Za-z0-9+/]{43}=")
 CAPACITY_CORES_MAX = 1 << 40
 COST_MAX = 1_000_000  # per hour
 
@@ -156,6 +158,7 @@ class Isolation(Struct, frozen=True, omit_defaults=True):
     devices: str = ""  # filter, or none
     scratch: str = ""  # quota, tmpfs or watched; empty where no size is set
     note: str = ""  # why not more
+    network: str = ""  # cgroup or account: what tells tasks without an address apart in an overlay network
 
     @property
     def lacking(self) -> list[str]:
@@ -183,6 +186,9 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     isolation: Isolation | None = None  # None: its runner is of a version that does not say
     # Its part of the overlay network, such as 10.128.0.0/22, as the coordinator has given it; runners send none.
     block: str = ""
+    containers: str = ""  # its runtime for containers and the version of that, or why there is none
+    wireguard: str = ""  # its public key, if its runner can encrypt what it sends to other nodes
+    no_wireguard: str = ""  # why it cannot
 
     @property
     def addresses(self) -> int:
@@ -194,6 +200,12 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"cost_per_hour: {self.cost_per_hour} is out of range, expected 0 to {COST_MAX}")
         if self.slots not in (0, 1):
             raise ValueError(f"slots: {self.slots} is out of range, expected 0 or 1")
+        if self.wireguard and _KEY.fullmatch(self.wireguard) is None:
+            raise ValueError(f"wireguard: {self.wireguard[:60]!r} is no public key, 32 bytes in base64")
+        if len(self.no_wireguard) > NOTE_MAX:
+            raise ValueError(
+                f"no_wireguard: {len(self.no_wireguard)} characters, at most {NOTE_MAX} are taken"
+            )
         if not 0 <= self.cores <= CAPACITY_CORES_MAX:
             raise ValueError(f"cores: {self.cores} is out of range, a node has 0 to {CAPACITY_CORES_MAX}")
 

@@ -62,9 +62,10 @@ class UsageTotals(Struct, array_like=True):
         self.measured_core_s += run_s * cores
         self.read_bytes += used.read_bytes
         self.written_bytes += used.written_bytes
-        self.sampled_device_s += used.device_s
-        self.device_busy_s += used.device_busy_s
-        self.device_idle_s += used.device_idle_s
+        if used.device_s:
+            self.sampled_device_s += used.device_s
+            self.device_busy_s += used.device_busy_s
+            self.device_idle_s += used.device_idle_s
         self.memory_peak_bytes = max(self.memory_peak_bytes, used.memory_peak_bytes)
         if memory_bytes:
             self.asked_byte_s += run_s * memory_bytes
@@ -101,8 +102,24 @@ def run_seconds(started_at: float | None, ended_at: float | None) -> float:
 
 def wrong_usage(usage: AttemptUsage) -> str:
     """What cannot be true of a usage that a runner reports; empty: nothing."""
+    if _is_possible(usage):
+        return ""
     for name, value in structs.asdict(usage).items():
         most = BYTES_MAX if name.endswith("_bytes") else SECONDS_MAX
         if not (math.isfinite(value) and 0 <= value <= most):
             return f"exit.usage.{name} = {value:.6g}: expected 0 to {most:.6g}"
     return ""
+
+
+def _is_possible(usage: AttemptUsage) -> bool:
+    """The same question without a name for what is wrong: it is asked at every end. NaN and infinity are not."""
+    return (
+        0 <= usage.cpu_s <= SECONDS_MAX
+        and 0 <= usage.memory_peak_bytes <= BYTES_MAX
+        and 0 <= usage.read_bytes <= BYTES_MAX
+        and 0 <= usage.written_bytes <= BYTES_MAX
+        and 0 <= usage.device_s <= SECONDS_MAX
+        and 0 <= usage.device_busy_s <= SECONDS_MAX
+        and 0 <= usage.device_idle_s <= SECONDS_MAX
+        and 0 <= usage.device_memory_peak_bytes <= BYTES_MAX
+    )

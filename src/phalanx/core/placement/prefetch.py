@@ -104,8 +104,7 @@ def _depth(unit: WaitingGroup, policy: Policy) -> int:
     run_s, group = unit.typical_run_s, unit.job.groups[unit.number]
     if run_s is None or run_s >= policy.prefetch_s or group.at_once:
         return 0
-    if (
-        group.request.wants_address
-    ):  # each attempt has an address of its own, which rests before it is used again
+    # Each attempt has an address of its own, which rests before it is used again; or an image to get ready.
+    if group.request.wants_address or group.command.image:
         return 0
     return min(policy.prefetch_max, int(policy.prefetch_s / max(run_s, 1e-4)))

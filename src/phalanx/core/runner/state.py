@@ -3,7 +3,8 @@
 A runner starts an attempt at most once, runs the attempts of a lane one after another, and keeps every end in
 its outbox until a coordinator has disposed of it. It accepts no order of an older epoch and starts nothing
 once its lease is over. A member of a gang is got ready and then stands at the barrier, in the keeper, until the
-word to go; that it is ready is told again with every listing. Why something ended is judged in `attempts.py`.
+word to go; that it is ready is told again with every listing. An attempt with an image is prepared first: the shell
+gets the image ready, and only then the keeper is told of the attempt. Why something ended is judged in `attempts.py`.
 Processes, clocks and connections belong to the shell in `runner/`.
 """
 
@@ -11,8 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection
-
-from msgspec import Struct
 
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import (
@@ -37,66 +36,24 @@ from phalanx.core.model.orders import (
     Why,
 )
 from phalanx.core.runner.attempts import LATE_S, Briefing, Held, ProcessEnd, exit_of, exit_unstarted, unseen
+from phalanx.core.runner.effects import (
+    Forget,
+    ForgetBrief,
+    Freeze,
+    Halt,
+    Prepare,
+    Release,
+    Retract,
+    RunnerEffect,
+    Spawn,
+    StopPreparing,
+)
 
 TOMBSTONES_MAX = 10_000
 UNSTARTED = (Phase.QUEUED, Phase.READY)
 RETURN_AFTER_S = 1.0  # how long an attempt may run before those queued behind it are given back
 RETOLD = (Disposition.STALE_EPOCH, Disposition.STALE_LEASE)  # after these a report is kept, and told again
 Keys = Collection[AttemptKey]
-
-
-class Spawn(Struct, frozen=True):
-    """Start a process for this attempt, as soon as those before it in its lane have ended, and not too late.
-
-    If it is held, only get it ready then, and say so.
-    """
-
-    start: Start
-    brief: Brief
-    roll: Roll | None = None
-    held: bool = False
-    not_after: float | None = None
-
-
-class Release(Struct, frozen=True):
-    """Start the process of one that is ready and held, unless it is too late."""
-
-    key: AttemptKey
-    not_after: float | None = None
-
-
-class Halt(Struct, frozen=True):
-    """End its processes: politely, then after the grace not so."""
-
-    key: AttemptKey
-    grace_s: float
-
-
-class Retract(Struct, frozen=True):
-    """Take it back, if it still waits for its lane."""
-
-    key: AttemptKey
-
-
-class Freeze(Struct, frozen=True):
-    key: AttemptKey
-    frozen: bool
-
-
-class Forget(Struct, frozen=True):
-    """The coordinator has taken note of this end; nothing need remember it."""
-
-    key: AttemptKey
-
-
-class ForgetBrief(Struct, frozen=True):
-    """No attempt of this group will come any more."""
-
-    job: JobId
-    group: int
-
-
-RunnerEffect = Spawn | Release | Halt | Retract | Freeze | Forget | ForgetBrief
 
 
 class RunnerState:
@@ -272,6 +229,9 @@ class RunnerState:
     def tick(self, now: float) -> list[RunnerEffect]:
         """Time limits, lanes whose head takes long, and a lease that is over."""
         effects: list[RunnerEffect] = []
+        if now > self.lease_until:
+            late = [(key, held) for key, held in self.held.items() if held.phase == Phase.PREPARING]
+            effects += [each for key, held in late for each in self._unprepared(key, held, now)]
         for lane in list(self.lanes.values()):
             head = self.held[lane[0]]
             if head.deadline is not None and now >= head.deadline and head.stopping is None:
@@ -343,8 +303,40 @@ class RunnerState:
             exit = Exit(Why.FENCED, ended_at=now, message=f"not started: {why}")
             self._close(order.key, held, Ended(order.key, exit))
             return []
+        if brief.command.image:
+            held.phase = Phase.PREPARING
+            return [Prepare(order, brief)]
         held.start_by = self._by(now)
         return [Spawn(order, brief, roll, member, held.start_by)]
+
+    def prepared(self, key: AttemptKey, now: float) -> list[RunnerEffect]:
+        """Its image is ready. From now on it has as long to start as one without."""
+        held = self.held.get(key)
+        if held is None or held.phase != Phase.PREPARING or held.start is None:
+            return []
+        if now > self.lease_until:
+            return self._unprepared(key, held, now)
+        brief = self.briefing.brief(key[0], held.start.group)
+        if brief is None:
+            return self.process_refused(key, "fenced", "not started: its brief is gone", now)
+        held.phase, held.start_by = Phase.QUEUED, self._by(now)
+        return [Spawn(held.start, brief, held.roll, held.start.formation > 0, held.start_by)]
+
+    def give_back_unprepared(self, now: float) -> list[RunnerEffect]:
+        """The runner stops: whoever waits for an image may wait for it elsewhere."""
+        keys = [key for key, held in self.held.items() if held.phase == Phase.PREPARING]
+        for key in keys:
+            self.give_back(key, now)
+        return [StopPreparing(key) for key in keys]
+
+    def _unprepared(self, key: AttemptKey, held: Held, now: float) -> list[RunnerEffect]:
+        """It is over before its image was ready: it was stopped, or the lease ended."""
+        code = "fenced" if held.stopping is None else "stopped"
+        message = "it was stopped before its image was ready"
+        if held.stopping is None:
+            message = "not started: the lease was over before its image was ready"
+        self._close(key, held, Ended(key, exit_unstarted(code, message, held.stopping, now)))
+        return [StopPreparing(key)]
 
     def _go(self, key: AttemptKey, now: float) -> list[RunnerEffect]:
         """The gang is whole. Told twice, or about what runs or is over, it changes nothing."""
@@ -370,6 +362,8 @@ class RunnerState:
         if held.phase == Phase.ENDED or held.stopping is not None:
             return []
         held.stopping = order.why
+        if held.phase == Phase.PREPARING:
+            return self._unprepared(order.key, held, now)
         return [Halt(order.key, order.grace_s)]
 
     def _close(self, key: AttemptKey, held: Held, report: Ended | Returned) -> None:

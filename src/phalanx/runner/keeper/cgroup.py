@@ -140,7 +140,7 @@ def known_members(folders: list[str]) -> set[int]:
 
 def node_folder(base: str) -> str:
     """The node's folder that this folder of slots is in; in one hierarchy an attempt is in one cgroup only."""
-    return base.removesuffix(f"/{THREADED}")
+    return base.partition(f"/{THREADED}")[0]
 
 
 def is_of_a_node(folder: str) -> bool:
@@ -161,10 +161,16 @@ def attempts_in(bases: Collection[str]) -> set[str]:
     for base in (*bases, *(f"{base}/{THREADED}" for base in bases)):
         if is_of_a_node(f"{base}/{SLOT}0"):
             for folder, names, _ in os.walk(base):
-                if folder == base:
+                if folder == base or _is_of_an_owner(folder, base):
                     names[:] = [name for name in names if name not in (HOME, THREADED)]
                 found.update(f"{folder}/{name}" for name in names)
     return found
+
+
+def _is_of_an_owner(folder: str, base: str) -> bool:
+    """Whether it is a folder for the slots of one owner, in which there is a leaf of the keeper as well."""
+    above, _, name = folder.rpartition("/")
+    return above == base and name.startswith(BASE)
 
 
 def _is_folder(path: str) -> bool:

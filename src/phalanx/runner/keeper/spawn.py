@@ -21,6 +21,7 @@ from .attempt import KeptAttempt
 from .cgroup import node_folder
 from .entry import Entries, counted
 from .identity import FileIdentity
+from .later import set_later
 from .namespaces import Namespaces
 from .programs import EXHAUSTED, Programs, SpawnRefused, called, refusal
 
@@ -206,7 +207,11 @@ class Spawner:
         if account is None:
             program = self._programs.find(argv[0], env)
         else:
-            argv = [*account.prefix, self._checked_program(attempt, argv[0], env), *argv[1:]]
+            program = self._checked_program(attempt, argv[0], env)
+            words, env = set_later(
+                account.prefix[0], program, env
+            )  # it is root until the account is taken on
+            argv = [*account.prefix, *words, program, *argv[1:]]
             program = argv[0]
             if not attempt.was_held:
                 _make_logs(attempt.out, attempt.err)
@@ -255,8 +260,10 @@ class Spawner:
 
     def _checked_program(self, attempt: KeptAttempt, name: str, env: dict[str, str]) -> str:
         """The file to run, if the task's account may run it."""
-        uid = -1 if attempt.account is None else attempt.account.uid
-        return self._identity.of(attempt.account, lambda: self._programs.find_checked(name, env, uid))
+        # Without a prefix the program is the runner's own, which makes a container for that account.
+        account = attempt.account if attempt.account is not None and attempt.account.prefix else None
+        uid = -1 if account is None else account.uid
+        return self._identity.of(account, lambda: self._programs.find_checked(name, env, uid))
 
 
 def _go_to(cwd: str) -> None:

@@ -317,3 +317,37 @@ def test_a_start_carries_the_address():
     cluster.submit(a_job(addresses=1))
     (order,) = [order for _, order in cluster.orders if isinstance(order, Start)]
     assert order.grant.address == "10.128.0.2"
+
+
+KEY = "5U31RfkgfGhJLrMyPgTBwvbV1d9MOguGn6g9X9i60jY="
+
+
+def test_where_packets_are_encrypted_only_nodes_with_a_key_have_a_block():
+    cluster = OverlayCluster(structs.replace(RULES, encrypted=True))
+    cluster.join("n1")
+    with_key = structs.replace(a_capacity(), wireguard=KEY)
+    cluster.give(Hello("n2", "a", "origin-n2", with_key, [], has_overlay=True))
+    assert [cluster.block(name) for name in ("n1", "n2")] == ["", "10.128.0.0/28"]
+    cluster.now += 1
+    cluster.give(Hello("n2", "b", "origin-n2", a_capacity(), [], has_overlay=True))
+    assert cluster.block("n2") == "", "nothing is sent in clear when it has lost its key"
+
+
+def test_a_node_knows_the_addresses_of_those_who_have_tasks_there_with_and_without_an_address():
+    cluster = an_overlay_cluster("n1", "n2")
+    overlay = cluster.state.overlay
+    first, other = (
+        a_job(user="ada", addresses=1, target="n1"),
+        a_job(user="ada", target="n2"),
+    )
+    cluster.submit(first)
+    version = overlay.version
+    cluster.submit(a_job(user="eve", target="n2"))
+    assert (overlay.version, overlay.known_at("n2")) == (version, []), "eve has no address to be known there"
+    cluster.submit(other)
+    assert overlay.version > version
+    assert overlay.known_at("n2") == [(cluster.address(first), "ada")]
+    restored = decode_state(encode_state(cluster.state), cluster.state.rules)
+    assert restored.overlay.known_at("n2") == overlay.known_at("n2")
+    cluster.ended("n2", (other.id, 0, 1))
+    assert overlay.known_at("n2") == [], "ada has nothing there any more"

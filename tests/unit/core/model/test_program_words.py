@@ -21,7 +21,9 @@ from phalanx.core.model.program_words import program_places
         "perl -e TEXT", "perl -ne TEXT file", "perl -lane TEXT", "perl -i.bak -pe TEXT", "perl -E TEXT", "perl -eTEXT",
         "ruby -e TEXT", "ruby -rjson -ne TEXT", "node -e TEXT", "node --eval TEXT", "node --eval=TEXT", "node -pe TEXT",
         "node -p TEXT", "deno eval TEXT", "bun -e TEXT", "php -r TEXT", "php8.2 -r TEXT", "lua -e TEXT",
-        "Rscript -e TEXT", "julia -E TEXT", "eval TEXT",
+        "Rscript -e TEXT", "julia -E TEXT", "eval TEXT", "zsh -dfc TEXT", "fish -C TEXT", "fish --init-command TEXT",
+        "perl -de TEXT", "perl -MTEXT file", "perl -mTEXT", "node --import data:TEXT", "node --require=TEXT",
+        "node -r TEXT",
     ],
 )  # fmt: skip
 def test_a_program_text_is_found(line: str):

@@ -20,7 +20,8 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.runner.attempts import ProcessEnd
-from phalanx.core.runner.state import ForgetBrief, Halt, Retract, RunnerState, Spawn
+from phalanx.core.runner.effects import ForgetBrief, Halt, Retract, Spawn
+from phalanx.core.runner.state import RunnerState
 
 KEY = ("j1", 0, 1)
 NEXT = ("j1", 1, 1)

@@ -23,7 +23,8 @@ from phalanx.core.model.orders import (
 )
 from phalanx.core.model.resources import Grant
 from phalanx.core.runner.attempts import ROLLS_MAX, ProcessEnd
-from phalanx.core.runner.state import Halt, Release, RunnerEffect, RunnerState, Spawn
+from phalanx.core.runner.effects import Halt, Release, RunnerEffect, Spawn
+from phalanx.core.runner.state import RunnerState
 
 KEY = ("g1", 3, 1)
 ROLL = Roll("g1", 1, (("n1", "10.0.0.1"), ("n2", "10.0.0.2")), ((2, 0), (3, 1)))

@@ -8,7 +8,8 @@ from phalanx.core.model.job import Command
 from phalanx.core.model.orders import AttemptKey, Brief, Ended, Go, Returned, Roll, Start, Stop, Why
 from phalanx.core.model.resources import Grant
 from phalanx.core.runner.attempts import LATE_S, ProcessEnd
-from phalanx.core.runner.state import Halt, Release, RunnerState, Spawn
+from phalanx.core.runner.effects import Halt, Release, Spawn
+from phalanx.core.runner.state import RunnerState
 
 KEY: AttemptKey = ("j1", 0, 1)
 ROLL = Roll("j1", 1, (("n1", "10.0.0.1"),), ((0, 0),))

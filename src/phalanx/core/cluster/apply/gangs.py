@@ -68,6 +68,8 @@ def ready(state: ClusterState, event: e.AttemptReady) -> None:
     attempt = state.live(event.key)
     attempt.ready = True
     attempt.suspicions = 0
+    if attempt.preparing:
+        attempt.preparing, attempt.prepared_at = False, event.at
     if job.forming is not None:
         job.forming.ready.add(event.key[1])
 

@@ -27,6 +27,8 @@ def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -
     state.table.take(node.row, attempt.grant)
     if attempt.grant.address:
         state.overlay.hold(attempt.grant.address, attempt.node, job.job.user)
+    if state.rules.overlay.is_on:
+        state.overlay.came(attempt.node, job.job.user)
     state.queues.take(job.job.queue, attempt.grant)
     lane = Lane(attempt.lane, attempt.node, attempt.grant, job.groups[attempt.group].lanes)
     node.lanes[attempt.lane] = lane
@@ -101,6 +103,8 @@ def end_attempt(state: ClusterState, job: JobState, attempt: Attempt, at: float)
         state.tenants.remove((attempt.node, attempt.lane))
         if job.gang is not None and job.job.id not in state.tenants.of_job:
             state.tenants.needed.pop(job.job.id, None)
+        if state.rules.overlay.is_on:
+            state.overlay.went(attempt.node, job.job.user)
         if attempt.grant.address:
             state.overlay.leave(attempt.grant.address)
             rest(state, attempt.node, attempt.grant.address, at)

@@ -32,6 +32,7 @@ from phalanx.core.cluster.apply.usage import note_usage
 from phalanx.core.cluster.apply.workflows import note_cost, release_stage
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
 from phalanx.core.cluster.dependencies import told_abandoned
+from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Attempt, kind_of
@@ -119,7 +120,7 @@ def _make_way(state: ClusterState, job: JobState, event: e.TaskPlaced) -> None:
 def started(state: ClusterState, event: e.AttemptStarted) -> list[Effect]:
     job, attempt = state.job(event.key[0]), state.live(event.key)
     attempt.started_at, attempt.since = event.started_at, event.at
-    attempt.suspicions = 0
+    attempt.suspicions, attempt.preparing = 0, False
     if not attempt.released:  # the record of the release is damaged, for without it nobody starts
         release(state, job, attempt.formation, event.at)
     job.note_start(event.key[1], event.started_at)
@@ -132,6 +133,16 @@ def started(state: ClusterState, event: e.AttemptStarted) -> list[Effect]:
 
 def suspected(state: ClusterState, event: e.AttemptSuspected) -> None:
     state.live(event.key).suspicions += 1
+
+
+def preparing(state: ClusterState, event: AttemptPreparing) -> None:
+    attempt = state.live(event.key)
+    attempt.preparing, attempt.suspicions = True, 0
+
+
+def prepared(state: ClusterState, event: AttemptPrepared) -> None:
+    attempt = state.live(event.key)
+    attempt.preparing, attempt.prepared_at, attempt.since = False, event.at, event.at
 
 
 def ended(state: ClusterState, event: e.AttemptEnded) -> list[Effect]:

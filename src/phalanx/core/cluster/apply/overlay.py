@@ -114,6 +114,8 @@ def tell_addresses(overlay: Overlay, ledger: Ledger) -> None:
 def restore_overlay(state: ClusterState) -> None:
     """What an image says of addresses, told to the accounts of all nodes."""
     for node in state.nodes.values():
+        for lane in node.lanes.values() if state.rules.overlay.is_on else ():
+            state.overlay.came(node.name, state.jobs[next(iter(lane.attempts))[0]].job.user)
         for attempt in node.attempts.values():
             if attempt.grant.address:
                 state.overlay.hold(attempt.grant.address, node.name, state.jobs[attempt.key[0]].job.user)

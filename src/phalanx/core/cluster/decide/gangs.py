@@ -12,6 +12,7 @@ that is not whole in time is recalled: its members give back their places, and n
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.endings import recalled
@@ -282,13 +283,23 @@ def not_ready(state: ClusterState, job: JobState) -> set[int]:
     }
 
 
+def _prepared_at(job: JobState, positions: Iterable[int], now: float) -> float:
+    """When the last image of these members was ready; now, while one is not: nobody waits in vain for that."""
+    members = [job.live[position] for position in positions if position in job.live]
+    if any(each.preparing for each in members):
+        return now
+    return max((each.prepared_at for each in members), default=0.0)
+
+
 def late(state: ClusterState, now: float) -> list[e.Event]:
     """Formations whose members have waited for each other too long."""
     events: list[e.Event] = []
     for id in state.forming:
         job = state.jobs[id]
         gang, forming = job.job.gang, job.forming
-        if gang is not None and forming is not None and now - forming.formed_at > gang.wait_s:
+        if gang is None or forming is None or now - forming.formed_at <= gang.wait_s:
+            continue
+        if now - _prepared_at(job, forming.positions, now) > gang.wait_s:
             missing = len(not_ready(state, job))
             text = f"not whole after {gang.wait_s:.0f} s: {missing} of {len(forming.positions)} members were not ready"
             if not missing:

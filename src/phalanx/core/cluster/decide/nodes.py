@@ -35,6 +35,7 @@ from phalanx.core.cluster.decision import (
     refuse_because,
     start_order,
 )
+from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop, Why
@@ -91,10 +92,15 @@ def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
             doubts.unlisted(attempt)
         elif phase == Phase.RUNNING and attempt.started_at is None:
             events.append(e.AttemptStarted(at=now, cause="heartbeat", key=key, started_at=now))
+        elif phase == Phase.PREPARING and attempt.started_at is None and not attempt.preparing:
+            events.append(AttemptPreparing(at=now, cause="heartbeat", key=key))
         elif phase in (Phase.QUEUED, Phase.READY) and attempt.started_at is None:
             if phase == Phase.READY:
                 waiting.append(attempt)
-            doubts.unstarted(attempt, phase)
+            if attempt.preparing:
+                events.append(AttemptPrepared(at=now, cause="heartbeat", key=key))
+            else:
+                doubts.unstarted(attempt, phase)
     gone = doubts.gone.events
     if not gone:  # or a gang might be released in the very moment in which it loses a member
         events += ready(state, waiting, now, "heartbeat")

@@ -32,7 +32,7 @@ def block_changed(state: ClusterState, given: i.Hello, now: float) -> list[e.Eve
     """The block that a node gets with its hello, if it has not the right one; the same name keeps its own."""
     overlay, rules = state.overlay, state.rules.overlay
     has = overlay.blocks.get(given.node, "")
-    if not rules.is_on or not given.has_overlay:
+    if not rules.is_on or not given.has_overlay or (rules.encrypted and not given.capacity.wireguard):
         return [o.BlockAssigned(at=now, cause="hello", node=given.node, block="")] if has else []
     if has and rules.number(has) is not None:
         return []

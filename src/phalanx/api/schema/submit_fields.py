@@ -1,0 +1,58 @@
+"""The fields of `SubmitRequest` as keywords, for clients that are written in Python."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+from phalanx.api.schema.groupspec import GatherSpec, Network
+from phalanx.core.model.resources import Cores
+
+
+class GangFields(TypedDict, total=False):
+    """The fields of `SubmitRequest` that tasks which start together have in common with all others."""
+
+    cores: Cores
+    memory: int | str
+    gpus: int
+    gpu_type: str | None
+    gpu_memory: int | str
+    priority: int
+    queue: str
+    name: str
+    env: dict[str, str]
+    cwd: str | None
+    time_limit: float | str | None
+    grace: float | str | None
+    max_retries: int | None
+    max_attempts: int | None
+    allow_infeasible: bool
+    request_id: str | None
+    min: int
+    gang_wait: float | str | None
+    labels: dict[str, str]
+    require_isolation: bool
+    tags: dict[str, str]
+    after: list[str]
+    preemption: Literal["lower", "never"]
+    evictable: bool
+    min_run: float | str
+    network: Network
+    subdomain: str
+    image: str
+    mounts: list[str]
+
+
+class SubmitFields(GangFields, total=False):
+    """All fields of `SubmitRequest`, for `submit(command=[…], gpus=2)`."""
+
+    command: list[str]
+    shell: str | None
+    kind: Literal["command", "vps"]
+    targets: list[str]
+    required_gpus: list[list[int]] | None
+    array: str | None
+    no_queue: bool
+    tasks: int
+    gather: list[GatherSpec]
+    ip_token: str | None
+    names: bool

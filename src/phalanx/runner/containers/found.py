@@ -1,0 +1,70 @@
+"""Which container runtime this node has, and what the coordinator is told of it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from phalanx.core.model.containers import CONTAINERS, ROOTFS
+from phalanx.core.model.resources import Capacity
+from phalanx.runner.containers.runtime import DOCKER, Runtime, RuntimeFailed
+
+AUTO, NONE = "auto", "none"
+ANSWER_S = 10.0  # a service that is started by its socket takes a while
+TEXT_MAX = 200
+
+
+class RuntimeFound(Struct, frozen=True):
+    """A runtime that answers; or why there is none, and then no socket."""
+
+    socket: str = ""
+    kind: str = ""  # podman or docker
+    text: str = "none"  # for people: podman 4.3.1, or why none
+
+    @property
+    def runtime(self) -> Runtime:
+        return Runtime(self.socket)
+
+
+def find_runtime(setting: str) -> RuntimeFound:
+    """The runtime at the socket that the setting names, or at one of the usual ones."""
+    if setting == NONE:
+        return RuntimeFound(text="none: runner.container_socket is none")
+    paths = _usual() if setting == AUTO else [setting]
+    whys = []
+    for path in paths:
+        if setting == AUTO and not Path(path).is_socket():
+            continue
+        try:
+            return _asked(path)
+        except RuntimeFailed as error:
+            whys.append(str(error))
+    why = "; ".join(whys) or f"there is no socket of podman or Docker ({', '.join(paths)})"
+    return RuntimeFound(text=f"none: {why}"[:TEXT_MAX])
+
+
+def with_runtime(capacity: Capacity, found: RuntimeFound) -> Capacity:
+    """A node's capacity with its runtime; labels that say so come from here alone."""
+    own = (CONTAINERS[0], ROOTFS[0])
+    labels = {name: value for name, value in capacity.labels.items() if name not in own}
+    if found.socket:
+        labels |= dict([CONTAINERS])
+    if found.kind == "podman":
+        labels |= dict([ROOTFS])
+    return structs.replace(capacity, containers=found.text, labels=labels)
+
+
+def _usual() -> list[str]:
+    if os.geteuid() == 0:
+        return ["/run/podman/podman.sock", "/run/docker.sock"]
+    return [f"/run/user/{os.geteuid()}/podman/podman.sock"]
+
+
+def _asked(path: str) -> RuntimeFound:
+    said = Runtime(path).call("GET", f"{DOCKER}/version", timeout_s=ANSWER_S)
+    parts = said.get("Components") or []
+    is_podman = any(part.get("Name") == "Podman Engine" for part in parts)
+    kind = "podman" if is_podman else "docker"
+    return RuntimeFound(path, kind, f"{kind} {said.get('Version', '')}"[:TEXT_MAX].strip())

@@ -1,0 +1,235 @@
+"""The containers of a runner's attempts: what their processes are told, where sessions enter, and what is removed.
+
+Names and labels of a container follow from the node's own mark and the attempt: a later runner knows what is its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from phalanx.core.model.containers import parse_mount
+from phalanx.core.model.orders import AttemptKey, Brief, Start, key_from_text, key_text
+from phalanx.errors import ConfigError
+from phalanx.logger import logger
+from phalanx.runner.accounts import Account
+from phalanx.runner.containers.found import RuntimeFound
+from phalanx.runner.containers.preparing import ImagePreparations, PreparedImage
+from phalanx.runner.containers.process import VARIABLE
+from phalanx.runner.containers.runtime import DOCKER, RuntimeFailed
+from phalanx.runner.device_nodes import DeviceNodes
+from phalanx.runner.keeper_messages import Ticks
+
+if TYPE_CHECKING:
+    from phalanx.runner.containers.body import ContainerSpec, OwnMount
+
+log = logger("runner")
+PROGRAM = Path(__file__).parent / "__main__.py"
+NODE_LABEL, ATTEMPT_LABEL = "io.phalanx.node", "io.phalanx.attempt"
+# What a container's root may do where tasks have the runner's own account. Not among them: raw packets, device nodes.
+CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
+_OF_NODE = ("HOME", "SHELL")  # variables of an account that mean a place on the node
+
+
+class OfAttempt(Struct, frozen=True):
+    """What else a container has of its attempt."""
+
+    folders: tuple[str, ...]  # that it may write to
+    result: str
+    hosts: str = ""
+    hostname: str = ""
+    has_network: bool = False
+    is_tracked: bool = False
+    files: tuple[str, ...] = ()  # that it may read
+
+
+def command() -> list[str]:
+    """What the keeper starts instead of the user's command."""
+    return [sys.executable, "-I", "-S", "-B", str(PROGRAM)]
+
+
+class ContainerLaunches:
+    """The containers of one node."""
+
+    def __init__(
+        self,
+        found: RuntimeFound,
+        mark: str,
+        state_dir: Path,
+        allowed: tuple[str, ...],
+        limit_s: float,
+    ) -> None:
+        self.found = found
+        self.images = ImagePreparations(found, state_dir, limit_s, allowed)
+        self._mark = mark[:16]
+        self._folder = state_dir / "containers"
+        self._state_dir = state_dir
+        self._allowed = allowed
+        self.nodes = DeviceNodes({})
+        self._removing: set[asyncio.Future[None]] = set()
+
+    def write(
+        self,
+        start: Start,
+        brief: Brief,
+        account: Account | None,
+        base_env: Collection[str],
+        has: OfAttempt,
+    ) -> dict[str, str]:
+        """Describe the container of an attempt in a file; the variable that names it. Raises OSError."""
+        prepared = self.images.ready.pop(start.key, PreparedImage())
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        path = self._path(start.key, "json")
+        spec = self._spec(start, brief, account, base_env, has, prepared)
+        fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.encode(spec))
+        return {VARIABLE: str(path)}
+
+    def _spec(
+        self,
+        start: Start,
+        brief: Brief,
+        account: Account | None,
+        base_env: Collection[str],
+        has: OfAttempt,
+        prepared: PreparedImage,
+    ) -> ContainerSpec:
+        chosen = brief.command.env
+        node_only = [name for name in (*base_env, *_OF_NODE) if not name.startswith("PHALANX_")]
+        own: list[OwnMount] = [_own(path, path) for path in has.folders]
+        own += [_own(path, path, read_only=True) for path in has.files]
+        own += [_own(has.hosts, "/etc/hosts", read_only=True)] if has.hosts else []
+        mounts = [parse_mount(text) for text in brief.command.mounts]
+        return {
+            "socket": self.found.socket,
+            "kind": self.found.kind,
+            "name": self._name(start.key),
+            "labels": {NODE_LABEL: self._mark, ATTEMPT_LABEL: key_text(start.key)},
+            "image": prepared.image,
+            "rootfs": prepared.rootfs,
+            "argv": [*brief.command.argv],
+            "cwd": brief.command.cwd,
+            "left_out": [VARIABLE, *(name for name in node_only if name not in chosen)],
+            "account": None if account is None else (account.uid, account.gid, [*account.groups]),
+            "capabilities": [] if account is not None else [*CAPABILITIES],
+            "mounts": [_own(each.source, each.target, read_only=each.read_only) for each in mounts],
+            "own_mounts": own,
+            "allowed": [*self._allowed],
+            "closed": [str(self._state_dir.resolve()), self.found.socket],
+            "has_network": has.has_network,
+            "hostname": has.hostname,
+            "devices": self._devices(start.grant.devices),
+            "is_tracked": has.is_tracked,
+            "pid_file": str(self._path(start.key, "pid")),
+            "result": has.result,
+        }
+
+    def leader(self, key: AttemptKey) -> tuple[int, Ticks] | None:
+        """The first process of a container, and when it began; None while there is none."""
+        try:
+            pid, born = map(int, self._path(key, "pid").read_text().split())
+        except (OSError, ValueError):
+            return None
+        return pid, (born, born)
+
+    def has(self, key: AttemptKey) -> bool:
+        """Whether an attempt that runs is in a container."""
+        return self._path(key, "json").exists()
+
+    def ended(self, key: AttemptKey, was_killed: bool) -> None:
+        """Nothing of it is alive. What was killed could not remove its container, so that is done here."""
+        self.images.ready.pop(key, None)
+        if not self.has(key):
+            return
+        for kind in ("json", "pid"):
+            self._path(key, kind).unlink(missing_ok=True)
+        if was_killed:
+            self._later(lambda: self._remove(self._name(key)))
+
+    async def sweep(self, live: Collection[AttemptKey]) -> None:
+        """Remove the containers and files that earlier runners left of attempts that are over."""
+        for path in self._folder.glob("*.*") if self._folder.is_dir() else ():
+            if path.suffix in (".json", ".pid") and path.name != "archives.json":
+                key = _key(path.stem)
+                if key is not None and key not in live:
+                    path.unlink(missing_ok=True)
+        if self.found.socket:
+            await asyncio.to_thread(self._sweep, frozenset(live))
+
+    async def settled(self) -> None:
+        """All that is to be removed has been."""
+        if self._removing:
+            await asyncio.wait(self._removing)
+
+    def close(self) -> None:
+        self.images.close()
+
+    def _sweep(self, live: frozenset[AttemptKey]) -> None:
+        wanted = quote(msgspec.json.encode({"label": [f"{NODE_LABEL}={self._mark}"]}).decode())
+        try:
+            listed = self.found.runtime.call("GET", f"{DOCKER}/containers/json?all=1&filters={wanted}")
+        except RuntimeFailed as error:
+            log.warning("containers of earlier attempts cannot be looked for", why=str(error))
+            return
+        for each in listed.get("list", ()):
+            labels: Mapping[str, str] = each.get("Labels") or {}
+            try:
+                key = key_from_text(labels.get(ATTEMPT_LABEL, ""))
+            except ValueError:
+                continue
+            if labels.get(NODE_LABEL) == self._mark and key not in live:
+                self._remove(str(each["Id"]))
+
+    def _remove(self, name: str) -> None:
+        try:
+            self.found.runtime.call("DELETE", f"{DOCKER}/containers/{name}?force=1&v=1")
+        except RuntimeFailed as error:
+            if not error.is_missing:
+                log.warning("a container cannot be removed", name=name, why=str(error))
+
+    def _later(self, effect: object) -> None:
+        assert callable(effect)
+        future = asyncio.get_running_loop().run_in_executor(None, effect)
+        self._removing.add(future)
+        future.add_done_callback(self._removing.discard)
+
+    def _devices(self, granted: Iterable[int]) -> list[str]:
+        return [path for index in granted for path in self.nodes.paths_of(index)]
+
+    def _name(self, key: AttemptKey) -> str:
+        return f"phalanx-{self._mark}-{key[0]}-{key[1]}-{key[2]}"
+
+    def _path(self, key: AttemptKey, kind: str) -> Path:
+        return self._folder / f"{key[0]}_{key[1]}_{key[2]}.{kind}"
+
+
+def parse_folders(text: str) -> tuple[str, ...]:
+    """The folders that a setting lists; ConfigError for what is none."""
+    found = []
+    for part in filter(None, (each.strip() for each in text.split(";"))):
+        if not part.startswith("/"):
+            raise ConfigError(
+                f"runner.container_mounts: {part[:80]!r} is not an absolute path, expected such as /data;/scratch"
+            )
+        found.append(part.rstrip("/") or "/")
+    return tuple(found)
+
+
+def _own(source: str, target: str, *, read_only: bool = False) -> OwnMount:
+    return {"source": source, "target": target, "read_only": read_only}
+
+
+def _key(stem: str) -> AttemptKey | None:
+    try:
+        return key_from_text(stem.replace("_", "/"))
+    except ValueError:
+        return None

@@ -1,0 +1,69 @@
+"""What of the node a container may see: mounts below the folders that the operator lists, and nothing else.
+
+A source is opened with the rights of the task's account, so nobody sees by a mount what that account could not reach.
+What was opened is what is judged: its real path, after all links. The runtime opens the path once more; whether it
+found the same file is looked at inside the container, before anything runs there, so a link that is put in place in
+between is of no use.
+"""
+
+from __future__ import annotations
+
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class MountRefused(Exception):
+    """A mount that is not allowed, or not possible; the text is for the user."""
+
+
+def check_source(path: str, allowed: Sequence[str], closed: Sequence[str]) -> tuple[str, int]:
+    """The real path of a mount's source and a descriptor of it, which the caller closes. Raises MountRefused."""
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError as error:
+        raise MountRefused(f"mount {path}: {error.strerror}") from None
+    try:
+        real = os.readlink(f"/proc/self/fd/{fd}")  # noqa: PTH115 (no pathlib here)
+        if why := why_not(real, allowed, closed):
+            shown = path if real == path else f"{path} (which is {real})"
+            raise MountRefused(f"mount {shown}: {why}")
+    except BaseException:
+        os.close(fd)
+        raise
+    return real, fd
+
+
+def why_not(real: str, allowed: Sequence[str], closed: Sequence[str]) -> str:
+    """Why this path may not be mounted; empty if it may."""
+    for path in closed:
+        if is_below(path, real) or is_below(real, path):
+            return "it holds what is the runner's own"
+    if any(is_below(real, os.path.realpath(folder)) for folder in allowed):
+        return ""
+    listed = ", ".join(allowed) or "none"
+    return f"it is not below a folder that this node allows (runner.container_mounts: {listed})"
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is a folder or in it."""
+    return folder in (path, "/") or path.startswith(f"{folder}/")
+
+
+def check_inside(pid: int, target: str, source_fd: int) -> None:
+    """Raise MountRefused unless a process sees at `target` what this descriptor is of."""
+    at = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for name in filter(None, target.split("/")):
+            below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            os.close(at)
+            at = below
+        found, wanted = os.fstat(at), os.fstat(source_fd)
+    except OSError as error:
+        raise MountRefused(f"mount at {target}: {error.strerror}") from None
+    finally:
+        os.close(at)
+    if (found.st_dev, found.st_ino) != (wanted.st_dev, wanted.st_ino):
+        raise MountRefused(f"mount at {target}: its source was exchanged, or {target} is a link in the image")

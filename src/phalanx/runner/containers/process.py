@@ -1,0 +1,243 @@
+"""The process of an attempt that runs in a container: it makes the container, passes its output on, ends with its code.
+
+The keeper starts it as it starts any task, so limits, logs, signals, leases and restarts of the runner are the same. It
+has the runner's own account, never the task's, and runs nothing of the user's: that is done by the runtime, in the
+container. The first process of the container is made and not yet started when it is put under the limits of this one.
+
+SIGTERM reaches the container's processes by their cgroup, as it does those of other tasks. But the kernel discards a
+signal to the first process of a container that has no handler for it; what would have ended any other process is then
+ended here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import sys
+
+from . import joining
+from .body import docker_body, podman_body
+from .mounts import MountRefused, check_inside, check_source
+from .rights import files_as
+from .runtime import DOCKER, PODMAN, Runtime, RuntimeConnection, RuntimeFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from .body import ContainerSpec
+
+VARIABLE = "PHALANX_CONTAINER_FILE"
+CANNOT_RUN = 127  # with a result that says why, the runner reports a refusal
+TERMINATED = 128 + signal.SIGTERM
+AGAIN_S = 0.2  # between two requests to a runtime that has gone
+ASKED_MAX = 300  # times, for the exit code of a container that has ended
+_IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE)
+
+
+class Container:
+    """One container, from its creation to its removal."""
+
+    def __init__(self, spec: ContainerSpec) -> None:
+        self._spec = spec
+        self._runtime = Runtime(spec["socket"])
+        self._is_podman = spec["kind"] == "podman"
+        self._id = ""
+        self._pid = 0
+        self._pid_fd = -1
+        self._is_stopped = False  # SIGTERM has come
+
+    def run(self) -> int:
+        """Its exit code. Raises RuntimeFailed, MountRefused or CannotJoin if it cannot be run."""
+        for number in _IGNORED:
+            signal.signal(number, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, self._stop)
+        sources = self._open_mounts()
+        try:
+            output = self._make(sources)
+            if output is None:
+                return TERMINATED
+            self._pass_on(output)
+            return self._exit_code()
+        finally:
+            self._remove()
+
+    def _open_mounts(self) -> list[tuple[str, int]]:
+        """The user's mounts, by their real paths; a descriptor of each, to be compared with what is mounted."""
+        found = []
+        with files_as(self._spec["account"]):
+            for mount in self._spec["mounts"]:
+                real, fd = check_source(mount["source"], self._spec["allowed"], self._spec["closed"])
+                mount["source"] = real
+                found.append((mount["target"], fd))
+        return found
+
+    def _make(self, sources: list[tuple[str, int]]) -> RuntimeConnection | None:
+        """Create it and start it under our limits; its output, or None if it was stopped before it began."""
+        env = {name: value for name, value in os.environ.items() if name not in self._spec["left_out"]}
+        if self._is_podman:
+            body = podman_body(self._spec, env, os.getpid())
+            self._id = self._runtime.call("POST", f"{PODMAN}/containers/create", body)["Id"]
+            self._runtime.call("POST", f"{PODMAN}/containers/{self._id}/init")
+            output = self._runtime.attach(self._id)
+            self._find()
+            joining.join(self._pid)
+            joining.close_devices(self._pid)
+            for target, fd in sources:
+                check_inside(self._pid, target, fd)
+            self._write_pid()
+            if self._was_stopped():
+                return None
+            self._start()
+        else:
+            path = f"{DOCKER}/containers/create?name={self._spec['name']}"
+            self._id = self._runtime.call("POST", path, docker_body(self._spec, env))["Id"]
+            output = self._runtime.attach(self._id)
+            if self._was_stopped():
+                return None
+            self._start()
+            self._find()
+            joining.join_all(self._pid)
+            with contextlib.suppress(OSError):  # it has ended already
+                self._write_pid()
+        if self._was_stopped():  # the signal came when there was nobody to receive it
+            self._pass_signal_on()
+        return output
+
+    def _was_stopped(self) -> bool:
+        return self._is_stopped
+
+    def _start(self) -> None:
+        self._runtime.call("POST", f"{DOCKER}/containers/{self._id}/start")
+
+    def _find(self) -> None:
+        self._pid = self._runtime.call("GET", f"{DOCKER}/containers/{self._id}/json")["State"]["Pid"]
+        if self._pid:
+            with contextlib.suppress(OSError):
+                self._pid_fd = os.pidfd_open(self._pid)
+
+    def _write_pid(self) -> None:
+        """Sessions look for the container's first process here."""
+        fd = os.open(self._spec["pid_file"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, f"{self._pid} {_born(self._pid)}\n".encode())
+        finally:
+            os.close(fd)
+
+    def _pass_on(self, output: RuntimeConnection) -> None:
+        """Write what the container writes to our own logs, until it has ended; a runtime may restart meanwhile."""
+        while True:
+            with contextlib.suppress(RuntimeFailed):
+                _copy(output)
+            output.close()
+            was_away = False
+            while self._is_running():
+                try:
+                    output = self._runtime.attach(self._id)
+                    break
+                except RuntimeFailed:
+                    was_away = True
+                    _pause()
+            else:
+                return
+            if was_away:
+                os.write(2, b"phalanx: the container runtime was away; some output is missing here\n")
+
+    def _is_running(self) -> bool:
+        """Whether its first process has not ended. The end of its output may come a moment before that."""
+        if self._pid_fd < 0:
+            return False
+        poll = select.poll()
+        poll.register(self._pid_fd, select.POLLIN)
+        return not poll.poll(1000)
+
+    def _exit_code(self) -> int:
+        path = f"{DOCKER}/containers/{self._id}/wait"
+        for left in range(ASKED_MAX, -1, -1):
+            try:
+                return int(self._runtime.call("POST", path)["StatusCode"]) & 0xFF
+            except RuntimeFailed:
+                if not left:
+                    raise
+                _pause()
+        raise AssertionError("the last try raises")
+
+    def _remove(self) -> None:
+        """Also kills what is left. If it fails, the runner does it."""
+        if self._id:
+            with contextlib.suppress(RuntimeFailed):
+                self._runtime.call("DELETE", f"{DOCKER}/containers/{self._id}?force=1&v=1")
+        with contextlib.suppress(OSError):
+            os.unlink(self._spec["pid_file"])  # noqa: PTH108 (no pathlib here)
+
+    def _stop(self, *_: object) -> None:
+        self._is_stopped = True
+        if self._pid_fd >= 0:
+            self._pass_signal_on()
+
+    def _pass_signal_on(self) -> None:
+        with contextlib.suppress(OSError):
+            if _is_discarded(self._pid, signal.SIGTERM):
+                signal.pidfd_send_signal(self._pid_fd, signal.SIGKILL)
+            elif not self._spec["is_tracked"]:
+                signal.pidfd_send_signal(self._pid_fd, signal.SIGTERM)
+
+
+def _pause() -> None:
+    select.select([], [], [], AGAIN_S)
+
+
+def _copy(output: RuntimeConnection) -> None:
+    """Each frame goes to the stream that it is of."""
+    rest = b""
+    for piece in output.pieces():
+        rest += piece
+        while len(rest) >= 8 and len(rest) >= (end := 8 + int.from_bytes(rest[4:8], "big")):
+            _write_all(2 if rest[0] == 2 else 1, rest[8:end])
+            rest = rest[end:]
+
+
+def _write_all(fd: int, text: bytes) -> None:
+    """A log that cannot be written (a full disk) loses a piece; the container goes on, as a process would."""
+    with contextlib.suppress(OSError):
+        while text:
+            text = text[os.write(fd, text) :]
+
+
+def _is_discarded(pid: int, number: int) -> bool:
+    """Whether a signal would end any other process, and is discarded by the kernel because this one is the first."""
+    masks = {}
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:  # noqa: PTH123
+        for line in file:
+            name, _, value = line.partition(":")
+            if name in ("SigCgt", "SigIgn"):
+                masks[name] = int(value, 16)
+    return not any(mask >> (number - 1) & 1 for mask in masks.values())
+
+
+def _born(pid: int) -> int:
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:  # noqa: PTH123
+        return int(file.read().rpartition(")")[2].split()[19])
+
+
+def _refuse(spec: ContainerSpec, error: Exception) -> NoReturn:
+    """Say why there was nothing to run, as the program of a Python function does."""
+    with contextlib.suppress(OSError):
+        fd = os.open(spec["result"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        os.write(fd, json.dumps({"phalanx_cannot_run": f"container: {error}"[:2000]}).encode())
+        os.close(fd)
+    os.write(2, f"phalanx: the container cannot be run: {error}\n".encode())
+    sys.exit(CANNOT_RUN)
+
+
+def main(words: list[str]) -> int:
+    """Run the container that a file describes: the one named last, or in a variable that is for this alone."""
+    with open(words[-1] if words else os.environ.pop(VARIABLE), encoding="utf-8") as file:  # noqa: PTH123
+        spec: ContainerSpec = json.load(file)
+    try:
+        return Container(spec).run()
+    except (RuntimeFailed, MountRefused, joining.CannotJoin, OSError) as error:
+        _refuse(spec, error)
