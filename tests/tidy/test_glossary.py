@@ -16,7 +16,7 @@ PLAIN = {
     "parts that most programs have": """
         access address aliases archive attached audit calls change check child claim cli client clock
         command config connecting connection contents convert copy core daemon density depth detach digest disk duplex
-        embedded endpoint environment errors feed files garbage goal graph harm history home homes http id image
+        embedded endpoint environment errors feed files garbage goal graph harm history home homes hosts http id image
         instants labels launches limits future listener listing live load one logger
         logs lookup loop machine main message metrics model names naming network offline online open output owners
         page patterns pickle picture pool process program protocol questions read record refusal reply retention rows

@@ -117,6 +117,7 @@ class VpsCalls:
         return found
 
     def vps_snapshots(self, id: str) -> list[SnapshotView]:
+        """The snapshots of a VPS, the oldest first."""
         found: list[SnapshotView] = self._ask(snapshots(id))
         return found
 
@@ -164,6 +165,7 @@ class AsyncVpsCalls:
         return found
 
     async def vps_snapshots(self, id: str) -> list[SnapshotView]:
+        """The snapshots of a VPS, the oldest first."""
         found: list[SnapshotView] = await self._ask(snapshots(id))
         return found
 

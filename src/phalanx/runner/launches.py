@@ -127,7 +127,7 @@ class Launches:
             self._machine.make_artifacts(self.artifacts_path(start.key))
             spaces = of_older_keeper(spaces)
         if brief.command.image:
-            env |= self._contain(keeper, effect, account, paths, limits, spaces)
+            env = self._contain(keeper, effect, account, paths, limits, spaces, env)
             spaces = {"net": spaces["net"]} if "net" in spaces else {}
         if (networks := self._networks) is not None:
             for folder in limits.cgroups:
@@ -166,9 +166,12 @@ class Launches:
 
     def _contain(
         self, keeper: NodeKeeper, effect: Spawn, account: Account | None, paths: AttemptPaths,
-        limits: LaunchLimits, spaces: dict[str, str],
+        limits: LaunchLimits, spaces: dict[str, str], env: dict[str, str],
     ) -> dict[str, str]:  # fmt: skip
-        """Write down what the container of an attempt has; the variables by which its process finds that."""
+        """Write down what the container of an attempt has; the variables by which its process finds that.
+
+        Those of the job are not among them: the process is root's, and its loader would do what they say.
+        """
         assert self._containers is not None, "an image was got ready by them"
         brief = effect.brief
         has = OfAttempt(
@@ -182,7 +185,10 @@ class Launches:
             home="" if brief.vps is None else self.homes.home(brief.job),
             beside=self.homes.argv(brief.job) if effect.start.port else [],
         )
-        return self._containers.write(effect.start, brief, account, self._base_env, has)
+        whole = {name: text for name, text in self._base_env.items() if name.startswith("PHALANX_")}
+        whole |= {} if account is None else {"USER": account.name, "LOGNAME": account.name}
+        whole |= group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}") | env
+        return self._containers.write(effect.start, brief, account, whole, has)
 
     def _folders_of(
         self, paths: AttemptPaths, limits: LaunchLimits, job: str, account: Account | None
@@ -351,15 +357,16 @@ class Launches:
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
+        is_ours = bool(brief.command.image) or brief.vps is not None  # it takes on the account by itself
         if brief.command.image:
-            argv, cwd = tuple(container_command()), None
+            argv, cwd, env = tuple(container_command()), None, self._base_env
         elif brief.vps is not None:
-            cwd, argv = self.homes.home(brief.job), tuple(self.homes.argv(brief.job))
-            env["HOME"] = cwd
+            argv, cwd = tuple(self.homes.argv(brief.job)), None
+            env["HOME"] = self.homes.home(brief.job)
         if account is not None:
-            prefix = () if brief.command.image else account.prefix(self._accounts.program)
+            prefix = () if is_ours else account.prefix(self._accounts.program)
             told = BriefAccount(account.uid, account.gid, account.groups, prefix)
-            cwd = cwd if brief.command.image else cwd or account.home
+            cwd = cwd if is_ours else cwd or account.home
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
         connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)

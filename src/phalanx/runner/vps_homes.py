@@ -2,14 +2,13 @@
 
 A home outlasts the attempts of its VPS, and restarts of the runner and of the machine. It is removed when the
 coordinator says that the VPS is over; homes are named with every heartbeat until then, so that none is forgotten. The
-folder around it is the runner's own: an account can read what is for it there, and replace nothing.
+folder around it is the runner's own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from phalanx.core.model.orders import Brief, Start
 from phalanx.link.wire import HOMES_MAX
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account
+from phalanx.runner.trees import remove_tree
 from phalanx.runner.vps_options import CONTAINER_HOME, HOME, OPTIONS, ServerOptions, encode
 
 log = logger("runner")
@@ -82,8 +82,9 @@ class VpsHomes:
             addresses=(LOOPBACK, *own) if start.port else (),
             host_key=brief.host_key,
             keys=brief.vps.keys,
+            account=None if account is None else (account.uid, account.gid, account.groups),
         )
-        self._write(folder / OPTIONS, encode(options), account)
+        self._write(folder / OPTIONS, encode(options))
         if account is not None:
             os.chown(home, account.uid, account.gid, follow_symlinks=False)
 
@@ -108,15 +109,13 @@ class VpsHomes:
         command = structs.replace(brief.command, image=f"{SNAPSHOTS}{brief.job}:{name}")
         return structs.replace(brief, command=command)
 
-    def _write(self, path: Path, content: bytes, account: Account | None) -> None:
+    def _write(self, path: Path, content: bytes) -> None:
         """A new file each time, complete before it has its name."""
         made = path.with_suffix(".new")
         made.unlink(missing_ok=True)
         fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o400)
         with os.fdopen(fd, "wb") as file:
             file.write(content)
-            if account is not None:
-                os.fchown(file.fileno(), account.uid, account.gid)
         made.replace(path)
 
     def remove(self, job: JobId) -> None:
@@ -144,7 +143,10 @@ class VpsHomes:
     def _remove(self, folder: Path) -> None:
         def remove() -> None:
             self.forget_images(folder.name.removeprefix(REMOVED))
-            shutil.rmtree(folder, ignore_errors=True)
+            try:
+                remove_tree(folder)
+            except OSError as error:
+                log.warning("the files of a VPS cannot be removed", folder=str(folder), why=str(error))
 
         task = asyncio.ensure_future(asyncio.to_thread(remove))
         self._removing.add(task)

@@ -1,7 +1,7 @@
 """What a runner tells the server of a VPS, in a file beside its home folder. No I/O.
 
-The file is the account's to read and the runner's to write. It has the server's private host key, so that the key is
-neither in an environment nor on a command line.
+The file is the runner's own: the server reads it before it takes on the account of its VPS. It has the private host
+key, so that the key is neither in an environment nor on a command line, nor readable for other tasks of the account.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ class ServerOptions(Struct, frozen=True, forbid_unknown_fields=True):
     addresses: tuple[str, ...] = ()
     host_key: str = ""  # private, as OpenSSH writes it
     keys: tuple[str, ...] = ()  # public ones, as authorized_keys has them
+    account: tuple[int, int, tuple[int, ...]] | None = None  # uid, gid and groups to take on; None: as it is
 
 
 def encode(options: ServerOptions) -> bytes:

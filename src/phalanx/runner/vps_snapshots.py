@@ -24,7 +24,7 @@ log = logger("runner")
 TAKE_WITHIN_S = 280.0
 
 
-class _Refused(Exception):
+class _SnapshotRefused(Exception):
     def __init__(self, reason: str, text: str) -> None:
         super().__init__(text)
         self.reason = reason
@@ -44,13 +44,13 @@ class VpsSnapshots:
         job = asked.key[0]
         try:
             if job in self._busy:
-                raise _Refused("SnapshotBusy", "another snapshot of it is being taken")
+                raise _SnapshotRefused("SnapshotBusy", "another snapshot of it is being taken")
             self._busy.add(job)
             try:
                 return SnapshotsTold(asked.id, await asyncio.to_thread(self._done, asked))
             finally:
                 self._busy.discard(job)
-        except _Refused as error:
+        except _SnapshotRefused as error:
             return SnapshotsTold(asked.id, reason=error.reason, error=str(error)[:ERROR_MAX])
         except (RuntimeFailed, OSError) as error:
             text = "".join(each if each.isprintable() else " " for each in str(error))
@@ -73,7 +73,9 @@ class VpsSnapshots:
         elif asked.action != "list":
             if asked.name not in there:
                 names = ", ".join(sorted(there)) or "none"
-                raise _Refused("SnapshotNotFound", f"there is no snapshot {asked.name!r}, only: {names}")
+                raise _SnapshotRefused(
+                    "SnapshotNotFound", f"there is no snapshot {asked.name!r}, only: {names}"
+                )
             if asked.action == "choose":
                 self._homes.choose_image(job, asked.name)
             else:
@@ -87,10 +89,10 @@ class VpsSnapshots:
     def _take(self, key: AttemptKey, name: str, there: dict[str, dict[str, Any]]) -> None:
         assert self._containers is not None
         if name in there:
-            raise _Refused("SnapshotExists", f"there is a snapshot {name!r} already")
+            raise _SnapshotRefused("SnapshotExists", f"there is a snapshot {name!r} already")
         if len(there) >= SNAPSHOTS_MAX:
             text = f"it has {len(there)} snapshots, as many as one VPS may have: remove some"
-            raise _Refused("TooManySnapshots", text)
+            raise _SnapshotRefused("TooManySnapshots", text)
         # It is not paused: its processes are in cgroups of ours, where the runtime does not look for them.
         words = (
             f"container={self._containers.name_of(key)}&repo={quote(SNAPSHOTS + key[0])}&tag={name}&pause=0"
@@ -99,7 +101,9 @@ class VpsSnapshots:
 
     def _drop(self, job: JobId, name: str) -> None:
         if self._homes.chosen_image(job) == name:
-            raise _Refused("SnapshotInUse", f"the VPS starts from {name!r}: restore another one first")
+            raise _SnapshotRefused(
+                "SnapshotInUse", f"the VPS starts from {name!r}: restore another one first"
+            )
         self._remove(f"{SNAPSHOTS}{job}:{name}")
 
     def _remove(self, image: str) -> None:
@@ -120,5 +124,5 @@ class VpsSnapshots:
     @property
     def _runtime(self) -> Any:
         if self._containers is None or not self._containers.found.socket:
-            raise _Refused("SnapshotFailed", "the node has no runtime for containers")
+            raise _SnapshotRefused("SnapshotFailed", "the node has no runtime for containers")
         return self._containers.found.runtime

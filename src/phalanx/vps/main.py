@@ -18,6 +18,7 @@ import msgspec
 
 from phalanx.config import environment
 from phalanx.errors import PhalanxError
+from phalanx.runner.keeper.later import given_back
 from phalanx.runner.session_child import Failed
 from phalanx.runner.vps_options import HOME, OPTIONS, ServerOptions, decode
 from phalanx.vps.log import complain, say
@@ -29,7 +30,7 @@ def main(folder: Path, container: int | None = None) -> int:
     """Serve until a signal comes; the exit code where that is not possible. `container` is its first process."""
     try:
         options = decode((folder / OPTIONS).read_bytes())
-        env = dict(environment()) if container is None else _moved_in(container, folder / HOME)
+        env = _gone_there(options, container, folder / HOME)
         os.chdir(options.home)
     except (OSError, msgspec.MsgspecError, PhalanxError, Failed) as error:
         complain(f"the files of this VPS cannot be used: {error}")
@@ -49,12 +50,17 @@ def main(folder: Path, container: int | None = None) -> int:
     return UNUSABLE
 
 
-def _moved_in(container: int, home: Path) -> dict[str, str]:
-    """Load everything, then go there."""
-    import_module("phalanx.vps.server")
-    from phalanx.vps.container import move_in
+def _gone_there(options: ServerOptions, container: int | None, home: Path) -> dict[str, str]:
+    """Load everything, then go to the container or into the account; the environment of what is started there."""
+    if options.port:
+        import_module("phalanx.vps.server")
+    from phalanx.vps.places import become, move_in
 
-    return move_in(container, home)
+    if container is not None:
+        return move_in(container, home)
+    if options.account is not None:
+        become(options.account)
+    return given_back(dict(environment()))
 
 
 async def _serve(options: ServerOptions, env: dict[str, str]) -> None:

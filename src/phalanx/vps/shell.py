@@ -237,10 +237,15 @@ class Terminal(Streams):
 def _shell(env: dict[str, str]) -> str:
     """The one of the account: as its environment says, or the file of accounts here, which may be a container's.
 
-    The C library is not asked, for in a container it would load parts of that.
+    The C library is not asked, for in a container it would load parts of that. An account of tasks need not be one that
+    people log in to.
     """
     names = [env.get("SHELL", ""), *_of_account(os.geteuid()), "/bin/bash"]
-    return next((each for each in names if each.startswith("/") and os.access(each, os.X_OK)), "/bin/sh")
+    return next((each for each in names if _is_shell(each)), "/bin/sh")
+
+
+def _is_shell(path: str) -> bool:
+    return path.startswith("/") and Path(path).name not in ("nologin", "false") and os.access(path, os.X_OK)
 
 
 def _of_account(uid: int) -> list[str]:

@@ -37,7 +37,6 @@ PROGRAM = Path(__file__).parent / "__main__.py"
 NODE_LABEL, ATTEMPT_LABEL = "io.phalanx.node", "io.phalanx.attempt"
 # What a container's root may do where tasks have the runner's own account. Not among them: raw packets, device nodes.
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
-_OF_NODE = ("HOME", "SHELL")  # variables of an account that mean a place on the node
 
 
 class OfAttempt(Struct, frozen=True):
@@ -84,14 +83,14 @@ class ContainerLaunches:
         start: Start,
         brief: Brief,
         account: Account | None,
-        base_env: Collection[str],
+        env: dict[str, str],
         has: OfAttempt,
     ) -> dict[str, str]:
         """Describe the container of an attempt in a file; the variable that names it. Raises OSError."""
         prepared = self.images.ready.pop(start.key, PreparedImage())
         self._folder.mkdir(mode=0o700, exist_ok=True)
         path = self._path(start.key, "json")
-        spec = self._spec(start, brief, account, base_env, has, prepared)
+        spec = self._spec(start, brief, account, env, has, prepared)
         fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(msgspec.json.encode(spec))
@@ -102,12 +101,10 @@ class ContainerLaunches:
         start: Start,
         brief: Brief,
         account: Account | None,
-        base_env: Collection[str],
+        env: dict[str, str],
         has: OfAttempt,
         prepared: PreparedImage,
     ) -> ContainerSpec:
-        chosen = brief.command.env
-        node_only = [name for name in (*base_env, *_OF_NODE) if not name.startswith("PHALANX_")]
         own: list[OwnMount] = [_own(path, path) for path in has.folders]
         own += [_own(path, path, read_only=True) for path in has.files]
         own += [_own(has.hosts, "/etc/hosts", read_only=True)] if has.hosts else []
@@ -123,7 +120,7 @@ class ContainerLaunches:
             "argv": [*(brief.command.argv if brief.vps is None else HOLD)],
             "beside": [*has.beside],
             "cwd": brief.command.cwd if brief.vps is None else CONTAINER_HOME,
-            "left_out": [VARIABLE, *(name for name in node_only if name not in chosen)],
+            "env": env,
             "account": None if account is None else (account.uid, account.gid, [*account.groups]),
             "capabilities": [] if account is not None else [*CAPABILITIES],
             "mounts": [_own(each.source, each.target, read_only=each.read_only) for each in mounts],

@@ -1,7 +1,8 @@
-"""A VPS in a container: its server is started beside the container, with all that it will need loaded, and moves in.
+"""Where the server of a VPS goes before it serves: into its container, or into the account of its user.
 
-So an image needs no SSH server and no Python. From there on shells, files and forwarded ports are the container's own,
-with the rights of its first process. What is imported later would be looked for in the container, so nothing may be.
+It is started by the runner's account, with all that it will need loaded. So an image needs no SSH server and no Python,
+and an account no right to read ours. From there on shells, files and forwarded ports have the rights of the container's
+first process, or of the account. What is imported later may be out of reach, so nothing may be.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from msgspec import structs
 from phalanx.config import environment
 from phalanx.runner import session_child
 from phalanx.runner.keeper.spawn import KEY_VARIABLE
-from phalanx.runner.session_environment import AttemptLeader, enter
+from phalanx.runner.session_environment import CAPABILITIES, AttemptLeader, enter
 
 # Loaded by others when they first need them.
 LOADED = (concurrent.futures.thread, encodings.idna, stringprep, tempfile)
@@ -45,6 +46,20 @@ def move_in(pid: int, home: Path) -> dict[str, str]:
     return dict(there.env)
 
 
+def become(account: tuple[int, int, tuple[int, ...]]) -> None:
+    """Take on an account, for good, and no rights beyond it. Raises OSError."""
+    uid, gid, groups = account
+    libc = ctypes.CDLL(None, use_errno=True)
+    for number in range(CAPABILITIES):
+        libc.prctl(session_child.PR_CAPBSET_DROP, number, 0, 0, 0)  # those that the kernel has
+    os.setgroups(groups)
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    _keep_only(0)
+    if libc.prctl(session_child.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
 def _capabilities(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         name, _, value = line.partition(":")
@@ -59,6 +74,6 @@ def _keep_only(held: int) -> None:
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
     low, high = held & 0xFFFF_FFFF, held >> 32
     sets = (ctypes.c_uint32 * 6)(low, low, 0, high, high, 0)
-    if os.geteuid() == 0 and libc.capset(header, sets) != 0:
+    if libc.capset(header, sets) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
