@@ -96,15 +96,23 @@ class CoordinatorCommands:
         declared = Declarations(loop, store, clock, retries, reads.slices, flows)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
-        self.submit_workflow, self.workflows, self.workflow = (
-            flows.submit_workflow,
-            flows.workflows,
-            flows.workflow,
-        )
+        self.submit_workflow, self.wait_workflow = flows.submit_workflow, flows.wait_workflow
+        self.workflows, self.workflow = flows.workflows, flows.workflow
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
-        self.wait_workflow = flows.wait_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files, clock)
         self.result, self.files, self.file = left.result, left.files, left.file
+        self._reach_nodes(loop, store, log_links, clock)
+        removals = Removals(loop, store)
+        self.cancel, self.evict = removals.cancel, removals.evict
+        tokens = TokenCommands(loop, clock)
+        self.tokens, self.create_token = tokens.tokens, tokens.create_token
+        self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
+        self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
+        self.metrics, self.metrics_report = board.metrics, board.metrics_report
+        self.count_request = board.count_request
+
+    def _reach_nodes(self, loop: Requests, store: Store, log_links: LogLinks, clock: Clock) -> None:
+        """The parts that are about what is on nodes: sessions, calls, addresses, VPSs."""
         log_links.sessions = sessions = Sessions(log_links.keys, log_links)
         inside = SessionCommands(loop, store, sessions)
         self.open_exec, self.open_forward = inside.open_exec, inside.open_forward
@@ -122,14 +130,6 @@ class CoordinatorCommands:
         self.stop_vps, self.restart_vps = machines.stop_vps, machines.restart_vps
         self.vps_snapshots, self.snapshot_vps = machines.vps_snapshots, machines.snapshot_vps
         self.restore_vps, self.remove_snapshot = machines.restore_vps, machines.remove_snapshot
-        removals = Removals(loop, store)
-        self.cancel, self.evict = removals.cancel, removals.evict
-        tokens = TokenCommands(loop, clock)
-        self.tokens, self.create_token = tokens.tokens, tokens.create_token
-        self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
-        self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
-        self.metrics, self.metrics_report = board.metrics, board.metrics_report
-        self.count_request = board.count_request
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
         """Why; without the advice to read logs that the task's runner does not serve."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -299,12 +299,7 @@ async def _serve(settings: Settings) -> int:
         )
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
         renewing = asyncio.gather(
-            tls_files.keep(),
-            keep_short(),
-            coordinator.notices.deliver(),
-            coordinator.keep_files(),
-            coordinator.links.homes.keep(store),
-            coordinator.number_history(),
+            coordinator.notices.deliver(), tls_files.keep(), *_renewed(coordinator, store)
         )
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
@@ -321,6 +316,16 @@ async def _serve(settings: Settings) -> int:
                 await rpc.close()
     finally:
         await store.close()
+
+
+def _renewed(coordinator: Coordinator, store: Store) -> list[Coroutine[Any, Any, None]]:
+    """What is looked at from time to time, as long as the coordinator runs."""
+    return [
+        keep_short(),
+        coordinator.keep_files(),
+        coordinator.links.homes.keep(store),
+        coordinator.number_history(),
+    ]
 
 
 def recorder_of(section: Section) -> Recorder:
