@@ -52,6 +52,7 @@ soak: install-test ## what takes longer than a test may: seeds, kills, hostile u
 	bash scripts/hostile --minutes $(or $(MINUTES),5)
 	bash scripts/chaos --minutes $(or $(MINUTES),20)
 	bash scripts/systemd
+	bash scripts/overlay $(or $(ROUNDS),20)
 
 check: install-test ## format, lint, types, tidy, unit, property: under two minutes
 	bash scripts/check

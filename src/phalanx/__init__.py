@@ -67,6 +67,7 @@ if TYPE_CHECKING:
         FormationView,
         GangView,
         GroupView,
+        JobFilters,
         JobView,
         NamedView,
         NodeReasons,
@@ -101,6 +102,15 @@ if TYPE_CHECKING:
         TaskUsage,
         UsageReply,
         UsageSums,
+    )
+    from phalanx.api.schema.vps import (
+        NewVps,
+        SnapshotRequest,
+        SnapshotView,
+        StoppedVps,
+        VpsFields,
+        VpsRequest,
+        VpsView,
     )
     from phalanx.api.schema.workflows import (
         ConditionSpec,
@@ -208,6 +218,7 @@ __all__ = [
     "GroupSpec",
     "GroupView",
     "IsolationView",
+    "JobFilters",
     "JobSpec",
     "JobView",
     "LayerSpec",
@@ -218,6 +229,7 @@ __all__ = [
     "NeverFits",
     "NewReservation",
     "NewToken",
+    "NewVps",
     "NoRoom",
     "NodeReasons",
     "NodeView",
@@ -252,10 +264,13 @@ __all__ = [
     "SeatView",
     "SessionAccess",
     "SessionTicket",
+    "SnapshotRequest",
+    "SnapshotView",
     "StageFields",
     "StageHandle",
     "StageSpec",
     "StageView",
+    "StoppedVps",
     "StoryLine",
     "SubmitFields",
     "SubmitReply",
@@ -281,6 +296,9 @@ __all__ = [
     "UsageSummary",
     "UsageSums",
     "UsageView",
+    "VpsFields",
+    "VpsRequest",
+    "VpsView",
     "WatchEvent",
     "WhyReply",
     "WorkflowBuilder",
@@ -311,10 +329,11 @@ _MODULES = {
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
-        "JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
+        "JobFilters JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
         "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",
+    "phalanx.api.schema.vps": "NewVps SnapshotRequest SnapshotView StoppedVps VpsFields VpsRequest VpsView",
     "phalanx.api.schema.overlay": "AddressesView NewReservation ReservationView ReserveRequest",
     "phalanx.api.schema.usage": "CurvePoint DeviceUsage ReportReply ReportRow TaskUsage UsageReply UsageSums",
     "phalanx.api.schema.workflows": "ConditionSpec RetryReply RetryRequest StageSpec StageView SubmittedWorkflow"

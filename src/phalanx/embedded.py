@@ -178,7 +178,7 @@ class _Cluster:
             RunnerLogLink(
                 lambda: hello,
                 shell.log_root,
-                shell.is_live,
+                shell.engine.is_live,
                 shell.uploads,
                 lambda asked: shell.usage.answer(asked, shell.clock.now()),
                 sessions.open,
@@ -186,7 +186,7 @@ class _Cluster:
         )
         self._keep(shell.beat())
         self._keep(shell.tick())
-        self._keep(shell.uploads.keep(shell.live_keys, shell.clock.now()))
+        self._keep(shell.uploads.keep(shell.engine.live_keys, shell.clock.now()))
         self._keep(shell.usage.keep(shell.clock))
         await shell.joined.wait()
 

@@ -197,6 +197,11 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     address: Annotated[
         Host | None, "a host name or IP address", "address at which other nodes reach this one"
     ] = None
+    vps_address: Annotated[
+        Host | None,
+        "a host name or IP address",
+        "address of this node at which VPSs listen for SSH, besides 127.0.0.1",
+    ] = None
     labels: Annotated[Text | None, "one line of text", "labels of the node, such as rack=r1;zone=a"] = None
     cost_per_hour: Annotated[
         Cost | None,

@@ -18,6 +18,7 @@ import phalanx
 from phalanx.api.schema.cluster import TokenRequest
 from phalanx.errors import ConfigError
 from phalanx.runner.accounts import Accounts
+from tests.e2e.test_vps import new_key, running, ssh
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
@@ -225,8 +226,10 @@ def test_what_a_job_says_to_loaders_is_heard_by_its_program_and_by_none_with_roo
     folder = cluster.folder / "loaded"
     folder.mkdir()
     folder.chmod(0o777)
-    env = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/by", "LATER_0": "its own"}
-    said = output(client_of(cluster, "alice"), "echo $LD_DEBUG $LATER_0; env | grep -c ^LATER_", env=env)
+    env = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/by", "PHALANX_LATER_X": "its own"}
+    said = output(
+        client_of(cluster, "alice"), "echo $LD_DEBUG $PHALANX_LATER_X; env | grep -c ^PHALANX_LATER_", env=env
+    )
     assert said.splitlines() == ["files its own", "1"]
     assert {each.stat().st_uid for each in folder.iterdir()} == {ALICE[1]}
 
@@ -306,3 +309,24 @@ def test_a_folder_that_others_cannot_reach_is_refused_at_the_start(folder: Path)
 def test_a_mapping_that_cannot_be_read_is_refused(folder: Path, text: str) -> None:
     with pytest.raises(ConfigError, match=r"runner\.accounts"):
         Accounts.read(text, False, folder)
+
+
+def test_a_vps_has_the_account_of_its_user_and_its_server_none_of_its_variables_while_it_is_root(
+    cluster: RealCluster, folder: Path
+) -> None:
+    key = new_key(folder / "key")
+    public = key.with_suffix(".pub").read_text()
+    made = client_of(cluster, "alice").create_vps(public_key=public, env={"LD_PRELOAD": "/nowhere.so"})
+    view = running(cluster, made.id)
+    script = f"{WHO}; pwd; env | grep PRELOAD; cat {cluster.folder}/n1/vps/{made.id}/server.json"
+    done = ssh(view, key, script)
+    said = done.stdout.decode().splitlines()
+    home = f"{cluster.folder}/n1/vps/{made.id}/home"
+    assert said[:3] == [str(ALICE[1])] * 3
+    assert [line.split()[1].strip("0") for line in said[3:6]] == ["", "", "1"]
+    assert said[6:] == [f"{home} {ALICE[0]}", home, "LD_PRELOAD=/nowhere.so"]
+    assert b"server.json: Permission denied" in done.stderr
+    assert b"".join(cluster.client.logs(made.id, stream="stderr")) == b""
+    server = client_of(cluster, "alice").exec(made.id, ["sh", "-c", "grep Uid: /proc/*/status"]).stdout
+    assert b"Uid:\t1\t1\t1\t1" in server
+    cluster.client.stop_vps(made.id)

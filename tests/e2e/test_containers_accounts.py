@@ -69,6 +69,7 @@ def run(client: phalanx.Client, script: str, image: str = IMAGE, **more: object)
     id = client.submit(command=command, image=image, max_retries=0, **more).task_ids[0]  # type: ignore[arg-type]
     client.wait(id, timeout=40.0)
     view = client.task(id)
+    assert not view.stderr_tail or view.reason == "refused", "it is not the task's own"
     return view.reason, view.message, "" if view.started_at is None else b"".join(client.logs(id)).decode()
 
 
@@ -86,6 +87,13 @@ def test_the_process_is_the_accounts_and_has_no_rights(alice: phalanx.Client):
     assert lines[4] == "no"
     assert lines[-2:] == [str(DAEMON), "made"]
     assert "uid=0" not in text
+
+
+def test_what_the_job_says_to_loaders_acts_on_nothing_outside(alice: phalanx.Client):
+    """The container's process is root's: a library of the user's that it loads would be root."""
+    env = {"LD_PRELOAD": "/nowhere.so", "PATH": "/bin:/x", "PHALANX_CONTAINER_FILE": "/etc/passwd"}
+    reason, message, text = run(alice, "echo $LD_PRELOAD $PATH", env=env)
+    assert (reason, text) == ("", "/nowhere.so /bin:/x\n"), message
 
 
 def test_setuid_programs_and_device_nodes_of_an_image_are_without_effect(

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from phalanx.api.schema.documents import read_document
 from phalanx.api.schema.groupspec import GatherSpec
-from phalanx.api.schema.submission import TARGETS_MAX, SubmitRequest, to_jobs
+from phalanx.api.schema.submission import SubmitRequest, to_jobs
+from phalanx.api.schema.targets import TARGETS_MAX
 from phalanx.core.model.job import Job
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable
 

@@ -36,7 +36,7 @@ from phalanx.api.schema.cluster import (
     to_quota,
     to_topology,
 )
-from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.documents import JobsQuery, Stream
 from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
@@ -71,10 +71,11 @@ from tests.support.fake_calls import FakeCalls
 from tests.support.fake_overlay import FakeOverlay
 from tests.support.fake_sessions import FakeSessions
 from tests.support.fake_usage import FakeUsage
+from tests.support.fake_vps import FakeVps
 from tests.support.fake_workflows import FakeWorkflows
 
 
-class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeWorkflows):
+class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, FakeWorkflows):
     """Implements `Commands`. With `endless` false, watches and waits end at once with what is known."""
 
     def __init__(self, *, endless: bool = True) -> None:
@@ -184,37 +185,32 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeWorkflow
     async def release(self, id: str) -> JobView:
         return self._job_view(self._find(id))
 
-    async def jobs(
-        self,
-        *,
-        status: StatusWord | None,
-        queue: str | None,
-        name: str | None,
-        selector: str | None = None,
-        cursor: str | None,
-        limit: int,
-    ) -> Page[JobView]:
+    async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:
         if self.failure is not None:
             raise self.failure
         found = [
             job
             for job in reversed(self.held.values())
-            if status in (None, self.status[job.id])
-            and queue in (None, job.queue)
-            and name in (None, job.name)
-            and (cursor is None or job.id < cursor)
+            if query.status in (None, self.status[job.id])
+            and query.queue in (None, job.queue)
+            and query.name in (None, job.name)
+            and (user if query.mine else query.user) in (None, job.user)
+            and (query.cursor is None or job.id < query.cursor)
         ]
-        more = found[limit - 1].id if len(found) > limit else None
-        return Page([self._job_view(job) for job in found[:limit]], more)
+        more = found[query.limit - 1].id if len(found) > query.limit else None
+        return Page([self._job_view(job) for job in found[: query.limit]], more)
 
     async def job(self, id: str) -> JobView:
         return self._job_view(self._find(id))
 
-    async def named(self, name: str, user: str, *, of_all: bool) -> str:
+    async def named(self, name: str, user: str, *, of_all: bool, kind: str = "job") -> str:
         for job in self.held.values():
             if name in job.whole_objects and (of_all or job.user == user):
                 return job.id
-        return self._find(name).id
+        return self._find(name).id if "/" in name else name
+
+    def in_numbers(self, text: str) -> str:
+        return text
 
     async def draft(self, id: str) -> DraftView:
         return DraftView(self._find(id).id, 0, "it lacks members", "")

@@ -45,6 +45,9 @@ class Registry:
         plain = io.BytesIO()
         with tarfile.open(fileobj=plain, mode="w") as archive:
             archive.add(root, arcname=".")
+            archive.addfile(
+                tarfile.TarInfo(f"./{name}")
+            )  # or a runtime would have the layer of another image
         layer = gzip.compress(plain.getvalue(), compresslevel=1, mtime=0)
         config = {
             "architecture": "amd64",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import msgpack, structs
 
 from phalanx.core.cluster.image import encode_state
+from phalanx.core.cluster.names import JobNames
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.plan import PlanMemory, Snapshot
@@ -51,12 +52,24 @@ def state_image(state: ClusterState) -> bytes:
             encode_state(state),
             snapshot_image(seen),
             nodes,
-            (state.job_ids, state.objects, state.working, state.tasks_of, list(state.resting)),
+            (state.job_ids, _names_image(state.names), state.working, state.tasks_of, list(state.resting)),
             (state.could_work, state.could_rest, state.nobody_else),
             (list(state.forming), sorted(state.incomplete), list(state.promised)),
             (state.retries, list(state.jobs), state.counts, state.skipped),
         )
     )
+
+
+def _names_image(names: JobNames) -> object:
+    """Users and names in one order: an image has them in that of the jobs that are left."""
+    indexes = [
+        sorted(
+            (first, sorted((second, list(ids)) for second, ids in inner.items()))
+            for first, inner in each.items()
+        )
+        for each in (names.jobs, names.objects)
+    ]
+    return sorted(names.numbers.items()), indexes
 
 
 def _ledger_facts(ledger: object) -> list[object]:

@@ -79,6 +79,7 @@ ARROWS: dict[str, set[str]] = {
     "preview": CORE | SHARED | {"api.schema", "manifests"},
     "coordinator": BELOW | {"certificates", "manifests", "preview"},
     "runner": BELOW,
+    "vps": {"config", "errors", "runner"},
     "worker": CORE | SHARED | API | {"client"},
     "sim": SHELLS,
     "embedded": SHELLS,  # The whole cluster in one process wires both shells together.
@@ -101,6 +102,7 @@ LAZY_ROOMS = {
     "phalanx",
     "runner",  # of pyroute2, which only needs who makes an overlay network
     "store",
+    "vps",  # of asyncssh, which a VPS without SSH does not need
     "worker",  # of cloudpickle, which only needs who pickles
 }
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.

@@ -17,6 +17,7 @@ import typer
 from msgspec.structs import replace
 
 from phalanx.cli.exec import KEYS, KeysOption, request_of, run_in
+from phalanx.cli.labels import label
 from phalanx.cli.output import note
 from phalanx.cli.session import session
 from phalanx.cli.submit import SubmitOptions, takes_options
@@ -95,11 +96,12 @@ def alloc(
         raise
     if no_shell:
         note(
-            f"allocated {view.id} on {view.node}; `phalanx attach {view.id}` opens a shell, `phalanx cancel` ends it"
+            f"allocated {label(view)} on {view.node}; `phalanx attach {label(view)}` opens a shell, "
+            "`phalanx cancel` ends it"
         )
-        print(view.id)
+        print(label(view))
         return 0
-    note(f"allocated {view.id} on {view.node}")
+    note(f"allocated {label(view)} on {view.node}")
     allocation.hold()
     try:
         return allocation.shell(detach_keys) if not command else allocation.command(options, detach_keys)

@@ -22,6 +22,7 @@ from phalanx.api.schema.cluster import QuotaSpec, to_spec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.workflows import SubmittedWorkflow
 from phalanx.cli.drafts import TRIES, Drafts, read_files
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, note, tell_error
 from phalanx.cli.session import TimeoutOption, deadline, session
 from phalanx.cli.wait import await_all, exit_code, tell_end
@@ -223,7 +224,7 @@ def _told(reply: ApplyReply, waiting: Sequence[ParsedJob]) -> ApplyReply:
     """The reply, after it was told what is as it was, and what the gangs that wait for members lack."""
     for job in reply.jobs:
         if job.unchanged:
-            note(f"unchanged: {job.name} was applied before, it is job {job.id}")
+            note(f"unchanged: {job.name} was applied before, it is job {label(job)}")
     for found in waiting:
         if found.spec.draft is not None:
             note(f"waits for members: {found.spec.draft.lacks}")
@@ -267,15 +268,15 @@ def _show(reply: ApplyReply, output: Output) -> None:
         note("the topology's layers were changed")
     for queue in reply.quotas:
         note(f"queue {queue}: quota changed")
-    ids = [job.id for job in reply.jobs] + [flow.id for flow in reply.workflows]
+    ids = [*map(label, reply.jobs), *map(label, reply.workflows)]
     is_bare = not reply.jobs  # only workflows: their ids, as `workflow submit` prints them
-    emit(reply, output, ids, lambda wide: _table(reply) if wide or not is_bare else ids)
+    emit(reply, output, ids, lambda wide: _table(reply, wide) if wide or not is_bare else ids)
 
 
-def _table(reply: ApplyReply) -> Table:
-    table = Table("ID", "NAME", "TASKS")
+def _table(reply: ApplyReply, wide: bool) -> Table:
+    table = Table("ID", "NAME", "TASKS", *(("LONG ID",) if wide else ()))
     for job in reply.jobs:
-        table.add(job.id, job.name, job.tasks)
+        table.add(label(job), job.name, job.tasks, *((job.id,) if wide else ()))
     for flow in reply.workflows:
-        table.add(flow.id, flow.name, len(flow.jobs))
+        table.add(label(flow), flow.name, len(flow.jobs), *((flow.id,) if wide else ()))
     return table

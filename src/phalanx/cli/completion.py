@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from phalanx.cli.labels import label
 from phalanx.cli.output import clean
 from phalanx.cli.session import connect, flags_before
 from phalanx.config import load
@@ -51,7 +52,7 @@ def node_names(ctx: typer.Context, incomplete: str) -> list[Offer]:
 
 def _jobs(client: Client) -> list[Offer]:
     page = client.jobs(limit=OFFERED_MAX)
-    return [(job.id, f"{job.status} {job.name or ' '.join(job.command)}") for job in page.items]
+    return [(label(job), f"{job.status} {job.name or ' '.join(job.command)}") for job in page.items]
 
 
 def _nodes(client: Client) -> list[Offer]:

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from phalanx.api.schema.apply import AmendSpec, ApplyReply, ApplyRequest, DraftView
 from phalanx.api.schema.jobspec import GangSpec, JobSpec
+from phalanx.cli.labels import label
 from phalanx.cli.members import ENDED
 from phalanx.core.model.job import is_object
 from phalanx.errors import Conflict, NotFound, PhalanxError
@@ -136,7 +137,8 @@ class Drafts:
         job = self._client.job(self._others[name])
         if job.status not in ENDED:
             return ""
-        return f"gang {name} has ended as job {job.id} ({job.status}): to run it again, apply its PodGroup and its pods"
+        again = "to run it again, apply its PodGroup and its pods"
+        return f"gang {name} has ended as job {label(job)} ({job.status}): {again}"
 
     def _truly(self, each: Incomplete) -> Incomplete:
         """In a plan: why a gang cannot begin, if it has begun before."""

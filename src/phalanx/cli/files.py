@@ -14,6 +14,7 @@ import typer
 
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import IdArgument, id_of
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, clean, emit, note
 from phalanx.cli.pages import collected
 from phalanx.cli.session import session
@@ -40,12 +41,12 @@ def files(
     here = session(ctx)
     client = here.client()
     found, more = _of_tasks(client, id_of(client, id), attempt, limit)
-    names = [f"{view.id}:{each.path}" for view in found for each in view.files]
+    names = [f"{label(view)}:{each.path}" for view in found for each in view.files]
     emit(found, here.output(output), names, lambda _wide: _table(found))
     for view in found:
         if view.left_out_count:
             some = "; ".join(map(clean, view.left_out[:3]))
-            note(f"{view.id}: {view.left_out_count} not kept: {some}")
+            note(f"{label(view)}: {view.left_out_count} not kept: {some}")
     if more:
         note(f"showing {limit} tasks; use --limit for more")
 
@@ -108,7 +109,7 @@ def _copy_folder(client: Client, view: FilesView, folder: str, target: Path, is_
     copied = 0
     for each in view.files:
         if wrong := why_bad_path(each.path):  # the coordinator has checked it, and so do we
-            raise BadRequest(f"{view.id}: {wrong}")
+            raise BadRequest(f"{label(view)}: {wrong}")
         if folder and not each.path.startswith(f"{folder}/"):
             continue
         inside = each.path.removeprefix(f"{folder}/") if folder else each.path
@@ -149,5 +150,5 @@ def _table(found: list[FilesView]) -> Table:
     table = Table("TASK", "ATTEMPT", "SIZE", "PATH")
     for view in found:
         for each in view.files:
-            table.add(view.id, view.attempt, describe_bytes(each.size), clean(each.path))
+            table.add(label(view), view.attempt, describe_bytes(each.size), clean(each.path))
     return table

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Annotated
 
 import typer
 
 from phalanx.cli.job import IdArgument, job_lines
+from phalanx.cli.labels import label
 from phalanx.cli.members import member_table, placed
 from phalanx.cli.output import OutputOption, Table, emit, plain_lines
 from phalanx.cli.pages import collected
@@ -24,17 +26,17 @@ def gangs(
 ) -> None:
     """List gangs, the newest first, with the phase of each."""
     here = session(ctx)
-    listing = JobListing(None, [] if every else list(LIVE), None, None)
-    found, _ = listing.read_jobs(here.client(), limit)
+    listing = JobListing(statuses=() if every else LIVE)
+    found = islice(listing.jobs(here.client()), limit)
     items = [job for job in found if job.gang is not None]
-    table = Table("ID", "NAME", "PHASE", "PLACED", "NEEDED", "QUEUE", "PRIORITY", "RESTARTS")
+    table = Table("ID", "NAME", "PHASE", "PLACED/MEMBERS", "NEEDED", "QUEUE", "PRIORITY", "RESTARTS")
     for job in items:
         assert job.gang is not None
         used = None if job.restart_limit is None else f"{job.restarts}/{job.restart_limit}"
         table.add(
-            job.id, job.name, job.gang.phase, placed(job), job.gang.needed, job.queue, job.priority, used
+            label(job), job.name, job.gang.phase, placed(job), job.gang.needed, job.queue, job.priority, used
         )
-    emit(items, here.output(output), [job.id for job in items], lambda _wide: table)
+    emit(items, here.output(output), [label(job) for job in items], lambda _wide: table)
 
 
 def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
@@ -49,4 +51,4 @@ def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> Non
         "",
         *(line.rstrip("\n") for line in plain_lines([list(table.headings), *table.rows])),
     ]
-    emit({"job": job, "tasks": tasks}, here.output(output), [job.id], lambda _wide: lines)
+    emit({"job": job, "tasks": tasks}, here.output(output), [label(job)], lambda _wide: lines)

@@ -1,4 +1,4 @@
-"""`phalanx show`, `cancel`, `evict`, `pause`, `resume`: one job or task at a time."""
+"""`phalanx show`, `evict`, `pause`, `resume`: one job or task at a time."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from msgspec import to_builtins
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
+from phalanx.cli.job_table import job_status
+from phalanx.cli.labels import label
 from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
 from phalanx.cli.output import (
     OutputOption,
@@ -25,6 +27,7 @@ from phalanx.cli.output import (
 )
 from phalanx.cli.session import session
 from phalanx.cli.usage_table import usage_fields
+from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.errors import Conflict, PhalanxError
 
@@ -44,11 +47,11 @@ def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> Non
     id = id_of(client, id)
     if "." in id:  # a task of an array or of a gang
         task = client.task(id)
-        emit(task, chosen, [task.id], lambda _wide: _task_lines(task))
+        emit(task, chosen, [label(task)], lambda _wide: _task_lines(task))
         return
     job = client.job(id)
     only = client.task(job.id) if job.tasks == 1 and chosen != "name" else None
-    emit(_with_task(job, only), chosen, [job.id], lambda _wide: job_lines(job, only))
+    emit(_with_task(job, only), chosen, [label(job)], lambda _wide: job_lines(job, only))
 
 
 def id_of(client: Client, name: str) -> str:
@@ -61,27 +64,15 @@ def _with_task(job: JobView, only: TaskView | None) -> Any:
     return job if only is None else to_builtins(only) | to_builtins(job)
 
 
-def cancel(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) -> int:
-    """Cancel jobs or tasks, waiting or running."""
-    here = session(ctx)
-    replies, code = _each(here.client().cancel, ids)
-    lines = [
-        f"{each.id} cancelled ({plural(each.cancelled, 'task')}, {each.stopping} being stopped)"
-        for each in replies
-    ]
-    emit(replies, here.output(output), [each.id for each in replies], lambda _wide: lines)
-    return code
-
-
 def evict(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) -> int:
     """Preempt running jobs or tasks.
 
     They get their grace period, then are queued again or fail, as their restart policy says.
     """
     here = session(ctx)
-    replies, code = _each(here.client().evict, ids)
-    lines = [f"{each.id}: {plural(each.evicted, 'task')} being evicted" for each in replies]
-    emit(replies, here.output(output), [each.id for each in replies], lambda _wide: lines)
+    replies, code = each_of(here.client().evict, ids)
+    lines = [f"{label(each)}: {plural(each.evicted, 'task')} being evicted" for each in replies]
+    emit(replies, here.output(output), [label(each) for each in replies], lambda _wide: lines)
     return code
 
 
@@ -89,7 +80,7 @@ def pause(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> No
     """Pause a running task. Its resources stay allocated."""
     here = session(ctx)
     task = here.client().pause(id)
-    emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} paused"])
+    emit(task, here.output(output), [label(task)], lambda _wide: [f"{label(task)} paused"])
 
 
 def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
@@ -102,12 +93,12 @@ def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> N
         if error.reason != "Held":
             raise
         job = client.release(id)
-        emit(job, here.output(output), [job.id], lambda _wide: [f"{job.id} released"])
+        emit(job, here.output(output), [label(job)], lambda _wide: [f"{label(job)} released"])
         return
-    emit(task, here.output(output), [task.id], lambda _wide: [f"{task.id} resumed"])
+    emit(task, here.output(output), [label(task)], lambda _wide: [f"{label(task)} resumed"])
 
 
-def _each(act: Callable[[str], T], ids: list[str]) -> tuple[list[T], int]:
+def each_of(act: Callable[[str], T], ids: list[str]) -> tuple[list[T], int]:
     """Act on each. After an error the others still have their turn; the first error decides the exit code."""
     replies: list[T] = []
     code = 0
@@ -126,13 +117,13 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
     asked = job.request
     yield from fields(
         [
-            ("Job", job.id),
+            ("Job", f"{label(job)} ({job.id})"),
             ("Name", job.name),
             ("Object", job.object),
             ("Batch", job.batch_id if job.batch_id != job.id else None),
             ("User", job.user),
             ("Queue", f"{job.queue}, priority {job.priority}"),
-            ("Status", f"{job.status} ({job.reason})" if job.reason else job.status),
+            ("Status", f"{job_status(job)} ({job.reason})" if job.reason else job_status(job)),
             ("Held", job.held),
             ("After", ", ".join(job.after)),
             ("Exit code", job.exit_code),
@@ -157,7 +148,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Submitted", moment(job.submitted_at)),
             ("Started", moment(job.started_at)),
             ("Ended", moment(job.ended_at)),
-            ("Took", span(job.started_at, job.ended_at)),
+            ("Took" if job.ended_at else "Elapsed", _elapsed(job)),
             ("Next try", moment(job.retry_at) if job.retry_at else None),
             *gang_fields(job),
         ]
@@ -166,6 +157,13 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         yield from group_lines(job)
     if only is not None:
         yield from _newest_attempt(only)
+
+
+def _elapsed(job: JobView) -> str | None:
+    """How long it took, or has been running."""
+    if job.started_at is None:
+        return None
+    return span(job.started_at, job.ended_at or SystemClock().now())
 
 
 def _tags(job: JobView) -> str:
@@ -182,8 +180,7 @@ def _retries(job: JobView) -> str:
 def _task_lines(task: TaskView) -> Iterable[str]:
     yield from fields(
         [
-            ("Task", task.id),
-            ("Job", task.job_id),
+            ("Task", f"{label(task)} ({task.id})"),
             ("Name", task.name),
             ("Object", task.object),
             ("Index", task.index),

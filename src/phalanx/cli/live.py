@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from phalanx.api.schema.jobs import WatchEvent
-from phalanx.cli.output import Table, clean, coloured, json_text, moment
+from phalanx.cli.output import Table, clean, coloured, json_text, moment, time_of_day
 from phalanx.cli.session import CliSession
+from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError
 from phalanx.settings import Output
 
@@ -20,9 +21,13 @@ if TYPE_CHECKING:
 
 DRAW_PACE_S = 0.25
 CLOCK_PACE_S = 1.0
+ROWS_BESIDE = 3  # the headings, and what is below the table
 
 
-def follow(here: CliSession, job: str | None, output: Output, draw: Callable[[Client], Table]) -> None:
+Draw = Callable[["Client", int], tuple[Table, str]]
+
+
+def follow(here: CliSession, job: str | None, output: Output, draw: Draw) -> None:
     """Stay until interrupted."""
     if output in {"table", "wide"} and sys.stdout.isatty():
         _redraw(here, job, draw)
@@ -32,15 +37,19 @@ def follow(here: CliSession, job: str | None, output: Output, draw: Callable[[Cl
         sys.stdout.flush()
 
 
-def _redraw(here: CliSession, job: str | None, draw: Callable[[Client], Table]) -> None:
-    from rich.console import Console
+def _redraw(here: CliSession, job: str | None, draw: Draw) -> None:
+    """The table, drawn in place; under it when that was, and what did not fit."""
+    from rich.console import Console, Group
     from rich.live import Live
+    from rich.text import Text
 
     changes = _Changes(here, job)
-    client = here.client()
-    with Live(console=Console(markup=False, highlight=False), auto_refresh=False, screen=True) as screen:
+    client, console = here.client(), Console(markup=False, highlight=False)
+    with Live(console=console, auto_refresh=False, screen=True) as screen:
         while True:
-            screen.update(coloured(draw(client)), refresh=True)
+            table, left_out = draw(client, max(1, console.height - ROWS_BESIDE))
+            below = f"{time_of_day(SystemClock().now())}  {left_out}".rstrip()
+            screen.update(Group(coloured(table, console.width), Text(below, style="dim")), refresh=True)
             changes.wait()
 
 
@@ -75,7 +84,7 @@ class _Changes:
 def _line(event: WatchEvent, output: Output) -> str:
     if output in {"json", "yaml"}:  # One JSON document a line is a stream in YAML, too.
         return json_text(msgspec.json.encode(event))
-    subject = event.task or event.job or event.node or "-"
+    subject = event.number or event.task or event.job or event.node or "-"
     if output == "name":
         return subject
     return clean(f"{moment(event.at)}  {subject}  {event.status or event.event}  {event.text}").rstrip()

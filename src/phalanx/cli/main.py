@@ -55,7 +55,7 @@ _DAILY = {
     "wait": "wait:wait",
     "why": "why:why",
     "story": "story:story",
-    "cancel": "job:cancel",
+    "cancel": "cancel:cancel",
     "evict": "job:evict",
     "pause": "job:pause",
     "resume": "job:resume",
@@ -102,6 +102,23 @@ COMMANDS: Entries = {
             "ip-list": "overlay:listed",
             "ip-info": "overlay:info",
             "ip-available": "overlay:available",
+        },
+    ),
+    "vps": CommandGroup(
+        "Manage VPSs: long-lived tasks with an SSH server and files of their own.",
+        {
+            "create": "vps:create",
+            "list": "vps:listed",
+            "show": "vps:show",
+            "status": "vps:show",
+            "connect": "vps_connect:connect",
+            "ssh-config": "vps_connect:ssh_config",
+            "proxy": "vps_connect:proxy",
+            "restart": "vps:restart",
+            "snapshot": "vps_snapshots:snapshot",
+            "snapshots": "vps_snapshots:snapshots",
+            "restore": "vps_snapshots:restore",
+            "stop": "vps:stop",
         },
     ),
     "gang": CommandGroup(
@@ -180,7 +197,7 @@ _TAKES_A_COMMAND = {"submit:submit", "run:run", "plan:plan", "alloc:alloc"}
 
 
 # The same, but our own options may also stand between the task and `--`, where users of kubectl write them.
-_TAKES_A_COMMAND_LAST = {"exec:exec_command"}
+_TAKES_A_COMMAND_LAST = {"exec:exec_command", "vps_connect:connect"}
 
 
 # Options that name files take several, as a shell writes `-f *.yaml`.

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from phalanx.api.schema.jobs import Counts, GangView, GroupView, JobView, RequestView, TaskView
+from phalanx.cli.labels import label
 from phalanx.cli.output import Table, clean, moment, plain_lines, size
 from phalanx.core.model.amounts import describe_seconds, plural
 
@@ -46,7 +47,7 @@ def gang_fields(job: JobView) -> list[tuple[str, object]]:
         ("Gather", ", ".join(_rule(each.layer, each.must, each.multiple) for each in gang.gather)),
         ("Start attempts", _formation(gang)),
         ("Nominated", _nominated(gang)),
-        ("Waits for", ", ".join(gang.promise.victims) if gang.promise else None),
+        ("Waits for", ", ".join(gang.promise.numbers or gang.promise.victims) if gang.promise else None),
     ]
 
 
@@ -88,7 +89,7 @@ def member_table(tasks: list[TaskView]) -> Table:
         says = "; ".join(filter(None, [task.preparing, task.message, *told]))
         name = [task.object] if named else []
         table.add(
-            task.id, *name, task.group, task.rank, standing(task), node, ",".join(map(str, task.devices)),
+            label(task), *name, task.group, task.rank, standing(task), node, ",".join(map(str, task.devices)),
             task.attempt, task.exit_code, says,
         )  # fmt: skip
     return table

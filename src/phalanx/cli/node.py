@@ -139,19 +139,28 @@ def _note(node: NodeView) -> str:
     return f"{node.note} (until {time_of_day(node.rests_until)})"
 
 
+def _standing(node: NodeView) -> str:
+    """Its status in one word, finer than the API's: whether a node that is online takes work."""
+    if node.status != "Online":
+        return node.status
+    if node.rests_until is not None and node.note.startswith(EXCLUDED):
+        return "Excluded"
+    return "Drained" if node.drained else "Online"
+
+
 def _table(found: list[NodeView], wide: bool) -> Table:
     noted = any(node.note for node in found)
     weak = wide or any(node.isolation is not None and node.isolation.memory != "limit" for node in found)
     more = (("NOTE",) if noted else ()) + (("ISOLATION",) if weak else ())
     more += ("HOLDERS", "LABELS", "SEEN") if wide else ()
-    table = Table("NAME", "STATUS", "CORES", "MEMORY", "GPUS", "TASKS", "DRAINED", *more)
+    table = Table("NAME", "STATUS", "FREE/CORES", "FREE/MEMORY", "FREE/GPUS", "TASKS", "DRAINED", *more)
     for node in found:
         cells: tuple[str | None, ...] = (_note(node),) if noted else ()
         cells += (_lacking(node),) if weak else ()
         cells += (_holders(node), _labels(node), moment(node.last_seen_at)) if wide else ()
         table.add(
             node.name,
-            node.status,
+            _standing(node),
             f"{node.cores_free}/{node.cores}",
             f"{size(node.memory_free_bytes)}/{size(node.memory_bytes)}",
             _devices(node),
@@ -190,7 +199,8 @@ def node_lines(node: NodeView) -> Iterable[str]:
         ]
     )
     for device in node.devices:
-        yield f"  GPU {device.index}  {clean(device.kind)}  {size(device.memory_bytes)}  {device.task or 'free'}"
+        holder = device.number or device.task or "free"
+        yield f"  GPU {device.index}  {clean(device.kind)}  {size(device.memory_bytes)}  {holder}"
 
 
 def _devices(node: NodeView) -> str:
@@ -200,7 +210,7 @@ def _devices(node: NodeView) -> str:
 
 
 def _holders(node: NodeView) -> str:
-    return " ".join(f"{device.index}:{device.task or 'free'}" for device in node.devices)
+    return " ".join(f"{device.index}:{device.number or device.task or 'free'}" for device in node.devices)
 
 
 def _held(node: NodeView) -> str | None:

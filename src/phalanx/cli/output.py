@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
@@ -43,6 +43,7 @@ OutputOption = Annotated[
     typer.Option("-o", "--output", help="Output format.", show_default="table"),
 ]
 LAST_WIDTH_MIN = 24
+CUT = "COMMAND"
 STYLES = {
     "Running": "green",
     "Completed": "dim",
@@ -56,6 +57,10 @@ STYLES = {
     "Quarantined": "red",
     "Unhealthy": "red",
     "Stopping": "yellow",
+    "Paused": "yellow",
+    "Drained": "yellow",
+    "Excluded": "red",
+    "Held": "yellow",
 }
 
 
@@ -70,13 +75,13 @@ def clean_lines(text: str) -> str:
 
 
 def moment(at: float | None) -> str:
-    """A time of day where we are, with the date, or a dash."""
-    return "-" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    """A time where we are, with the date and the zone, or a dash."""
+    return "-" if at is None else datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
 
 
 def time_of_day(at: float) -> str:
-    """The time where we are, of today."""
-    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S")
+    """The time where we are, of today, with the zone."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S %Z")
 
 
 def span(begin: float | None, end: float | None) -> str:
@@ -96,7 +101,7 @@ def emit(
     if output == "json":
         sys.stdout.write(json_text(msgspec.json.format(msgspec.json.encode(value), indent=2)) + "\n")
     elif output == "yaml":
-        sys.stdout.write(_yaml_text(value))
+        sys.stdout.write(yaml_text(value))
     elif output == "name":
         sys.stdout.writelines(f"{clean(name)}\n" for name in names)
     else:
@@ -112,7 +117,7 @@ def json_text(encoded: bytes) -> str:
     return CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", encoded.decode())
 
 
-def _yaml_text(value: Any) -> str:
+def yaml_text(value: Any) -> str:
     text = msgspec.yaml.encode(value).decode()
     if not CONTROL.search(text):
         return text
@@ -143,42 +148,77 @@ def fields(pairs: Iterable[tuple[str, object]]) -> Iterable[str]:
 class Table:
     """Rows under headings. The first column names the row."""
 
-    def __init__(self, *headings: str) -> None:
+    def __init__(self, *headings: str, narrows: dict[str, int] | None = None) -> None:
         self.headings = headings
         self.rows: list[list[str]] = []
+        self.narrows = (
+            narrows  # which columns a narrow terminal makes smaller, and down to how much, in this order
+        )
 
     def add(self, *cells: object) -> None:
         """A row; None shows as a dash."""
         self.rows.append(["-" if cell is None or cell == "" else clean(str(cell)) for cell in cells])
 
+    def without_last(self) -> Table:
+        """The same without its last column."""
+        other = Table(*self.headings[:-1], narrows=self.narrows)
+        other.rows = [row[:-1] for row in self.rows]
+        return other
+
     def show(self) -> None:
         """To standard output: aligned for a pipe, coloured for a terminal."""
         if sys.stdout.isatty():
-            console_for(self).print(coloured(self))
+            console = console_for(self)
+            console.print(coloured(self, console.width))
         else:
             sys.stdout.writelines(plain_lines([list(self.headings), *self.rows]))
 
 
-def plain_lines(rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    """Columns as wide as their widest cell, two spaces apart; the last one is not filled up."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+def plain_lines(rows: Sequence[Sequence[str]], widths: Sequence[int] | None = None) -> Iterable[str]:
+    """Columns as wide as their widest cell or as given, two spaces apart; the last one is not filled up."""
+    widths = widths or [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  ".join(padded).rstrip() + "\n"
 
 
-def coloured(table: Table) -> RichTable:
-    """The same table for rich. Cells become `Text`, so that no cell is taken for markup."""
+def coloured(table: Table, width: int | None = None) -> RichTable:
+    """The same table for rich. Cells become `Text`, so that no cell is taken for markup.
+
+    In a table that narrows, what has no room is folded, and only a command, which `phalanx show` has whole, is cut.
+    """
     from rich.table import Table as RichTable
     from rich.text import Text
 
     drawn = RichTable(box=None, pad_edge=False, header_style="bold")
+    widths: dict[str, int] = {}
+    if table.narrows is not None and width is not None:
+        widths, over = _narrowed(table, width)
+        if over > 0 and table.headings[-1:] == (CUT,):  # there is no room for it at all
+            table = table.without_last()
+            widths, _ = _narrowed(table, width)
     for heading in table.headings:
-        is_last = heading == table.headings[-1]
-        drawn.add_column(heading, no_wrap=not is_last, overflow="fold" if is_last else "ignore")
+        is_last, is_cut = heading == table.headings[-1], heading == CUT and bool(widths)
+        is_folded = (is_last or heading in widths) and not is_cut
+        overflow: Literal["fold", "ellipsis", "ignore"]
+        overflow = "fold" if is_folded else "ellipsis" if is_cut else "ignore"
+        drawn.add_column(heading, no_wrap=not is_folded, overflow=overflow, width=widths.get(heading))
     for row in table.rows:
         drawn.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
     return drawn
+
+
+def _narrowed(table: Table, room: int) -> tuple[dict[str, int], int]:
+    """The widths of the columns that have to be smaller for the table to fit, and by how much it does not even so."""
+    columns = zip(table.headings, *table.rows, strict=True)
+    widths = {column[0]: max(map(len, column)) for column in columns}
+    over = sum(widths.values()) + 2 * (len(widths) - 1) - room
+    narrowed: dict[str, int] = {}
+    for heading, least in (table.narrows or {}).items():
+        spare = min(over, widths.get(heading, 0) - max(least, len(heading)))
+        if spare > 0:
+            narrowed[heading], over = widths[heading] - spare, over - spare
+    return narrowed, over
 
 
 def console_for(table: Table) -> Console:
@@ -186,6 +226,8 @@ def console_for(table: Table) -> Console:
     from rich.console import Console
 
     console = Console(markup=False, highlight=False)
+    if table.narrows is not None:
+        return console
     widths = [max(map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
     least = sum(widths[:-1]) + 2 * len(widths) + min(widths[-1], LAST_WIDTH_MIN)
     console.width = max(console.width, least)

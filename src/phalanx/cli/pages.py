@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
 from phalanx.api.schema.jobs import Page
@@ -14,6 +16,17 @@ class AskPage(Protocol[T]):
     """A call of the client that answers one page."""
 
     def __call__(self, *, cursor: str | None, limit: int) -> Page[T]: ...
+
+
+def each_item(ask: AskPage[T], most: int = sys.maxsize) -> Iterator[T]:
+    """The first `most` items, a page at a time: no more of them is held at once."""
+    cursor = None
+    while most > 0:
+        page = ask(cursor=cursor, limit=min(PAGE_MAX, most))
+        yield from page.items
+        cursor, most = page.next_cursor, most - len(page.items)
+        if cursor is None:
+            return
 
 
 def collected(ask: AskPage[T], limit: int) -> tuple[list[T], bool]:

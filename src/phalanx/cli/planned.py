@@ -45,7 +45,8 @@ def _paragraph(reply: PlanReply, job: str, wide: bool) -> Iterator[str]:
     for each in evicted:
         word = "GPU" if len(each.devices) == 1 else "GPUs"
         devices = f" {word} {_numbers(each.devices)}" if each.devices else ""
-        yield f"  evicts {each.task} on {each.node}{devices} (job {each.job}, priority {each.priority})"
+        job = f"{each.job} {each.name}" if each.name and each.job.isdigit() else each.job
+        yield f"  evicts {each.task} on {each.node}{devices} (job {job}, priority {each.priority})"
     for why in dict.fromkeys(each.why for each in evicted):
         yield f"    {why}"
     for no in reasons:

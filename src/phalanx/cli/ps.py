@@ -1,26 +1,34 @@
 """`phalanx ps`: jobs, or the tasks of one job, in a list, once or live.
 
-A live list on a terminal is drawn again when the coordinator says that something changed; into a pipe go the
-changes themselves, one a line. The live half is in `live.py`.
+A pipe gets every row, page by page, so that a long list needs little memory; a terminal gets as many as it can use, and
+is told of the others. A live list on a terminal is drawn again when the coordinator says that something changed; into
+a pipe go the changes themselves, one a line. The live half is in `live.py`, the columns are in `job_table.py`.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import partial
+from heapq import merge
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
+from msgspec import Struct
 
 from phalanx.api.schema.jobs import JobView, StatusWord, TaskView
 from phalanx.cli.completion import job_ids
-from phalanx.cli.members import placed, standing
-from phalanx.cli.output import OutputOption, Table, emit, moment, note, span
-from phalanx.cli.pages import collected
+from phalanx.cli.instants import read_since
+from phalanx.cli.job_table import chosen_columns, sorted_jobs, table_of
+from phalanx.cli.labels import label
+from phalanx.cli.output import OutputOption, Table, note
+from phalanx.cli.pages import each_item
+from phalanx.cli.rows import show_rows
 from phalanx.cli.session import session
 from phalanx.clock import SystemClock
+from phalanx.core.model.amounts import plural
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client
@@ -29,73 +37,99 @@ SCREEN_ROWS = 100
 LIVE: tuple[StatusWord, ...] = ("Running", "Assigned", "Pending")
 # Typer takes several choices only from an Enum.
 Status = Enum("Status", [(word, word) for word in get_args(StatusWord)])  # type: ignore[misc]
+MineOption = Annotated[bool, typer.Option("--mine", "-m", help="Only my jobs.")]
+UserOption = Annotated[str | None, typer.Option("--user", "-u", help="Only jobs of this user.")]
+NameOption = Annotated[str | None, typer.Option("-n", "--name", help="Only jobs with this name.")]
+QueueOption = Annotated[str | None, typer.Option("-q", "--queue", help="Only jobs of this queue.")]
+
+StatusOption = Annotated[
+    list[Status] | None, typer.Option(case_sensitive=False, help="Only jobs with this status.")
+]
+SelectorOption = Annotated[
+    str | None,
+    typer.Option(
+        "-l", "--selector", metavar="K=V,...", help="Only jobs with these tags: K=V, K!=V, K or !K."
+    ),
+]
+SinceOption = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only jobs submitted since: 2h, 3d, 2026-11-18 or 2026-11-18T09:00."),
+]
+TasksOption = Annotated[
+    str | None, typer.Option(metavar="JOB", help="The tasks of one job.", autocompletion=job_ids)
+]
+SortOption = Annotated[
+    str | None, typer.Option(metavar="KEY", help="Sort by number, name, status, …; -KEY reverses.")
+]
+ColumnsOption = Annotated[
+    str | None, typer.Option(metavar="A,B,...", help="The columns: id,name,status,elapsed,…")
+]
+LimitOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Maximum number of rows; 0 = all.", show_default="100 on a terminal"),
+]
 
 
-class JobListing:
+class JobListing(Struct, frozen=True, kw_only=True):
     """Which jobs or tasks to show."""
 
-    def __init__(
-        self,
-        job: str | None,
-        statuses: list[StatusWord],
-        queue: str | None,
-        name: str | None,
-        selector: str | None = None,
-    ) -> None:
-        self.job = job
-        self.statuses: Sequence[StatusWord | None] = statuses or [None]
-        self.queue = queue
-        self.name = name
-        self.selector = selector
+    job: str | None = None  # whose tasks; None: jobs
+    statuses: Sequence[StatusWord] = ()
+    queue: str | None = None
+    name: str | None = None
+    selector: str | None = None
+    user: str | None = None
+    mine: bool = False
+    since: float | None = None
 
-    def read(self, client: Client, limit: int) -> tuple[list[JobView] | list[TaskView], bool]:
-        """The newest `limit` of them, and whether there are more."""
-        return self.read_jobs(client, limit) if self.job is None else self._tasks(client, self.job, limit)
+    def read(self, client: Client, most: int = sys.maxsize) -> Iterator[JobView | TaskView]:
+        """The newest first, a page at a time, at most so many."""
+        return self.jobs(client, most) if self.job is None else self._tasks(client, self.job, most)
 
-    def read_jobs(self, client: Client, limit: int) -> tuple[list[JobView], bool]:
+    def jobs(self, client: Client, most: int = sys.maxsize) -> Iterator[JobView]:
         """The same of jobs only."""
-        found: list[JobView] = []
-        more = False
-        for status in self.statuses:
-            ask = partial(
-                client.jobs, status=status, queue=self.queue, name=self.name, selector=self.selector
-            )
-            jobs, left = collected(ask, limit)
-            found, more = found + jobs, more or left
-        # Ids grow with time, so the newest of several lists are those with the greatest ids.
-        return sorted(found, key=lambda job: job.id, reverse=True)[:limit], more or len(found) > limit
+        ask = partial(
+            client.jobs,
+            queue=self.queue,
+            name=self.name,
+            selector=self.selector,
+            user=self.user,
+            mine=self.mine,
+            since=self.since,
+        )
+        lists = [each_item(partial(ask, status=status), most) for status in self._statuses]
+        # Ids grow with time, so of several lists that one is next which has the greatest id. Between two lists a job
+        # may have changed from one status to the other.
+        before = ""
+        for job in merge(*lists, key=lambda job: job.id, reverse=True):
+            if job.id != before:
+                yield job
+            before = job.id
 
-    def _tasks(self, client: Client, job: str, limit: int) -> tuple[list[TaskView], bool]:
-        found: list[TaskView] = []
-        more = False
-        for status in self.statuses:
-            tasks, left = collected(partial(client.tasks, job, status=status, selector=self.selector), limit)
-            found, more = found + tasks, more or left
-        return found[:limit], more or len(found) > limit
+    @property
+    def _statuses(self) -> Sequence[StatusWord | None]:
+        return self.statuses or (None,)
+
+    def _tasks(self, client: Client, job: str, most: int) -> Iterator[TaskView]:
+        ask = partial(client.tasks, job, selector=self.selector)
+        return chain.from_iterable(each_item(partial(ask, status=status), most) for status in self._statuses)
 
 
 def ps(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
     every: Annotated[bool, typer.Option("-a", "--all", help="Include ended jobs.")] = False,
-    status: Annotated[
-        list[Status] | None, typer.Option(case_sensitive=False, help="Only jobs with this status.")
-    ] = None,
-    queue: Annotated[str | None, typer.Option("-q", "--queue", help="Only jobs of this queue.")] = None,
-    name: Annotated[str | None, typer.Option("-n", "--name", help="Only jobs with this name.")] = None,
-    selector: Annotated[
-        str | None,
-        typer.Option(
-            "-l", "--selector", metavar="K=V,...", help="Only jobs with these tags: K=V, K!=V, K or !K."
-        ),
-    ] = None,
-    tasks: Annotated[
-        str | None, typer.Option(metavar="JOB", help="The tasks of one job.", autocompletion=job_ids)
-    ] = None,
+    mine: MineOption = False,
+    user: UserOption = None,
+    status: StatusOption = None,
+    queue: QueueOption = None,
+    name: NameOption = None,
+    selector: SelectorOption = None,
+    since: SinceOption = None,
+    tasks: TasksOption = None,
+    sort: SortOption = None,
+    columns: ColumnsOption = None,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep running and show changes.")] = False,
-    limit: Annotated[
-        int | None,
-        typer.Option(min=0, help="Maximum number of rows; 0 = all.", show_default="100 on a terminal"),
-    ] = None,
+    limit: LimitOption = None,
     output: OutputOption = None,
 ) -> None:
     """List jobs, the newest first.
@@ -104,91 +138,75 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     """
     here = session(ctx)
     chosen = here.output(output)
-    most = _most(limit)
     statuses = [each.value for each in status or []] or ([] if every or tasks else list(LIVE))
-    listing = JobListing(tasks, statuses, queue, name, selector)
+    listing = JobListing(
+        job=tasks,
+        statuses=statuses,
+        queue=queue,
+        name=name,
+        selector=selector,
+        user=user,
+        mine=mine,
+        since=None if since is None else read_since(since, SystemClock().now()),
+    )
+    shown = Shown(listing, sort, columns, chosen == "wide")
     if watch:
         from phalanx.cli.live import follow
 
-        follow(here, tasks, chosen, lambda client: table_of(listing.read(client, most)[0], chosen == "wide"))
+        follow(here, tasks, chosen, shown.screen)
         return
-    items, more = listing.read(here.client(), most)
-    emit(items, chosen, [item.id for item in items], lambda wide: table_of(items, wide))
-    if more:
+    client, most = here.client(), _most(limit)
+    rest = shown.items(client, most)
+    items = islice(rest, most)
+    count = show_rows(items, chosen, label, shown.table)
+    if not count and chosen in {"table", "wide"}:
+        note(_nothing(client, listing))
+    if count == most and next(rest, None) is not None:
         note(f"there are more than these {most}: --limit 0 lists all")
+
+
+class Shown(Struct, frozen=True):
+    """A list as it was asked for: which items, in which order, under which headings."""
+
+    listing: JobListing
+    sort: str | None
+    columns: str | None
+    wide: bool
+
+    def items(self, client: Client, most: int) -> Iterator[JobView | TaskView]:
+        """Those that are shown, and one more if there are more."""
+        if self.sort is None or self.listing.job is not None:
+            return self.listing.read(client, most + 1)
+        return iter(sorted_jobs(self.listing.jobs(client), self.sort))
+
+    def table(self, items: Sequence[JobView | TaskView]) -> Table:
+        headings = chosen_columns(self.columns, items, self.wide)
+        return table_of(items, headings, SystemClock().now(), narrows=not self.wide)
+
+    def screen(self, client: Client, rows: int) -> tuple[Table, str]:
+        """As much as a screen holds, and what is left out of it."""
+        rest = self.items(client, rows)
+        items = list(islice(rest, rows))
+        if not items:
+            return Table(), _nothing(client, self.listing)
+        return self.table(items), "" if next(rest, None) is None else f"the newest {rows}; there are more"
 
 
 def _most(limit: int | None) -> int:
     """How many to list: a screen gets what it can use, a file or a pipe everything."""
     if limit is None:
-        return SCREEN_ROWS if sys.stdout.isatty() else sys.maxsize
-    return limit or sys.maxsize
+        return SCREEN_ROWS if sys.stdout.isatty() else sys.maxsize - 1
+    return limit or sys.maxsize - 1
 
 
-def table_of(items: list[JobView] | list[TaskView], wide: bool) -> Table:
-    """Jobs or tasks as a table."""
-    now = SystemClock().now()
-    table = Table()
-    for item in items:
-        row = _job_row(item, now, wide) if isinstance(item, JobView) else _task_row(item, now, wide)
-        table.headings = tuple(row)
-        table.add(*row.values())
-    if not items:
-        table.headings = ("ID", "NAME", "STATUS")
-    return table
-
-
-def _job_row(job: JobView, now: float, wide: bool) -> dict[str, object]:
-    row: dict[str, object] = {
-        "ID": job.id,
-        "NAME": job.name,
-        "STATUS": job.status,
-        "TASKS": _tasks_in_short(job),
-        "QUEUE": job.queue,
-        "TIME": span(job.started_at, job.ended_at or now),
-        "COMMAND": " ".join(job.command),
-    }
-    if wide:
-        asked = job.request
-        row |= {
-            "PRIORITY": job.priority,
-            "REASON": job.reason,
-            "PHASE": job.gang.phase if job.gang is not None else None,
-            "PLACED": placed(job) if job.gang is not None else None,
-            "EXIT": job.exit_code,
-            "CORES": asked.cores,
-            "GPUS": asked.gpus,
-            "TARGET": asked.target,
-            "USER": job.user,
-            "SUBMITTED": moment(job.submitted_at),
-        }
-    return row
-
-
-def _task_row(task: TaskView, now: float, wide: bool) -> dict[str, object]:
-    row: dict[str, object] = {
-        "ID": task.id,
-        "STATUS": standing(task),
-        "NODE": task.node if task.nominated_node is None else f"({task.nominated_node})",
-        "GPUS": ",".join(map(str, task.devices)),
-        "ATTEMPT": task.attempt,
-        "EXIT": task.exit_code,
-        "TIME": span(task.started_at, task.ended_at or now),
-        "REASON": task.reason,
-    }
-    if wide:
-        row |= {
-            "GROUP": task.group,
-            "RANK": task.rank,
-            "TARGET": task.target,
-            "STARTED": moment(task.started_at),
-            "MESSAGE": task.message,
-        }
-    return row
-
-
-def _tasks_in_short(job: JobView) -> str:
-    """`3/10` have ended."""
-    counts = job.counts
-    ended = counts.completed + counts.failed + counts.cancelled + job.finished
-    return f"{ended}/{job.tasks}" + (f" ({counts.failed} failed)" if counts.failed else "")
+def _nothing(client: Client, listing: JobListing) -> str:
+    """That the list is empty, and where the others are."""
+    if listing.job is not None or listing.statuses != list(LIVE):
+        return "nothing to list"
+    is_all = not any(
+        (listing.queue, listing.name, listing.selector, listing.user, listing.mine, listing.since)
+    )
+    counts = client.cluster().tasks
+    ended = counts.completed + counts.failed + counts.cancelled
+    others = f"; {plural(ended, 'task')} ended: phalanx ps --all" if is_all and ended else ""
+    return f"nothing is waiting or running{others}" if is_all else "nothing like that is waiting or running"

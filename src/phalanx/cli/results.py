@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from phalanx.api.schema.jobs import TaskView
 from phalanx.cli.job import IdArgument, id_of
+from phalanx.cli.labels import label
 from phalanx.cli.output import CONTROL, Table, clean, emit, note
 from phalanx.cli.pages import collected
 from phalanx.cli.session import session
@@ -33,6 +34,7 @@ class ResultRow(Struct):
     exit_code: int | None
     seconds: float | None  # that its last attempt ran
     result: Any
+    number: str = ""  # such as 17.3
 
 
 def results(
@@ -56,7 +58,7 @@ def results(
     if output == "csv":
         typer.echo(_csv(rows), nl=False)
     else:
-        emit(rows, output, [row.id for row in rows], lambda _wide: _table(rows))
+        emit(rows, output, [label(row) for row in rows], lambda _wide: _table(rows))
     if more:
         note(f"showing {limit} tasks; use --limit for more")
 
@@ -81,7 +83,7 @@ def _with_result(client: Client, task: TaskView) -> TaskView:
     try:
         return msgspec.structs.replace(task, result=client.result(task.id))
     except (NotFound, Unavailable) as error:
-        note(f"{task.id}: {error}")
+        note(f"{label(task)}: {error}")
         return task
 
 
@@ -89,7 +91,7 @@ def _row(task: TaskView) -> ResultRow:
     seconds = None
     if task.started_at is not None and task.ended_at is not None:
         seconds = round(task.ended_at - task.started_at, 3)
-    return ResultRow(task.id, task.index, task.status, task.exit_code, seconds, task.result)
+    return ResultRow(task.id, task.index, task.status, task.exit_code, seconds, task.result, task.number)
 
 
 def _keys(rows: list[ResultRow]) -> list[str] | None:
@@ -120,7 +122,7 @@ def _table(rows: list[ResultRow]) -> Table:
     table = Table("TASK", "STATUS", "EXIT", "TIME", *(["RESULT"] if keys is None else map(clean, keys)))
     for row in rows:
         took = None if row.seconds is None else describe_seconds(row.seconds)
-        table.add(row.id, row.status, row.exit_code, took, *_cells(row, keys))
+        table.add(label(row), row.status, row.exit_code, took, *_cells(row, keys))
     return table
 
 
@@ -130,5 +132,5 @@ def _csv(rows: list[ResultRow]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(["task", "status", "exit_code", "seconds", *(["result"] if keys is None else keys)])
-    writer.writerows([row.id, row.status, row.exit_code, row.seconds, *_cells(row, keys)] for row in rows)
+    writer.writerows([label(row), row.status, row.exit_code, row.seconds, *_cells(row, keys)] for row in rows)
     return CONTROL.sub("", out.getvalue())

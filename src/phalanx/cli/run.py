@@ -12,6 +12,7 @@ import typer
 from msgspec.structs import replace
 
 from phalanx.cli.attached import Attached
+from phalanx.cli.labels import label
 from phalanx.cli.output import note
 from phalanx.cli.session import deadline, session
 from phalanx.cli.submit import SubmitOptions, takes_options
@@ -52,7 +53,7 @@ def run(
     reply = client.submit(request)
     for warning in reply.warnings:
         note(f"warning: {warning}")
-    id = reply.task_ids[0]
+    id = label(reply.accepted[0])
     try:
         view = _attached(client, id, _shown(id, request.tasks), until)
     except (KeyboardInterrupt, TimedOut):

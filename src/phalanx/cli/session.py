@@ -59,6 +59,15 @@ class CliSession:
             self._has_warned = True
         return found
 
+    def words_before(self) -> list[str]:
+        """The flags before the verb, for a process that is to mean the same cluster."""
+        found: list[str] = []
+        for key, value in self._flags.items():
+            if value is not None:
+                name = "state" if key == "state_dir" else key.rpartition(".")[2].replace("_", "-")
+                found += [f"--{name}", str(value.absolute() if isinstance(value, Path) else value)]
+        return found
+
     def output(self, chosen: Output | None) -> Output:
         """The format asked for, or the one of the settings."""
         return chosen or self.settings.output

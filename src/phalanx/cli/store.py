@@ -16,6 +16,7 @@ import typer
 
 from phalanx.cli.output import OutputOption, emit, fields, moment, note
 from phalanx.cli.session import STORED, session
+from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest, Conflict, NotFound, PhalanxError, Unavailable
 from phalanx.settings import CoordinatorSettings
@@ -140,7 +141,9 @@ def restore(
         note(f"{file}: backup of {moment(archive.made_at)}, made by version {archive.version}")
         async with writing(place, section) as store:
             await check_vacant(store, archive.name, str(place))
-            copied = await fill(store, archive, archive.epoch + RESTORE_LEAP, CopyProgress())
+            copied = await fill(
+                store, archive, archive.epoch + RESTORE_LEAP, CopyProgress(), restored_at=SystemClock().now()
+            )
         return {"from": str(file), "to": str(place), **_counts(copied)}
 
     told = finish(filled())

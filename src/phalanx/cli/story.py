@@ -49,6 +49,6 @@ def _table(lines: list[StoryLine], wide: bool) -> Table:
     table = Table("TIME", *who, "EVENT", "WHAT HAPPENED", *(("NODE", "EPOCH", "CAUSE") if wide else ()))
     for line in lines:
         more = (line.node, line.epoch, line.cause) if wide else ()
-        task = (line.task,) if who else ()
+        task = (line.number or line.task,) if who else ()
         table.add(moment(line.at), *task, line.event, line.text, *more)
     return table

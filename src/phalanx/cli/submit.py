@@ -18,6 +18,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.completion import node_names
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, read_cores, session
 from phalanx.cli.wait import await_all, exit_code, tell_end
@@ -197,9 +198,9 @@ class SubmitOptions(Struct, kw_only=True):
             command=[] if self.shell else words,
             shell=words[0] if self.shell else None,
             targets=self.target or [],
-            env=dict(_pair(each, "--env") for each in self.env or []),
-            labels=dict(_pair(each, "--label") for each in self.label or []),
-            tags=dict(_pair(each, "--tag") for each in self.tag or []),
+            env=dict(pair(each, "--env") for each in self.env or []),
+            labels=dict(pair(each, "--label") for each in self.label or []),
+            tags=dict(pair(each, "--tag") for each in self.tag or []),
             gather=[parse_gather(each) for each in self.gather or []],
             after=self.after or [],
             cwd=self._folder(),
@@ -225,29 +226,36 @@ _SAME = (
 )
 
 
-def takes_options(command: F) -> F:
-    """Give a command `(ctx, options, **more)` the options of SubmitOptions beside its own, as Typer reads them."""
-    own = inspect.signature(command, eval_str=True).parameters
-    hints = get_type_hints(SubmitOptions, include_extras=True)
-    kind = inspect.Parameter.KEYWORD_ONLY
-    wished = [
-        inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
-        for field in structs.fields(SubmitOptions)
-    ]
-    beside = [each.replace(kind=kind) for name, each in own.items() if name != "options"]
+def with_options(form: type[Struct]) -> Callable[[F], F]:
+    """Give a command `(ctx, options, **more)` the fields of `form` as options beside its own, as Typer reads them."""
 
-    def called(**given: Any) -> object:
-        options = SubmitOptions(**{each.name: given.pop(each.name) for each in wished})
-        try:
-            return command(options=options, **given)
-        except PhalanxError as error:  # of the API, which has other names for some options
-            error.detail = FIELD.sub(lambda found: FLAGS[found[1]], error.detail)
-            raise
+    def given_options(command: F) -> F:
+        own = inspect.signature(command, eval_str=True).parameters
+        hints = get_type_hints(form, include_extras=True)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        wished = [
+            inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+            for field in structs.fields(form)
+        ]
+        beside = [each.replace(kind=kind) for name, each in own.items() if name != "options"]
 
-    called.__doc__ = command.__doc__
-    called.__name__ = command.__name__
-    vars(called)["__signature__"] = inspect.Signature([*beside, *wished])
-    return called  # type: ignore[return-value]
+        def called(**given: Any) -> object:
+            options = form(**{each.name: given.pop(each.name) for each in wished})
+            try:
+                return command(options=options, **given)
+            except PhalanxError as error:  # of the API, which has other names for some options
+                error.detail = FIELD.sub(lambda found: FLAGS[found[1]], error.detail)
+                raise
+
+        called.__doc__ = command.__doc__
+        called.__name__ = command.__name__
+        vars(called)["__signature__"] = inspect.Signature([*beside, *wished])
+        return called  # type: ignore[return-value]
+
+    return given_options
+
+
+takes_options = with_options(SubmitOptions)
 
 
 def _spelled(text: str, what: str) -> str:
@@ -259,7 +267,8 @@ def _spelled(text: str, what: str) -> str:
     return text
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def pair(text: str, option: str) -> tuple[str, str]:
+    """An option's NAME=VALUE."""
     name, equals, value = _spelled(text, option).partition("=")
     if not equals or not name:
         raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
@@ -278,7 +287,7 @@ def submit(
 ) -> int:
     """Submit a job and return immediately.
 
-    `phalanx submit -c 4 --gpus 1 -- python train.py` prints the id of the accepted job. With several
+    `phalanx submit -c 4 --gpus 1 -- python train.py` prints the number of the accepted job. With several
     targets there is one task on each; rejected targets are reported on standard error, and the exit
     code is then 1.
     """
@@ -302,11 +311,12 @@ def submit(
 
 
 def _show(reply: SubmitReply, output: Output) -> None:
-    emit(reply, output, reply.task_ids, lambda wide: _table(reply) if wide else reply.task_ids)
+    names = [label(each) for each in reply.accepted]
+    emit(reply, output, names, lambda wide: _table(reply) if wide else names)
 
 
 def _table(reply: SubmitReply) -> Table:
-    table = Table("ID", "TASKS", "TARGET", "BATCH")
+    table = Table("ID", "TASKS", "TARGET", "BATCH", "LONG ID")
     for each in reply.accepted:
-        table.add(each.id, each.tasks, each.target, reply.batch_id)
+        table.add(label(each), each.tasks, each.target, label(reply.accepted[0]), each.id)
     return table

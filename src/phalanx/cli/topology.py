@@ -73,7 +73,7 @@ def _lines(view: TopologyView, wide: bool) -> Iterable[str]:
 
 
 def _rows(view: TopologyView, wide: bool) -> Iterator[list[str]]:
-    yield ["PLACE", "NODES", "CORES", "GPUS", "WHO"]
+    yield ["PLACE", "NODES", "FREE/CORES", "FREE/GPUS", "JOBS"]
     yield from _below(iter(view.domains), iter(view.nodes), "", "", wide)
 
 
@@ -102,15 +102,18 @@ def _title(domain: DomainView) -> str:
 
 
 def _free(place: DomainView | PlaceView) -> list[str]:
-    gpus = f"{place.devices_free}/{place.devices}" if place.devices else "-"
-    return [f"{place.cores_free}/{place.cores}", gpus]
+    """Free of all; nothing is free on a node that takes no work."""
+    is_open = getattr(place, "open", True)
+    gpus = f"{place.devices_free if is_open else '-'}/{place.devices}" if place.devices else "-"
+    return [f"{place.cores_free if is_open else '-'}/{place.cores}", gpus]
 
 
 def _who(node: PlaceView, wide: bool) -> str:
     if not wide:
         jobs: dict[str, int] = {}
         for seat in node.seats:
-            jobs[seat.job] = jobs.get(seat.job, 0) + 1
+            job = f"{seat.job} {seat.name}" if seat.name and seat.job.isdigit() else seat.job
+            jobs[job] = jobs.get(job, 0) + 1
         said = [job if count == 1 else f"{job} ({plural(count, 'task')})" for job, count in jobs.items()]
     else:
         said = [

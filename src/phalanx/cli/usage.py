@@ -11,6 +11,7 @@ import typer
 
 from phalanx.api.schema.usage import TASKS_MAX, UsageReply
 from phalanx.cli.job import IdArgument, id_of
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, clean_lines, emit, json_text, note, plain_lines
 from phalanx.cli.session import session
 from phalanx.cli.usage_table import task_lines, tasks_table, totals_line
@@ -39,7 +40,7 @@ def usage(
     id = id_of(client, id)
     reply = client.usage(id, limit=limit)
     if not watch:
-        emit(reply, chosen, [task.id for task in reply.tasks], lambda _wide: _drawn(reply))
+        emit(reply, chosen, [label(task) for task in reply.tasks], lambda _wide: _drawn(reply))
         if reply.next_cursor is not None and chosen in {"table", "wide"}:
             note(f"there are more than these {limit} tasks: --limit shows up to {TASKS_MAX}")
         return

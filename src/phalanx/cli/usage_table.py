@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.api.schema.jobs import UsageSummary
 from phalanx.api.schema.usage import CurvePoint, DeviceUsage, TaskUsage, UsageReply, UsageSums
+from phalanx.cli.labels import label
 from phalanx.cli.output import Table, fields, time_of_day
 from phalanx.core.model.amounts import describe_bytes, describe_seconds, plural
 
@@ -47,7 +48,7 @@ def task_lines(task: TaskUsage, unicode: bool) -> Iterable[str]:
     where = f" on {task.node}" if task.node else ""
     yield from fields(
         [
-            ("Task", task.id),
+            ("Task", label(task)),
             ("Status", f"{task.status}{where}, attempt {task.attempt}, {describe_seconds(task.run_s)}"),
             ("Note", task.note),
             *_now_fields(task),
@@ -131,7 +132,7 @@ def tasks_table(reply: UsageReply) -> Table:
     for task in reply.tasks:
         used, now = task.summary, task.now
         cells: tuple[object, ...] = (
-            task.id,
+            label(task),
             task.status,
             task.node,
             describe_seconds(task.run_s),

@@ -16,6 +16,7 @@ import typer
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, clean, emit, note, span
 from phalanx.cli.session import TimeoutOption, deadline, session
 from phalanx.clock import Deadline
@@ -101,7 +102,7 @@ def tell_end(views: Sequence[View], output: Output) -> None:
         return
     for view in views:
         ran = "" if view.started_at is None else f" after {span(view.started_at, view.ended_at)}"
-        note(f"{view.id} {view.status}{_because(view)}{ran}")
+        note(f"{label(view)} {view.status}{_because(view)}{ran}")
 
 
 def _because(view: View) -> str:
@@ -142,14 +143,14 @@ class Progress:
             return
         if self._is_watched:
             self._draw(view)
-        elif (line := f"{view.id}: {_words(view)}") != self._last:
+        elif (line := f"{label(view)}: {_words(view)}") != self._last:
             self._last = line
             note(line)
 
     def _draw(self, view: JobView) -> None:
         bar = self._bar = self._bar or _new_bar()
         if view.id not in self._rows:
-            self._rows[view.id] = bar.add_task(clean(view.name or view.id), total=view.tasks, words="")
+            self._rows[view.id] = bar.add_task(clean(view.name or label(view)), total=view.tasks, words="")
         bar.update(self._rows[view.id], completed=_ended(view), words=_words(view))
 
 

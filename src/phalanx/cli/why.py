@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from phalanx.api.schema.jobs import DomainSlots, NodeReasons, WhyReply
 from phalanx.cli.job import IdArgument
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, clean, emit, moment
 from phalanx.cli.session import session
 from phalanx.cli.shape import remembered
@@ -36,7 +37,7 @@ def _fixed_here(reply: WhyReply, settings: Settings) -> WhyReply:
 
 
 def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:
-    name = f"{reply.object} ({reply.id})" if reply.object else reply.id
+    name = f"{reply.object} ({label(reply)})" if reply.object else label(reply)
     yield f"{name} is {reply.status}: {reply.dominant.text} ({reply.dominant.code})"
     for other in reply.others:
         yield f"  also: {other.text} ({other.code})"

@@ -12,6 +12,7 @@ import typer
 from phalanx.api.schema.workflows import StageView
 from phalanx.cli.apply import read_or_exit, texts_of
 from phalanx.cli.drafts import read_files
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, moment, note, plain_lines, span
 from phalanx.cli.pages import collected
 from phalanx.cli.session import TimeoutOption, session
@@ -93,8 +94,8 @@ def workflows(
     items, more = collected(here.client().workflows, limit)
     table = Table("ID", "NAME", "USER", "STATUS", "STAGES", "SUBMITTED")
     for each in items:
-        table.add(each.id, each.name, each.user, each.status, counted(each), moment(each.submitted_at))
-    emit(items, here.output(output), [each.id for each in items], lambda _wide: table)
+        table.add(label(each), each.name, each.user, each.status, counted(each), moment(each.submitted_at))
+    emit(items, here.output(output), [label(each) for each in items], lambda _wide: table)
     if more:
         note(f"showing {limit} workflows; use --limit for more")
 
@@ -106,13 +107,13 @@ def show(ctx: typer.Context, id: WorkflowArgument, output: OutputOption = None) 
     table = _stage_table(view.stages)
     took = span(view.submitted_at, view.ended_at)
     lines = [
-        f"{view.id}  {view.name or '(no name)'}  {view.status}  {counted(view)}",
+        f"{label(view)}  {view.name or '(no name)'}  {view.status}  {counted(view)}",
         f"submitted {moment(view.submitted_at)} by {view.user}" + ("" if took == "-" else f", took {took}"),
         *limit_lines(view),
         "",
         *(line.rstrip("\n") for line in plain_lines([list(table.headings), *table.rows])),
     ]
-    emit(view, here.output(output), [view.id], lambda _wide: lines)
+    emit(view, here.output(output), [label(view)], lambda _wide: lines)
 
 
 def graph(
@@ -135,8 +136,9 @@ def cancel(ctx: typer.Context, id: WorkflowArgument, output: OutputOption = None
     """Cancel every stage of a workflow that has not ended."""
     here = session(ctx)
     reply = here.client().cancel_workflow(id)
-    line = f"{reply.id} cancelled ({plural(reply.cancelled, 'stage')}, {plural(reply.stopping, 'task')} being stopped)"
-    emit(reply, here.output(output), [reply.id], lambda _wide: [line])
+    stopping = plural(reply.stopping, "task")
+    line = f"{label(reply)} cancelled ({plural(reply.cancelled, 'stage')}, {stopping} being stopped)"
+    emit(reply, here.output(output), [label(reply)], lambda _wide: [line])
 
 
 def retry(
@@ -169,7 +171,7 @@ def wait(
 def _stage_table(stages: Sequence[StageView]) -> Table:
     table = Table("STAGE", "STATUS", "JOB", "NODE", "TIME", "REASON")
     for stage in stages:
-        job = stage.job_id if has_job(stage) else None
+        job = (stage.number or stage.job_id) if has_job(stage) else None
         took = span(stage.started_at, stage.ended_at)
         table.add(stage.name, stage.status, job, stage.node, took, stage.reason)
     return table

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Literal
 
 from phalanx.api.schema.workflows import StageView, WorkflowView
+from phalanx.cli.labels import label
 from phalanx.cli.output import STYLES, clean, span
 from phalanx.cli.session import CliSession
 
@@ -63,7 +64,7 @@ def _tree(view: WorkflowView) -> Tree:
     from rich.tree import Tree
 
     done = sum(view.counts.get(word, 0) for word in ("Completed", "Skipped"))
-    tree = Tree(Text(clean(f"{view.name or view.id}  {view.status}  {done}/{len(view.stages)}")))
+    tree = Tree(Text(clean(f"{view.name or label(view)}  {view.status}  {done}/{len(view.stages)}")))
     branches: dict[str, Tree] = {}
     waiting = list(view.stages[:SHOWN_MAX])
     while waiting:  # a stage may stand before those that it builds on
@@ -73,8 +74,8 @@ def _tree(view: WorkflowView) -> Tree:
             if above is None:
                 rest.append(stage)
                 continue
-            label = Text(_label(stage), style=STYLES.get(stage.status, ""))
-            branches[stage.name] = above.add(label)
+            text = Text(_label(stage), style=STYLES.get(stage.status, ""))
+            branches[stage.name] = above.add(text)
         if len(rest) == len(waiting):  # those below a stage that is not shown
             for stage in rest:
                 tree.add(Text(_label(stage)))

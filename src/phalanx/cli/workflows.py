@@ -19,6 +19,7 @@ from phalanx.api.schema.workflows import (
     WorkflowSpec,
     WorkflowView,
 )
+from phalanx.cli.labels import label
 from phalanx.cli.output import Table, emit, moment, note, span
 from phalanx.cli.wait import TimedOut
 from phalanx.clock import Deadline
@@ -53,7 +54,7 @@ def hand_in(client: Client, found: ParsedWorkflow, *, allow_infeasible: bool) ->
         error.detail = f"{found.where}: {error.detail}"
         raise
     for warning in reply.warnings:
-        note(f"warning: {reply.name or reply.id}: {warning}")
+        note(f"warning: {reply.name or label(reply)}: {warning}")
     return reply
 
 
@@ -86,14 +87,14 @@ def workflow_refusals_at(flows: Sequence[ParsedWorkflow]) -> Iterator[None]:
 
 def show_submitted(replies: Sequence[SubmittedWorkflow], output: Output) -> None:
     """The ids, as `phalanx submit` prints them; wide, a table."""
-    ids = [each.id for each in replies]
+    ids = [label(each) for each in replies]
     emit(replies, output, ids, lambda wide: _submitted_table(replies) if wide else ids)
 
 
 def _submitted_table(replies: Sequence[SubmittedWorkflow]) -> Table:
     table = Table("ID", "NAME", "STAGES")
     for each in replies:
-        table.add(each.id, each.name, len(each.jobs))
+        table.add(label(each), each.name, len(each.jobs))
     return table
 
 
@@ -104,10 +105,11 @@ def await_workflow(client: Client, id: str, until: Deadline) -> WorkflowView:
     while view.status not in ENDED:
         if counted(view) != shown and sys.stderr.isatty():
             shown = counted(view)
-            note(f"{view.id}: {shown}")
+            note(f"{label(view)}: {shown}")
         if until.is_over:
             raise TimedOut(
-                f"{view.id} is still {view.status}", hint=f"`phalanx workflow show {view.id}` says more"
+                f"{label(view)} is still {view.status}",
+                hint=f"`phalanx workflow show {label(view)}` says more",
             )
         view = client.wait_workflow(view.id, timeout=until.left_s(POLL_S))
     return view
@@ -122,11 +124,15 @@ def tell_ends(views: list[WorkflowView], output: Output) -> None:
         emit(views[0] if len(views) == 1 else views, output, [], lambda _wide: [])
         return
     for view in views:
-        note(f"{view.id} {view.status} after {span(view.submitted_at, view.ended_at)}: {counted(view)}")
+        note(f"{label(view)} {view.status} after {span(view.submitted_at, view.ended_at)}: {counted(view)}")
         for stage in view.stages:
             if stage.status == "Failed" and stage.parent is None:
                 why = f": {stage.reason}" if stage.reason else ""
-                more = f"logs {stage.job_id}" if has_job(stage) else f"why {view.id}:{stage.name}"
+                more = (
+                    f"logs {stage.number or stage.job_id}"
+                    if has_job(stage)
+                    else f"why {label(view)}:{stage.name}"
+                )
                 note(f"  {stage.name} failed{why} (phalanx {more})")
 
 

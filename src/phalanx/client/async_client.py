@@ -33,6 +33,7 @@ from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
+    JobFilters,
     JobView,
     NamedView,
     Page,
@@ -63,6 +64,7 @@ from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.usage import AsyncUsageCalls
+from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflows import WorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
@@ -80,7 +82,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls):
+class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(
@@ -148,16 +150,12 @@ class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls):
         return await self._ask(calls.release(id))
 
     async def jobs(
-        self,
-        *,
-        status: StatusWord | None = None,
-        queue: str | None = None,
-        name: str | None = None,
-        selector: str | None = None,
-        cursor: str | None = None,
-        limit: int = 100,
+        self, *, cursor: str | None = None, limit: int = 100, **filters: Unpack[JobFilters]
     ) -> Page[JobView]:
-        return await self._ask(calls.jobs(status, queue, name, selector, cursor, limit))
+        """Newest first, of those that fit all of `status`, `queue`, `name`, `user`, `mine` (your own), `since`
+        (submitted then or later, in seconds since 1970), and `selector` as for `phalanx ps -l`.
+        """
+        return await self._ask(calls.jobs(filters, cursor, limit))
 
     async def job(self, id: str) -> JobView:
         return await self._ask(calls.job(id))
@@ -181,7 +179,7 @@ class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls):
         return await self._ask(calls.draft(id))
 
     async def named(self, name: str, *, own: bool = False) -> NamedView:
-        """The job or task with this Kubernetes name, namespace/name; with `own` never another user's."""
+        """The id of what this number, name, `last` or namespace/name means; with `own` never another user's."""
         return await self._ask(calls.named(name, own=own))
 
     def workflow(
@@ -218,7 +216,9 @@ class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls):
         return await self._ask(workflow_calls.retry_workflow(id, RetryRequest(from_stage, deadline, budget)))
 
     async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
-        id = (await self.named(id)).id if "/" in id else id  # which may be given again while we wait
+        id = (
+            id if calls.is_lasting(id) else (await self.named(id)).id
+        )  # another may be called so while we wait
         return await self._waited(partial(calls.wait, id), calls.has_ended, timeout)
 
     async def _waited(

@@ -41,6 +41,7 @@ from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
+    JobFilters,
     JobView,
     NamedView,
     Page,
@@ -64,7 +65,7 @@ SUBMIT = "/v1/jobs"
 PLAN = "/v1/plan"  # a question, though it is sent as a change would be
 WAIT_S = 10.0  # of one long poll; a wait that takes longer asks again, and so notices a leader that is frozen
 QUIET_S_MAX = 60.0  # a watch shows a sign of life every 15 s; silence four times as long is a dead connection
-_TASK_ID = re.compile(r"[0-9a-z]+\.[0-9]+")
+_TASK_ID = re.compile(r"[0-9A-Za-z._-]+\.[0-9]+")
 FINAL = ("Completed", "Failed", "Cancelled")
 
 
@@ -199,16 +200,9 @@ def release(id: str) -> Call[JobView]:
     return Call(method="POST", path=path_of("jobs", id, "release"), answer=JobView)
 
 
-def jobs(
-    status: StatusWord | None,
-    queue: str | None,
-    name: str | None,
-    selector: str | None,
-    cursor: str | None,
-    limit: int,
-) -> Call[Page[JobView]]:
-    query = query_of(status=status, queue=queue, name=name, selector=selector, cursor=cursor, limit=limit)
-    return get("/v1/jobs", Page[JobView], query)
+def jobs(filters: JobFilters, cursor: str | None, limit: int) -> Call[Page[JobView]]:
+    given: dict[str, Any] = {**filters, "mine": "true" if filters.get("mine") else None}
+    return get("/v1/jobs", Page[JobView], query_of(**given, cursor=cursor, limit=limit))
 
 
 def named(name: str, *, own: bool) -> Call[NamedView]:
@@ -389,6 +383,11 @@ def get(path: str, answer: Any, query: dict[str, str] | None = None) -> Call[Any
 def path_of(noun: Noun, id: str, verb: str = "") -> str:
     path = f"/v1/{noun}/{quote(id, safe='')}"
     return f"{path}/{verb}" if verb else path
+
+
+def is_lasting(id: str) -> bool:
+    """Whether this names the same job for ever: an id, the beginning of one, or a number."""
+    return id[:1].isdigit() and "/" not in id and "-" not in id and "_" not in id
 
 
 def noun_of(id: str) -> Noun:

@@ -33,6 +33,7 @@ from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
+    JobFilters,
     JobView,
     NamedView,
     Page,
@@ -55,6 +56,7 @@ from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
 from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
 from phalanx.client.usage import UsageCalls
+from phalanx.client.vps import VpsCalls
 from phalanx.client.workflows import WorkflowCalls
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
@@ -64,7 +66,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls):
+class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(
@@ -144,20 +146,15 @@ class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls):
         return self._ask(calls.release(id))
 
     def jobs(
-        self,
-        *,
-        status: StatusWord | None = None,
-        queue: str | None = None,
-        name: str | None = None,
-        selector: str | None = None,
-        cursor: str | None = None,
-        limit: int = 100,
+        self, *, cursor: str | None = None, limit: int = 100, **filters: Unpack[JobFilters]
     ) -> Page[JobView]:
-        """Newest first; `selector` is as for `phalanx ps -l`: app=train,tier!=test,owner."""
-        return self._ask(calls.jobs(status, queue, name, selector, cursor, limit))
+        """Newest first, of those that fit all of `status`, `queue`, `name`, `user`, `mine` (your own), `since`
+        (submitted then or later, in seconds since 1970), and `selector` as for `phalanx ps -l`.
+        """
+        return self._ask(calls.jobs(filters, cursor, limit))
 
     def job(self, id: str) -> JobView:
-        """One job, by its id, a unique prefix of it, or its `namespace/name`."""
+        """One job, by its number, its id or the beginning of it, its name, `last`, or its `namespace/name`."""
         return self._ask(calls.job(id))
 
     def task(self, id: str) -> TaskView:
@@ -181,7 +178,7 @@ class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls):
         return self._ask(calls.draft(id))
 
     def named(self, name: str, *, own: bool = False) -> NamedView:
-        """The job or task with this Kubernetes name, namespace/name; with `own` never another user's."""
+        """The id of what this number, name, `last` or namespace/name means; with `own` never another user's."""
         return self._ask(calls.named(name, own=own))
 
     def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
@@ -189,7 +186,7 @@ class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls):
 
         A coordinator that goes away meanwhile is waited for: one that was restarted knows the answer too.
         """
-        id = self.named(id).id if "/" in id else id  # which may be given again while we wait
+        id = id if calls.is_lasting(id) else self.named(id).id  # another may be called so while we wait
         return self._waited(partial(calls.wait, id), calls.has_ended, timeout)
 
     def _waited(

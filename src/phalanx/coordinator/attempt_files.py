@@ -12,6 +12,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.requests import Requests
+from phalanx.coordinator.views import task_number
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.files import (
     ARTIFACTS_LATE,
@@ -104,6 +105,7 @@ class AttemptFiles:
             [FileView(each.path, each.size, each.sha256) for each in manifest.files],
             list(manifest.left_out),
             manifest.left_out_count,
+            task_number(job, position),
         )
 
     async def file(

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from phalanx.api.schema.cluster import NodeView, RemovedNode
 from phalanx.api.schema.documents import FailedTarget, Stream
-from phalanx.api.schema.jobs import CancelReply, EvictReply, JobView, LogChunk, TaskView, WatchEvent, WhyReply
+from phalanx.api.schema.jobs import JobView, LogChunk, TaskView, WatchEvent, WhyReply
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.server.auth import PRIORITY_OF_USERS, digest
 from phalanx.clock import Clock
@@ -20,7 +20,7 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.addresses import AddressCommands
 from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.call_queues import CallQueues
-from phalanx.coordinator.declarations import Declarations, is_same
+from phalanx.coordinator.declarations import Declarations, is_same_elsewhere
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
@@ -29,8 +29,10 @@ from phalanx.coordinator.kept_logs import KeptLogs
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
+from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted, reused, submit_refusal
+from phalanx.coordinator.removals import Removals
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.sessions import SessionCommands, Sessions
 from phalanx.coordinator.tokens import TokenCommands
@@ -38,13 +40,12 @@ from phalanx.coordinator.usage import UsageReads
 from phalanx.coordinator.usage_report import UsageReports
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.views_cluster import node_view
+from phalanx.coordinator.vps import VpsCommands
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decision import Answer, Refused, Replayed
 from phalanx.core.cluster.inputs import (
-    Cancel,
     DeclareLost,
     Drain,
-    Evict,
     Input,
     RemoveNode,
     SetElastic,
@@ -54,7 +55,7 @@ from phalanx.core.cluster.inputs import (
 )
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, Vps
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.errors import BadRequest, Conflict, NotFound, Unavailable
 from phalanx.manifests.layers import fit_request
@@ -88,7 +89,7 @@ class CoordinatorCommands:
         self.report = UsageReports(loop, store, clock, reads.slices).report
         self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
-        self.is_of_same_workflow = reads.is_of_same_workflow
+        self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
         self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
@@ -116,6 +117,13 @@ class CoordinatorCommands:
         self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
         self.release_reservation = overlay.release_reservation
         self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
+        machines = VpsCommands(loop, store, log_links, clock, self.submit)
+        self.create_vps, self.list_vps, self.vps = machines.create_vps, machines.list_vps, machines.vps
+        self.stop_vps, self.restart_vps = machines.stop_vps, machines.restart_vps
+        self.vps_snapshots, self.snapshot_vps = machines.vps_snapshots, machines.snapshot_vps
+        self.restore_vps, self.remove_snapshot = machines.restore_vps, machines.remove_snapshot
+        removals = Removals(loop, store)
+        self.cancel, self.evict = removals.cancel, removals.evict
         tokens = TokenCommands(loop, clock)
         self.tokens, self.create_token = tokens.tokens, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
@@ -134,7 +142,11 @@ class CoordinatorCommands:
         return reply if self._log_links.serves(node) else structs.replace(reply, fix=None)
 
     async def submit(
-        self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+        self,
+        request: SubmitRequest,
+        user: str,
+        priority_max: int = PRIORITY_OF_USERS,
+        vps: Vps | None = None,
     ) -> SubmitReply:
         warnings: list[str] = []
         if request.gather:
@@ -145,9 +157,10 @@ class CoordinatorCommands:
             now=self._clock.now(),
             user=user,
             default_retries=self._default_retries,
+            vps=vps,
         )
         if request.after and jobs:
-            after = await lookup.find_before(self._loop, self._store, jobs[0][1].after)
+            after = await lookup.find_before(self._loop, self._store, jobs[0][1].after, user)
             jobs = [(target, structs.replace(job, after=after)) for target, job in jobs]
         inputs: list[Input] = [
             Submit(
@@ -164,20 +177,6 @@ class CoordinatorCommands:
         if answers and isinstance(answers[0], Replayed):
             return self._replayed(request.request_id or "", jobs[0][1], answers[0].jobs)
         return structs.replace(self._reply(jobs, answers, failed), warnings=warnings)
-
-    async def cancel(self, id: str) -> CancelReply:
-        job, position = await lookup.find_task(self._loop, self._store, id)
-        whole = position is None or lookup.job_part(id) == id
-        options = Cancel(job.job.id, None if whole else position)
-        done = accepted(await self._loop.ask([options]), id)
-        return CancelReply(job.job.id if whole else job.job.task_id(position or 0), done.count, done.stopping)
-
-    async def evict(self, id: str, user: str) -> EvictReply:
-        job, position = await lookup.find_task(self._loop, self._store, id)
-        whole = position is None or lookup.job_part(id) == id
-        options = Evict(job.job.id, None if whole else position, f"user {user}")
-        done = accepted(await self._loop.ask([options]), id)
-        return EvictReply(job.job.id if whole else job.job.task_id(position or 0), done.count)
 
     async def pause(self, id: str) -> TaskView:
         return await self._set_paused(id, True)
@@ -360,7 +359,7 @@ class CoordinatorCommands:
                 refused.append(answer)
                 failed.append(FailedTarget(target or "", answer.reason.code, answer.reason.text))
             else:
-                taken.append(AcceptedTask(job.id, job.tasks, target))
+                taken.append(AcceptedTask(job.id, job.tasks, target, number_in(self._loop.state, job.id)))
         if not taken:
             raise submit_refusal(self._loop.state, jobs, refused, failed)
         ids = [each.id for each in taken]
@@ -371,9 +370,10 @@ class CoordinatorCommands:
     def _replayed(self, request_id: str, asked: Job, ids: tuple[str, ...]) -> SubmitReply:
         """The answer of the first time, if this is the same request."""
         first = self._loop.state.jobs.get(ids[0])
-        if first is not None and not _is_same(first.job, asked):
+        if first is not None and not is_same_elsewhere(first.job, asked):
             raise reused(request_id, first.job.id)
-        return SubmitReply(list(ids), ids[0], [AcceptedTask(id) for id in ids], replayed=True)
+        known = [AcceptedTask(id, number=number_in(self._loop.state, id)) for id in ids]
+        return SubmitReply(list(ids), ids[0], known, replayed=True)
 
     def _new_id(self) -> str:
         return lookup.new_ids(self._clock, 1)[0]
@@ -390,11 +390,3 @@ def _position_in(now: JobState, before: JobState, position: int | None) -> int |
 def _is_decided(job: JobState, position: int | None) -> bool:
     """Whether a task has been placed, or never will be."""
     return position is None or job.attempts[position] > 0 or job.status[position] >= Status.COMPLETED
-
-
-def _is_same(first: Job, again: Job) -> bool:
-    """As `is_same`; but targets may differ, because the first of several may have been refused."""
-    if first.groups[0].request.target is None or len(again.groups) != 1:
-        return is_same(first, again)
-    group = structs.replace(again.groups[0], request=first.groups[0].request)
-    return is_same(first, structs.replace(again, groups=(group,)))

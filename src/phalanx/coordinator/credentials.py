@@ -110,6 +110,7 @@ class ClusterSecret:
     def __init__(self, secret: str) -> None:
         self._task = _derived(secret, "phalanx task tokens 1")
         self._node = _derived(secret, "phalanx node credentials 1")
+        self._vps = _derived(secret, "phalanx vps host keys 1")
         public = _derived(secret, "phalanx fingerprint 1")
         self.fingerprint = hashlib.sha256(public).hexdigest()[:FINGERPRINT_CHARACTERS]
 
@@ -128,6 +129,10 @@ class ClusterSecret:
     def node_credential(self, join: str, node: str, origin: str) -> str:
         """What a runner gets for a join token: always the same, so that an answer that was lost can be given again."""
         return NODE + _signed(self._node, f"{join}\x00{node}\x00{origin}")
+
+    def vps_seed(self, job: str) -> bytes:
+        """What the host key of a VPS follows from: the same at every coordinator, and kept nowhere."""
+        return hmac.new(self._vps, job.encode(), hashlib.sha256).digest()
 
 
 def _derived(secret: str, purpose: str) -> bytes:
@@ -245,6 +250,9 @@ class Credentials:
     def task_token(self, job: str) -> str:
         """What the processes of a job may show."""
         return self._secret.task_token(job)
+
+    def vps_seed(self, job: str) -> bytes:
+        return self._secret.vps_seed(job)
 
     def refused(self, node: str, entry: LinkAccess, where: str) -> None:
         """Write to the audit log that a runner was refused at the link port."""

@@ -34,6 +34,7 @@ from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator.lookup import find_before, new_ids
+from phalanx.coordinator.naming import label, number_in
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_cluster import queue_view
@@ -136,7 +137,7 @@ class Declarations:
         self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
     ) -> PlanReply:
         check_question(request)
-        request = await self._with_jobs_before(request)
+        request = await self._with_jobs_before(request, user)
         made = await self._workflows_of(request.workflows, user)
         await self._slices.turn()
         engine, now = self._loop.engine, self._clock.now()
@@ -147,7 +148,8 @@ class Declarations:
             known = applied_before(engine.state, job)
             if isinstance(known, Unchanged):
                 there.append(
-                    f"{job.object_name or job.name} is job {known.job} already: it would not be started again"
+                    f"{job.object_name or job.name} is job {label(engine.state, known.job)} already: "
+                    "it would not be started again"
                 )
             if isinstance(known, Refused) and known.reason.code != "Amended":
                 raise refusal(known, job.object_name or job.name)
@@ -192,14 +194,14 @@ class Declarations:
         return topology_view(self._loop.state)
 
     async def _with_whole_ids(self, job: Job) -> Job:
-        after = await find_before(self._loop, self._store, job.after)
+        after = await find_before(self._loop, self._store, job.after, job.user)
         return structs.replace(job, after=after) if job.after else job
 
-    async def _with_jobs_before(self, request: PlanRequest) -> PlanRequest:
+    async def _with_jobs_before(self, request: PlanRequest, user: str) -> PlanRequest:
         """The same with the whole ids of the jobs that come first."""
 
         async def whole(texts: list[str]) -> list[str]:
-            found = await find_before(self._loop, self._store, read_after(texts))
+            found = await find_before(self._loop, self._store, read_after(texts), user)
             return [str(each) for each in found]
 
         specs = [
@@ -301,7 +303,7 @@ def _replayed(
         known = state.jobs.get(ids[0]) if ids else None
         if not ids or (known is not None and not is_same(known.job, job)):
             raise reused(request_id, first.jobs[0])
-        told.append(AppliedJob(ids.pop(0), job.name, job.tasks))
+        told.append(AppliedJob(id := ids.pop(0), job.name, job.tasks, number=number_in(state, id)))
     if ids:
         raise reused(request_id, first.jobs[0])
     return ApplyReply(told, replayed=True)
@@ -310,20 +312,32 @@ def _replayed(
 def _told(state: ClusterState, job: Job, answer: Answer | None) -> AppliedJob:
     """What was accepted, or the job that is of the same objects already, which may have more tasks."""
     if not isinstance(answer, Unchanged):
-        return AppliedJob(job.id, job.name, job.tasks)
+        return AppliedJob(job.id, job.name, job.tasks, number=number_in(state, job.id))
     known = state.jobs.get(answer.job)
     there = job if known is None else known.job
-    return AppliedJob(answer.job, there.name, there.tasks, unchanged=True)
+    return AppliedJob(
+        answer.job, there.name, there.tasks, unchanged=True, number=number_in(state, answer.job)
+    )
 
 
 def is_same(first: Job, again: Job) -> bool:
     """Whether two jobs ask for the same; when and under which ids they came does not matter."""
     # Of the jobs before it, one that has ended may be named in the first alone.
-    known = {
+    known: dict[str, object] = {
         "id": first.id,
         "batch": first.batch,
         "submitted_at": first.submitted_at,
         "draft": first.draft,
         "after": first.after,
     }
+    if first.vps is not None and again.vps is not None and first.vps.ssh == again.vps.ssh == "generate":
+        known["vps"] = first.vps  # its keys were made for it
     return structs.replace(again, **known) == first
+
+
+def is_same_elsewhere(first: Job, again: Job) -> bool:
+    """As `is_same`; but targets may differ, because the first of several may have been refused."""
+    if first.groups[0].request.target is None or len(again.groups) != 1:
+        return is_same(first, again)
+    group = structs.replace(again.groups[0], request=first.groups[0].request)
+    return is_same(first, structs.replace(again, groups=(group,)))

@@ -15,7 +15,9 @@ from itertools import islice
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
+from phalanx.coordinator.naming import in_numbers
 from phalanx.coordinator.turn import Turn
+from phalanx.coordinator.views import task_number
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decision import Settle
 from phalanx.core.cluster.state import ClusterState
@@ -165,8 +167,11 @@ def watch_event(revision: int, event: e.Event, state: ClusterState) -> WatchEven
     )
     if key is not None and job is not None:
         watched.task = job.job.task_id(key[1])
+    if job is not None:
+        watched.number = task_number(job, None if key is None else key[1])
     if job_id is not None:
         watched.text = f"{watched.task or job_id}: {watched.text}"
+    watched.text = in_numbers(state, watched.text)
     match event:
         case e.AttemptEnded():
             watched.status, watched.exit_code = event.status.word, event.exit.code

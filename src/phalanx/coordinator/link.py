@@ -11,9 +11,11 @@ from typing import Protocol
 
 from msgspec import structs
 
+from phalanx.api.schema.ssh_keys import host_key
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
+from phalanx.coordinator.vps_homes import ReportedHomes
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
 from phalanx.core.cluster.jobs import JobState
@@ -68,7 +70,7 @@ class Links:
         self._briefed: dict[JobId, set[str]] = {}  # by job, the nodes whose runners were sent its brief
         self.not_active: wire.Rejected | None = None  # what a standby answers to a runner that connects
         self.stale_reports = 0
-        self.idle, self.images = IdleDevices(), ImageProgress()
+        self.idle, self.images, self.homes = IdleDevices(), ImageProgress(), ReportedHomes()
         self._overlay_version = 0  # of the overlay network that runners were told last
 
     def receive(self, session: RunnerSession, message: wire.Message) -> Envelope | None:
@@ -175,8 +177,10 @@ class Links:
         self._briefed.setdefault(job, set()).add(session.node)
 
     def _brief(self, job: Job, number: int) -> Brief:
-        token = self._keys.task_token(job.id)
-        return structs.replace(brief(job, number), token=token, address=self._address)
+        token, key = self._keys.task_token(job.id), ""
+        if job.vps is not None and job.vps.ssh != "disabled":
+            key = host_key(self._keys.vps_seed(job.id))[0]
+        return structs.replace(brief(job, number), token=token, address=self._address, host_key=key)
 
     def dismiss(self) -> None:
         """The term is over: every runner is sent to the leader, if it is known, and disconnected."""
@@ -322,7 +326,8 @@ class Links:
             if isinstance(answers[0], Accepted):
                 self.idle.told(self._state(), session.node, message.idle, message.sent_at)
                 self.images.told(session.node, message.preparing)
-                epoch, dismissed = self._state().epoch, session.dismissed
+                epoch = self._state().epoch
+                dismissed = [*session.dismissed, *self.homes.to_remove(self._state(), message.homes)]
                 session.dismissed = []
                 orders = [wire.Orders(epoch, dismissed)] if dismissed else []
                 node = self._state().nodes.get(session.node)

@@ -30,6 +30,10 @@ class LinkAuthenticator(Protocol):
 
     def task_token(self, job: str) -> str: ...
 
+    def vps_seed(self, job: str) -> bytes:
+        """What the host key of a VPS follows from."""
+        ...
+
     def refused(self, node: str, entry: LinkAccess, where: str) -> None: ...
 
     def joined(self, node: str, entry: LinkAccess, where: str) -> None: ...
@@ -48,6 +52,9 @@ class SharedToken:
 
     def task_token(self, job: str) -> str:
         return ""
+
+    def vps_seed(self, job: str) -> bytes:
+        return job.encode().ljust(32, b"\0")[:32]
 
     def refused(self, node: str, entry: LinkAccess, where: str) -> None:
         """Nobody reads it."""

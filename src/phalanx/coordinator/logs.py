@@ -19,6 +19,7 @@ from phalanx.errors import NotFound, Unavailable
 from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession, SessionHello
 from phalanx.link.usage import ReadUsage, UsageData
+from phalanx.link.vps import AskSnapshots, SnapshotAction, SnapshotsTold
 
 PIECE_BYTES = 256 * 1024
 ANSWER_WITHIN_S = 15.0
@@ -115,7 +116,7 @@ class LogLinks:
             if way is log_link and not answer.done():
                 answer.set_exception(_no_log_link("its runner went away"))
 
-    def arrived(self, log_link: LogLink, data: wire.LogData | UsageData) -> None:
+    def arrived(self, log_link: LogLink, data: wire.LogData | UsageData | SnapshotsTold) -> None:
         """An answer; what another road says of it is not one."""
         if wrong := wire.why_wrong(data):
             raise wire.WireError(wrong)
@@ -160,6 +161,31 @@ class LogLinks:
         finally:
             del self._waiting[id]
         return found if isinstance(found, UsageData) else None
+
+    async def snapshots(
+        self, node: str, key: AttemptKey, action: SnapshotAction, name: str, within_s: float
+    ) -> SnapshotsTold:
+        """Have the runner of a node do something with the snapshots of a VPS. Raises Unavailable."""
+        log_link = self._log_links.get(node)
+        if log_link is None or not self._hellos[log_link][0].snapshots:
+            what = "is not connected" if log_link is None else "is of a version without snapshots"
+            raise Unavailable(f"node {node} {what}", reason="NodeAway", retry_after_s=5.0)
+        self._next_id += 1
+        id, answer = self._next_id, asyncio.get_running_loop().create_future()
+        self._waiting[id] = (log_link, answer)
+        log_link.send([AskSnapshots(id, key, action, name)])
+        try:
+            async with asyncio.timeout(within_s):
+                found = await answer
+        except TimeoutError:
+            raise Unavailable(
+                f"node {node} did not answer within {within_s:.0f} s: it may still do it", reason="NodeAway"
+            ) from None
+        finally:
+            del self._waiting[id]
+        if not isinstance(found, SnapshotsTold):
+            raise Unavailable(f"node {node} gave another answer", reason="NodeAway")
+        return found
 
     async def _log_link(self, node: str) -> LogLink:
         """The way to a node. A runner that has just come back dials it a moment after it joined."""

@@ -1,17 +1,17 @@
-"""Ids of jobs and tasks: new ones, and what people type for one (a whole id, a unique prefix, `job.index`) looked up.
+"""Ids of jobs and tasks: new ones, and what people type for one (a number, a whole id, a unique prefix, `job.index`)
+looked up.
 
-What Kubernetes calls a job or a task, `namespace/name`, is read into an id before anything is done with it. Each user
-has names of his own: those of others are only for who may see inside all jobs, and never guessed between.
+What a user calls a job, and what Kubernetes does, is read into an id before anything is done with it (`naming.py`).
 """
 
 from __future__ import annotations
 
 import secrets
-from itertools import islice
 
 from msgspec import structs
 
 from phalanx.clock import Clock
+from phalanx.coordinator.naming import find_named
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.decide.merging import parent_of
 from phalanx.core.cluster.dependencies import has_come, why_abandoned
@@ -20,12 +20,11 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
-from phalanx.core.model.job import After, is_job_id, is_name, ulid
+from phalanx.core.model.job import After, is_job_id, is_job_name, ulid
 from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.protocol import Store
 
 _ALPHABET = frozenset("0123456789abcdefghjkmnpqrstvwxyz")
-NAMESAKES_TOLD = 5
 
 
 def new_ids(clock: Clock, count: int) -> list[str]:
@@ -53,47 +52,6 @@ async def _job(requests: Requests, store: Store, text: str) -> JobState:
     return await _find_job(requests.state, store, text)
 
 
-async def find_named(requests: Requests, name: str, user: str, *, of_all: bool) -> str:
-    """The id of the job or task of a user that Kubernetes calls so.
-
-    With `of_all` it may be another user's if he has none so called himself, and only one other has.
-    """
-    found = _named(requests.state, name, user, of_all=of_all)
-    if found is None and await requests.catch_up():
-        found = _named(requests.state, name, user, of_all=of_all)
-    if found is None:
-        whose = "no job or task" if of_all else "no job or task of yours"
-        raise NotFound(
-            f"{whose} is called {name[:80]!r}",
-            reason="JobNotFound",
-            hint="names are known of jobs that the coordinator has in memory; phalanx ps --all lists the ids of all",
-        )
-    return found
-
-
-def _named(state: ClusterState, name: str, user: str, *, of_all: bool) -> str | None:
-    if (own := _id_of(state, name, user)) is not None or not of_all:
-        return own
-    others = sorted(islice(state.objects.get(name, {}), NAMESAKES_TOLD + 1))
-    if len(others) < 2:
-        return _id_of(state, name, others[0]) if others else None
-    told = [f"{_id_of(state, name, other)} of {other}" for other in others[:NAMESAKES_TOLD]]
-    more = ", …" if len(others) > NAMESAKES_TOLD else ""
-    raise Conflict(
-        f"several users have something called {name[:80]!r}: {', '.join(told)}{more}",
-        reason="AmbiguousName",
-        hint="give the id",
-    )
-
-
-def _id_of(state: ClusterState, name: str, user: str) -> str | None:
-    found = state.called(name, user)
-    if found is None:
-        return None
-    job, position = found
-    return job.job.id if position is None else job.job.task_id(position)
-
-
 async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     prefix = text.lower()
     if job := state.jobs.get(prefix):
@@ -101,9 +59,11 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     if prefix in state.workflows:
         raise _is_workflow(prefix)
     if not prefix or len(prefix) > 26 or not _ALPHABET.issuperset(prefix):
-        hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_name(text) else ""
+        hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_job_name(text) else ""
         raise NotFound(
-            f"no job {text[:80]!r}: ids are 26 letters and digits", reason="JobNotFound", hint=hint
+            f"no job {text[:80]!r}: a job is named by its number, its name, last or its id",
+            reason="JobNotFound",
+            hint=hint,
         )
     if is_job_id(prefix):
         body = await store.history(prefix)
@@ -206,11 +166,15 @@ def _ended_without_job(flow: WorkflowState, number: int) -> NotFound:
     )
 
 
-async def find_before(requests: Requests, store: Store, after: tuple[After, ...]) -> tuple[After, ...]:
+async def find_before(
+    requests: Requests, store: Store, after: tuple[After, ...], user: str
+) -> tuple[After, ...]:
     """The jobs that come first, by their whole ids. One of the history that came as it had to is left out."""
     found: list[After] = []
     for each in after:
-        other = await find_job(requests, store, each.job)
+        other = await find_job(
+            requests, store, await find_named(requests, store, each.job, user, of_all=False)
+        )
         whole = structs.replace(each, job=other.job.id)
         if any(known.job == whole.job for known in found):
             raise BadRequest(f"after: {whole.job} is given twice")

@@ -39,6 +39,7 @@ from phalanx.coordinator.metrics.files import MetricsFiles
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.metrics.task_events import TaskEvents
 from phalanx.coordinator.notices import Notices
+from phalanx.coordinator.numbers import keep_numbers
 from phalanx.coordinator.rules import rules_of
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.stage_inputs import StageInputFetcher
@@ -203,6 +204,14 @@ class Coordinator:
         if self.retention is not None:
             await self.retention.keep(self.leadership.require_active)
 
+    async def number_history(self) -> None:
+        """Keep the numbers of jobs that ended under an older version."""
+        await keep_numbers(self.store, self._epoch)
+
+    def _epoch(self) -> int:
+        self.leadership.require_active()
+        return self.leadership.state.epoch
+
 
 def run(settings: Settings) -> int:
     """Run a coordinator until it is stopped; the exit code."""
@@ -290,7 +299,12 @@ async def _serve(settings: Settings) -> int:
         )
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
         renewing = asyncio.gather(
-            tls_files.keep(), keep_short(), coordinator.notices.deliver(), coordinator.keep_files()
+            tls_files.keep(),
+            keep_short(),
+            coordinator.notices.deliver(),
+            coordinator.keep_files(),
+            coordinator.links.homes.keep(store),
+            coordinator.number_history(),
         )
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)

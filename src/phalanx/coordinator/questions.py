@@ -9,14 +9,16 @@ from typing import TypeVar
 
 from phalanx.api.schema.apply import DraftView
 from phalanx.api.schema.cluster import ClusterView, NodeView, QueueView
-from phalanx.api.schema.fields import Selector, read_selector
+from phalanx.api.schema.documents import JobsQuery
+from phalanx.api.schema.fields import read_selector
 from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView, WhyReply
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
-from phalanx.coordinator import lookup
+from phalanx.coordinator import lookup, naming
 from phalanx.coordinator.feed import watch_event
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.images import ImageProgress
+from phalanx.coordinator.listing import Asked
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
@@ -24,7 +26,6 @@ from phalanx.coordinator.why import stage_reply, why_reply, workflow_reply
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.workflow_image import is_workflow
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.amounts import CORES, MILLICORES, written
@@ -43,29 +44,6 @@ BEGINNINGS = ("JobSubmitted", "NodeJoined", "WorkflowSubmitted")
 NOT_KEPT = "what happened before is no longer kept (coordinator.keep_events)"
 
 
-class Asked:
-    """Which jobs a list is to have."""
-
-    def __init__(
-        self, status: StatusWord | None, queue: str | None, name: str | None, selector: Selector
-    ) -> None:
-        self.status = None if status is None else Status[status.upper()]
-        self._queue, self._name, self._selector = queue, name, selector
-
-    def is_for(self, job: JobState) -> bool:
-        return (
-            self._name in (None, job.job.name)
-            and self._queue in (None, job.job.queue)
-            and (self.status is None or self.status == job.overall_status)
-            and self._selector.selects(job.job)
-        )
-
-    def among(self, record: History) -> JobState | None:
-        """The job of a record of the history, if the list is to have it."""
-        job = None if is_workflow(record.body) else decode_job(record.body)
-        return job if job is not None and self.is_for(job) else None
-
-
 class StateReads:
     """Reads of the state as this coordinator knows it, and of the store behind it."""
 
@@ -77,17 +55,8 @@ class StateReads:
         self._store = store
         self._clock = clock
 
-    async def jobs(
-        self,
-        *,
-        status: StatusWord | None,
-        queue: str | None,
-        name: str | None,
-        selector: str | None = None,
-        cursor: str | None,
-        limit: int,
-    ) -> Page[JobView]:
-        asked = Asked(status, queue, name, read_selector(selector or ""))
+    async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:
+        asked, cursor, limit = Asked.of(query, user), query.cursor, query.limit
         if cursor is not None and not is_job_id(cursor):
             raise BadRequest(f"{cursor[:80]!r} is not a cursor of this list", reason="BadCursor")
         found: list[JobView] = []
@@ -104,8 +73,11 @@ class StateReads:
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         return job_view(self._loop.state, found)
 
-    async def named(self, name: str, user: str, *, of_all: bool) -> str:
-        return await lookup.find_named(self._loop, name, user, of_all=of_all)
+    async def named(self, name: str, user: str, *, of_all: bool, kind: naming.Kind = "job") -> str:
+        return await naming.find_named(self._loop, self._store, name, user, of_all=of_all, kind=kind)
+
+    def in_numbers(self, text: str) -> str:
+        return naming.in_numbers(self._loop.state, text)
 
     async def draft(self, id: str) -> DraftView:
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
@@ -358,7 +330,16 @@ class StateReads:
                 continue
             told = watch_event(revision, event, self._loop.state)
             task = job.job.task_id(key[1]) if job and key else told.task
-            yield StoryLine(revision, told.at, told.event, sentence(event), task, told.node, event.cause)
+            yield StoryLine(
+                revision,
+                told.at,
+                told.event,
+                sentence(event),
+                task,
+                told.node,
+                event.cause,
+                number=told.number,
+            )
 
 
 def _extent(job: JobState) -> int:

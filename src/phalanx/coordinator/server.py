@@ -26,6 +26,7 @@ from phalanx.errors import BadRequest
 from phalanx.link import wire
 from phalanx.link.session_messages import SessionHello, SessionTaken
 from phalanx.link.usage import UsageData
+from phalanx.link.vps import SnapshotsTold
 from phalanx.logger import logger
 from phalanx.tls import peer_node
 
@@ -215,7 +216,7 @@ class RunnerConnection(asyncio.Protocol):
             self._open_session(message)
         elif self._is_log_link and isinstance(message, wire.PutFile):
             self._log_links.put(self, message)
-        elif isinstance(message, wire.LogData | UsageData):
+        elif isinstance(message, wire.LogData | UsageData | SnapshotsTold):
             self._log_links.arrived(self, message)
         elif not self._session.node and not isinstance(message, wire.HelloMessage):
             raise wire.WireError("the first message must be a hello")

@@ -134,10 +134,11 @@ class Engine:
             decision = refuse_because("CannotBeWritten", f"a value cannot be written down: {wrong}", "bad")
         for event in decision.events:
             if type(event) is JobForgotten:
-                turn.history.append(History(event.job, encode_job(self.state.jobs[event.job])))
+                job = self.state.jobs[event.job]
+                turn.history.append(History(event.job, encode_job(job), job.arrival))
             elif type(event) is WorkflowForgotten:
                 flow = self.state.workflows[event.workflow]
-                turn.history.append(History(event.workflow, encode_workflow(flow)))
+                turn.history.append(History(event.workflow, encode_workflow(flow), flow.number))
             turn.events.append(event)
             turn.effects += self._applied(event)
         turn.effects += decision.effects

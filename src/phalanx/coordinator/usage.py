@@ -14,6 +14,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.requests import Requests
+from phalanx.coordinator.views import task_number
 from phalanx.coordinator.views_usage import device_view, ended_usage, point_view, summary, sums_view
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -107,6 +108,7 @@ def _task(
         cores=request.cores,
         memory_bytes=request.memory_bytes,
         gpus=request.gpus,
+        number=task_number(job, position),
     )
     if live is None:
         view.summary = ended_usage(job, position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 import msgspec
 
@@ -20,6 +21,7 @@ from phalanx.api.schema.jobs import (
     StatusWord,
     TaskView,
 )
+from phalanx.coordinator.naming import in_numbers
 from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
@@ -31,6 +33,8 @@ from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import ISOLATED, Request
 
+LIVE_LOOKED_AT = 10_000  # of a job's attempts, for how many are paused
+NODES_SHOWN = 3  # and for where they are
 DONE = "finished with code 0; Completed once its whole job is"
 PREEMPTED = "PreemptionByScheduler"
 EVICTED = "EvictionByEvictionAPI"  # as Kubernetes calls an eviction that a user asked for
@@ -77,6 +81,10 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         after=[str(each) for each in spec.after],
         workflow=stage_of(state, spec),
         written=_written(state, spec),
+        kind="command" if spec.vps is None else "vps",
+        number=job.arrival,
+        paused=sum(bool(attempt.paused) for attempt in islice(job.live.values(), LIVE_LOOKED_AT)),
+        nodes=list(dict.fromkeys(attempt.node for attempt in islice(job.live.values(), NODES_SHOWN))),
     )
 
 
@@ -141,7 +149,9 @@ def _task_view(
         retry_at=job.delayed.get(position),
         submitted_at=spec.submitted_at,
         started_at=attempt.started_at if attempt else job.started_at(position),
-        ended_at=None if attempt else job.finished_at(position),
+        ended_at=None
+        if attempt
+        else job.finished_at(position) or (job.ended_at if status.is_final else None),
         stderr_tail=stderr_tail if status != Status.COMPLETED else "",
         result=raw_json(job.results.get(position)),
         result_bytes=job.kept_results.get(position, (0, ""))[0],
@@ -155,8 +165,17 @@ def _task_view(
         object=spec.object_at(position),
         usage=None if attempt else ended_usage(job, position),
         address=attempt.grant.address or None if attempt else None,
+        number=task_number(job, position),
         preparing="its image is got ready" if attempt and attempt.preparing else "",
     )
+
+
+def task_number(job: JobState, position: int | None) -> str:
+    """What people call a job or one of its tasks: 17, 17.3."""
+    if not job.arrival:
+        return ""
+    suffix = "" if position is None else job.job.task_id(position)[len(job.job.id) :]
+    return f"{job.arrival}{suffix}"
 
 
 def _word(status: Status) -> StatusWord:
@@ -349,7 +368,8 @@ def _formation_view(forming: Formation, wait_s: float) -> FormationView:
 
 def _promise_view(state: ClusterState, promise: Promise) -> PromiseView:
     victims = task_names(state, promise.victims)
-    return PromiseView(promise.made_at, promise.until, victims, nominated(promise))
+    numbers = [in_numbers(state, name) for name in victims]
+    return PromiseView(promise.made_at, promise.until, victims, nominated(promise), numbers)
 
 
 def _index(group: GroupState, position: int) -> int:

@@ -16,11 +16,13 @@ from phalanx.api.schema.cluster import (
     UsageView,
 )
 from phalanx.api.schema.jobs import EXCLUDED
+from phalanx.coordinator.views import task_number
 from phalanx.core.cluster.decide.nodes import holds_for, trouble_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.amounts import plural, written
 from phalanx.core.model.containers import CONTAINERS, ROOTFS
-from phalanx.core.model.resources import ISOLATED, Capacity
+from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.resources import ISOLATED, Capacity, Device
 from phalanx.core.model.waiting import DEFAULT, WaitingClass
 
 TASKS_SHOWN = 1000
@@ -31,9 +33,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
     """One node, and who holds each of its devices."""
     ledger = state.table.ledgers[node.row]
     holders = {
-        device: _task_id(state, next(iter(lane.attempts)))
-        for lane in node.lanes.values()
-        for device in lane.grant.devices
+        device: next(iter(lane.attempts)) for lane in node.lanes.values() for device in lane.grant.devices
     }
     return NodeView(
         name=node.name,
@@ -47,10 +47,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         numa=[
             NumaView(numa.id, numa.cores, written(ledger.numa_free[numa.id])) for numa in ledger.capacity.numa
         ],
-        devices=[
-            DeviceView(d.index, d.kind, d.memory_bytes, d.numa, d.uuid, holders.get(d.index))
-            for d in ledger.capacity.devices
-        ],
+        devices=[_device_view(state, d, holders.get(d.index)) for d in ledger.capacity.devices],
         labels={name: value for name, value in ledger.capacity.labels.items() if name not in _OF_RUNNERS},
         tasks=[_task_id(state, key) for key, _ in zip(node.attempts, range(TASKS_SHOWN), strict=False)],
         task_count=len(node.attempts),
@@ -152,6 +149,13 @@ def node_status(node: NodeState) -> StatusOfNode:
     if node.leaving:
         return "Stopping"
     return "Quarantined" if node.leftovers else "Online"
+
+
+def _device_view(state: ClusterState, device: Device, holder: AttemptKey | None) -> DeviceView:
+    view = DeviceView(device.index, device.kind, device.memory_bytes, device.numa, device.uuid)
+    if holder is not None:
+        view.task, view.number = _task_id(state, holder), task_number(state.jobs[holder[0]], holder[1])
+    return view
 
 
 def _task_id(state: ClusterState, key: tuple[str, int, int]) -> str:

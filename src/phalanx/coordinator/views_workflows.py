@@ -52,6 +52,7 @@ def _view(state: ClusterState, flow: WorkflowState, now: float) -> WorkflowView:
         budget=flow.workflow.budget,
         cost=round(cost_so_far(state, flow, now), 6),
         reason=flow.stopped,
+        number=flow.number,
     )
 
 
@@ -90,6 +91,7 @@ def _stage_view(state: ClusterState, flow: WorkflowState, number: int, word: Sta
         parent=None if parent is None else names[parent].name,
         reason=_reason(flow, number, missing, word, "" if job is None else job.details.get(0, ("", ""))[0]),
         result=raw_json(flow.results.get(number)),
+        number=0 if job is None else job.arrival,
     )
 
 

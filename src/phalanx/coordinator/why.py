@@ -5,6 +5,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from phalanx.api.schema.jobs import Fix, WhyReply
+from phalanx.coordinator.naming import in_numbers
+from phalanx.coordinator.views import task_number
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import WorkflowState
@@ -46,6 +48,7 @@ def why_reply(
         needed=found.needed,
         domains=domain_slots(found.domains),
         object=job.job.object_name if position is None else job.job.object_at(found.position),
+        number=task_number(job, None if position is None and job.gang is not None else found.position),
     )
 
 
@@ -93,6 +96,7 @@ def _plain(state: ClusterState, id: str, status: Status, reasons: list[Reason], 
         waiting=state.counts[Status.PENDING],
         at=now,
         epoch=state.epoch,
+        number=in_numbers(state, id),
     )
 
 

@@ -28,13 +28,14 @@ from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import Feed
+from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.refusals import accepted, refusal, reused
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_workflows import workflow_row, workflow_view
 from phalanx.core.cluster.decision import Refused, Replayed
 from phalanx.core.cluster.inputs import CancelWorkflow, RetryWorkflow, SubmitWorkflow
 from phalanx.core.explain.estimate import estimate
-from phalanx.core.model.job import is_job_id
+from phalanx.core.model.job import After, Job, is_job_id
 from phalanx.core.model.workflow import Workflow, stage_job_id, workflow_id
 from phalanx.errors import BadRequest, NeverFits
 from phalanx.store.protocol import Store
@@ -85,7 +86,8 @@ class WorkflowCommands:
             if isinstance(error, NeverFits):
                 error.hint = _HINTS.get(answer.reason.code, _HINTS["never"])
             raise error
-        return structs.replace(_submitted(made), warnings=self._warnings(made))
+        number = number_in(self._loop.state, made.id)
+        return structs.replace(_submitted(made), warnings=self._warnings(made), number=number)
 
     def _warnings(self, made: Workflow) -> list[str]:
         """Why it may not keep its limits."""
@@ -124,9 +126,12 @@ class WorkflowCommands:
         for stage in made.stages:
             job = stage.job
             if job.after:
-                job = structs.replace(job, after=await lookup.find_before(self._loop, self._store, job.after))
+                job = structs.replace(job, after=await self._before(job))
             stages.append(structs.replace(stage, job=job))
         return structs.replace(made, stages=tuple(stages))
+
+    async def _before(self, job: Job) -> tuple[After, ...]:
+        return await lookup.find_before(self._loop, self._store, job.after, job.user)
 
     def _replayed(self, request_id: str, asked: Workflow, ids: tuple[str, ...]) -> SubmittedWorkflow:
         first = self._loop.state.workflows.get(ids[0])
@@ -166,7 +171,7 @@ class WorkflowCommands:
     async def cancel_workflow(self, id: str) -> CancelReply:
         flow = await lookup.find_workflow(self._loop, self._store, id)
         done = accepted(await self._loop.ask([CancelWorkflow(flow.workflow.id)]), flow.workflow.id)
-        return CancelReply(flow.workflow.id, done.count, done.stopping)
+        return CancelReply(flow.workflow.id, done.count, done.stopping, str(flow.number or ""))
 
     async def retry_workflow(self, id: str, request: RetryRequest) -> RetryReply:
         flow = await lookup.find_workflow(self._loop, self._store, id)

@@ -25,27 +25,32 @@ from phalanx.core.model.orders import (
     Report,
     Started,
 )
-from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Capacity
+from phalanx.core.model.resources import DEVICES_MAX, Capacity
 from phalanx.core.model.usage import wrong_usage
+from phalanx.link.claims import (
+    BYTES_MAX,
+    TIME_MAX,
+    WORD_MAX,
+    wrong_capacity,
+    wrong_count,
+    wrong_texts,
+    wrong_times,
+)
 from phalanx.link.overlay import OverlayMap
 from phalanx.link.preparing import wrong_preparing
 from phalanx.link.session_messages import SessionMessage
 from phalanx.link.usage import IdleDevice, ReadUsage, UsageData, wrong_idle, wrong_samples
+from phalanx.link.vps import AskSnapshots, SnapshotsTold, wrong_snapshots
 
 VERSION = 3  # 2: gangs (rolls, ready, go), briefs by group; 3: lease generations, credentials, who leads
 FRAME_MAX = 32 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 
-# What a node may say of itself. Sums over many nodes stay within 64 bits.
-CORES_MAX = 1 << 24
-BYTES_MAX = 1 << 50
-NUMA_MAX, CPUS_MAX, LABELS_MAX = 1025, 65_536, 256
-WORD_MAX = 512  # characters of a name, a label, an address
 ORIGIN_MAX = 8192  # of a path
 TEXT_MAX = 256 * 1024  # of a message about an end
 COUNT_MAX = (1 << 63) - 1
-TIME_MAX = 1e12  # seconds, before or after any clock's beginning
 CODES = -(1 << 31), 1 << 32
+HOMES_MAX = 10_000
 HELD_MAX = 20_480  # attempts that are listed, beyond twice those that a node is known to have
 REPORTS_MAX = 20_000  # in one message
 PIECE_MAX = 1 << 20  # bytes of a file in one message
@@ -119,6 +124,7 @@ class Beat(Struct, frozen=True, tag="beat"):
     starts_expire: bool = False  # an attempt that has not started within a lease of its arrival never will
     idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
     preparing: list[tuple[AttemptKey, str]] = []  # whose images are got ready, and how far that is
+    homes: list[str] = []  # jobs that have files on this node which outlast their attempts: those of VPSs
 
 
 class BeatAck(Struct, frozen=True, tag="beat_ack"):
@@ -152,6 +158,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     files: bool = False  # it has files to send, if the coordinator takes them
     usage: bool = False  # it can be asked for usage
     sessions: bool = False  # it opens sessions, if the coordinator asks for one
+    snapshots: bool = False  # it can be asked about snapshots of VPSs
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):
@@ -212,7 +219,8 @@ class FileTaken(Struct, frozen=True, tag="file_taken"):
 
 _Control = Orders | Reports | Dispositions | Beat | BeatAck | OverlayMap | LeavingMessage | LeaveAck
 _OfLogs = LogHello | ReadLog | LogData | CancelRead | FilesReady | PutFile | FileTaken | ReadUsage | UsageData
-Message = HelloMessage | Welcome | Rejected | _Control | _OfLogs | SessionMessage
+_OfVps = AskSnapshots | SnapshotsTold
+Message = HelloMessage | Welcome | Rejected | _Control | _OfLogs | _OfVps | SessionMessage
 
 _encoder = msgpack.Encoder()
 _decoder: msgpack.Decoder[Message] = msgpack.Decoder(Message)
@@ -274,14 +282,18 @@ def why_wrong(message: Message) -> str:
     """What cannot be true of what a runner says: the field, its value and what would be right; empty: nothing."""
     match message:
         case Beat():
-            times = _times(("sent_at", message.sent_at), ("seen_at", message.seen_at))
+            times = wrong_times(("sent_at", message.sent_at), ("seen_at", message.seen_at))
+            homes = wrong_count("the number of homes", len(message.homes), HOMES_MAX)
             found: Iterable[str] = (
                 *times,
                 wrong_idle(message.idle, DEVICES_MAX),
                 wrong_preparing(message.preparing, HELD_MAX, WORD_MAX),
+                homes,
             )
         case UsageData():
             return wrong_samples(message)
+        case SnapshotsTold():
+            return wrong_snapshots(message)
         case Reports() if len(message.reports) > REPORTS_MAX:
             return too_many("reports", len(message.reports), REPORTS_MAX)
         case Reports():
@@ -289,10 +301,10 @@ def why_wrong(message: Message) -> str:
         case HelloMessage():
             found = _of_hello(message)
         case LeavingMessage():
-            found = _times(("sent_at", message.sent_at), ("keep_s", message.keep_s))
+            found = wrong_times(("sent_at", message.sent_at), ("keep_s", message.keep_s))
         case LogData():
             numbers = (("offset", message.offset), ("size", message.size), ("gap", message.gap))
-            found = (wrong for name, value in numbers if (wrong := _count(name, value, COUNT_MAX // 2)))
+            found = (wrong for name, value in numbers if (wrong := wrong_count(name, value, COUNT_MAX // 2)))
         case PutFile():
             found = _of_file(message)
         case _:
@@ -326,7 +338,7 @@ def _of_report(report: Report) -> str:
 
 
 def _of_result_file(exit: Exit) -> str:
-    if wrong := _count("exit.result_bytes", exit.result_bytes, RESULT_FILE_BYTES_MAX):
+    if wrong := wrong_count("exit.result_bytes", exit.result_bytes, RESULT_FILE_BYTES_MAX):
         return wrong
     if not exit.result_sha256 or not exit.result_bytes or not _DIGEST.fullmatch(exit.result_sha256):
         return f"exit.result_sha256 = {exit.result_sha256[:80]!r}: expected 64 digits with exit.result_bytes"
@@ -334,72 +346,19 @@ def _of_result_file(exit: Exit) -> str:
 
 
 def _of_file(put: PutFile) -> Iterator[str]:
-    yield _count("id", put.id, COUNT_MAX)
-    yield _count("size", put.size, BYTES_MAX)
-    yield _count("offset", put.offset, put.size)
-    yield _count("the length of data", len(put.data), min(PIECE_MAX, max(0, put.size - put.offset)))
+    yield wrong_count("id", put.id, COUNT_MAX)
+    yield wrong_count("size", put.size, BYTES_MAX)
+    yield wrong_count("offset", put.offset, put.size)
+    yield wrong_count("the length of data", len(put.data), min(PIECE_MAX, max(0, put.size - put.offset)))
     if _DIGEST.fullmatch(put.sha256) is None or bool(put.sha256) != (put.offset + len(put.data) == put.size):
         yield f"sha256 = {put.sha256[:80]!r}: expected 64 digits with the last piece, and nothing before"
 
 
 def _of_hello(hello: HelloMessage) -> Iterator[str]:
-    yield from _texts(WORD_MAX, ("incarnation", hello.incarnation), ("address", hello.address))
-    yield from _texts(ORIGIN_MAX, ("origin", hello.origin), ("isolation", str(hello.capacity.isolation)))
-    yield _count("epoch", hello.epoch, COUNT_MAX)
+    yield from wrong_texts(WORD_MAX, ("incarnation", hello.incarnation), ("address", hello.address))
+    yield from wrong_texts(ORIGIN_MAX, ("origin", hello.origin), ("isolation", str(hello.capacity.isolation)))
+    yield wrong_count("epoch", hello.epoch, COUNT_MAX)
     for (job, position, number), _ in hello.held:
         if len(job) > WORD_MAX or not (0 <= position <= COUNT_MAX and 0 <= number <= COUNT_MAX):
             yield f"held = {(job[:80], position, number)}: expected a job, a position and a number from 0 on"
-    yield from _of_capacity(hello.capacity)
-
-
-def _of_capacity(capacity: Capacity) -> Iterator[str]:
-    cores, numa, devices = capacity.cores, capacity.numa, capacity.devices
-    yield _count("capacity.cores", cores, CORES_MAX)
-    if cores != round(cores, 3):
-        yield f"capacity.cores = {cores}: expected at most three decimals"
-    yield _count("capacity.memory_bytes", capacity.memory_bytes, BYTES_MAX)
-    yield _count("the number of capacity.numa", len(numa), NUMA_MAX)
-    yield _count("the number of capacity.devices", len(devices), DEVICES_MAX)
-    yield _count("the number of capacity.labels", len(capacity.labels), LABELS_MAX)
-    yield _count("the number of CPUs in capacity.numa", sum(len(each.cpus) for each in numa), CPUS_MAX)
-    for at, part in enumerate(numa):
-        yield _count(f"capacity.numa[{at}].id", part.id, INDEX_MAX)
-        yield _count(f"capacity.numa[{at}].cores", part.cores, CORES_MAX)
-        for cpu in (min(part.cpus), max(part.cpus)) if part.cpus else ():
-            yield _count(f"capacity.numa[{at}].cpus", cpu, INDEX_MAX)
-    for at, device in enumerate(devices):
-        name = f"capacity.devices[{at}]"
-        yield _count(f"{name}.index", device.index, INDEX_MAX)
-        yield _count(f"{name}.memory_bytes", device.memory_bytes, BYTES_MAX)
-        yield _count(f"{name}.numa", device.numa or 0, INDEX_MAX)
-        yield from _texts(WORD_MAX, (f"{name}.kind", device.kind), (f"{name}.uuid", device.uuid))
-    yield from _doubled("capacity.numa: id", [each.id for each in numa])
-    yield from _doubled("capacity.devices: index", [each.index for each in devices])
-    for key, value in capacity.labels.items():
-        yield from _texts(WORD_MAX, ("capacity.labels", key), (f"capacity.labels[{key[:80]!r}]", value))
-        if not key:
-            yield "capacity.labels = '': expected a name"
-
-
-def _count(name: str, value: float, most: int) -> str:
-    if 0 <= value <= most:
-        return ""
-    return f"{name} = {value if abs(value) < TIME_MAX else f'{value:.6g}'}: expected 0 to {most}"
-
-
-def _times(*given: tuple[str, float]) -> Iterator[str]:
-    for name, value in given:
-        if not -TIME_MAX <= value <= TIME_MAX:
-            yield f"{name} = {value}: expected seconds"
-
-
-def _texts(most: int, *given: tuple[str, str]) -> Iterator[str]:
-    for name, value in given:
-        if len(value) > most or not value.isprintable():
-            yield f"{name} = {value[:80]!r}: expected at most {most} characters, all printable"
-
-
-def _doubled(name: str, numbers: list[int]) -> Iterator[str]:
-    if len(set(numbers)) < len(numbers):
-        twice = next(each for each in numbers if numbers.count(each) > 1)
-        yield f"{name} {twice} is there twice: expected each once"
+    yield from wrong_capacity(hello.capacity)

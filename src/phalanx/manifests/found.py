@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from phalanx.api.schema.groupspec import NAMED_TASKS_MAX, GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
-from phalanx.core.model.job import NAME_MAX, is_name, is_object
+from phalanx.core.model.job import NAME_MAX, is_job_name, is_object
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Cores
 from phalanx.manifests.load import Map
@@ -77,7 +77,10 @@ def knows_names(groups: list[GroupSpec]) -> bool:
 def plain_name(text: str, view: View) -> str:
     """A valid name made of a foreign one, with a caution if it had to be changed."""
     name = text.rpartition("/")[2].lower()
-    if not is_name(name):
+    if not is_job_name(name):
         name = re.sub(r"[^a-z0-9._-]", "-", name)[:NAME_MAX].strip("._-") or "job"
+        name = (
+            name if is_job_name(name) else f"job-{name}"[:NAME_MAX]
+        )  # such as 17, which is a number of a job
         view.note("name", f"is not a name here (63 characters of a-z, 0-9, '.', '_', '-'); {name!r} is used")
     return name

@@ -1,7 +1,7 @@
 """The names of jobs and tasks in answers.
 
-A coordinator's jobs are known by their ids. In files they have their own names: a pod is `default/pod-1`, a job file's
-task `train.3`. A plan uses the names of the question, so the ids in the core's sentences are replaced.
+A coordinator's jobs are known by their numbers. In files they have their own names: a pod is `default/pod-1`, a job
+file's task `train.3`. A plan uses the names of the question, so the ids in the core's sentences are replaced.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ID = re.compile(r"\b([0-9a-hjkmnp-tv-z]{26})(?:\.([0-9]{1,9}))?\b")
 
 
 class Names:
-    """Names by job id; a job without one is called by its name in Kubernetes, or by its id."""
+    """Names by job id; a job without one is called by its name in Kubernetes, its number, or its id."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, tuple[Job, str]] = {}
@@ -32,13 +32,16 @@ class Names:
             self._tasks[job.id] = tasks
 
     def job(self, job: Job) -> str:
-        return self._jobs[job.id][1] if job.id in self._jobs else job.object_name or job.id
+        return self._jobs[job.id][1] if job.id in self._jobs else job.object_name or self._label(job.id)
+
+    def _label(self, id: JobId) -> str:
+        return str(self.live[id].arrival or id) if id in self.live else id
 
     def task(self, job: Job, position: int) -> str:
         if job.id in self._tasks:
             return self._tasks[job.id][position]
         if job.id not in self._jobs:
-            return job.task_name(position)
+            return job.object_at(position) or self._label(job.id) + job.task_id(position)[len(job.id) :]
         return self.job(job) + job.task_id(position)[len(job.id) :]
 
     def plain(self, text: str) -> str:
@@ -58,7 +61,7 @@ class Names:
         id, index = found.groups()
         if id in self._jobs:
             job = self._jobs[id][0]
-        elif id in self.live and self.live[id].job.object_name:
+        elif id in self.live:
             job = self.live[id].job
         else:
             return found.group()

@@ -88,6 +88,8 @@ class _PlanRenderer:
                     priority=victim.priority,
                     preemptor=self._names.job(share.job.job),
                     why=why,
+                    name=victim.name,
+                    id=victim.task_id(position),
                 )
 
     def reasons(self, share: Share) -> Iterator[PlanReason]:

@@ -11,14 +11,15 @@ from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column, Tree
 from phalanx.preview.names import Names
 
-_NOBODY = Names()
 
-
-def topology_view(state: ClusterState, names: Names = _NOBODY) -> TopologyView:
+def topology_view(state: ClusterState, names: Names | None = None) -> TopologyView:
     """The current tree: domains depth first, nodes in the same order."""
     tree = state.table.tree
     sums = _Sums(tree, state.table)
     declared = tree.topology
+    if names is None:
+        names = Names()
+        names.live = state.jobs
     return TopologyView(
         cluster_layer=declared.cluster,
         layers=[LayerView(layer.name, list(layer.keys)) for layer in declared.layers],
@@ -87,5 +88,6 @@ def _seats(state: ClusterState, node: NodeState, names: Names) -> list[SeatView]
     for lane in node.lanes.values():
         id, position, _ = next(iter(lane.attempts))
         job = state.jobs[id].job
-        found.append(SeatView(names.task(job, position), names.job(job), list(lane.grant.devices)))
+        devices = list(lane.grant.devices)
+        found.append(SeatView(names.task(job, position), names.job(job), devices, job.name, job.id))
     return sorted(found, key=lambda seat: (seat.devices, seat.task))

@@ -152,6 +152,7 @@ def _open_to_others(state_dir: Path) -> None:
         real / "logs" / RESULTS_FOLDER,
         real / "logs" / HOSTS,
         real / "checkpoints",
+        real / "vps",
     ):
         folder.mkdir(mode=0o711, exist_ok=True)
         folder.chmod(0o711)

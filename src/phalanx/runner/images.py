@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from msgspec import structs
+
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.runner.effects import Prepare, RunnerEffect
@@ -53,6 +55,7 @@ class AttemptImages:
         except NoAccount as error:
             self._done(key, ImageFailed("no_account", str(error)))
             return
+        effect = structs.replace(effect, brief=self._launches.homes.with_image(effect.brief))
         self._images.begin(effect, account, self._done)
 
     def abandon(self, key: AttemptKey) -> None:

@@ -16,7 +16,6 @@ from phalanx.core.model.orders import (
     AttemptKey,
     Brief,
     LonePorts,
-    Roll,
     Start,
     key_text,
 )
@@ -35,13 +34,13 @@ from phalanx.runner.environment import (
     group_environment,
     standing,
 )
+from phalanx.runner.hosts_files import HostsFiles
 from phalanx.runner.keeper_keys import brief_id, of_older_keeper, read_key
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
 from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.limits import AttemptLimits, LaunchLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
-    HOSTS,
     RESULT,
     AttemptPaths,
     LogPath,
@@ -52,12 +51,12 @@ from phalanx.runner.log_files import (
 )
 from phalanx.runner.lone_environment import LoneEnvironments
 from phalanx.runner.overlay import TaskNetworks
-from phalanx.runner.peers import Member, hosts_text, members_of, subdomain_of
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
 from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.usage.sampler import UsageSampler
+from phalanx.runner.vps_homes import VpsHomes
 
 log = logger("runner")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
@@ -90,12 +89,13 @@ class Launches:
         self._machine = machine
         self._accounts = accounts
         self._containers = containers
-        self._with_hosts: set[AttemptKey] = set()
+        self._hosts = HostsFiles(engine, machine, self._path)
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
         self._lone = LoneEnvironments()
         self.usage = UsageSampler(engine, state_dir)
-        engine.introduce = self.introduce
+        self.homes = VpsHomes(state_dir / "vps")
+        engine.homes, engine.remove_home = self.homes.names, self.homes.remove
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it.
@@ -111,6 +111,8 @@ class Launches:
         self._keys[name] = start.key
         is_inside = self._accounts.are_mapped or bool(brief.command.image)
         paths = attempt_paths(self._logs_in, start.key, is_inside)
+        if brief.vps is not None:
+            self.homes.prepare(start, brief, account, self._engine.vps_addresses)
         owner = None if account is None else (account.uid, account.gid)
         limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
@@ -124,8 +126,8 @@ class Launches:
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
             spaces = of_older_keeper(spaces)
-        if brief.command.image:
-            env |= self._contain(keeper, effect, account, paths, limits, spaces)
+        if brief.command.image and self._containers is not None:  # the simulator gets images ready, no more
+            env = self._contain(keeper, effect, account, paths, limits, spaces, env)
             spaces = {"net": spaces["net"]} if "net" in spaces else {}
         if (networks := self._networks) is not None:
             for folder in limits.cgroups:
@@ -164,10 +166,13 @@ class Launches:
 
     def _contain(
         self, keeper: NodeKeeper, effect: Spawn, account: Account | None, paths: AttemptPaths,
-        limits: LaunchLimits, spaces: dict[str, str],
+        limits: LaunchLimits, spaces: dict[str, str], env: dict[str, str],
     ) -> dict[str, str]:  # fmt: skip
-        """Write down what the container of an attempt has; the variables by which its process finds that."""
-        assert self._containers is not None, "an image was got ready by them"
+        """Write down what the container of an attempt has; the variables by which its process finds that.
+
+        Those of the job are not among them: the process is root's, and its loader would do what they say.
+        """
+        assert self._containers is not None
         brief = effect.brief
         has = OfAttempt(
             folders=self._folders_of(paths, limits, brief.job, account),
@@ -177,8 +182,13 @@ class Launches:
             has_network="net" in spaces,
             is_tracked=bool(limits.cgroups or self._limits.tracking(keeper.cgroups)),
             files=tuple(filter(None, (self._base_env.get("PHALANX_TASK_CA_FILE"),))),
+            home="" if brief.vps is None else self.homes.home(brief.job),
+            beside=self.homes.argv(brief.job) if effect.start.port else [],
         )
-        return self._containers.write(effect.start, brief, account, self._base_env, has)
+        whole = {name: text for name, text in self._base_env.items() if name.startswith("PHALANX_")}
+        whole |= {} if account is None else {"USER": account.name, "LOGNAME": account.name}
+        whole |= group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}") | env
+        return self._containers.write(effect.start, brief, account, whole, has)
 
     def _folders_of(
         self, paths: AttemptPaths, limits: LaunchLimits, job: str, account: Account | None
@@ -194,31 +204,7 @@ class Launches:
         spaces: dict[str, str] = {}
         if start.grant.address and self._engine.networks is not None:
             spaces = {"net": self._engine.networks.add(start.key, start.grant.address), "confined": "yes"}
-        if not place.subdomain:
-            return spaces
-        path = str(self._path(start.key, HOSTS))
-        own = Member(start.key[1], place.hostname, start.grant.address or self._engine.address or LOOPBACK)
-        text = hosts_text(list(place.members), place.subdomain, own)
-        self._machine.write_hosts(self._path(start.key, HOSTS), text)
-        self._with_hosts.add(start.key)
-        env["PHALANX_HOSTS"] = path
-        if self._engine.sets_names:
-            spaces |= {"hostname": place.hostname, "hosts": path}
-        return spaces
-
-    def introduce(self, roll: Roll) -> None:
-        """Tell the attempts of a job that run here where its other members are, in their hosts files."""
-        brief = self._engine.state.briefing.any_brief(roll.job)
-        members = members_of(brief, roll) if brief is not None else []
-        for key in [each for each in self._with_hosts if each[0] == roll.job]:
-            own = next((each for each in members if each.position == key[1]), None)
-            if brief is None or own is None:
-                continue
-            try:
-                text = hosts_text(members, subdomain_of(brief), own)
-                self._machine.write_hosts(self._path(key, HOSTS), text)
-            except OSError as error:
-                log.warning("a hosts file cannot be written", key=key_text(key), why=str(error))
+        return spaces | self._hosts.write(start, place, env)
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
@@ -259,6 +245,8 @@ class Launches:
         account = self._account_of(key[0])
         home, uid = ("/", None) if account is None else (account.home, account.uid)
         brief = None if group is None else briefing.brief(key[0], group)
+        if brief is not None and brief.vps is not None:
+            home = self.homes.inner_home(brief)
         cwd = None if brief is None else brief.command.cwd or home
         first = self._leaders[key]
         if self._containers is not None and self._containers.has(key):
@@ -290,8 +278,7 @@ class Launches:
         self._keys[row.key] = key
         self.find_files(key)
         self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
-        if self._machine.has_artifacts(self._path(key, HOSTS)):
-            self._with_hosts.add(key)
+        self._hosts.adopt(key)
         if row.pid:
             self._leaders[key] = row.pid, row.born
             self.usage.started(key, row.key, row.pid, self._limits.own_folders(key))
@@ -299,6 +286,7 @@ class Launches:
     def sweep(self) -> None:
         """All attempts of an earlier runner are adopted: remove what it left of others."""
         self._limits.sweep()
+        self.homes.sweep()
 
     def key_of(self, name: str) -> AttemptKey | None:
         """The attempt of a keeper's key; None for an invalid one."""
@@ -346,9 +334,7 @@ class Launches:
     def _leave_network(self, key: AttemptKey) -> None:
         if self._engine.networks is not None:
             self._engine.networks.remove(key)
-        if key in self._with_hosts:
-            self._with_hosts.discard(key)
-            self._machine.remove_hosts(self._path(key, HOSTS))
+        self._hosts.remove(key)
 
     def release_all(self, keys: Collection[AttemptKey]) -> None:
         for key in keys:
@@ -371,13 +357,16 @@ class Launches:
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
-        in_container = bool(brief.command.image) and self._containers is not None
-        if in_container:
-            argv, cwd = tuple(container_command()), None
+        is_ours = bool(brief.command.image) or brief.vps is not None  # it takes on the account by itself
+        if brief.command.image:
+            argv, cwd, env = tuple(container_command()), None, self._base_env
+        elif brief.vps is not None:
+            argv, cwd = tuple(self.homes.argv(brief.job)), None
+            env["HOME"] = self.homes.home(brief.job)
         if account is not None:
-            prefix = () if in_container else account.prefix(self._accounts.program)
+            prefix = () if is_ours else account.prefix(self._accounts.program)
             told = BriefAccount(account.uid, account.gid, account.groups, prefix)
-            cwd = cwd if in_container else cwd or account.home
+            cwd = cwd if is_ours else cwd or account.home
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
         connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)

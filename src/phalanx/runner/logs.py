@@ -14,7 +14,7 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from phalanx.core.model.orders import AttemptKey
 from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession
 from phalanx.link.usage import ReadUsage, UsageData
+from phalanx.link.vps import AskSnapshots, SnapshotsTold
 from phalanx.runner.link import Wire
 from phalanx.runner.log_files import LogPath, log_path, open_file
 
@@ -165,10 +166,12 @@ class RunnerLogLink:
         files: FileSender,
         usage: Callable[[ReadUsage], UsageData] | None = None,
         open_session: Callable[[OpenSession], None] | None = None,
+        snapshots: Callable[[AskSnapshots], Awaitable[SnapshotsTold]] | None = None,
     ) -> None:
         self._files = files
         self._usage = usage
         self._open_session = open_session
+        self._snapshots = snapshots
         self._hello = hello
         self._root = root
         self._is_live = is_live
@@ -196,6 +199,10 @@ class RunnerLogLink:
                 self._wire.send(self._usage(message))
             case OpenSession() if self._open_session is not None:
                 self._open_session(message)
+            case AskSnapshots():
+                task = asyncio.get_running_loop().create_task(self._tell_snapshots(message))
+                self._waiting[message.id] = task
+                task.add_done_callback(lambda _: self._waiting.pop(message.id, None))
 
     def settled(self) -> None:
         """Nothing is batched here."""
@@ -205,6 +212,12 @@ class RunnerLogLink:
         self._files.lost()
         for task in list(self._waiting.values()):
             task.cancel()
+
+    async def _tell_snapshots(self, asked: AskSnapshots) -> None:
+        if self._snapshots is not None:
+            told = await self._snapshots(asked)
+            if self._wire is not None:
+                self._wire.send(told)
 
     async def _answer(self, asked: wire.ReadLog) -> None:
         job, position, number = asked.key

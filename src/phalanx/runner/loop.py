@@ -29,6 +29,7 @@ from phalanx.core.runner.effects import (
     StopPreparing,
 )
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
 from phalanx.runner import environment
 from phalanx.runner import keeper_messages as messages
@@ -51,6 +52,7 @@ from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads
 from phalanx.runner.usage.memory_watch import MemoryWatch
+from phalanx.runner.vps_snapshots import VpsSnapshots
 
 log = logger("runner")
 GATHER_S, START_GATHER_S = 0.02, 0.005
@@ -93,6 +95,7 @@ class RunnerLoop:
         self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
         self._look = KeeperLook(engine, self._keepers, self._launches.names, self._beat_now, self._begun)
         self.leader = self._launches.leader
+        self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
         self.uploads = RunnerUploads(self.log_root, log_max_bytes)
@@ -176,9 +179,10 @@ class RunnerLoop:
         wire_out.send(self.engine.hello(self.clock.now()))
 
     def received(self, message: wire.Message) -> None:
-        now = self.clock.now()
-        was_welcomed = self.engine.welcomed
+        now, was_welcomed = self.clock.now(), self.engine.welcomed
         self._do(self.engine.receive(message, now), now)
+        if isinstance(message, OverlayMap) and not self.engine.has_overlay and self._wire is not None:
+            self._wire.close()  # the next hello says that we have no part in it
         if isinstance(message, wire.BeatAck | wire.Welcome | wire.LeaveAck):
             for connection in self._keepers.connections:
                 self._renew_lease(connection)
@@ -204,8 +208,7 @@ class RunnerLoop:
         self._flush_soon()
 
     def disconnected(self) -> None:
-        self._wire = None
-        self.engine.welcomed = False
+        self._wire, self.engine.welcomed = None, False
 
     def _renew_lease(self, keeper: Processes) -> None:
         left_s = self._lease_left_s()

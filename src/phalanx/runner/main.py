@@ -168,6 +168,7 @@ def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) ->
         credential.keep,
     )
     engine.sets_names = can_set_names()
+    engine.vps_addresses = (section.vps_address,) if section.vps_address else ()
     accounts = Accounts.read(section.accounts, section.allow_root, state_dir)
     take_part(engine, state_dir, [each for _, each in found], accounts, simulated=section.pretend is not None)
     return RunnerLoop(
@@ -281,10 +282,12 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             files=True,
             usage=True,
             sessions=True,
+            snapshots=True,
         ),
         loop.log_root,
         loop.engine.is_live,
         loop.uploads,
         lambda asked: loop.usage.answer(asked, loop.clock.now()),
         sessions.open,
+        loop.snapshots.answer,
     )

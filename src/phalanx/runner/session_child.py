@@ -47,7 +47,7 @@ def main(spec_fd: int, status_fd: int) -> None:
     for fd in (status_fd, spec["leader_fd"]):
         os.set_inheritable(fd, False)
     try:
-        _enter(spec)
+        enter(spec)
         if spec["port"]:
             _connect(spec)
         else:
@@ -60,7 +60,7 @@ def main(spec_fd: int, status_fd: int) -> None:
     os._exit(1)
 
 
-def _enter(spec: dict[str, Any]) -> None:
+def enter(spec: dict[str, Any]) -> None:
     """Be where the leader is, with no more rights than it has."""
     libc = ctypes.CDLL(None, use_errno=True)
     _ask(libc, PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.core.model.orders import AttemptKey, Phase, Roll
+from phalanx.core.model.job import JobId
+from phalanx.core.model.orders import AttemptKey, Dismiss, Phase, Roll
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.effects import RunnerEffect
 from phalanx.core.runner.state import RunnerState
@@ -49,6 +50,9 @@ class RunnerEngine:
         self.trouble = ""  # what keeps us from starting tasks, if anything
         self.has_overlay = False  # whether we can give tasks addresses of the overlay network
         self.introduce: Callable[[Roll], None] = lambda _: None  # to members that run: who else does
+        self.homes: Callable[[], list[JobId]] = list  # jobs that have a home folder here
+        self.vps_addresses: tuple[str, ...] = ()  # of this node, where VPSs listen besides loopback
+        self.remove_home: Callable[[JobId], None] = lambda _: None
         self.networks: TaskNetworks | None = None  # of tasks with addresses; None: they are simulated
         self.sets_names = False  # whether tasks can have a host name and a hosts file of their own
         self.starts_expire = False  # whether the keeper starts nothing after its instant
@@ -88,6 +92,8 @@ class RunnerEngine:
                 for order in message.orders:
                     if type(order) is Roll and not order.formation and message.epoch >= self.state.epoch:
                         self.introduce(order)
+                    if type(order) is Dismiss and message.epoch >= self.state.epoch:
+                        self._remove_home(order.job)
                 return [
                     effect
                     for order in message.orders
@@ -104,8 +110,8 @@ class RunnerEngine:
                     self.state.renew(message.sent_at + self.self_fence_s + message.keep_s)
                     self.left = message
             case OverlayMap():
-                if self.networks is not None:
-                    self.networks.update(message)
+                if self.networks is not None and self.networks.update(message) and not self.networks.is_on:
+                    self.has_overlay = False  # it was never possible here: the next hello says so
             case wire.Welcome():
                 self.heartbeat_s, self.self_fence_s = message.heartbeat_s, message.self_fence_s
                 self.state.start_within_s = message.self_fence_s
@@ -119,6 +125,11 @@ class RunnerEngine:
             case _:
                 raise wire.WireError(f"a coordinator does not send {type(message).__name__}")
         return []
+
+    def _remove_home(self, job: JobId) -> None:
+        """The job is over. While an attempt of it is held its files stay, and we are told again."""
+        if not any(key[0] == job for key in self.state.held):
+            self.remove_home(job)
 
     def is_live(self, key: AttemptKey) -> bool:
         """Whether more may be written to this attempt's logs."""
@@ -148,6 +159,7 @@ class RunnerEngine:
             self.starts_expire,
             self.idle,
             self.preparing(),
+            self.homes(),
         )
 
     def leave(self, now: float, keep_s: float) -> wire.LeavingMessage:

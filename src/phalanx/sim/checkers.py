@@ -4,8 +4,8 @@ The facade receives everything observable and passes it to the models: `chronicl
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
 `dispatches` the nodes that these are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes
-that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `waits` the queue. The
-first violation ends the run.
+that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `numbers` those of jobs,
+`waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
 from phalanx.sim.lanes import LaneChecker
 from phalanx.sim.limits import TimeLimits
+from phalanx.sim.numbers import NumberChecker
 from phalanx.sim.places import Places
 from phalanx.sim.promises import Promises
 from phalanx.sim.replica import differences
@@ -71,6 +72,7 @@ class Checkers:
         self.lanes = LaneChecker(self.places, self.count)
         self.elastic = ElasticNodes(self.count)
         self.addresses = AddressChecker(self.count)
+        self.numbers = NumberChecker(self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
         self.on_promise: Callable[[RoomPromised], None] = ignore
@@ -107,6 +109,7 @@ class Checkers:
             self.standstill.note(event)
             self.elastic.note(event)
             self.addresses.note(event)
+            self.numbers.note(event)
             self.lanes.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
@@ -197,6 +200,7 @@ class Checkers:
         for failed in turn.failures:
             raise Violation("plan", f"no plan can be made: {failed}") from failed
         if turn.events:
+            self.numbers.check(coordinator.state)
             check_state(coordinator.state)
             self._settled_down(coordinator)
         if not turn.more and all(type(event) in VOLATILE for event in turn.events):

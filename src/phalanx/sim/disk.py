@@ -188,6 +188,14 @@ class DiskStore:
         self._disk.check_reachable()
         return await self._store.past(before, limit, prefix)
 
+    async def numbered(self, number: int) -> str | None:
+        self._disk.check_reachable()
+        return await self._store.numbered(number)
+
+    async def keep_numbers(self, epoch: int, numbers: dict[int, str]) -> None:
+        self._disk.check_writable()
+        await self._store.keep_numbers(epoch, numbers)
+
     async def close(self) -> None:
         """The disk closes all stores at the end of the run."""
 

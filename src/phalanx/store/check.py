@@ -75,7 +75,7 @@ async def check_store(store: Store, name: str) -> Checked:
         ended += 1
         if not _is_job(record.body):
             found.add(Damage("history", record.job))
-    state, broken = _replayed(contents.loaded)
+    state, broken = replayed(contents.loaded)
     leader = await store.leader()
     return Checked(
         store=name,
@@ -126,7 +126,7 @@ def _is_job(body: bytes) -> bool:
     return True
 
 
-def _replayed(loaded: Loaded) -> tuple[ClusterState, list[str]]:
+def replayed(loaded: Loaded) -> tuple[ClusterState, list[str]]:
     """The state that a coordinator would start with, and every invariant that it breaks."""
     state = ClusterState(Timers())
     at = loaded.image_revision

@@ -13,8 +13,10 @@ from itertools import count
 from msgspec import Struct
 
 from phalanx.core.cluster.events import encode
+from phalanx.core.cluster.number_events import NumbersSkipped, skipped_to
 from phalanx.errors import Conflict, NotFound
 from phalanx.store.chain import hole_in
+from phalanx.store.check import replayed
 from phalanx.store.contents import Contents, StoreContents
 from phalanx.store.protocol import Batch, Candidate, History, Leader, Store, StoreError
 
@@ -83,8 +85,18 @@ async def reopen(store: Store, name: str) -> int:
     return await store.open_term()
 
 
-async def fill(target: Store, contents: Contents, epoch_min: int, report: ReportProgress) -> Copied:
-    """Write contents into a store that `check_vacant` allowed, read them back, and leave it without a leader."""
+async def fill(
+    target: Store,
+    contents: Contents,
+    epoch_min: int,
+    report: ReportProgress,
+    *,
+    restored_at: float | None = None,
+) -> Copied:
+    """Write contents into a store that `check_vacant` allowed, read them back, and leave it without a leader.
+
+    `restored_at`: they are a backup, so numbers that may have been given after it are skipped.
+    """
     epoch = await _take(target, Candidate(FILLING + contents.name), epoch_min)
     loaded = await target.load()
     head = max(loaded.image_revision, *(batch.revision for batch in loaded.batches), 0)
@@ -94,6 +106,8 @@ async def fill(target: Store, contents: Contents, epoch_min: int, report: Report
         await target.save_image(epoch, contents.image_revision, contents.image)
         await target.prune(epoch, contents.begin, records)
     await verify(target, contents, report)
+    if restored_at is not None:
+        head = await _skip_numbers(target, epoch, restored_at)
     await target.resign(epoch)
     return Copied(epoch, head, batches, records)
 
@@ -167,6 +181,16 @@ async def _copy_records(
         head = next(revisions)
         await target.append(epoch, Batch(head, _NOTHING), chunk)
     return head, copied
+
+
+async def _skip_numbers(target: Store, epoch: int, now: float) -> int:
+    """Give no number again that was given after the backup was made; returns the new end of the log."""
+    loaded = await target.load()
+    state, _ = replayed(loaded)
+    head = max(loaded.image_revision, *(batch.revision for batch in loaded.batches), 0) + 1
+    event = NumbersSkipped(at=now, cause="restore", upto=skipped_to(state.arrivals))
+    await target.append(epoch, Batch(head, encode([event])), [])
+    return head
 
 
 async def _take(store: Store, candidate: Candidate, at_least: int = 1) -> int:

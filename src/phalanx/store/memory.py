@@ -32,6 +32,7 @@ class Memory:
         self.pruned = 0  # batches up to here are gone
         self.image: tuple[int, bytes] | None = None
         self.history: dict[str, bytes] = {}
+        self.numbers: dict[int, str] = {}
 
     @property
     def head(self) -> int:
@@ -98,6 +99,7 @@ class MemoryStore:
             raise StoreError(f"the log already ends at {head}, so {batch.revision} cannot come after it")
         self._kept.batches.append(batch)
         self._kept.history.update((record.job, record.body) for record in history)
+        self._kept.numbers.update((record.number, record.job) for record in history if record.number)
         self._head = batch.revision
 
     async def save_image(self, epoch: int, revision: int, body: bytes) -> None:
@@ -113,6 +115,10 @@ class MemoryStore:
             del self._kept.batches[:at]
         for job in sorted(self._kept.history)[: max(0, len(self._kept.history) - keep_jobs)]:
             del self._kept.history[job]
+        kept = self._kept.history
+        self._kept.numbers = {
+            number: job for number, job in self._kept.numbers.items() if job in kept or not number
+        }
 
     async def story(self, subject: str, after: int, limit: int) -> list[Batch]:
         found = (batch for batch in self._after(after) if subject in batch.subjects)
@@ -136,6 +142,13 @@ class MemoryStore:
         kept = self._kept.history
         jobs = sorted((job for job in kept if job.startswith(prefix)), reverse=True)
         return [History(job, kept[job]) for job in jobs if before is None or job < before][:limit]
+
+    async def numbered(self, number: int) -> str | None:
+        return self._kept.numbers.get(number)
+
+    async def keep_numbers(self, epoch: int, numbers: dict[int, str]) -> None:
+        self._check(epoch)
+        self._kept.numbers.update(numbers)
 
     async def damaged(self) -> list[Damage]:
         """Memory is never damaged."""

@@ -123,10 +123,11 @@ class Batch(Struct, frozen=True):
 
 
 class History(Struct, frozen=True):
-    """The record of an ended job that left memory."""
+    """The record of an ended job that left memory, and its number, by which the store finds its id (0: it has none)."""
 
     job: str
     body: bytes
+    number: int = 0  # it is written and not read back: `numbered` asks for it
 
 
 class Loaded(Struct, frozen=True):
@@ -226,6 +227,14 @@ class Store(Protocol):
         """Records of jobs that left memory, newest first, with ids below `before`."""
         ...
 
+    async def numbered(self, number: int) -> str | None:
+        """The job that left memory with this number, or None. It may have no record any more."""
+        ...
+
+    async def keep_numbers(self, epoch: int, numbers: dict[int, str]) -> None:
+        """The numbers of jobs that left memory before, as under an older version, which kept none."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -282,6 +291,12 @@ class StoreAround:
 
     async def past(self, before: str | None, limit: int, prefix: str = "") -> list[History]:
         return await self._store.past(before, limit, prefix)
+
+    async def numbered(self, number: int) -> str | None:
+        return await self._store.numbered(number)
+
+    async def keep_numbers(self, epoch: int, numbers: dict[int, str]) -> None:
+        await self._store.keep_numbers(epoch, numbers)
 
     async def close(self) -> None:
         await self._store.close()

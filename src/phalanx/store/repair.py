@@ -94,6 +94,7 @@ async def repair(store: Store, name: str, choice: Choice, now: float) -> Repaire
     else:
         state, jobs = salvage.back(), [id for ids in _cost_of_going_back(salvage) for id in ids]
     revision = state.revision = salvage.head + 1
+    state.arrivals = salvage.numbers_given
     image = encode_state(state)
     _require_sound(decode_state(image, Timers()), choice)
     event = LogRepaired(

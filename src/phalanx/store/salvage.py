@@ -75,6 +75,11 @@ class Salvage:
         """Jobs that the index names and of which nothing can be read any more."""
         return [id for id in self._named if id not in self.state.jobs]
 
+    @property
+    def numbers_given(self) -> int:
+        """No number above this was ever given: every event that is missing may be that of a job."""
+        return self.state.arrivals + sum(hole.upto - hole.after for hole in self.holes)
+
     def held(self, because: str) -> ClusterState:
         """The state to continue with: what can be read, with every job held that may miss something."""
         for job in self.concerned:

@@ -10,6 +10,7 @@ import pytest
 
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Drain
+from phalanx.core.model.job import Job
 from tests.support.fake_client import Cli
 from tests.unit.cli.test_drafts import As, a_file, become, here, jobs_of, loop
 from tests.unit.manifests.documents import MEMBER, Doc, a_batch_job, a_jobset, a_pod, a_podgroup, a_replicated
@@ -18,7 +19,13 @@ __all__ = ["become", "here", "loop"]  # fixtures
 
 
 def ids(here: Coordinator) -> list[str]:
-    return [job.job.id for job in here.leadership.state.jobs.values() if not job.is_over]
+    """The numbers of the jobs that have not ended."""
+    return [str(job.arrival) for job in here.leadership.state.jobs.values() if not job.is_over]
+
+
+def job_of(here: Coordinator, number: str) -> Job:
+    state = here.leadership.state
+    return state.jobs[state.names.numbers[int(number)]].job
 
 
 def close_nodes(here: Coordinator, loop: asyncio.AbstractEventLoop) -> None:
@@ -158,7 +165,7 @@ def test_members_that_wait_are_unchanged_too(cli: Cli, here: Coordinator, become
         assert (said.code, ids(here)) == (0, [id]), said.err
         assert f"unchanged: g was applied before, it is job {id}" in said.err
         assert "waits for members: default/g needs 2 members and has 1" in said.err
-    draft = here.leadership.state.jobs[id].job.draft
+    draft = job_of(here, id).draft
     assert draft is not None
     assert draft.version == 0
 
@@ -174,7 +181,7 @@ def test_a_workload_takes_the_place_of_its_podgroup(cli: Cli, here: Coordinator,
     for _ in range(2):
         said = cli("apply", *both)
         assert (said.code, ids(here)) == (0, [id]), said.err
-    assert here.leadership.state.jobs[id].job.draft is None
+    assert job_of(here, id).draft is None
 
 
 def test_a_plan_reads_what_was_applied_of_the_gang_before(
@@ -208,7 +215,7 @@ def test_a_gang_that_waits_for_members_counts_those_that_have_come(
     cli("apply", "-f", group)
     (id,) = ids(here)
     listed = cli("ps").out.splitlines()
-    assert (id in listed[1], listed[1].rstrip().endswith("true")) == (True, False)
+    assert (listed[1].startswith(f"{id} "), listed[1].rstrip().endswith("true")) == (True, False)
     for there, pod in enumerate([None, *pods[:2]]):
         if pod is not None:
             cli("apply", "-f", pod)

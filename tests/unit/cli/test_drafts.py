@@ -123,7 +123,7 @@ def test_what_was_accepted_before_an_amendment_was_refused_is_listed(
     both = a_file(away, "both.yaml", a_pod("alone"), a_pod("p1", gang="train"))
     said = cli("apply", "--strict", "-f", both, "-o", "name")
     (new,) = set(here.leadership.state.jobs) - {waiting}
-    assert (said.code != 0, said.out.split()) == (True, [new])
+    assert (said.code != 0, said.out.split()) == (True, [str(here.leadership.state.jobs[new].arrival)])
     assert "the listed jobs were accepted" in said.err
     assert "it cannot be amended" in said.err
     assert [(request.amends is not None, request.strict) for request in refusing.asked] == [

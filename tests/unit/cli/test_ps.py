@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import yaml
 from msgspec import json
 
 from phalanx.api.schema.jobs import Counts, JobView, WatchEvent
+from phalanx.cli.job_table import chosen_columns, table_of
 from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
 OLD, NEW, DONE = (ID[:-1] + envelope for envelope in "abc")
@@ -41,6 +44,9 @@ def test_queue_and_name_are_asked_for(cli: Cli, busy: FakeClient):
         "queue": "long",
         "name": "train",
         "selector": "app=x,!draft",
+        "user": None,
+        "mine": False,
+        "since": None,
         "cursor": None,
         "limit": 1000,
     }
@@ -49,7 +55,7 @@ def test_queue_and_name_are_asked_for(cli: Cli, busy: FakeClient):
 def test_a_list_longer_than_a_page_is_read_to_its_end(cli: Cli, cluster: FakeClient):
     cluster.held = [a_job(f"{number:026d}", "Running") for number in range(2500)]
     assert len(ids(cli("ps", "--status", "Running", "--limit", "2200").out)) == 2200
-    assert [call[1]["limit"] for call in cluster.asked] == [1000, 1000, 200]
+    assert [call[1]["limit"] for call in cluster.asked] == [1000, 1000, 201]
 
 
 def test_into_a_pipe_goes_the_whole_list(cli: Cli, cluster: FakeClient):
@@ -63,9 +69,87 @@ def test_a_list_that_was_cut_says_so(cli: Cli, cluster: FakeClient):
     assert "there are more than these 5" in cli("ps", "--status", "Running", "--limit", "5", "-o", "json").err
 
 
-def test_an_empty_list_still_has_its_headings(cli: Cli, cluster: FakeClient):
+def test_an_empty_list_says_so(cli: Cli, cluster: FakeClient):
     said = cli("ps")
-    assert (said.code, said.out) == (0, "ID  NAME  STATUS\n")
+    assert (said.code, said.out) == (0, "")
+    assert "nothing is waiting or running" in said.err
+    assert (cli("ps", "-o", "json").out, cli("ps", "-o", "yaml").out) == ("[]\n", "[]\n")
+    assert "nothing to list" in cli("ps", "--all").err
+
+
+def test_users_and_times_are_asked_for(cli: Cli, busy: FakeClient):
+    cli("ps", "-a", "--mine", "--since", "2026-11-18T09:00+00:00")
+    cli("ps", "-a", "--user", "bob", "--since", "2h")
+    first, second = (call[1] for call in busy.asked[:2])
+    assert (first["mine"], first["user"], first["since"]) == (True, None, 1794992400.0)
+    assert (second["mine"], second["user"]) == (False, "bob")
+    assert "is not a time" in cli("ps", "--since", "yesterday").err
+
+
+def test_a_list_is_sorted_and_has_the_columns_that_are_asked_for(cli: Cli, cluster: FakeClient):
+    cluster.held = [a_job(f"{at:026d}", number=at, name=name) for at, name in ((3, "b"), (2, "c"), (1, "a"))]
+    assert cli("ps", "--columns", "id,name", "--sort", "name").out == "ID  NAME\n1   a\n3   b\n2   c\n"
+    assert cli("ps", "--columns", "id", "--sort", "-number").out == "ID\n3\n2\n1\n"
+    assert cli("ps", "--columns", "tasks,long-id").out.splitlines()[0] == "DONE/TASKS  LONG ID"
+    assert "'size' is no column here" in cli("ps", "--columns", "size").err
+    assert "'size' is unknown" in cli("ps", "--sort", "size").err
+
+
+def test_numbers_stand_for_ids(cli: Cli, cluster: FakeClient):
+    cluster.held = [a_job(number=17, user="bob", queue="long", nodes=["n1", "n2"])]
+    lines = cli("ps").out.splitlines()
+    assert lines[0].split() == ["ID", "NAME", "STATUS", "DONE/TASKS", "QUEUE", "ELAPSED", "NODES", "COMMAND"]
+    assert lines[1].split()[0] == "17"
+    assert cli("ps", "-o", "name").out == "17\n"
+    assert cli("ps", "-o", "wide").out.splitlines()[1].endswith(ID)
+
+
+def test_what_is_paused_or_held_does_not_pass_for_running(cli: Cli, cluster: FakeClient):
+    cluster.held = [
+        a_job(DONE, number=3, counts=Counts(running=2), paused=1),
+        a_job(NEW, "Pending", number=2, held="a repair"),
+        a_job(OLD, number=1, counts=Counts(running=1), paused=1),
+    ]
+    assert cli("ps", "--columns", "id,status").out.split() == [
+        "ID",
+        "STATUS",
+        "3",
+        "Running",
+        "2",
+        "Held",
+        "1",
+        "Paused",
+    ]
+
+
+@pytest.mark.parametrize(("users", "is_cut"), [(["ada"], True), (["ada", "grace"], False)])
+def test_a_table_fits_a_terminal_of_80_columns(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, users: list[str], is_cut: bool
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    jobs = [
+        a_job(
+            ID,
+            number=100017,
+            user=user,
+            name="resnet-50-imagenet-lr0.1",
+            queue="long",
+            nodes=["gpu-node-17"],
+            command=["python", "train.py", "--data", "/shared/imagenet"],
+        )
+        for user in users
+    ]
+    table_of(jobs, chosen_columns(None, jobs, False), 5000.0).show()
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "100017" in lines[1]
+    assert ("COMMAND" in lines[0], lines[1].endswith("…")) == (is_cut, is_cut), (
+        "nothing but the command is cut"
+    )
+    at = lines[0].index("NAME")
+    folded = "".join(line[at:].split("  ")[0] for line in lines[1:3])
+    assert folded.startswith("resnet-50-imagenet-lr0.1")
 
 
 def test_json_and_yaml_are_the_views_as_they_are(cli: Cli, busy: FakeClient):

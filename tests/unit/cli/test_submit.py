@@ -151,9 +151,11 @@ def test_names_and_a_wide_table(cli: Cli, cluster: FakeClient):
         "TASKS",
         "TARGET",
         "BATCH",
+        *("LONG", "ID"),
         ID,
         "1",
         "-",
+        ID,
         ID,
     ]
 

@@ -94,7 +94,7 @@ def test_no_control_character_survives(text: str):
 
 def test_times_and_spans():
     assert (moment(None), span(None, 1.0), span(1.0, None), span(5.0, 1.0)) == ("-", "-", "-", "0.0s")
-    assert len(moment(1000.0)) == len("2026-01-01 00:00:00")
+    assert moment(1000.0).split()[:2] != moment(1000.0).split(), "with its zone"
 
 
 def test_lines_and_names_are_as_harmless_as_tables(capsys: pytest.CaptureFixture[str]):

@@ -31,14 +31,14 @@ def test_the_tree_shows_what_is_free_and_who_sits_where(cli: Cli, file: str):
     said = cli("topology", "--cluster", file)
     assert said.code == 0
     assert said.out.splitlines() == [
-        "PLACE                       NODES  CORES  GPUS  WHO",
-        "cluster                     3      14/16  0/4",
-        "└── spine s1                3      14/16  0/4",
-        "    ├── rack b1 (no label)  1      8/8    -",
-        "    │   └── b1                     8/8    -",
-        "    └── rack r1             2      6/8    0/4",
-        "        ├── a1                     6/8    0/4   train (2 tasks)",
-        "        └── a2                     8/8    4/4   closed",
+        "PLACE                       NODES  FREE/CORES  FREE/GPUS  JOBS",
+        "cluster                     3      14/16       0/4",
+        "└── spine s1                3      14/16       0/4",
+        "    ├── rack b1 (no label)  1      8/8         -",
+        "    │   └── b1                     8/8         -",
+        "    └── rack r1             2      6/8         0/4",
+        "        ├── a1                     6/8         0/4        train (2 tasks)",
+        "        └── a2                     -/8         -/4        closed",
     ]
     assert said.err == "b1 has no label for rack\n"
 
@@ -58,7 +58,9 @@ def test_yaml_is_koordinators_form(cli: Cli, file: str):
 def test_json_is_the_words_of_rest(cli: Cli, file: str):
     found = json.loads(cli("topology", "--cluster", file, "-o", "json").out)
     assert [node["name"] for node in found["nodes"]] == ["b1", "a1", "a2"]
-    assert found["nodes"][1]["seats"][0] == {"task": "train.0", "job": "train", "devices": [0, 1]}
+    assert found["nodes"][1]["seats"][0] == {
+        "task": "train.0", "job": "train", "devices": [0, 1], "name": "train", "id": "00000000000000000000000001",
+    }  # fmt: skip
 
 
 def test_names_are_those_of_the_nodes(cli: Cli, file: str):

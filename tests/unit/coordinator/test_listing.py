@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from phalanx.api.schema.documents import JobsQuery
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.questions import StateReads
@@ -58,9 +59,7 @@ async def listed(memory: list[int], history: list[int], **asked: Any) -> list[in
     found: list[int] = []
     cursor = None
     while True:
-        page = await questions.jobs(
-            **{"status": None, "queue": None, "name": None, "cursor": cursor, "limit": 3} | asked
-        )
+        page = await questions.jobs(JobsQuery(**{"cursor": cursor, "limit": 3} | asked), "ada")
         found += [int(job.id[-4:]) for job in page.items]
         cursor = page.next_cursor
         if cursor is None:
@@ -94,8 +93,8 @@ async def test_many_lists_at_once_leave_the_loop_to_others_after_every_piece():
     await store.append(await store.open_term(), Batch(1, b""), [])
     loop: Any = SimpleNamespace(state=state)
     questions = StateReads(loop, store, SystemClock())
-    asked: Any = {"status": "Failed", "queue": None, "name": "zzz", "cursor": None, "limit": 100}
-    lists = [asyncio.create_task(questions.jobs(**asked)) for _ in range(20)]
+    asked = JobsQuery(status="Failed", name="zzz")
+    lists = [asyncio.create_task(questions.jobs(asked, "ada")) for _ in range(20)]
     longest = 0.0
     while not all(each.done() for each in lists):
         began = thread_time()
@@ -115,9 +114,7 @@ async def test_a_page_of_large_jobs_ends_before_it_is_too_long():
     store = MemoryStore()
     await store.append(await store.open_term(), Batch(1, b""), [])
     loop: Any = SimpleNamespace(state=state)
-    page = await StateReads(loop, store, SystemClock()).jobs(
-        status=None, queue=None, name=None, cursor=None, limit=100
-    )
+    page = await StateReads(loop, store, SystemClock()).jobs(JobsQuery(), "ada")
     assert (len(page.items), page.next_cursor) == (1, an_id(7))
 
 
@@ -128,7 +125,7 @@ async def test_a_job_that_leaves_memory_while_a_list_is_made_is_listed():
     loop: Any = SimpleNamespace(state=state)
     questions = StateReads(loop, store, SystemClock())
     questions.slices = TimeSlices(SystemClock(), piece_s=0.0)  # a piece is over as soon as it begins
-    listing = asyncio.create_task(questions.jobs(status=None, queue=None, name=None, cursor=None, limit=1000))
+    listing = asyncio.create_task(questions.jobs(JobsQuery(limit=1000), "ada"))
     await a_round()
     await a_round()
     body = encode_job(state.jobs[an_id(3)])
@@ -146,3 +143,19 @@ async def test_a_node_that_takes_no_work_has_nothing_free():
     view = await StateReads(loop, MemoryStore(), SystemClock()).cluster()
     assert (view.nodes_online, view.nodes) == (1, 2)
     assert (view.cores_free, view.cores, view.devices_free, view.devices) == (4, 4, 0, 0)
+
+
+async def test_lists_are_of_one_user_and_of_what_came_since():
+    loop: Any = SimpleNamespace(state=ClusterState(Timers()))
+    for number, user in enumerate(("ada", "bob", "ada")):
+        job = structs.replace(a_job(id=an_id(number), user=user), submitted_at=float(100 * number))
+        apply(loop.state, JobSubmitted(at=1.0, cause="test", job=job))
+    reads = StateReads(loop, MemoryStore(), SystemClock())
+
+    async def numbers(**asked: Any) -> list[int]:
+        return [view.number for view in (await reads.jobs(JobsQuery(**asked), "ada")).items]
+
+    assert await numbers(mine=True) == [3, 1]
+    assert await numbers(user="bob") == [2]
+    assert await numbers(since=100.0) == [3, 2]
+    assert await numbers(since=100.5, mine=True) == [3]

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from phalanx.api.schema.apply import ApplyRequest
+from phalanx.api.schema.documents import JobsQuery
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import GangSpec, JobSpec, to_job
 from phalanx.api.schema.submission import SubmitRequest
@@ -119,7 +120,7 @@ async def test_who_may_look_into_all_jobs_is_not_given_one_of_several_users_by_c
         with pytest.raises(NotFound):
             await root.named("team/hello-job", own=True)
         (bobs,) = (await bob.apply(a_named_gang())).jobs
-        told = f"several users .* 'team/hello-job': {alices.id} of alice, {bobs.id} of bob$"
+        told = f"several users .* 'team/hello-job': {alices.number} of alice, {bobs.number} of bob$"
         for ask in (root.cancel, root.named, root.why):
             with pytest.raises(Conflict, match=told) as refused:
                 await ask("team/hello-job")
@@ -165,7 +166,7 @@ async def test_jobs_and_tasks_are_selected_by_their_tags():
         (plain,) = (await commands.submit(SubmitRequest(["true"], tags={"app": "eval"}), "ada")).task_ids
 
         async def listed(selector: str) -> list[str]:
-            page = await commands.jobs(queue=None, name=None, selector=selector, **every)
+            page = await commands.jobs(JobsQuery(selector=selector), "ada")
             return [view.id for view in page.items]
 
         assert await listed("app=train") == [job.id]

@@ -72,7 +72,8 @@ def test_evictions_that_are_previewed_are_those_that_happen():
     promise = cluster.state.jobs[job.id].promise
     assert promise is not None
     victims = {cluster.state.jobs[id].job.task_id(position) for id, position, _ in promise.victims}
-    assert {each.task for each in reply.evictions} == victims
+    assert {each.id for each in reply.evictions} == victims
+    assert {each.task for each in reply.evictions} == {"1", "2"}
     assert {each.node for each in reply.placements} == {node for node, _ in promise.members.values()}
     told = {cluster.state.jobs[id].conditions[position].message for id, position, _ in promise.victims}
     assert {each.why for each in reply.evictions} == told

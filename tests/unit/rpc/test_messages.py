@@ -19,6 +19,7 @@ from phalanx.link import wire
 from phalanx.link.overlay import OverlayMap
 from phalanx.link.session_messages import SessionMessage
 from phalanx.link.usage import ReadUsage, UsageData
+from phalanx.link.vps import AskSnapshots, SnapshotsTold
 from phalanx.rpc import messages
 from phalanx.rpc.convert import Drift, WrongMessage, converter
 from tests.tidy.source import ROOT
@@ -82,7 +83,7 @@ def test_the_definitions_are_the_same():
 
 
 def test_every_message_of_the_link_has_one_of_grpc():
-    """Except those about files, usage, sessions and the overlay network, which only runners of ours have, as frames."""
+    """Except those about files, usage, sessions, snapshots and the overlay network: frames, of our runners alone."""
     carried = {kind for kinds in WRAPPERS.values() for kind in kinds}
     as_frames = {
         wire.FilesReady,
@@ -91,6 +92,8 @@ def test_every_message_of_the_link_has_one_of_grpc():
         ReadUsage,
         UsageData,
         OverlayMap,
+        AskSnapshots,
+        SnapshotsTold,
         *get_args(SessionMessage),
     }
     assert carried == set(get_args(wire.Message)) - as_frames

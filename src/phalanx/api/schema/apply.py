@@ -62,6 +62,7 @@ class AppliedJob(Struct):
     name: str
     tasks: int
     unchanged: bool = False  # it was there already: the same objects of Kubernetes were applied before
+    number: int = 0  # by arrival; it names the job wherever its id does
 
 
 class ApplyReply(Struct, omit_defaults=True):
@@ -121,13 +122,15 @@ class PlannedPlacement(Struct):
 class PlannedEviction(Struct):
     """One task that would be evicted, for which job, and the message of its eviction."""
 
-    task: str
+    task: str  # as people call it: its name in Kubernetes, or its number
     node: str
     job: str
     devices: list[int] = []
     priority: int = 0
     preemptor: str = ""  # the job it makes way for
     why: str = ""  # the message of its condition
+    name: str = ""  # of the job that it is of
+    id: str = ""  # of the task
 
 
 class PlanReason(Struct):
@@ -182,9 +185,11 @@ class LayerView(Struct):
 class SeatView(Struct):
     """A task that holds a place on a node."""
 
-    task: str
+    task: str  # as people call it: its name in Kubernetes, or its number
     job: str
     devices: list[int]
+    name: str = ""  # of the job
+    id: str = ""
 
 
 class PlaceView(Struct):

@@ -51,6 +51,7 @@ class DeviceView(Struct, omit_defaults=True):
     uuid: str = ""
     task: str | None = None
     idle_s: float = 0.0  # held and hardly used for so long; 0: it is in use, or free
+    number: str = ""  # of the task, such as 17.3
 
 
 class NumaView(Struct):

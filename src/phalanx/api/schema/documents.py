@@ -225,6 +225,9 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     queue: Word | None = None
     name: Word | None = None
     selector: Select | None = None
+    user: Word | None = None
+    mine: bool = False  # only those of whoever asks
+    since: Annotated[float, Meta(ge=0, le=1e11)] | None = None  # submitted then or later, since 1970
     cursor: Word | None = None
     limit: Limit = 100
 

@@ -26,7 +26,20 @@ from phalanx.core.model.amounts import (
     written,
 )
 from phalanx.core.model.containers import IMAGE_BYTES_MAX, MOUNTS_MAX, parse_image, parse_mount
-from phalanx.core.model.job import AFTER_MAX, TAGS_MAX, After, Command, Job, When, is_name, is_object, is_tag
+from phalanx.core.model.job import (
+    AFTER_MAX,
+    LAST,
+    TAGS_MAX,
+    After,
+    Command,
+    Job,
+    When,
+    is_job_name,
+    is_name,
+    is_object,
+    is_tag,
+    reads_as_number,
+)
 from phalanx.core.model.json_depth import JSON_DEPTH_MAX
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest, Unprocessable
@@ -82,12 +95,25 @@ def check_text(field: str, value: str, bytes_max: int) -> int:
 
 
 def check_name(field: str, value: str) -> None:
-    """Refuse what may not name a job or a queue."""
+    """Refuse what may not name a queue, a node or a group."""
     if not is_name(value):
         raise BadRequest(
             f"{field}: {shown(value)} is not a name: write 1 to 63 lower-case letters, digits, '.', '_' or"
             " '-', with a letter or digit at both ends"
         )
+
+
+def check_job_name(field: str, value: str) -> None:
+    """Refuse what may not name a job or a workflow."""
+    if is_job_name(value):
+        return
+    if reads_as_number(value) or value == LAST:
+        meant = "the newest job" if value == LAST else "a job or task by its number"
+        raise BadRequest(f"{field}: {shown(value)} is not a name: it means {meant}; add a letter")
+    raise BadRequest(
+        f"{field}: {shown(value)} is not a name: write 1 to 63 letters, digits, '.', '_' or '-', with a letter or"
+        " digit at both ends"
+    )
 
 
 def check_object(field: str, value: str) -> None:
@@ -272,6 +298,11 @@ def read_command(
 def check_container(image: str, mounts: Sequence[str], field: str) -> None:
     """Refuse what names no image, and mounts that are none or have no container."""
     check_text(f"{field}image", image, IMAGE_BYTES_MAX)
+    if "phalanx-vps/" in image:
+        raise BadRequest(
+            f"{field}image: {shown(image)} is a snapshot of a VPS, which only that VPS can be started from",
+            hint="phalanx vps restore",
+        )
     check_count(f"{field}mounts", len(mounts), MOUNTS_MAX)
     if mounts and not image:
         raise BadRequest(f"{field}mounts: given without an image: what runs on the node sees all of it")

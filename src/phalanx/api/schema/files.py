@@ -23,6 +23,7 @@ class FilesView(Struct):
     files: list[FileView]
     left_out: list[str] = []
     left_out_count: int = 0
+    number: str = ""  # of the task, such as 17.3
 
 
 class FilesQuery(Struct, frozen=True, forbid_unknown_fields=True):

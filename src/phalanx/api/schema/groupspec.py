@@ -27,7 +27,7 @@ from phalanx.api.schema.fields import (
 )
 from phalanx.core.model.array import TASKS_MAX, Array
 from phalanx.core.model.containers import required_labels
-from phalanx.core.model.job import GANG_TASKS_MAX, Gather, Group
+from phalanx.core.model.job import GANG_TASKS_MAX, Gather, Group, host_name
 from phalanx.core.model.resources import ISOLATED, Cores, Request, Target, TargetError, parse_target
 from phalanx.core.model.topology import LAYERS_MAX
 from phalanx.errors import BadRequest
@@ -123,12 +123,18 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
 def check_after(groups: tuple[Group, ...]) -> None:
     """Refuse names that stand twice, waiting for a group that is not there, and waiting in a circle."""
     numbers: dict[str, int] = {}
+    hosts: dict[str, int] = {}
     for number, group in enumerate(groups):
         if group.name in numbers:
             raise BadRequest(
                 f"groups[{number}].name: {shown(group.name)} is already the name of groups[{numbers[group.name]}]"
             )
-        numbers[group.name] = number
+        if (host := host_name(group.name)) in hosts:
+            raise BadRequest(
+                f"groups[{number}].name: {shown(group.name)} and {shown(groups[hosts[host]].name)} would give their"
+                f" tasks the same host names, which have {shown(host)}: choose another"
+            )
+        numbers[group.name] = hosts[host] = number
     for number, group in enumerate(groups):
         for name, _ in group.after:
             if name not in numbers:

@@ -6,7 +6,7 @@ cluster around the jobs is in `cluster.py`.
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from msgspec import Struct
 
@@ -38,6 +38,7 @@ class PromiseView(Struct):
     until: float  # when the promise is withdrawn
     victims: list[str]  # tasks that have yet to leave
     nominated: dict[str, int]  # node: how many members will stand there
+    numbers: list[str] = []  # of the victims
 
 
 class GangView(Struct):
@@ -166,6 +167,10 @@ class JobView(Struct):
     written: list[
         str
     ] = []  # of a stage: its command before references were replaced; others see no other one
+    kind: Literal["command", "vps"] = "command"
+    number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
+    paused: int = 0  # of the running tasks: those that are paused
+    nodes: list[str] = []  # of the first few tasks that are on one
 
 
 class TaskView(Struct):
@@ -205,6 +210,19 @@ class TaskView(Struct):
     usage: UsageSummary | None = None  # of the newest attempt, once that has ended
     address: str | None = None  # its own in the overlay network, while it has one
     preparing: str = ""  # its node gets its image ready, and how far that is
+    number: str = ""  # the job's number, and the index of the task: 17.3
+
+
+class JobFilters(TypedDict, total=False):
+    """Which jobs are listed, for `jobs(mine=True, status="Running")` of the Python client: those that fit all."""
+
+    status: StatusWord | None
+    queue: str | None
+    name: str | None
+    selector: str | None
+    user: str | None
+    mine: bool
+    since: float | None
 
 
 class ReasonView(Struct, omit_defaults=True):
@@ -260,6 +278,7 @@ class WhyReply(Struct):
     needed: int | None = None
     domains: list[DomainSlots] = []
     object: str = ""  # what Kubernetes calls it: namespace/name
+    number: str = ""  # such as 17 or 17.3
 
 
 class StoryLine(Struct, omit_defaults=True):
@@ -273,6 +292,7 @@ class StoryLine(Struct, omit_defaults=True):
     node: str | None = None
     cause: str = ""
     epoch: int = 0
+    number: str = ""  # of the task, such as 17.3
 
 
 class CancelReply(Struct):
@@ -281,6 +301,7 @@ class CancelReply(Struct):
     id: str
     cancelled: int
     stopping: int
+    number: str = ""  # such as 17 or 17.3
 
 
 class EvictReply(Struct):
@@ -288,6 +309,7 @@ class EvictReply(Struct):
 
     id: str
     evicted: int
+    number: str = ""  # such as 17 or 17.3
 
 
 class WatchEvent(Struct, omit_defaults=True):
@@ -303,6 +325,7 @@ class WatchEvent(Struct, omit_defaults=True):
     exit_code: int | None = None
     node: str | None = None
     text: str = ""
+    number: str = ""  # of the task or job, such as 17.3
 
 
 class LogChunk(Struct):
@@ -324,7 +347,9 @@ class Page(Struct, Generic[T]):
 
 
 class NamedView(Struct):
-    """Which job or task Kubernetes calls `name`, its namespace/name; a task has a dot and its index in its id."""
+    """Which job, task or workflow `name` is, which may be a number, `last`, a name of yours, or Kubernetes'
+    namespace/name. A task has a dot and its index in its id.
+    """
 
     name: str
     id: str

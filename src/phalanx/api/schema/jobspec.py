@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 from phalanx.api.schema.fields import (
     PatternBudget,
     check_count,
+    check_job_name,
     check_name,
     check_number,
     check_object,
@@ -221,7 +222,7 @@ def _draft(spec: JobSpec) -> IncompleteGang | None:
 
 def _check_labels(spec: JobSpec) -> None:
     if spec.name:
-        check_name("name", spec.name)
+        check_job_name("name", spec.name)
     if spec.queue != "default":
         check_name("queue", spec.queue)
     if spec.object:

@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import (
-    check_count,
+    check_job_name,
     check_name,
     check_number,
     check_text,
@@ -34,6 +34,7 @@ from phalanx.api.schema.groupspec import (
     to_group,
 )
 from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX
+from phalanx.api.schema.targets import read_places
 from phalanx.core.model.array import Array, ArrayError, parse_array
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,
@@ -45,15 +46,15 @@ from phalanx.core.model.job import (
     Group,
     Job,
     Restart,
+    Vps,
 )
-from phalanx.core.model.resources import DEVICES_MAX, INDEX_MAX, Cores, Target, TargetError, parse_target
+from phalanx.core.model.resources import Cores, Target
 from phalanx.errors import BadRequest, Unprocessable
 
-TARGETS_MAX = 1000
 REQUEST_ID_BYTES_MAX = 255
 TOKEN_BYTES_MAX = 128
-
-Place = tuple[str | None, Target | None]  # a target as written and as read; both None: any node
+VPS_RETRIES = 60_000  # a failed VPS is tried again, with pauses; attempts of a task are counted to 65,535
+VPS_PROGRAM = "phalanx-vps"  # stands for the runner's own; a runner that knows no VPS does not find it
 
 
 class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -109,6 +110,7 @@ class AcceptedTask(Struct, omit_defaults=True):
     id: str
     tasks: int = 1  # more than 1 for an array
     target: str | None = None
+    number: int = 0  # by arrival; it names the job wherever its id does
 
 
 class SubmitReply(Struct, omit_defaults=True):
@@ -124,10 +126,21 @@ class SubmitReply(Struct, omit_defaults=True):
 
 
 def to_jobs(
-    request: SubmitRequest, *, new_id: Callable[[], str], now: float, user: str, default_retries: int
+    request: SubmitRequest,
+    *,
+    new_id: Callable[[], str],
+    now: float,
+    user: str,
+    default_retries: int,
+    vps: Vps | None = None,
 ) -> tuple[list[tuple[str | None, Job]], list[FailedTarget]]:
-    """One job per target that can be read (or one job, without targets), and the targets that cannot."""
-    _refuse_vps(request)
+    """One job per target that can be read (or one job, without targets), and the targets that cannot.
+
+    A VPS that is submitted with no more said about it has no SSH.
+    """
+    if request.kind == "vps":
+        _check_vps(request)
+        vps, default_retries = vps or Vps("disabled"), VPS_RETRIES
     _check_labels(request)
     gang, retries = _gang(request), _retries(request, default_retries)
     common = Job(
@@ -146,15 +159,16 @@ def to_jobs(
         gang=gang,
         restart=Restart() if gang is None else Restart(whole=True, limit=retries),
         may_evict=request.preemption == "lower",
-        evictable=request.evictable,
+        evictable=request.evictable and vps is None,
         min_run_s=read_span("min_run", request.min_run),
         tags=read_tags("tags", request.tags),
         after=_after(request),
         names=read_names(request.names, _count(request)),
         subdomain=read_subdomain("subdomain", request.subdomain),
+        vps=vps,
     )
     _check_ip_token(request)
-    places, failed = _places(request)
+    places, failed = read_places(request.targets, request.required_gpus)
     groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
     jobs: list[tuple[str | None, Job]] = []
     for text, target in places:
@@ -178,12 +192,28 @@ def check_request_id(request_id: str) -> None:
         )
 
 
-def _refuse_vps(request: SubmitRequest) -> None:
-    if request.kind != "vps":
-        return
+def _check_vps(request: SubmitRequest) -> None:
+    """A VPS is one task that runs until it is stopped, and its program is the runner's own."""
     if len(request.targets) > 1:
-        raise BadRequest("VPS tasks cannot be submitted to multiple targets")
-    raise BadRequest("kind: 'vps' is not supported yet, give 'command'", reason="VpsUnsupported")
+        raise BadRequest(
+            f"targets: VPS tasks cannot be submitted to multiple targets, and {len(request.targets)} are given",
+            reason="VpsTargets",
+        )
+    given: dict[str, object] = {
+        "command": request.command,
+        "shell": request.shell,
+        "array": request.array,
+        "tasks": request.tasks > 1,
+        "time_limit": request.time_limit,
+        "max_retries": request.max_retries is not None,
+        "max_attempts": request.max_attempts,
+        "after": request.after,
+        "names": request.names,
+    }
+    if wrong := [field for field, value in given.items() if value]:
+        raise BadRequest(
+            f"{wrong[0]}: a VPS has none: it is one task without a command of its own, and runs until it is stopped"
+        )
 
 
 def _count(request: SubmitRequest) -> int:
@@ -201,7 +231,7 @@ def _check_ip_token(request: SubmitRequest) -> None:
 
 def _check_labels(request: SubmitRequest) -> None:
     if request.name:
-        check_name("name", request.name)
+        check_job_name("name", request.name)
     if request.queue != "default":
         check_name("queue", request.queue)
     if request.request_id is not None:
@@ -236,7 +266,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
     spec = GroupSpec(
         tasks=request.tasks,
         min=request.min,
-        command=request.command,
+        command=[VPS_PROGRAM] if request.kind == "vps" else request.command,
         shell=request.shell,
         cores=request.cores,
         memory=request.memory,
@@ -246,7 +276,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         labels=request.labels,
         require_isolation=request.require_isolation,
         env=request.env,
-        cwd=request.cwd,
+        cwd=None if request.kind == "vps" else request.cwd,  # the home of a VPS is its folder
         network=request.network,
         image=request.image,
         mounts=request.mounts,
@@ -298,54 +328,6 @@ def _gang(request: SubmitRequest) -> Gang | None:
         )
     wait_s = WAIT_S if request.gang_wait is None else read_duration("gang_wait", request.gang_wait)
     return Gang(read_gather(request.gather), wait_s=wait_s)
-
-
-def _places(request: SubmitRequest) -> tuple[list[Place], list[FailedTarget]]:
-    devices = request.required_gpus or []  # an empty list means none at all, as in KohakuRiver
-    if not request.targets:
-        if devices:
-            raise BadRequest(
-                "No target node specified for GPU task is not allowed",
-                hint="name a node in targets, or ask for a number of devices with gpus",
-            )
-        return [(None, None)], []
-    check_count("targets", len(request.targets), TARGETS_MAX)
-    if devices and len(devices) != len(request.targets):
-        raise BadRequest(
-            f"required_gpus length ({len(devices)}) must match targets length ({len(request.targets)})"
-        )
-    return _read_targets(request.targets, devices or [[] for _ in request.targets])
-
-
-def _read_targets(texts: list[str], devices: list[list[int]]) -> tuple[list[Place], list[FailedTarget]]:
-    places: list[Place] = []
-    failed: list[FailedTarget] = []
-    for text, wanted in zip(texts, devices, strict=True):
-        _check_devices(wanted)
-        try:
-            target = parse_target(text)
-        except TargetError as error:
-            failed.append(FailedTarget(text, "Misconfigured", str(error)))
-        else:
-            places.append((text, _with_devices(target, wanted)))
-    return places, failed
-
-
-def _check_devices(wanted: list[int]) -> None:
-    check_count("required_gpus", len(wanted), DEVICES_MAX)
-    for index in wanted:
-        check_number("required_gpus", index, 0, INDEX_MAX)
-    if len(set(wanted)) != len(wanted):
-        raise BadRequest(f"required_gpus: {shown(wanted)} names a device twice")
-
-
-def _with_devices(target: Target, wanted: list[int]) -> Target:
-    if target.devices and wanted and set(target.devices) != set(wanted):
-        raise BadRequest(
-            f"targets and required_gpus contradict each other: {str(target)!r} names devices"
-            f" {list(target.devices)}, required_gpus {shown(wanted)}; give them in one of the two"
-        )
-    return Target(target.host, target.numa, target.devices or tuple(wanted))
 
 
 def _gpus(request: SubmitRequest, target: Target | None, text: str | None) -> int:

@@ -73,6 +73,7 @@ class TaskUsage(Struct, omit_defaults=True):
     points: list[CurvePoint] = []
     source: str = ""  # what the numbers of a running task rest on: cgroup or processes
     note: str = ""  # why there are no numbers
+    number: str = ""  # such as 17.3
 
 
 class UsageSums(Struct):

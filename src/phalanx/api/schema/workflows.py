@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.fields import (
     check_count,
-    check_name,
+    check_job_name,
     check_number,
     check_text,
     read_deadline,
@@ -28,7 +28,7 @@ from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.stage_references import check_indexes, referred
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
-from phalanx.core.model.job import NAME_MAX, Job, is_name
+from phalanx.core.model.job import NAME_MAX, Job, is_job_name
 from phalanx.core.model.json_depth import too_deep_at
 from phalanx.core.model.references import STAGE_NAME_MAX
 from phalanx.core.model.workflow import (
@@ -109,6 +109,7 @@ class SubmittedWorkflow(Struct, omit_defaults=True):
     jobs: dict[str, str]
     replayed: bool = False  # true when the same request_id had been answered before
     warnings: list[str] = []  # why it may not keep its deadline or its budget
+    number: int = 0  # by arrival, among all jobs and workflows
 
 
 class StageView(Struct, omit_defaults=True):
@@ -128,6 +129,7 @@ class StageView(Struct, omit_defaults=True):
     parent: str | None = None  # the stage whose end is why this one never ran
     reason: str = ""  # why it ended so, or what it waits for
     result: Any = None  # for those who may inspect it
+    number: int = 0  # of its job; 0: it has none yet
 
 
 class WorkflowView(Struct, omit_defaults=True):
@@ -145,6 +147,7 @@ class WorkflowView(Struct, omit_defaults=True):
     budget: float | None = None
     cost: float = 0.0  # so far, by the share of each node that its attempts held
     reason: str = ""  # which limit it was stopped at
+    number: int = 0  # by arrival, among all jobs and workflows; it names the workflow wherever its id does
 
 
 class RetryRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -167,7 +170,7 @@ def to_workflow(
 ) -> Workflow:
     """The workflow a spec describes, or a refusal that names the field, its value and what would be right."""
     if spec.name:
-        check_name("name", spec.name)
+        check_job_name("name", spec.name)
     if not spec.stages:
         raise BadRequest("stages: there is none; give at least one")
     check_count("stages", len(spec.stages), STAGES_MAX)
@@ -263,8 +266,8 @@ def _with_program(group: GroupSpec, program: TaskProgram) -> GroupSpec:
 
 def _job_name(workflow: str, stage: str) -> str:
     """What `ps` calls the stage's job, if that can be a name."""
-    name = f"{workflow or 'workflow'}.{stage}".lower()
-    return name if is_name(name) else ""
+    name = f"{workflow or 'workflow'}.{stage}"
+    return name if is_job_name(name) else ""
 
 
 def _stage(stage: StageSpec, job: Job, numbers: dict[str, int], field: str) -> Stage:

@@ -37,7 +37,7 @@ from phalanx.api.server.messages import (
 from phalanx.api.server.openapi import openapi_document
 from phalanx.api.server.route import Route, Service
 from phalanx.api.server.routes.table import ROUTES
-from phalanx.core.model.job import is_object
+from phalanx.core.model.job import is_job_id, is_object
 from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized, WrongMethod
 from phalanx.logger import logger
 
@@ -47,7 +47,7 @@ BEHIND = b"phalanx-behind"
 REST = "{path}"  # in a route: whatever follows, with its slashes
 TOKEN_SIGN = "phx_"  # noqa: S105 - what every token of ours begins with
 # Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
-_ID = re.compile(r"[0-9a-z][0-9a-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a stage: WORKFLOW:STAGE
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a stage: WORKFLOW:STAGE
 _NAMED = ("jobs", "tasks", "names")  # what may also be named as Kubernetes does, namespace%2Fname
 
 Row = dict[str, Route]  # by method
@@ -198,12 +198,18 @@ async def _answer(service: Service, route: Route, http_request: HttpRequest) -> 
         if is_change or isinstance(error, Unauthorized | Forbidden):
             _note(service, http_request, route, error.status, error)
         if type(error) is not PhalanxError:
-            return problem_reply(error, http_request.path)
+            return problem_reply(_in_numbers(service, error), http_request.path)
         return problem_reply(_unforeseen(http_request), http_request.path)
     except Exception:  # the one place: whatever a route did not foresee must still be answered
         if _is_change(route):
             _note(service, http_request, route, 500, None)
         return problem_reply(_unforeseen(http_request), http_request.path)
+
+
+def _in_numbers(service: Service, error: PhalanxError) -> PhalanxError:
+    """The error with numbers for the ids in its sentences."""
+    error.detail, error.hint = (service.commands.in_numbers(text) for text in (error.detail, error.hint))
+    return error
 
 
 def _dated(reply: Response, behind_s: float) -> Response:
@@ -257,7 +263,9 @@ async def _check_owner(service: Service, route: Route, http_request: HttpRequest
     """Refuse what is only allowed with one's own jobs, if this is another's; note whether its inside may be seen."""
     identity, permission = http_request.identity, route.permission
     try:
-        if "/" in http_request.id:  # read once, so that what is checked here is what the route will change
+        if not is_job_id(
+            http_request.id[:26]
+        ):  # once, so that what is checked here is what the route changes
             http_request.id = await service.id_named(http_request, http_request.id)
         if identity.scope(permission) == "all" and identity.scope("inspect") == "all":
             http_request.is_inspector = True

@@ -9,7 +9,7 @@ refusal, and never a token or the body of a request; others keep the lines.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import Literal, Protocol
 
 from msgspec import Raw
 
@@ -37,7 +37,7 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.documents import JobsQuery, Stream
 from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
@@ -56,6 +56,7 @@ from phalanx.api.schema.overlay import AddressesView, NewReservation, Reservatio
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.usage import ReportQuery, ReportReply, UsageReply
+from phalanx.api.schema.vps import NewVps, SnapshotView, StoppedVps, VpsRequest, VpsView
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -101,26 +102,24 @@ class Commands(Protocol):
         """Let a job run that a repair held back."""
         ...
 
-    async def jobs(
-        self,
-        *,
-        status: StatusWord | None,
-        queue: str | None,
-        name: str | None,
-        selector: str | None = None,
-        cursor: str | None,
-        limit: int,
-    ) -> Page[JobView]:
+    async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:
         """Newest first."""
         ...
 
     async def job(self, id: str) -> JobView: ...
 
-    async def named(self, name: str, user: str, *, of_all: bool) -> str:
-        """The id of the job or task of a user that Kubernetes calls so, `namespace/name`: all others take ids only.
+    async def named(
+        self, name: str, user: str, *, of_all: bool, kind: Literal["job", "workflow"] = "job"
+    ) -> str:
+        """The id of a job, task, workflow or stage that a user names: all others take ids only.
 
-        With `of_all`, where he has none: another user's. Conflict if several others have one.
+        He may give a number, `last`, a name of his own, or `namespace/name` of Kubernetes; what is none of these is
+        returned as it is. With `of_all`, where he has none: another user's. Conflict if several fit.
         """
+        ...
+
+    def in_numbers(self, text: str) -> str:
+        """A sentence for people, with the ids in it as numbers."""
         ...
 
     async def draft(self, id: str) -> DraftView:
@@ -188,6 +187,28 @@ class Commands(Protocol):
     async def addresses(self, limit: int) -> list[AddressesView]: ...
 
     async def node_addresses(self, name: str, limit: int) -> AddressesView: ...
+
+    async def create_vps(self, request: VpsRequest, user: str, priority_max: int) -> NewVps:
+        """Its private key, if one was made, is in this answer alone."""
+        ...
+
+    async def list_vps(self, user: str | None, *, ended: bool) -> list[VpsView]:
+        """Those of a user, or everybody's."""
+        ...
+
+    async def vps(self, id: str) -> VpsView: ...
+
+    async def stop_vps(self, id: str) -> StoppedVps: ...
+
+    async def restart_vps(self, id: str, user: str) -> VpsView: ...
+
+    async def vps_snapshots(self, id: str) -> list[SnapshotView]: ...
+
+    async def snapshot_vps(self, id: str, name: str) -> SnapshotView: ...
+
+    async def restore_vps(self, id: str, name: str, user: str) -> VpsView: ...
+
+    async def remove_snapshot(self, id: str, name: str) -> list[SnapshotView]: ...
 
     async def queues(self) -> list[QueueView]: ...
 

@@ -27,6 +27,7 @@ from phalanx.api.schema.jobs import WatchEvent
 from phalanx.api.schema.overlay import ReserveRequest
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.vps import SnapshotRequest, VpsRequest
 from phalanx.api.schema.workflows import RetryRequest, WorkflowRequest
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes.table import ROUTES
@@ -51,6 +52,8 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     DrainRequest: {"reason": "a fan is broken"},
     ExecRequest: {"command": ["nvidia-smi"]},
     ForwardRequest: {"port": 8888},
+    SnapshotRequest: {"name": "before-upgrade"},
+    VpsRequest: {"ssh": "generate", "name": "lab", "targets": ["n1"], "cores": 4, "memory": "16GiB"},
     ElasticRequest: {"enabled": False, "reason": "saves power at night"},
     LoseRequest: {"reason": "the rack has no power"},
     ApplyRequest: {

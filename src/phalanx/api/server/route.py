@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
@@ -94,9 +94,12 @@ class Service:
         )
 
     async def id_named(self, http_request: HttpRequest, name: str, *, own: bool = False) -> str:
-        """The id behind a name of Kubernetes: the caller's own, or any user's if the caller may inspect all jobs."""
+        """The id behind a number or name: the caller's own, or any user's if the caller may inspect all jobs."""
         of_all = not own and http_request.identity.scope("inspect") == "all"
-        return await self.commands.named(name, http_request.user, of_all=of_all)
+        kind: Literal["job", "workflow"] = (
+            "workflow" if http_request.path.startswith("/v1/workflows") else "job"
+        )
+        return await self.commands.named(name, http_request.user, of_all=of_all, kind=kind)
 
 
 Handler = Callable[[Service, HttpRequest], Awaitable[Reply]]

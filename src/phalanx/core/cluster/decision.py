@@ -25,6 +25,7 @@ from phalanx.core.model.orders import (
     Start,
     Status,
     gang_port,
+    vps_port,
 )
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.workflow import SPEC_VARIABLE
@@ -117,7 +118,8 @@ def refuse_because(code: str, text: str, kind: str = "conflict", tier: Tier = Ti
 def start_order(state: ClusterState, attempt: Attempt) -> list[Effect]:
     """One order; the shell sends the group's brief and the gang's roll before it where the runner lacks them."""
     job_id, position, number = attempt.key
-    job = state.jobs[job_id].job
+    held, job = state.jobs[job_id], state.jobs[job_id].job
+    has_ssh = job.vps is not None and job.vps.ssh != "disabled"
     index = None if job.array is None else job.array.index(position)
     start = Start(
         attempt.key,
@@ -128,6 +130,7 @@ def start_order(state: ClusterState, attempt: Attempt) -> list[Effect]:
         attempt.group,
         attempt.formation,
         _merged_specs(state, attempt) if attempt.merged else "",
+        vps_port(job_id, held.charged.get(position, 0)) if has_ssh else 0,
     )
     if attempt.formation and attempt.released:  # told again to a runner that had lost it: it need not wait
         return [Send(attempt.node, start), Send(attempt.node, Go(attempt.key))]
@@ -174,6 +177,7 @@ def brief(job: Job, number: int) -> Brief:
         user=job.user,
         names=job.is_named,
         subdomain=job.subdomain,
+        vps=job.vps,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import msgpack
 
+from phalanx.core.cluster import number_events as n
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
@@ -41,8 +42,8 @@ class TermOpened(ClusterEvent, frozen=True):
     epoch: int
 
 
-class JobSubmitted(_Submitted, frozen=True):
-    pass
+class JobSubmitted(_Submitted, frozen=True, kw_only=True):
+    number: int = 0  # by arrival, with workflows; 0: of an older version, which counted on
 
 
 class JobAmended(_Submitted, frozen=True):
@@ -388,7 +389,7 @@ Event = (
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded
     | TaskDeferred | MergedEnded | w.WorkflowSubmitted | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled
     | w.WorkflowStopped | w.WorkflowRetried | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved
-    | o.ReservationEnded
+    | o.ReservationEnded | n.NumbersSkipped
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)

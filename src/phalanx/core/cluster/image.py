@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from heapq import heapify
 from operator import attrgetter
 
-from msgspec import Struct, msgpack, structs
+from msgspec import Raw, Struct, msgpack, structs
 
 from phalanx.core.cluster.apply.bindings import restore_bindings
 from phalanx.core.cluster.apply.dependencies import restore_dependents
@@ -226,6 +226,18 @@ def encode_job(job: JobState) -> bytes:
 def decode_job(body: bytes) -> JobState:
     """A job out of the history; it has no live attempts."""
     return _job_state(msgpack.decode(body, type=JobImage), [0, 0, 0, 0, 0, 0])
+
+
+class _Numbered(Struct, array_like=True):
+    """The beginning of a `JobImage`."""
+
+    job: Raw
+    arrival: int
+
+
+def number_of_job(body: bytes) -> int:
+    """The number in a record of the history, read without the rest."""
+    return msgpack.decode(body, type=_Numbered).arrival
 
 
 # What an image has under the same name as its object is copied by name; the rest is told one by one.

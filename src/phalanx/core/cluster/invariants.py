@@ -267,6 +267,18 @@ def stages_begin_in_order(state: ClusterState) -> Iterator[str]:
             yield f"{id} is said to be due"
 
 
+def numbers_are_of_one_thing(state: ClusterState) -> Iterator[str]:
+    """Every job in memory is found by its number, which nothing else has and which is not above the last one given."""
+    numbers = {job.arrival: id for id, job in state.jobs.items()}
+    numbers |= {flow.number: id for id, flow in state.workflows.items() if flow.number}
+    if len(numbers) != len(state.jobs) + sum(bool(flow.number) for flow in state.workflows.values()):
+        yield "two jobs or workflows have the same number"
+    if numbers != state.names.numbers:
+        yield "the index of numbers does not follow the jobs and workflows"
+    if max(numbers, default=0) > state.arrivals:
+        yield f"number {max(numbers)} was given, and {state.arrivals} is the last one"
+
+
 SENTENCES = (
     dependents_are_told,
     ledgers_are_exact,
@@ -282,4 +294,5 @@ SENTENCES = (
     rests_are_counted,
     users_with_work_are_counted,
     stages_begin_in_order,
+    numbers_are_of_one_thing,
 )

@@ -9,11 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Mapping
-from itertools import islice
 
 from msgspec import Struct, field, structs
 
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.names import JobNames
 from phalanx.core.cluster.overlay import Overlay
 from phalanx.core.cluster.request_ids import RequestIds
 from phalanx.core.cluster.units import Attempt, Promise
@@ -33,7 +33,6 @@ from phalanx.core.model.tenants import TenantKey, Tenants
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Queues, Quota, Waiting
 
-NAMESAKES_MAX = 1000  # of a user's jobs with the same name in Kubernetes, so many are looked at, the newest
 # Whose failures in a row are a node's: so many users', or so many jobs' where only one user has work.
 USERS_MIN, JOBS_MIN = 2, 3
 
@@ -179,12 +178,11 @@ class ClusterState(Struct, eq=False):
     rules: Timers = Timers()
     epoch: int = 0
     revision: int = 0
-    arrivals: int = 0
+    arrivals: int = 0  # the highest number that a job or a workflow was given; none is given again
     gain: int = 0
     jobs: dict[JobId, JobState] = {}
     job_ids: list[JobId] = []  # sorted, for prefixes and pages
-    # By what Kubernetes calls them or their tasks, and by user: each has names of his own.
-    objects: dict[str, dict[str, dict[JobId, None]]] = {}
+    names: JobNames = field(default_factory=JobNames)
     working: dict[str, int] = {}  # by user: jobs that have not ended
     nodes: dict[NodeName, NodeState] = {}
     known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too
@@ -298,8 +296,7 @@ class ClusterState(Struct, eq=False):
             _add(self.working, job.job.user, 1)
             _add(self.tasks_of, job.job.user, job.job.tasks)
         insort(self.job_ids, job.job.id)
-        for name in _objects(job.job):
-            self.objects.setdefault(name, {}).setdefault(job.job.user, {})[job.job.id] = None
+        self.names.add(job)
 
     def end_job(self, job: JobState) -> None:
         """Every task of it is over, for the first time or again."""
@@ -320,13 +317,7 @@ class ClusterState(Struct, eq=False):
         job = self.jobs.pop(id)
         self.bindings.deferred.discard(id)
         self.leave_dependencies(job)
-        for name in _objects(job.job):
-            users = self.objects[name]
-            del users[job.job.user][id]
-            if not users[job.job.user]:
-                del users[job.job.user]
-            if not users:
-                del self.objects[name]
+        self.names.remove(job)
         for status, count in enumerate(job.counts):
             self.counts[status] -= count
         del self.job_ids[bisect_left(self.job_ids, id)]
@@ -371,13 +362,18 @@ class ClusterState(Struct, eq=False):
         return self.dependents, self.task_dependents, self.start_dependents
 
     def called(self, name: str, user: str) -> tuple[JobState, int | None] | None:
-        """The job, and the position of its task, that Kubernetes calls so; rather not over, whole, and the newest."""
-        own = self.objects.get(name, {}).get(user, {})
-        jobs = [self.jobs[id] for id in islice(reversed(own), NAMESAKES_MAX)]
-        if not jobs:
-            return None
-        job = max(jobs, key=lambda each: (not each.is_over, name in each.job.whole_objects, each.job.id))
-        return job, None if name in job.job.whole_objects else job.job.object_position(name)
+        """The job, and the position of its task, that Kubernetes calls so."""
+        return self.names.called(self.jobs, name, user)
+
+    def next_number(self) -> int:
+        """The number of the job or workflow that comes next."""
+        return self.arrivals + 1
+
+    def take_number(self, recorded: int) -> int:
+        """The number of a job or workflow as its event has it; those of old logs count on."""
+        number = recorded or self.arrivals + 1
+        self.arrivals = max(self.arrivals, number)
+        return number
 
     def with_prefix(self, prefix: str, most: int = 3) -> list[JobId]:
         """Job ids that begin with `prefix`, the first few."""
@@ -393,8 +389,3 @@ def _add(counts: dict[str, int], user: str, count: int) -> None:
         counts[user] = left
     else:
         counts.pop(user, None)
-
-
-def _objects(job: Job) -> set[str]:
-    """Every name by which Kubernetes knows a job or one of its tasks; of most jobs there is none."""
-    return {name for group in job.groups for name in group.objects} | job.whole_objects

@@ -17,14 +17,14 @@ from collections.abc import Hashable, Iterator
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from phalanx.core.model.bindings import workflow_key
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Gang, Group, Job, JobId
 from phalanx.core.model.lanes import SAMPLES_MIN, Lane, LaneKey, LanePool, averaged
 from phalanx.core.model.orders import AttemptKey, Status, Why
-from phalanx.core.model.resources import Grant, Request
+from phalanx.core.model.resources import Grant, Request, Target
 from phalanx.core.model.waiting import Part, Rank
 
 if TYPE_CHECKING:
@@ -127,6 +127,14 @@ class GroupState:
         """True if every group that has to come first has."""
         after = self.group.after
         return not after or all(self.owner.has_come(name, when) for name, when in after)
+
+    def stay_on(self, node: str) -> None:
+        """Its only task is a VPS, whose files are on this node: it is placed there again, and nowhere else."""
+        if self.request.target is None:
+            self.request = structs.replace(self.request, target=Target(node))
+            self.group = structs.replace(self.group, request=self.request)
+            self.owner.job = self.job = structs.replace(self.job, groups=(self.group,))
+            self.kind = kind_of(self.job, self.request)
 
     def closed_gates(self) -> list[Gate]:
         """The closed gates of a group whose tasks are placed one by one, those of its job included."""

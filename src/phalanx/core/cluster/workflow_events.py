@@ -21,7 +21,7 @@ class StageEnd(Struct, frozen=True, array_like=True):
     skipped: bool = False  # its condition did not hold
 
 
-class WorkflowSubmitted(Recorded, frozen=True):
+class _NewWorkflow(Recorded, frozen=True):
     content: Workflow
     request_id: str = ""
     own_job = None
@@ -29,6 +29,10 @@ class WorkflowSubmitted(Recorded, frozen=True):
     @property
     def jobs(self) -> tuple[JobId, ...]:
         return (self.content.id,)
+
+
+class WorkflowSubmitted(_NewWorkflow, frozen=True, kw_only=True):
+    number: int = 0  # by arrival, with jobs; 0: of an older version, which gave none
 
 
 class StagesEnded(WorkflowEvent, frozen=True):

@@ -26,6 +26,7 @@ class WorkflowImage(Struct, array_like=True):
     kept: dict[int, tuple[KeptResult, ...]] = {}
     spent: float = 0.0
     stopped: str = ""
+    number: int = 0
 
 
 def workflow_image(flow: WorkflowState) -> WorkflowImage:
@@ -42,11 +43,12 @@ def workflow_image(flow: WorkflowState) -> WorkflowImage:
         flow.kept,
         flow.spent,
         flow.stopped,
+        flow.number,
     )
 
 
 def workflow_state(image: WorkflowImage) -> WorkflowState:
-    flow = WorkflowState(image.workflow)
+    flow = WorkflowState(image.workflow, image.number)
     flow.phases, flow.ended_at = image.phases, image.ended_at
     flow.parents, flow.notes, flow.results = image.parents, image.notes, image.results
     flow.retries, flow.stage_nodes = array("H", image.retries), array("I", image.nodes)
@@ -71,3 +73,8 @@ def is_workflow(body: bytes) -> bool:
 def decode_workflow(body: bytes) -> WorkflowState:
     """A workflow out of the history."""
     return workflow_state(msgpack.decode(body[len(_MARK) :], type=WorkflowImage))
+
+
+def number_of_workflow(body: bytes) -> int:
+    """The number in a record of the history."""
+    return decode_workflow(body).number

@@ -67,14 +67,15 @@ class WorkflowState:
     """A workflow and its stages' columns, by number."""
 
     __slots__ = (
-        "awaited", "dependents", "ended_at", "kept", "missing", "notes", "numbers", "over", "parents", "phases",
-        "ready", "result_bytes", "results", "retries", "spent", "stage_nodes", "stage_times", "stopped", "unfinished",
-        "workflow",
+        "awaited", "dependents", "ended_at", "kept", "missing", "notes", "number", "numbers", "over", "parents",
+        "phases", "ready", "result_bytes", "results", "retries", "spent", "stage_nodes", "stage_times", "stopped",
+        "unfinished", "workflow",
     )  # fmt: skip
 
-    def __init__(self, workflow: Workflow) -> None:
+    def __init__(self, workflow: Workflow, arrival: int = 0) -> None:
         size = len(workflow.stages)
         self.workflow = workflow
+        self.number = arrival  # by arrival, among jobs and workflows; 0: it is of an older version
         self.numbers = {stage.name: number for number, stage in enumerate(workflow.stages)}
         self.dependents: list[list[int]] = [[] for _ in range(size)]
         for number, stage in enumerate(workflow.stages):

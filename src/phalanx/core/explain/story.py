@@ -8,6 +8,7 @@ from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dependencies import WORDS
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
+from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.explain.choices import told_choice
 from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.job import Job
@@ -145,6 +146,8 @@ def _declared_sentence(event: e.Event) -> str:
     match event:
         case e.TermOpened():
             return f"a coordinator opened epoch {event.epoch}"
+        case NumbersSkipped():
+            return f"a backup was restored: numbers up to {event.upto} are not given again"
         case e.LogRepaired():
             return _repaired(event)
         case e.TopologySet():

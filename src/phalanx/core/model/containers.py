@@ -16,6 +16,7 @@ CONTAINERS = ("phalanx.containers", "enabled")
 ROOTFS = ("phalanx.rootfs", "enabled")
 IMAGE_BYTES_MAX = 1024
 MOUNTS_MAX = 32
+SNAPSHOTS = "localhost/phalanx-vps/"  # and the id of a VPS: only that VPS starts from them
 ARCHIVE, FOLDER = "docker-archive:", "rootfs:"
 # As the distribution protocol has it: an optional host, a path in lower case, an optional tag, an optional digest.
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"

@@ -29,14 +29,31 @@ NodeName = str
 NAME_MAX = 63
 OBJECT_MAX = 63 + 1 + 253
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,61}[a-z0-9])?")
+_JOB_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _OBJECT = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?/[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+LAST = "last"  # the newest job of whoever asks
 _JOB_ID = re.compile(r"[0-9a-hjkmnp-tv-z]{26}")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
 def is_name(text: str) -> bool:
-    """True for what may name a job, node or queue, which also keeps terminals safe."""
+    """True for what may name a node, queue or group, which also keeps terminals safe."""
     return _NAME.fullmatch(text) is not None
+
+
+def is_job_name(text: str) -> bool:
+    """True for what may name a job or workflow: capitals too, but nothing that reads as a number, a task or `last`."""
+    return _JOB_NAME.fullmatch(text) is not None and not reads_as_number(text) and text != LAST
+
+
+def reads_as_number(text: str) -> bool:
+    """Whether this is, or looks like, the number of a job or of a task of it: 17, 17.3."""
+    return text.isascii() and text.replace(".", "").isdigit()
+
+
+def host_name(text: str) -> str:
+    """A name as a part of a host name: in lower case, with '-' for '_'."""
+    return text.lower().replace("_", "-")
 
 
 def is_object(text: str) -> bool:
@@ -186,6 +203,9 @@ class After(Struct, frozen=True, omit_defaults=True):
         return f"{self.job}:{self.when}{':each' if self.each else ''}"
 
 
+SshMode = Literal["upload", "generate", "disabled"]
+
+
 class Command(Struct, frozen=True, omit_defaults=True):
     """What a task runs. `argv` is given to the kernel as it is; a shell runs only if it is named in argv."""
 
@@ -194,6 +214,13 @@ class Command(Struct, frozen=True, omit_defaults=True):
     cwd: str | None = None
     image: str = ""  # the container it runs in; empty: none (`containers.py`)
     mounts: tuple[str, ...] = ()  # what of the node that container sees besides: SRC:DST[:ro]
+
+
+class Vps(Struct, frozen=True, omit_defaults=True):
+    """What makes a job of one task a VPS: it is to run until somebody stops it, and stays on its first node."""
+
+    ssh: SshMode
+    keys: tuple[str, ...] = ()  # public keys that may log in, as authorized_keys has them
 
 
 class Group(Struct, frozen=True, omit_defaults=True):
@@ -253,6 +280,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
     dispatch: Dispatch | None = None  # None: nodes are chosen by the cluster's score
     names: bool = False  # tasks know each other by name; those of a gang always do
     subdomain: str = ""  # of those names; empty: the name of the job
+    vps: Vps | None = None
 
     @property
     def is_named(self) -> bool:

@@ -8,7 +8,7 @@ runner twice changes nothing. How they travel is `link/wire.py`'s business.
 
 Tasks are told at which port to meet; nothing is bound to find one, and none is ephemeral. A gang's port follows from
 the place of its rank 0, so that all members are told the same; a task that stands alone is given one by its runner.
-Both differ from those of all others alive on that node.
+Both differ from those of all others alive on that node. The port of a VPS follows from its job.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from phalanx.core.model.job import Command, JobId
+from phalanx.core.model.job import Command, JobId, Vps
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.usage import AttemptUsage
 
 GANG_PORTS = range(20_000, 25_000)
 LONE_PORTS = range(25_000, 30_000)
+VPS_PORTS = range(30_000, 32_768)
 
 
 class Status(IntEnum):
@@ -91,6 +92,11 @@ UNCHARGED = frozenset((
 def gang_port(node: str, lane: int) -> int:
     """The port of a gang whose rank 0 holds this lane. Lanes of a node are numbered on and on, so it is a fresh one."""
     return GANG_PORTS[(_mark(node) + lane) % len(GANG_PORTS)]
+
+
+def vps_port(job: JobId, failures: int) -> int:
+    """The port of a VPS: the same over restarts, and another after a failure, which a port that is taken leads to."""
+    return VPS_PORTS[(_mark(job) + failures * 997) % len(VPS_PORTS)]
 
 
 class LonePorts:
@@ -162,6 +168,8 @@ class Brief(Struct, frozen=True, array_like=True, tag="brief"):
     user: str = ""  # who submitted the job; empty: not told, by an older coordinator
     names: bool = False  # tasks of the job know each other by name
     subdomain: str = ""  # of those names; empty: the name of the job
+    vps: Vps | None = None  # the job is a VPS: its program is the runner's own
+    host_key: str = ""  # of a VPS with SSH: the server's private key, as OpenSSH writes it
 
 
 class Roll(Struct, frozen=True, array_like=True, tag="roll"):
@@ -197,6 +205,7 @@ class Start(Struct, frozen=True, array_like=True, tag="start", gc=False):
     group: int = 0
     formation: int = 0  # 0: no gang, start at once
     merged: str = ""  # the tasks that run as a part of it, as JSON, for its program
+    port: int = 0  # of a VPS with SSH: where its server listens
 
 
 class Go(Struct, frozen=True, array_like=True, tag="go", gc=False):

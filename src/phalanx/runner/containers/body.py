@@ -32,8 +32,9 @@ if TYPE_CHECKING:
         image: str  # its id; empty for a folder
         rootfs: str
         argv: list[str]
+        beside: list[str]  # of a VPS: a program of ours that is started with it, given its pid, and ends it
         cwd: str | None
-        left_out: list[str]  # variables of ours that are the node's business
+        env: dict[str, str]  # besides what the keeper adds; our own environment has none of the job's
         account: tuple[int, int, list[int]] | None  # uid, gid, groups; None: the image's own user
         capabilities: list[str]
         mounts: list[OwnMount]  # as the user asks for them

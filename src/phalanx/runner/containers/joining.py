@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import os
 import resource
 
@@ -71,7 +72,13 @@ def close_devices(pid: int) -> None:
     """Device nodes and setuid programs in the image are without effect. Raises CannotJoin."""
     child = os.fork()
     if not child:
-        os._exit(_remount(pid))
+        code = errno.EIO
+        try:
+            code = _remount(pid)
+        except OSError as error:
+            code = error.errno or code
+        finally:
+            os._exit(code)
     _, status = os.waitpid(child, 0)
     if code := os.waitstatus_to_exitcode(status):
         raise CannotJoin(f"its root cannot be mounted without devices: {os.strerror(abs(code))}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from phalanx.runner.containers.process import VARIABLE
 from phalanx.runner.containers.runtime import DOCKER, RuntimeFailed
 from phalanx.runner.device_nodes import DeviceNodes
 from phalanx.runner.keeper_messages import Ticks
+from phalanx.runner.vps_options import CONTAINER_HOME, HOLD
 
 if TYPE_CHECKING:
     from phalanx.runner.containers.body import ContainerSpec, OwnMount
@@ -36,7 +37,6 @@ PROGRAM = Path(__file__).parent / "__main__.py"
 NODE_LABEL, ATTEMPT_LABEL = "io.phalanx.node", "io.phalanx.attempt"
 # What a container's root may do where tasks have the runner's own account. Not among them: raw packets, device nodes.
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
-_OF_NODE = ("HOME", "SHELL")  # variables of an account that mean a place on the node
 
 
 class OfAttempt(Struct, frozen=True):
@@ -49,6 +49,8 @@ class OfAttempt(Struct, frozen=True):
     has_network: bool = False
     is_tracked: bool = False
     files: tuple[str, ...] = ()  # that it may read
+    home: str = ""  # of a VPS
+    beside: Sequence[str] = ()  # of a VPS: the program that moves in
 
 
 def command() -> list[str]:
@@ -81,14 +83,14 @@ class ContainerLaunches:
         start: Start,
         brief: Brief,
         account: Account | None,
-        base_env: Collection[str],
+        env: dict[str, str],
         has: OfAttempt,
     ) -> dict[str, str]:
         """Describe the container of an attempt in a file; the variable that names it. Raises OSError."""
         prepared = self.images.ready.pop(start.key, PreparedImage())
         self._folder.mkdir(mode=0o700, exist_ok=True)
         path = self._path(start.key, "json")
-        spec = self._spec(start, brief, account, base_env, has, prepared)
+        spec = self._spec(start, brief, account, env, has, prepared)
         fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
             file.write(msgspec.json.encode(spec))
@@ -99,26 +101,26 @@ class ContainerLaunches:
         start: Start,
         brief: Brief,
         account: Account | None,
-        base_env: Collection[str],
+        env: dict[str, str],
         has: OfAttempt,
         prepared: PreparedImage,
     ) -> ContainerSpec:
-        chosen = brief.command.env
-        node_only = [name for name in (*base_env, *_OF_NODE) if not name.startswith("PHALANX_")]
         own: list[OwnMount] = [_own(path, path) for path in has.folders]
         own += [_own(path, path, read_only=True) for path in has.files]
         own += [_own(has.hosts, "/etc/hosts", read_only=True)] if has.hosts else []
+        own += [_own(has.home, CONTAINER_HOME)] if has.home else []
         mounts = [parse_mount(text) for text in brief.command.mounts]
         return {
             "socket": self.found.socket,
             "kind": self.found.kind,
-            "name": self._name(start.key),
+            "name": self.name_of(start.key),
             "labels": {NODE_LABEL: self._mark, ATTEMPT_LABEL: key_text(start.key)},
             "image": prepared.image,
             "rootfs": prepared.rootfs,
-            "argv": [*brief.command.argv],
-            "cwd": brief.command.cwd,
-            "left_out": [VARIABLE, *(name for name in node_only if name not in chosen)],
+            "argv": [*(brief.command.argv if brief.vps is None else HOLD)],
+            "beside": [*has.beside],
+            "cwd": brief.command.cwd if brief.vps is None else CONTAINER_HOME,
+            "env": env,
             "account": None if account is None else (account.uid, account.gid, [*account.groups]),
             "capabilities": [] if account is not None else [*CAPABILITIES],
             "mounts": [_own(each.source, each.target, read_only=each.read_only) for each in mounts],
@@ -153,7 +155,7 @@ class ContainerLaunches:
         for kind in ("json", "pid"):
             self._path(key, kind).unlink(missing_ok=True)
         if was_killed:
-            self._later(lambda: self._remove(self._name(key)))
+            self._later(lambda: self._remove(self.name_of(key)))
 
     async def sweep(self, live: Collection[AttemptKey]) -> None:
         """Remove the containers and files that earlier runners left of attempts that are over."""
@@ -205,7 +207,8 @@ class ContainerLaunches:
     def _devices(self, granted: Iterable[int]) -> list[str]:
         return [path for index in granted for path in self.nodes.paths_of(index)]
 
-    def _name(self, key: AttemptKey) -> str:
+    def name_of(self, key: AttemptKey) -> str:
+        """The name of its container."""
         return f"phalanx-{self._mark}-{key[0]}-{key[1]}-{key[2]}"
 
     def _path(self, key: AttemptKey, kind: str) -> Path:

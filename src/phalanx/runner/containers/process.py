@@ -16,6 +16,7 @@ import json
 import os
 import select
 import signal
+import subprocess
 import sys
 
 from . import joining
@@ -31,8 +32,10 @@ if TYPE_CHECKING:
     from .body import ContainerSpec
 
 VARIABLE = "PHALANX_CONTAINER_FILE"
+KEEPERS = ("PHALANX_ATTEMPT_KEY", "PHALANX_KEEPER", "PHALANX_DEADLINE")  # variables that the keeper sets
 CANNOT_RUN = 127  # with a result that says why, the runner reports a refusal
 TERMINATED = 128 + signal.SIGTERM
+ENDS_WITHIN_MS = 1000  # the end of its output may come a moment before that of its first process
 AGAIN_S = 0.2  # between two requests to a runtime that has gone
 ASKED_MAX = 300  # times, for the exit code of a container that has ended
 _IGNORED = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGPIPE)
@@ -49,6 +52,7 @@ class Container:
         self._pid = 0
         self._pid_fd = -1
         self._is_stopped = False  # SIGTERM has come
+        self._beside: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         """Its exit code. Raises RuntimeFailed, MountRefused or CannotJoin if it cannot be run."""
@@ -60,13 +64,32 @@ class Container:
             output = self._make(sources)
             if output is None:
                 return TERMINATED
+            self._accompany()
             self._pass_on(output)
             return self._exit_code()
         finally:
+            if self._beside is not None:
+                self._beside.kill()
             self._remove()
+
+    def _accompany(self) -> None:
+        """Start what belongs to a VPS in a container. When it ends, so does the container."""
+        if self._spec["beside"]:
+            signal.signal(signal.SIGCHLD, self._left_alone)
+            self._beside = subprocess.Popen([*self._spec["beside"], str(self._pid)], stdin=subprocess.DEVNULL)
+            self._left_alone()
+
+    def _left_alone(self, *_: object) -> None:
+        if self._beside is not None and self._beside.poll() is not None and self._pid_fd >= 0:
+            with contextlib.suppress(OSError):
+                signal.pidfd_send_signal(self._pid_fd, signal.SIGKILL)
 
     def _open_mounts(self) -> list[tuple[str, int]]:
         """The user's mounts, by their real paths; a descriptor of each, to be compared with what is mounted."""
+        if not self._is_podman and self._spec["has_network"]:
+            raise RuntimeFailed("an address of its own takes podman, and this node has Docker")
+        if not self._is_podman and self._spec["account"] is not None and self._spec["mounts"]:
+            raise MountRefused("mounts of users with accounts take podman, and this node has Docker")
         found = []
         with files_as(self._spec["account"]):
             for mount in self._spec["mounts"]:
@@ -77,7 +100,7 @@ class Container:
 
     def _make(self, sources: list[tuple[str, int]]) -> RuntimeConnection | None:
         """Create it and start it under our limits; its output, or None if it was stopped before it began."""
-        env = {name: value for name, value in os.environ.items() if name not in self._spec["left_out"]}
+        env = self._spec["env"] | {name: os.environ[name] for name in KEEPERS if name in os.environ}
         if self._is_podman:
             body = podman_body(self._spec, env, os.getpid())
             self._id = self._runtime.call("POST", f"{PODMAN}/containers/create", body)["Id"]
@@ -100,9 +123,11 @@ class Container:
                 return None
             self._start()
             self._find()
-            joining.join_all(self._pid)
-            with contextlib.suppress(OSError):  # it has ended already
-                self._write_pid()
+            if self._is_running():  # else it has ended already
+                joining.join_all(self._pid)
+                joining.close_devices(self._pid)
+                with contextlib.suppress(OSError):
+                    self._write_pid()
         if self._was_stopped():  # the signal came when there was nobody to receive it
             self._pass_signal_on()
         return output
@@ -134,7 +159,7 @@ class Container:
                 _copy(output)
             output.close()
             was_away = False
-            while self._is_running():
+            while self._is_running(ENDS_WITHIN_MS):
                 try:
                     output = self._runtime.attach(self._id)
                     break
@@ -146,13 +171,13 @@ class Container:
             if was_away:
                 os.write(2, b"phalanx: the container runtime was away; some output is missing here\n")
 
-    def _is_running(self) -> bool:
-        """Whether its first process has not ended. The end of its output may come a moment before that."""
+    def _is_running(self, within_ms: int = 0) -> bool:
+        """Whether its first process has not ended within that time."""
         if self._pid_fd < 0:
             return False
         poll = select.poll()
         poll.register(self._pid_fd, select.POLLIN)
-        return not poll.poll(1000)
+        return not poll.poll(within_ms)
 
     def _exit_code(self) -> int:
         path = f"{DOCKER}/containers/{self._id}/wait"
@@ -226,7 +251,11 @@ def _born(pid: int) -> int:
 def _refuse(spec: ContainerSpec, error: Exception) -> NoReturn:
     """Say why there was nothing to run, as the program of a Python function does."""
     with contextlib.suppress(OSError):
-        fd = os.open(spec["result"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with contextlib.suppress(FileNotFoundError):  # a file of the user's, perhaps a link to another
+            os.unlink(spec["result"])  # noqa: PTH108 (no pathlib here)
+        fd = os.open(spec["result"], os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600)
+        if spec["account"] is not None:  # nobody believes a result of another account
+            os.fchown(fd, spec["account"][0], spec["account"][1])
         os.write(fd, json.dumps({"phalanx_cannot_run": f"container: {error}"[:2000]}).encode())
         os.close(fd)
     os.write(2, f"phalanx: the container cannot be run: {error}\n".encode())

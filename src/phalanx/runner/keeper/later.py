@@ -7,6 +7,9 @@ gives them their own again. Their values are in no command, which every account 
 
 from __future__ import annotations
 
+import json
+
+HELD_BACK = "PHALANX_LATER"  # the variable in which they are for a program of ours
 ENV = "/usr/bin/env"
 # What loaders and libraries of C read by themselves: glibc's own list of what is taken from setuid programs, and more.
 _PREFIXES = ("LD_", "GLIBC_", "GCONV_", "GETCONF_", "MALLOC_", "RES_", "RESOLV_", "NIS_", "MUSL_")
@@ -34,3 +37,18 @@ def set_later(setpriv: str, program: str, env: dict[str, str]) -> tuple[list[str
     unset = [f"--unset={name}" for name in names.values()]
     split = "--split-string=" + " ".join(f"{name}=${{{other}}}" for name, other in names.items())
     return [ENV, *unset, split, *([setpriv, "--no-new-privs", "--"] if "=" in program else [])], begin
+
+
+def hold_back(env: dict[str, str]) -> dict[str, str]:
+    """The environment for a program of ours that stays root, with a job's early variables in one of their own."""
+    early = {name: value for name, value in env.items() if is_early(name)}
+    if not early:
+        return env
+    return {name: value for name, value in env.items() if name not in early} | {HELD_BACK: json.dumps(early)}
+
+
+def given_back(env: dict[str, str]) -> dict[str, str]:
+    """The environment as the job has it, for what that program starts."""
+    rest = {name: value for name, value in env.items() if name != HELD_BACK}
+    held: dict[str, str] = json.loads(env.get(HELD_BACK, "{}"))
+    return rest | held

@@ -21,7 +21,7 @@ from .attempt import KeptAttempt
 from .cgroup import node_folder
 from .entry import Entries, counted
 from .identity import FileIdentity
-from .later import set_later
+from .later import hold_back, set_later
 from .namespaces import Namespaces
 from .programs import EXHAUSTED, Programs, SpawnRefused, called, refusal
 
@@ -208,9 +208,10 @@ class Spawner:
             program = self._programs.find(argv[0], env)
         else:
             program = self._checked_program(attempt, argv[0], env)
-            words, env = set_later(
-                account.prefix[0], program, env
-            )  # it is root until the account is taken on
+            if account.prefix:  # it is root until the account is taken on
+                words, env = set_later(account.prefix[0], program, env)
+            else:  # a program of ours, which takes it on by itself
+                words, env = [], hold_back(env)
             argv = [*account.prefix, *words, program, *argv[1:]]
             program = argv[0]
             if not attempt.was_held:

@@ -15,6 +15,7 @@ from phalanx.store.protocol import History
 log = logger("store")
 _PAGE = 64
 _KEYS_PAGE = 5000
+_NUMBERS_PAGE = 1000
 
 
 class EtcdHistory:
@@ -35,7 +36,8 @@ class EtcdHistory:
             tag = f"{zlib.crc32(value):08x}"
             record, parts = parted(value, tag, lambda at: self._keys.large(kept.job, tag, at))
             value = sealed(record)
-        return [*parts, Put(self._keys.history(kept.job), value)]
+        found = [Put(self._keys.number(kept.number), kept.job.encode())] if kept.number else []
+        return [*parts, Put(self._keys.history(kept.job), value), *found]
 
     def note(self, count: int) -> None:
         """This many were written."""
@@ -63,6 +65,17 @@ class EtcdHistory:
             begin = page.entries[-1].key + b"\0"
         return found
 
+    async def numbered(self, number: int) -> str | None:
+        """The job of this number. A damaged value names a job that has no record, or another number."""
+        for entry in (await self._kv.range(self._keys.number(number))).entries:
+            return entry.value.decode(errors="replace")
+        return None
+
+    async def keep_numbers(self, fence: Fence, numbers: dict[int, str]) -> None:
+        puts = [Put(self._keys.number(number), job.encode()) for number, job in numbers.items()]
+        for at in range(0, len(puts), _PAGE):
+            await fence.write([*puts[at : at + _PAGE]])
+
     async def damaged(self) -> list[str]:
         """The jobs whose records are not what was written."""
         begin, found = self._keys.history_begin(""), list[str]()
@@ -80,11 +93,13 @@ class EtcdHistory:
         if self._count is not None and self._count <= keep:
             return
         begin = self._keys.history_begin("")
-        end, count = after_prefix(begin), 0
+        end, count, oldest = after_prefix(begin), 0, ""
         while True:
             page = await self._kv.range(begin, end, limit=_KEYS_PAGE, keys_only=True)
             keys = [entry.key for entry in page.entries]
             doomed = keys[max(0, keep - count) :]
+            if not oldest and count + len(keys) >= keep > count:
+                oldest = self._keys.job_of(keys[keep - count - 1])
             if doomed:
                 larges = Delete(*self._keys.larges(doomed[0], doomed[-1]))
                 await fence.write([Delete(doomed[0], doomed[-1] + b"\0"), larges])
@@ -93,6 +108,24 @@ class EtcdHistory:
                 break
             begin = keys[-1] + b"\0"
         self._count = min(count, keep)
+        if count > keep:
+            await self._prune_numbers(fence, oldest or "~")
+
+    async def _prune_numbers(self, fence: Fence, oldest: str) -> None:
+        """Drop the numbers of jobs before the oldest that is kept.
+
+        Ids and numbers grow alike, but for a few. So we go on from the lowest number until a whole page stays: a number
+        that is left over names a job without a record, which is as good as none.
+        """
+        begin, end = self._keys.number(1), after_prefix(self._keys.number(0)[:-20])
+        while True:
+            page = await self._kv.range(begin, end, limit=_NUMBERS_PAGE)
+            doomed = [Delete(entry.key) for entry in page.entries if entry.value < oldest.encode()]
+            for at in range(0, len(doomed), _PAGE):
+                await fence.write([*doomed[at : at + _PAGE]])
+            if not doomed or not page.more:
+                return
+            begin = page.entries[-1].key + b"\0"
 
     async def _opened(self, entry: KeyValue) -> History | None:
         job = self._keys.job_of(entry.key)

@@ -6,6 +6,7 @@
     image/REVISION, piece/REVISION/TAG/N                     header and pieces of an image
     index/BUCKET/REVISION/N                                  the batches of each subject, up to a revision
     history/JOB, large/JOB/TAG/N                             records of ended jobs, the newest first
+    number/NUMBER                                            the id of an ended job, by its number
     quarantine/...                                           damaged records, under the key they had
 
 Revisions have twenty digits, so that the order of keys is the order of numbers. etcd can limit a range only from its
@@ -89,6 +90,9 @@ class EtcdKeys:
             self._root + b"large/" + key.removeprefix(self._root + b"history/") for key in (first, last)
         )
         return begin, after_prefix(end + b"/")
+
+    def number(self, number: int) -> bytes:
+        return self._root + b"number/%020d" % number
 
     def quarantine(self, key: bytes) -> bytes:
         return self.quarantined + key.removeprefix(self._root)

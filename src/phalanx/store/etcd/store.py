@@ -159,6 +159,12 @@ class EtcdStore:
     async def past(self, before: str | None, limit: int, prefix: str = "") -> list[History]:
         return await self._history.past(before, limit, prefix)
 
+    async def numbered(self, number: int) -> str | None:
+        return await self._history.numbered(number)
+
+    async def keep_numbers(self, epoch: int, numbers: dict[int, str]) -> None:
+        await self._history.keep_numbers(Fence(self._kv, self._keys, epoch), numbers)
+
     async def damaged(self) -> list[Damage]:
         """Read everything and return the damaged records."""
         return await damage(self._kv, self._keys, self._log, self._images, self._history)

@@ -12,10 +12,22 @@ from phalanx.store.protocol import LEFT_BEHIND
 # 2: kinds of events that version 0.2 cannot read, and another key for the leader, so that its standbys do not lead.
 SCHEMA = 2
 # KEYS are the same for all scripts, in this order; ARGV begins with the epoch and the revision this process has seen.
-NAMES = ("meta", "office", "order", "log", "images", "jobs", "history", "quarantine", "about:", "leader")
+NAMES = (
+    "meta",
+    "office",
+    "order",
+    "log",
+    "images",
+    "jobs",
+    "history",
+    "quarantine",
+    "about:",
+    "leader",
+    "numbers",
+)
 
 _BEGIN = f"""
-local meta, former, order, log, images, jobs, history, quarantine, about, leader = unpack(KEYS)
+local meta, former, order, log, images, jobs, history, quarantine, about, leader, numbers = unpack(KEYS)
 local epoch = tonumber(redis.call('HGET', meta, 'epoch') or '0')
 local schema = tonumber(redis.call('HGET', meta, 'schema') or '{SCHEMA}')
 if schema > {SCHEMA} then return {{'newer', epoch, schema}} end
@@ -97,7 +109,8 @@ return {'ok', epoch, head}
 )
 # 3 epoch
 CONFIRM = _script(_OURS + "return {'ok', epoch, head}", _LEAN)
-# 3 epoch, 4 where the log ended or '', 5 revision, 6 record, 7 how many subjects, these, then pairs of job and record
+# 3 epoch, 4 where the log ended or '', 5 revision, 6 record, 7 how many subjects, these, then for each job: its id,
+# record and number
 APPEND = _script(
     _OURS
     + """
@@ -107,9 +120,10 @@ redis.call('ZADD', order, ARGV[5], ARGV[5])
 redis.call('HSET', log, ARGV[5], ARGV[6])
 local subjects = tonumber(ARGV[7])
 for at = 8, 7 + subjects do redis.call('ZADD', about .. ARGV[at], ARGV[5], ARGV[5]) end
-for at = 8 + subjects, #ARGV, 2 do
+for at = 8 + subjects, #ARGV, 3 do
     redis.call('ZADD', jobs, 0, ARGV[at])
     redis.call('HSET', history, ARGV[at], ARGV[at + 1])
+    if ARGV[at + 2] ~= '0' then redis.call('ZADD', numbers, ARGV[at + 2], ARGV[at]) end
 end
 return {'ok', epoch, head}
 """
@@ -150,6 +164,7 @@ if over > 0 then dropped = redis.call('ZRANGE', jobs, 0, math.min(over, tonumber
 for _, job in ipairs(dropped) do
     redis.call('ZREM', jobs, job)
     redis.call('HDEL', history, job)
+    redis.call('ZREM', numbers, job)
 end
 return {'ok', epoch, head, over - #dropped}
 """,
@@ -185,6 +200,18 @@ return {'ok', epoch, head, found, records}
 """,
     _LEAN,
 )
+# 3 number
+NUMBERED = _script(
+    "return {'ok', epoch, head, redis.call('ZRANGEBYSCORE', numbers, ARGV[3], ARGV[3])[1]}", _LEAN
+)
+# 3 epoch, then pairs of number and job
+KEEP_NUMBERS = _script(
+    _OURS
+    + """
+for at = 4, #ARGV, 2 do redis.call('ZADD', numbers, ARGV[at], ARGV[at + 1]) end
+return {'ok', epoch, head}
+"""
+)
 # 3 log or image, 4 key, 5 the damaged record, so that a good one written meanwhile stays
 SET_ASIDE = _script(
     """
@@ -202,4 +229,4 @@ return {'ok', epoch, head}
 )
 # 3 schema: written once, by the first coordinator
 BEGIN = _script("redis.call('HSETNX', meta, 'schema', ARGV[3])\nreturn {'ok', epoch, head}")
-READS = {LEADER, CONFIRM, LAYOUT, PAGE, PAST}
+READS = {LEADER, CONFIRM, LAYOUT, PAGE, PAST, NUMBERED}

@@ -133,7 +133,7 @@ class RedisStore:
 
     async def append(self, epoch: int, batch: Batch, history: list[History]) -> None:
         subjects = dict.fromkeys(batch.subjects)
-        records = [part for each in history for part in (each.job, sealed(each.body))]
+        records = [part for each in history for part in (each.job, sealed(each.body), each.number)]
         head = "" if self._head is None else self._head
         await self._call(
             scripts.APPEND,
@@ -199,6 +199,16 @@ class RedisStore:
                 break
             before = jobs[-1].decode()
         return found[:limit]
+
+    async def numbered(self, number: int) -> str | None:
+        found: list[Any] = (await self._call(scripts.NUMBERED, number))[2:]
+        return None if not found or found[0] is None else found[0].decode()
+
+    async def keep_numbers(self, epoch: int, numbers: dict[int, str]) -> None:
+        pairs = list(numbers.items())
+        for at in range(0, max(1, len(pairs)), PAGE):
+            page = [part for pair in pairs[at : at + PAGE] for part in pair]
+            await self._call(scripts.KEEP_NUMBERS, epoch, *page)
 
     async def damaged(self) -> list[Damage]:
         """Every record that is not what was written, and what was set aside earlier. Reads everything."""

@@ -52,10 +52,13 @@ CREATE TABLE IF NOT EXISTS leader (
 )
 """
 
+_NUMBER = "CREATE TABLE IF NOT EXISTS number (number INTEGER PRIMARY KEY, job TEXT NOT NULL UNIQUE)"
+
 
 def raise_schema(db: sqlite3.Connection) -> None:
     """From now on only versions that read all we write may use the file. Part of the caller's transaction."""
     db.execute(_LEADER)
+    db.execute(_NUMBER)
     left = (LEFT_BEHIND.name, LEFT_BEHIND.address, LEFT_BEHIND.link, math.inf)
     db.execute("INSERT OR REPLACE INTO office VALUES (1, ?, ?, ?, ?)", left)
     db.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (SCHEMA,))

@@ -54,6 +54,12 @@ _DROP_RECORD = {
     "log": "DELETE FROM log WHERE revision = ?",
     "image": "DELETE FROM image WHERE revision = ?",
 }
+_DROP_OLD = (
+    "DELETE FROM number WHERE job IN (SELECT job FROM history ORDER BY job DESC LIMIT -1 OFFSET ?)",
+    "DELETE FROM history WHERE job IN (SELECT job FROM history ORDER BY job DESC LIMIT -1 OFFSET ?)",
+)
+_KEEP_NUMBER = "INSERT OR REPLACE INTO number VALUES (?, ?)"
+_HAS_NUMBERS = "SELECT COUNT(*) FROM sqlite_master WHERE name = 'number'"
 _ALL_RECORDS = {
     "log": "SELECT revision, crc, body FROM log",
     "image": "SELECT revision, crc, body FROM image",
@@ -151,6 +157,8 @@ class SqliteStore:
             records = [(record.job, zlib.crc32(record.body), record.body) for record in history]
             if records:
                 self._db.executemany("INSERT OR REPLACE INTO history VALUES (?, ?, ?)", records)
+                numbers = [(record.number, record.job) for record in history if record.number]
+                self._db.executemany(_KEEP_NUMBER, numbers)
         self._head = batch.revision
 
     async def since(self, after: int, limit: int) -> list[Batch]:
@@ -180,10 +188,8 @@ class SqliteStore:
                 self._db.execute("DELETE FROM log WHERE revision <= ?", (last,))
                 self._db.execute("DELETE FROM subject WHERE revision <= ?", (last,))
                 self._db.execute("UPDATE meta SET value = ? WHERE key = 'pruned'", (last,))
-            self._db.execute(
-                "DELETE FROM history WHERE job IN (SELECT job FROM history ORDER BY job DESC LIMIT -1 OFFSET ?)",
-                (keep_jobs,),
-            )
+            for statement in _DROP_OLD:
+                self._db.execute(statement, (keep_jobs,))
 
     async def confirm(self, epoch: int) -> None:
         with translated(self._path):
@@ -228,6 +234,18 @@ class SqliteStore:
         with translated(self._path):
             rows = self._db.execute(query, (before or "~", prefix, prefix + "~", limit)).fetchall()
         return [History(job, body) for job, crc, body in rows if isinstance(job, str) and _is_good(crc, body)]
+
+    async def numbered(self, number: int) -> str | None:
+        with translated(self._path):
+            if not self._db.execute(_HAS_NUMBERS).fetchone()[0]:  # it comes with the first election
+                return None
+            row = self._db.execute("SELECT job FROM number WHERE number = ?", (number,)).fetchone()
+        return row[0] if row and isinstance(row[0], str) else None
+
+    async def keep_numbers(self, epoch: int, numbers: dict[int, str]) -> None:
+        with self._transaction():
+            self._check_epoch(epoch)
+            self._db.executemany(_KEEP_NUMBER, list(numbers.items()))
 
     async def close(self) -> None:
         with translated(self._path):

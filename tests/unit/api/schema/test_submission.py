@@ -10,8 +10,8 @@ import pytest
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import check_number
 from phalanx.api.schema.groupspec import GatherSpec
-from phalanx.api.schema.submission import SubmitRequest, to_jobs
-from phalanx.core.model.job import Gang, Gather, Job, Restart
+from phalanx.api.schema.submission import VPS_RETRIES, SubmitRequest, to_jobs
+from phalanx.core.model.job import Gang, Gather, Job, Restart, Vps
 from phalanx.core.model.resources import ISOLATED, Target
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable
 
@@ -187,8 +187,31 @@ def test_numbers_out_of_range_are_unprocessable(fields: dict[str, Any], says: st
     assert isinstance(error, Unprocessable)
 
 
-def test_a_single_vps_is_not_supported_yet():
-    assert refusal(kind="vps").reason == "VpsUnsupported"
+def test_a_submitted_vps_has_no_ssh_and_no_end():
+    request = SubmitRequest(kind="vps", targets=["n1"])
+    ((_, job),), _ = to_jobs(request, new_id=lambda: "id1", now=1.0, user="ada", default_retries=3)
+    assert job.vps == Vps("disabled")
+    assert (job.evictable, job.time_limit_s, job.max_retries) == (False, None, VPS_RETRIES)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"command": ["true"]}, "command: a VPS has none"),
+        ({"array": "1-3"}, "array: a VPS has none"),
+        ({"time_limit": 60}, "time_limit: a VPS has none"),
+        ({"max_retries": 0}, "max_retries: a VPS has none"),
+        (
+            {"targets": ["n1", "n2"]},
+            "targets: VPS tasks cannot be submitted to multiple targets, and 2 are given",
+        ),
+    ],
+)
+def test_a_vps_is_one_task_without_a_command(fields: dict[str, Any], says: str):
+    request = SubmitRequest(kind="vps", **fields)
+    with pytest.raises(BadRequest) as told:
+        to_jobs(request, new_id=lambda: "id1", now=1.0, user="ada", default_retries=3)
+    assert told.value.detail.startswith(says)
 
 
 def test_what_is_not_a_number_is_out_of_every_range():

@@ -116,7 +116,7 @@ def test_every_route_has_a_permission_that_somebody_holds(route: Route):
 
 
 def test_a_route_that_names_a_job_or_a_task_asks_whose_it_is():
-    nouns = ("/v1/jobs/{id}", "/v1/tasks/{id}", "/v1/workflows/{id}")
+    nouns = ("/v1/jobs/{id}", "/v1/tasks/{id}", "/v1/workflows/{id}", "/v1/vps/{id}")
     named = {each.path for each in ROUTES if each.path.startswith(nouns)}
     assert {each.path for each in ROUTES if each.is_about_a_job} == named
 

@@ -63,7 +63,7 @@ def test_each_user_has_names_of_his_own():
     cluster.give(Cancel(alices.id))
     apply(cluster.state, JobForgotten(at=1.0, job=alices.id))
     assert called(cluster.state, "default/train", "alice") is None
-    assert list(cluster.state.objects["default/train"]) == ["bob"]
+    assert list(cluster.state.names.objects["default/train"]) == ["bob"]
 
 
 def test_the_index_is_rebuilt_from_an_image_and_forgets_what_leaves_memory():
@@ -73,14 +73,14 @@ def test_the_index_is_rebuilt_from_an_image_and_forgets_what_leaves_memory():
     assert called(state, "default/pod-2") == (gang.id, 2)
     cluster.give(Cancel(gang.id))
     apply(cluster.state, JobForgotten(at=1.0, job=gang.id))
-    assert cluster.state.objects == {}
+    assert cluster.state.names.objects == {}
 
 
 def test_jobs_without_names_cost_the_index_nothing():
     cluster = CoreCluster(n1={"cores": 8})
     cluster.submit(a_job(array="1-1000"))
     cluster.submit(a_gang(a_group(2)))
-    assert cluster.state.objects == {}
+    assert cluster.state.names.objects == {}
 
 
 def test_what_names_an_object():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.core.model.job import NAME_MAX, is_job_id, is_name, ulid
+from phalanx.core.model.job import NAME_MAX, is_job_id, is_job_name, is_name, ulid
 from phalanx.core.model.orders import key_from_text, key_text
 from tests.support.builders import a_job
 
@@ -47,3 +47,13 @@ def test_the_task_of_a_plain_job_shares_its_id_and_those_of_an_array_add_their_i
 def test_an_attempts_key_as_one_word() -> None:
     key = (ulid(1, 2), 3, 4)
     assert key_from_text(key_text(key)) == key
+
+
+@pytest.mark.parametrize("name", ["gangA", "ResNet50_lr0.1", "a", "17a", "x.3", "lastly"])
+def test_names_of_jobs_may_have_capitals(name: str):
+    assert is_job_name(name)
+
+
+@pytest.mark.parametrize("name", ["17", "17.3", "0", "last", "", "-a", "a-", "a b", "é", "x" * 64])
+def test_what_names_a_job_otherwise_is_no_name_of_one(name: str):
+    assert not is_job_name(name)

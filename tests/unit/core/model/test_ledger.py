@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.ledger import Ledger, LedgerError
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import (
@@ -181,3 +182,12 @@ def test_a_node_that_does_not_isolate_says_what_it_does_not_hold() -> None:
 def test_what_is_not_held_is_named(field: str, word: str, lacking: str) -> None:
     assert FULL.lacking == []
     assert replace(FULL, **{field: word}).lacking == [lacking]
+
+
+def test_a_node_without_a_runtime_for_containers_says_why() -> None:
+    asked = asking(labels=(CONTAINERS, ROOTFS))
+    none = refused(Ledger("n1", Capacity(4, GIB, containers="none: no socket")), asked)
+    assert (none.code, none.tier, "none: no socket" in none.text) == ("NoContainers", Tier.NEVER, True)
+    docker = Ledger("n1", Capacity(4, GIB, labels=dict([CONTAINERS]), containers="docker 24"))
+    assert "only podman takes a folder" in refused(docker, asked).text
+    assert granted(docker, asking(labels=(CONTAINERS,))).cores == 1

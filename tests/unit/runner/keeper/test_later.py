@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.keeper.later import is_early, set_later
+from phalanx.runner.keeper.later import HELD_BACK, given_back, hold_back, is_early, set_later
 
 SETPRIV = "/usr/bin/setpriv"
 
@@ -55,3 +55,12 @@ def test_the_program_has_its_environment_to_the_letter_and_no_value_is_in_a_comm
     found = dict(line.partition("=")[::2] for line in said.split("\0") if line)
     assert {name: found.get(name) for name in env} == env
     assert not [name for name in found if name.startswith("LATER_") and name not in env]
+
+
+def test_a_program_of_ours_has_them_in_one_variable_that_no_loader_knows():
+    env = {"LD_PRELOAD": "/tmp/evil.so", "GLIBC_TUNABLES": "a=b", "HOME": "/", "LANGUAGE": "de"}
+    begin = hold_back(env)
+    assert {*begin} == {"HOME", HELD_BACK}
+    assert not any(map(is_early, begin))
+    assert given_back(begin) == env
+    assert hold_back({"HOME": "/"}) == given_back({"HOME": "/"}) == {"HOME": "/"}

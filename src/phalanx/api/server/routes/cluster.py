@@ -14,6 +14,7 @@ from phalanx.api.schema.documents import REVISION_MAX, EventsQuery
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse, encoded_reply, json_reply
 from phalanx.api.server.route import Route, Service, held
+from phalanx.core.model.job import is_job_id
 from phalanx.errors import BadRequest, NotActive, Unavailable
 
 SHOW_A_TOKEN = "with a token the answer says more"  # noqa: S105 - for people
@@ -45,7 +46,7 @@ async def events(service: Service, http_request: HttpRequest) -> StreamedRespons
         after = (await service.commands.cluster()).revision
         beginning = sse.spell_position(after)
     job = query.job
-    if job and "/" in job:
+    if job and not is_job_id(job[:26]):
         job = (await service.id_named(http_request, job)).partition(".")[0]
     source = service.commands.watch(after=after, job=job)
     items = held(

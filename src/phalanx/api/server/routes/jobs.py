@@ -16,14 +16,17 @@ from phalanx.api.schema.jobs import (
     JobView,
     NamedView,
     Page,
+    ReasonView,
     StoryLine,
     TaskView,
     WhyReply,
 )
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.vps import VpsRequest
 from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
+from phalanx.core.model.job import is_job_id
 from phalanx.errors import BadRequest
 
 HIDDEN = "(hidden)"
@@ -62,15 +65,7 @@ async def submit(service: Service, http_request: HttpRequest) -> Response:
 
 
 async def jobs(service: Service, http_request: HttpRequest) -> Response:
-    query: JobsQuery = http_request.query
-    page = await service.commands.jobs(
-        status=query.status,
-        queue=query.queue,
-        name=query.name,
-        selector=query.selector,
-        cursor=query.cursor,
-        limit=query.limit,
-    )
+    page = await service.commands.jobs(http_request.query, http_request.user)
     page.items = [seen_job(http_request, view) for view in page.items]
     return json_reply(page)
 
@@ -81,9 +76,11 @@ async def job(service: Service, http_request: HttpRequest) -> Response:
 
 async def named(service: Service, http_request: HttpRequest) -> Response:
     query: NamesQuery = http_request.query
-    return json_reply(
-        NamedView(http_request.id, await service.id_named(http_request, http_request.id, own=query.own))
-    )
+    found = await service.id_named(http_request, http_request.id, own=query.own)
+    if not is_job_id(found[:26]):  # the beginning of an id, or nothing
+        first = found.partition(":")[0].partition(".")[0]
+        found = (await service.commands.owner(first))[0] + found[len(first) :]
+    return json_reply(NamedView(http_request.id, found))
 
 
 async def draft(service: Service, http_request: HttpRequest) -> Response:
@@ -112,12 +109,33 @@ async def release(service: Service, http_request: HttpRequest) -> Response:
 
 
 async def why(service: Service, http_request: HttpRequest) -> Response:
-    return json_reply(await service.commands.why(http_request.id, http_request.identity.asker))
+    reply = await service.commands.why(http_request.id, http_request.identity.asker)
+    return json_reply(_in_numbers(service, reply))
+
+
+def _in_numbers(service: Service, reply: WhyReply) -> WhyReply:
+    """The sentences with numbers for the ids in them."""
+    told = service.commands.in_numbers
+
+    def told_reason(view: ReasonView) -> ReasonView:
+        return structs.replace(view, text=told(view.text))
+
+    fix = reply.fix
+    return structs.replace(
+        reply,
+        dominant=told_reason(reply.dominant),
+        others=[told_reason(each) for each in reply.others],
+        nodes=[structs.replace(each, reason=told_reason(each.reason)) for each in reply.nodes],
+        fix=fix and structs.replace(fix, text=told(fix.text), command=told(fix.command)),
+    )
 
 
 async def story(service: Service, http_request: HttpRequest) -> Response:
     query: StoryQuery = http_request.query
-    return json_reply(await service.commands.story(http_request.id, cursor=query.cursor, limit=query.limit))
+    page = await service.commands.story(http_request.id, cursor=query.cursor, limit=query.limit)
+    told = service.commands.in_numbers
+    page.items = [structs.replace(line, text=told(line.text), cause=told(line.cause)) for line in page.items]
+    return json_reply(page)
 
 
 async def wait(service: Service, http_request: HttpRequest) -> Response:
@@ -133,7 +151,9 @@ async def waited(service: Service, http_request: HttpRequest) -> JobView | TaskV
         return await service.commands.wait(http_request.id, query.timeout_s)
 
 
-def join_key(request: SubmitRequest | ApplyRequest | WorkflowRequest, http_request: HttpRequest) -> None:
+def join_key(
+    request: SubmitRequest | ApplyRequest | WorkflowRequest | VpsRequest, http_request: HttpRequest
+) -> None:
     """Take the header Idempotency-Key for the request's id."""
     header = http_request.headers.get(b"idempotency-key")
     if header is None:
@@ -260,7 +280,8 @@ ROUTES = (
         path="/v1/names/{id}",
         permission="read",
         handler=named,
-        summary="The job or task of yours with this Kubernetes name: namespace/name, with its slash quoted (%2F). "
+        summary="The id of a job, task or workflow of yours by its number, `last`, its name, or what "
+        "Kubernetes calls it: namespace/name, with its slash quoted (%2F). "
         "Operators and admins who have none find another user's, unless own is true; 409 if several have one.",
         answer=NamedView,
         query=NamesQuery,

@@ -16,6 +16,7 @@ from phalanx.api.server.routes import (
     tasks,
     tokens,
     usage,
+    vps,
     workflows,
 )
 
@@ -26,6 +27,7 @@ ROUTES: tuple[Route, ...] = (
     *sessions.ROUTES,
     *files.ROUTES,
     *usage.ROUTES,
+    *vps.ROUTES,
     *calls.ROUTES,
     *nodes.ROUTES,
     *overlay.ROUTES,

@@ -34,14 +34,18 @@ from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start
 from phalanx.core.cluster.dependencies import told_abandoned
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
+from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Attempt, kind_of
 from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
 
 
 def submitted(state: ClusterState, event: e.JobSubmitted) -> None:
-    state.arrivals += 1
-    _add(state, event, state.arrivals)
+    _add(state, event, state.take_number(event.number))
+
+
+def numbers_skipped(state: ClusterState, event: NumbersSkipped) -> None:
+    state.arrivals = max(state.arrivals, event.upto)
 
 
 def amended(state: ClusterState, event: e.JobAmended) -> None:
@@ -96,6 +100,8 @@ def placed(state: ClusterState, event: e.TaskPlaced) -> list[Effect]:
         queue_up(state, job)  # the others of its job had to wait until the promise was kept
     elif not group.has_ready:
         state.waiting.discard(group)
+    if job.job.vps is not None:
+        group.stay_on(event.node)
     return start_order(state, attempt)
 
 

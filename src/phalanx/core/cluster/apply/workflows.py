@@ -23,7 +23,8 @@ _PHASES = {
 
 
 def workflow_submitted(state: ClusterState, event: w.WorkflowSubmitted) -> None:
-    flow = add_workflow(state, WorkflowState(event.content))
+    number = state.take_number(event.number) if event.number else 0
+    flow = add_workflow(state, WorkflowState(event.content, number))
     state.note_due(flow)
     if event.request_id:
         most = state.rules.request_ids_max
@@ -33,6 +34,8 @@ def workflow_submitted(state: ClusterState, event: w.WorkflowSubmitted) -> None:
 def add_workflow(state: ClusterState, flow: WorkflowState) -> WorkflowState:
     """Put a workflow into the tables."""
     state.workflows[flow.workflow.id] = flow
+    if flow.number:
+        state.names.numbers[flow.number] = flow.workflow.id
     note_limits(state, flow)
     state.count_stages(flow.workflow.user, _waiting_tasks(flow))
     if flow.is_over:
@@ -161,6 +164,7 @@ def workflow_forgotten(state: ClusterState, event: w.WorkflowForgotten) -> None:
     flow = _flow(state, event.workflow)
     state.count_stages(flow.workflow.user, -_waiting_tasks(flow))
     del state.workflows[event.workflow]
+    state.names.drop_number(flow.number, event.workflow)
     state.limited.pop(event.workflow, None)
     state.ended_workflows.pop(event.workflow, None)
     state.due.pop(event.workflow, None)

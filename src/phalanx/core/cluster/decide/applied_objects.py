@@ -13,7 +13,8 @@ from msgspec import structs
 
 from phalanx.core.cluster.decision import Refused, Unchanged
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import NAMESAKES_MAX, ClusterState
+from phalanx.core.cluster.names import NAMESAKES_MAX
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import Command, Group, Job, JobId
 from phalanx.core.model.reason import Reason, Tier
 
@@ -43,7 +44,7 @@ def _namesakes(state: ClusterState, job: Job, given: dict[str, str]) -> Iterator
     gangs = _gangs(job)
     seen: set[JobId] = set()
     for name in dict.fromkeys([*sorted(gangs), *(key.partition(" ")[2] for key in given)]):
-        for id in islice(reversed(state.objects.get(name, {}).get(job.user, {})), NAMESAKES_MAX):
+        for id in islice(reversed(state.names.objects.get(name, {}).get(job.user, {})), NAMESAKES_MAX):
             old = state.jobs[id]
             if id in seen:
                 continue

@@ -81,6 +81,11 @@ class Endings:
             self._recall(job, f"{job.job.task_id(position)} ended before all were ready: {_said(exit)}")
         elif job.restarts_whole and not _can_be_spared(job, attempt):
             self._restart(job, attempt, exit, job.job.restart.counts_evictions, loss)
+        elif (
+            loss and job.job.vps is not None
+        ):  # it waits for the node with its files, however often that is lost
+            wait_s = backoff_s(self._state, job.losses.get(position, 0) + 1)
+            self._end(attempt, exit, wait_s=wait_s, loss=True)
         elif exit.why == Why.UNCONFIRMED and job.groups[attempt.group].group.request.target is not None:
             self._for_good(job, attempt, exit, loss=True)  # it asked for this node and no other
         elif job.job.restart.counts_evictions:
@@ -93,7 +98,8 @@ class Endings:
             self._end(attempt, exit, loss=loss)
 
     def _failed(self, job: JobState, attempt: Attempt, exit: Exit) -> None:
-        if exit.why in NOT_RETRIED:
+        has_files = job.job.vps is not None and job.first_started_at is not None  # of its user, on its node
+        if exit.why in NOT_RETRIED and not has_files:
             self._for_good(job, attempt, exit)
         else:
             self._retry_or_fail(job, attempt, exit)

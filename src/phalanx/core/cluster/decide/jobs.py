@@ -64,7 +64,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         whole = _amended(state.jobs[job.id].job, job)
         event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id)
         return Decision([event], [], Accepted(job.tasks))
-    submitted = e.JobSubmitted(at=now, cause=cause, job=job, request_id=given.request_id)
+    number, request = state.next_number(), given.request_id
+    submitted = e.JobSubmitted(at=now, cause=cause, job=job, request_id=request, number=number)
     if given.no_queue:
         return _at_once(state, given, submitted, now)
     return Decision([submitted], [], Accepted(job.tasks))

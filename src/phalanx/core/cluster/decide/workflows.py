@@ -47,7 +47,13 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
         return refuse(named, answer.kind)
     if given.never is not None and not given.allow_infeasible:
         return refuse(given.never, "never")
-    event = w.WorkflowSubmitted(at=now, cause=f"user {flow.user}", content=flow, request_id=given.request_id)
+    event = w.WorkflowSubmitted(
+        at=now,
+        cause=f"user {flow.user}",
+        content=flow,
+        request_id=given.request_id,
+        number=state.next_number(),
+    )
     return Decision([event], [], Accepted(flow.tasks))
 
 
@@ -87,8 +93,8 @@ def advance(state: ClusterState, given: Advance, now: float) -> Decision:
             fetches.append(found)
         elif isinstance(found, StageEnd):
             ends.append(found)
-        else:
-            begun.append(found)
+        else:  # each of one decision has a number of its own
+            begun.append(structs.replace(found, number=found.number + len(begun)))
     decision = _with_followers(flow, ends, begun, now)
     if fetches:
         waiting = tuple(each.stage for each in fetches)
@@ -121,7 +127,8 @@ def _begin(
         return StageEnd(number, name, Status.FAILED, text=str(error))
     if isinstance(made, SkippedStage):
         return StageEnd(number, name, Status.COMPLETED, text=made.text, skipped=True)
-    return e.JobSubmitted(at=now, cause=f"workflow {flow.workflow.id}", job=made)
+    cause = f"workflow {flow.workflow.id}"
+    return e.JobSubmitted(at=now, cause=cause, job=made, number=state.next_number())
 
 
 def give_inputs(state: ClusterState, given: GiveInputs, now: float) -> Decision:

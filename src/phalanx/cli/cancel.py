@@ -1,0 +1,79 @@
+"""`phalanx cancel`: jobs and tasks by name, or all jobs that fit at once.
+
+Many at once are listed first and counted; on a terminal the user is asked, a script has to say `--yes`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from phalanx.api.schema.jobs import CancelReply, JobView
+from phalanx.cli.completion import job_ids
+from phalanx.cli.job import each_of
+from phalanx.cli.labels import label
+from phalanx.cli.output import OutputOption, emit, note
+from phalanx.cli.ps import LIVE, JobListing, NameOption, QueueOption, UserOption
+from phalanx.cli.session import session
+from phalanx.core.model.amounts import plural
+from phalanx.errors import BadRequest
+
+if TYPE_CHECKING:
+    from phalanx.client.client import Client
+
+TOLD_MAX = 5
+
+
+def cancel(
+    ctx: typer.Context,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", autocompletion=job_ids)] = None,
+    every: Annotated[bool, typer.Option("--all", help="All my jobs that have not ended.")] = False,
+    name: NameOption = None,
+    user: UserOption = None,
+    queue: QueueOption = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    output: OutputOption = None,
+) -> int:
+    """Cancel jobs or tasks, waiting or running.
+
+    With --all, --name, --user or --queue all jobs that fit and have not ended: mine, unless --user says whose.
+    """
+    here = session(ctx)
+    client, many = here.client(), every or any((name, user, queue))
+    if bool(ids) == many:
+        raise BadRequest("give jobs, or one of --all, --name, --user, --queue", hint="phalanx cancel 17")
+    if many:
+        listing = JobListing(statuses=LIVE, name=name, user=user, mine=user is None, queue=queue)
+        ids = _agreed(client, listing, yes)
+    replies, code = each_of(client.cancel, ids or [])
+    lines = [*map(_line, replies)]
+    if many:
+        lines.append(f"{plural(len(replies), 'job')} cancelled")
+    emit(replies, here.output(output), [label(each) for each in replies], lambda _wide: lines)
+    return code
+
+
+def _agreed(client: Client, listing: JobListing, yes: bool) -> list[str]:
+    """The ids of the jobs that fit, if the user means them."""
+    jobs = [job for job in listing.jobs(client) if not job.workflow]
+    if not jobs:
+        note("nothing like that is waiting or running")
+        return []
+    if yes:
+        return [job.id for job in jobs]
+    if not sys.stdin.isatty():
+        raise BadRequest(f"{_told(jobs)} would be cancelled: give --yes")
+    typer.confirm(f"Cancel {_told(jobs)}?", abort=True, err=True)
+    return [job.id for job in jobs]
+
+
+def _told(jobs: list[JobView]) -> str:
+    some = ", ".join(f"{label(job)} {job.name}".strip() for job in jobs[:TOLD_MAX])
+    return f"{plural(len(jobs), 'job')} ({some}{', …' if len(jobs) > TOLD_MAX else ''})"
+
+
+def _line(reply: CancelReply) -> str:
+    stopping = f", {reply.stopping} being stopped" if reply.stopping else ""
+    return f"{label(reply)} cancelled ({plural(reply.cancelled, 'task')}{stopping})"

@@ -1,0 +1,146 @@
+"""The columns of `phalanx ps`: which there are, what each shows of a job or task, and how a list is sorted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from phalanx.api.schema.jobs import JobView, TaskView
+from phalanx.cli.labels import label
+from phalanx.cli.members import placed, standing
+from phalanx.cli.output import Table, moment, span
+from phalanx.errors import BadRequest
+
+Cell = Callable[[Any, float], object]
+DEFAULT_QUEUE = "default"
+
+
+def job_status(job: JobView) -> str:
+    """The status of a job in one word, finer than the API's where nothing of it goes on."""
+    if job.held and job.status == "Pending":
+        return "Held"
+    is_paused = job.status == "Running" and 0 < job.counts.running <= job.paused
+    return "Paused" if is_paused else job.status
+
+
+def _ended(job: JobView) -> int:
+    return job.counts.completed + job.counts.failed + job.counts.cancelled + job.finished
+
+
+def _done(job: JobView) -> str:
+    """`3/10` have ended."""
+    failed = f" ({job.counts.failed} failed)" if job.counts.failed else ""
+    return f"{_ended(job)}/{job.tasks}{failed}"
+
+
+def _nodes(job: JobView) -> str:
+    on_nodes = job.counts.running + job.counts.assigned - job.finished
+    more = "…" if on_nodes > len(job.nodes) and job.nodes else ""
+    return ",".join(job.nodes) + more
+
+
+OF_JOBS: dict[str, Cell] = {
+    "ID": lambda job, _: label(job),
+    "NAME": lambda job, _: job.name,
+    "USER": lambda job, _: job.user,
+    "STATUS": lambda job, _: job_status(job),
+    "DONE/TASKS": lambda job, _: _done(job),
+    "QUEUE": lambda job, _: job.queue,
+    "ELAPSED": lambda job, now: span(job.started_at, job.ended_at or now),
+    "NODES": lambda job, _: _nodes(job),
+    "COMMAND": lambda job, _: " ".join(job.command),
+    "PRIORITY": lambda job, _: job.priority,
+    "REASON": lambda job, _: job.reason,
+    "PHASE": lambda job, _: job.gang.phase if job.gang is not None else None,
+    "PLACED/MEMBERS": lambda job, _: placed(job) if job.gang is not None else None,
+    "EXIT": lambda job, _: job.exit_code,
+    "CORES": lambda job, _: job.request.cores,
+    "GPUS": lambda job, _: job.request.gpus,
+    "TARGET": lambda job, _: job.request.target,
+    "SUBMITTED": lambda job, _: moment(job.submitted_at),
+    "STARTED": lambda job, _: moment(job.started_at),
+    "ENDED": lambda job, _: moment(job.ended_at),
+    "WORKFLOW": lambda job, _: job.workflow,
+    "LONG ID": lambda job, _: job.id,
+}
+OF_TASKS: dict[str, Cell] = {
+    "ID": lambda task, _: label(task),
+    "STATUS": lambda task, _: standing(task),
+    "NODE": lambda task, _: task.node if task.nominated_node is None else f"({task.nominated_node})",
+    "GPUS": lambda task, _: ",".join(map(str, task.devices)),
+    "ATTEMPT": lambda task, _: task.attempt,
+    "EXIT": lambda task, _: task.exit_code,
+    "ELAPSED": lambda task, now: span(task.started_at, task.ended_at or now),
+    "REASON": lambda task, _: task.reason,
+    "GROUP": lambda task, _: task.group,
+    "RANK": lambda task, _: task.rank,
+    "TARGET": lambda task, _: task.target,
+    "STARTED": lambda task, _: moment(task.started_at),
+    "ENDED": lambda task, _: moment(task.ended_at),
+    "MESSAGE": lambda task, _: task.message,
+    "LONG ID": lambda task, _: task.id,
+}
+_BEYOND_WIDE = ("STARTED", "ENDED", "WORKFLOW")
+_FEW_OF_TASKS = ("ID", "STATUS", "NODE", "GPUS", "ATTEMPT", "EXIT", "ELAPSED", "REASON")
+NARROWS = {"COMMAND": 10, "NAME": 12, "NODES": 8, "REASON": 12, "USER": 6}
+SORTS: dict[str, Callable[[JobView], Any]] = {
+    "number": lambda job: (job.number, job.id),
+    "name": lambda job: job.name,
+    "user": lambda job: job.user,
+    "queue": lambda job: job.queue,
+    "status": job_status,
+    "priority": lambda job: job.priority,
+    "submitted": lambda job: job.submitted_at,
+    "started": lambda job: job.started_at or float("inf"),
+    "ended": lambda job: job.ended_at or float("inf"),
+    "tasks": lambda job: job.tasks,
+}
+
+
+def chosen_columns(text: str | None, items: Sequence[JobView | TaskView], wide: bool) -> list[str]:
+    """The headings of a list: those asked for, or those that say something of these items."""
+    known = OF_TASKS if items and isinstance(items[0], TaskView) else OF_JOBS
+    if text is not None:
+        return [_heading(word, known) for word in text.split(",")]
+    if known is OF_TASKS:
+        return list(OF_TASKS) if wide else list(_FEW_OF_TASKS)
+    if wide:
+        return [heading for heading in OF_JOBS if heading not in _BEYOND_WIDE]
+    jobs = [item for item in items if isinstance(item, JobView)]
+    few = ["ID", "NAME", "USER", "STATUS", "DONE/TASKS", "QUEUE", "ELAPSED", "NODES", "COMMAND"]
+    if len({job.user for job in jobs}) < 2:
+        few.remove("USER")
+    if {job.queue for job in jobs} <= {DEFAULT_QUEUE}:
+        few.remove("QUEUE")
+    if not any(job.nodes for job in jobs):
+        few.remove("NODES")
+    return few
+
+
+def _heading(word: str, known: dict[str, Cell]) -> str:
+    """A column by its heading, or by a part of it: done, tasks, long-id."""
+    asked = word.strip().upper().replace("-", " ").replace("_", " ")
+    for heading in known:
+        if asked in (heading, *heading.split("/")):
+            return heading
+    names = ", ".join(heading.lower().replace(" ", "-") for heading in known)
+    raise BadRequest(f"--columns: {word!r} is no column here", hint=f"columns are {names}")
+
+
+def table_of(
+    items: Iterable[JobView | TaskView], headings: Sequence[str], now: float, narrows: bool = True
+) -> Table:
+    """Jobs or tasks under these headings."""
+    table = Table(*headings, narrows=NARROWS if narrows else None)
+    for item in items:
+        cells = OF_JOBS if isinstance(item, JobView) else OF_TASKS
+        table.add(*(cells[heading](item, now) for heading in headings))
+    return table
+
+
+def sorted_jobs(jobs: Iterable[JobView], word: str) -> list[JobView]:
+    """By one of the words of SORTS, with a minus before it the other way round."""
+    key = SORTS.get(word.removeprefix("-"))
+    if key is None:
+        raise BadRequest(f"--sort: {word!r} is unknown", hint=f"sort by {', '.join(SORTS)}; -NAME reverses")
+    return sorted(jobs, key=key, reverse=word.startswith("-"))

@@ -1,0 +1,239 @@
+"""What people call jobs, read into ids: numbers, `last`, names, and what Kubernetes calls them.
+
+A number is the arrival of a job or workflow, and is looked up in memory and in the history. Names are each user's own:
+one names his job of that name that has not ended, else his newest; several that have not ended are refused with their
+numbers. Those of others are only for who may see inside all jobs, and never guessed between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable
+from itertools import islice
+from typing import Literal
+
+from phalanx.coordinator.numbers import number_of
+from phalanx.coordinator.requests import Requests
+from phalanx.core.cluster.image import decode_job
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
+from phalanx.core.cluster.workflows import WorkflowState
+from phalanx.core.model.job import LAST, JobId, is_job_id
+from phalanx.errors import Conflict, NotFound
+from phalanx.store.protocol import History, Store
+
+Kind = Literal["job", "workflow"]
+NAMESAKES_TOLD = 5
+PAST_PAGE, PAST_MAX = 200, 1000  # of ended jobs that left memory, the newest are looked through for a name
+_NUMBER = re.compile(r"[1-9][0-9]{0,17}")
+_TASK = re.compile(r"(.+)\.([0-9]{1,9})")
+_ID_IN_TEXT = re.compile(r"(?<![0-9a-z])[0-9a-hjkmnp-tv-z]{26}(?![0-9a-z])")
+
+
+def is_number(text: str) -> bool:
+    """Whether this is the number of a job. What begins with 0 is the beginning of an id."""
+    return _NUMBER.fullmatch(text) is not None
+
+
+def in_numbers(state: ClusterState, text: str) -> str:
+    """A sentence for people: the whole ids in it as numbers, as far as they are in memory."""
+    return _ID_IN_TEXT.sub(lambda found: label(state, found[0]), text)
+
+
+def label(state: ClusterState, id: JobId) -> str:
+    """What people call a job or workflow: its number. Its id, if it left memory or has none."""
+    return str(number_in(state, id) or id)
+
+
+def number_in(state: ClusterState, id: JobId) -> int:
+    """The number of a job or workflow in memory; 0 if it left, or has none."""
+    job, flow = state.jobs.get(id), state.workflows.get(id)
+    return job.arrival if job is not None else 0 if flow is None else flow.number
+
+
+async def find_named(
+    requests: Requests, store: Store, text: str, user: str, *, of_all: bool, kind: Kind = "job"
+) -> str:
+    """The id of a job, task, workflow or stage; what is none of our words is returned as it is.
+
+    With `of_all` it may be another user's if he has none so called himself, and only one other has.
+    """
+    if "/" in text:
+        return await _find_object(requests, text, user, of_all=of_all)
+    found = await _found(requests, store, text, user, of_all=of_all, kind=kind)
+    if found is None and not is_number(_base(text)) and await requests.catch_up():
+        found = await _found(requests, store, text, user, of_all=of_all, kind=kind)
+    return text if found is None else found
+
+
+def _base(text: str) -> str:
+    return text.partition(":")[0].partition(".")[0]
+
+
+async def _found(
+    requests: Requests, store: Store, text: str, user: str, *, of_all: bool, kind: Kind
+) -> str | None:
+    """A whole text may be a name, with dots in it; else what follows the last dot may be the index of a task."""
+    words, colon, stage = text.partition(":")
+    if colon:
+        flow = await _one(requests, store, words, user, of_all=of_all, kind="workflow")
+        return None if flow is None else f"{flow}:{stage}"
+    if (whole := await _one(requests, store, words, user, of_all=of_all, kind=kind)) is not None:
+        return whole
+    task = _TASK.fullmatch(words)
+    job = None if task is None else await _one(requests, store, task[1], user, of_all=of_all, kind=kind)
+    return None if task is None or job is None else f"{job}.{task[2]}"
+
+
+async def _one(
+    requests: Requests, store: Store, word: str, user: str, *, of_all: bool, kind: Kind
+) -> JobId | None:
+    if is_job_id(word):
+        return None
+    if is_number(word):
+        return await _numbered(requests, store, int(word))
+    own = _Own(requests.state, user, kind)
+    if word == LAST:
+        found = own.newest(own.all()) or await _newest_past(store, user, kind, lambda _name: True)
+        if found is None:
+            raise NotFound(f"you have no {kind} yet", reason="JobNotFound")
+        return found
+    if (found := own.named(word)) is None and requests.state.with_prefix(word):
+        return None
+    found = found or await _newest_past(store, user, kind, lambda name: name == word)
+    return found if found is not None or not of_all else _of_others(requests.state, word, kind)
+
+
+async def _numbered(requests: Requests, store: Store, number: int) -> JobId:
+    """By number: in memory, in the history, or in what a standby has not read yet."""
+    for _ in range(2):
+        if (id := requests.state.names.numbers.get(number)) is not None:
+            return id
+        past = await store.numbered(number)
+        body = await store.history(past) if past else None
+        if past and body is not None and number_of(History(past, body)) == number:
+            return past
+        if number <= requests.state.arrivals or not await requests.catch_up():
+            break
+    newest = requests.state.arrivals
+    why = f"the newest is {newest}" if number > newest else "its record is not kept any more"
+    raise NotFound(f"no job {number}: {why}", reason="JobNotFound", hint="phalanx ps --all lists them")
+
+
+class _Own:
+    """The jobs and workflows of one user in memory."""
+
+    def __init__(self, state: ClusterState, user: str, kind: Kind) -> None:
+        self._state, self._user, self._kind = state, user, kind
+
+    def all(self) -> Iterable[JobId]:
+        if self._kind == "job":
+            return self._state.names.all_of_user(self._user)
+        return (id for id, flow in self._state.workflows.items() if flow.workflow.user == self._user)
+
+    def named(self, name: str) -> JobId | None:
+        """The one of this name that has not ended, else the newest. Workflows come after jobs, or alone."""
+        jobs = list(self._state.names.of_user(self._user, name)) if self._kind == "job" else []
+        found = jobs or [
+            id
+            for id, flow in self._state.workflows.items()
+            if flow.workflow.user == self._user and flow.workflow.name == name
+        ]
+        live = [id for id in found if not self._thing(id).is_over]
+        if len(live) > 1:
+            raise _several(self._state, name, live)
+        return live[0] if live else self.newest(found)
+
+    def newest(self, found: Iterable[JobId]) -> JobId | None:
+        return max(found, key=lambda id: (_arrival(self._thing(id)), id), default=None)
+
+    def _thing(self, id: JobId) -> JobState | WorkflowState:
+        return self._state.jobs.get(id) or self._state.workflows[id]
+
+
+def _arrival(thing: JobState | WorkflowState) -> int:
+    return thing.arrival if isinstance(thing, JobState) else thing.number
+
+
+def _several(state: ClusterState, name: str, ids: list[JobId]) -> Conflict:
+    told = sorted(ids, key=lambda id: (len(label(state, id)), label(state, id)), reverse=True)
+    more = ", …" if len(told) > NAMESAKES_TOLD else ""
+    return Conflict(
+        f"{len(told)} of your jobs that have not ended are called {name[:80]!r}: "
+        f"{', '.join(label(state, id) for id in told[:NAMESAKES_TOLD])}{more}",
+        reason="AmbiguousName",
+        hint=f"give the number; phalanx ps -n {name} lists them",
+    )
+
+
+async def _newest_past(store: Store, user: str, kind: Kind, fits: Callable[[str], bool]) -> JobId | None:
+    """The user's newest in the history, among the newest records of all."""
+    before, seen = None, 0
+    while seen < PAST_MAX and (page := await store.past(before, PAST_PAGE)):
+        for record in page:
+            if is_workflow(record.body) != (kind == "workflow"):
+                continue
+            job = decode_workflow(record.body).workflow if kind == "workflow" else decode_job(record.body).job
+            if job.user == user and fits(job.name) and getattr(job, "workflow", None) is None:
+                return record.job
+        before, seen = page[-1].job, seen + len(page)
+        await asyncio.sleep(0)  # others have their turn
+    return None
+
+
+def _of_others(state: ClusterState, name: str, kind: Kind) -> JobId | None:
+    """Of the one other user who has a job of this name."""
+    users = sorted(islice(state.names.users_of(name), NAMESAKES_TOLD + 1)) if kind == "job" else []
+    if len(users) < 2:
+        return _Own(state, users[0], kind).named(name) if users else None
+    told = [
+        f"{label(state, found)} of {user}" for user in users if (found := _Own(state, user, kind).named(name))
+    ]
+    raise Conflict(
+        f"several users have a job called {name[:80]!r}: {', '.join(told[:NAMESAKES_TOLD])}",
+        reason="AmbiguousName",
+        hint="give the number",
+    )
+
+
+async def _find_object(requests: Requests, name: str, user: str, *, of_all: bool) -> str:
+    """The id of the job or task of a user that Kubernetes calls so."""
+    found = _named(requests.state, name, user, of_all=of_all)
+    if found is None and await requests.catch_up():
+        found = _named(requests.state, name, user, of_all=of_all)
+    if found is None:
+        whose = "no job or task" if of_all else "no job or task of yours"
+        raise NotFound(
+            f"{whose} is called {name[:80]!r}",
+            reason="JobNotFound",
+            hint="names are known of jobs that the coordinator has in memory; phalanx ps --all lists the ids of all",
+        )
+    return found
+
+
+def _named(state: ClusterState, name: str, user: str, *, of_all: bool) -> str | None:
+    if (own := _id_of(state, name, user)) is not None or not of_all:
+        return own
+    others = sorted(islice(state.names.objects.get(name, {}), NAMESAKES_TOLD + 1))
+    if len(others) < 2:
+        return _id_of(state, name, others[0]) if others else None
+    told = [
+        f"{in_numbers(state, _id_of(state, name, other) or '')} of {other}"
+        for other in others[:NAMESAKES_TOLD]
+    ]
+    more = ", …" if len(others) > NAMESAKES_TOLD else ""
+    raise Conflict(
+        f"several users have something called {name[:80]!r}: {', '.join(told)}{more}",
+        reason="AmbiguousName",
+        hint="give the number",
+    )
+
+
+def _id_of(state: ClusterState, name: str, user: str) -> str | None:
+    found = state.called(name, user)
+    if found is None:
+        return None
+    job, position = found
+    return job.job.id if position is None else job.job.task_id(position)

@@ -1,0 +1,153 @@
+"""What people call a job: its number, `last`, its name, and tasks and stages of it, through the REST app."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.workflows import StageSpec, WorkflowSpec
+from phalanx.client.async_client import AsyncClient
+from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.naming import in_numbers
+from phalanx.core.cluster.image import encode_job
+from phalanx.errors import Conflict, NotFound
+from phalanx.store.protocol import Batch, History
+from tests.unit.coordinator.test_declarations import a_coordinator
+from tests.unit.coordinator.test_lookup import client_of
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[Coordinator]:
+    async with a_coordinator() as found:
+        yield found
+
+
+@pytest.fixture
+async def ada(here: Coordinator) -> AsyncIterator[AsyncClient]:
+    async with client_of(here, "ada") as client:
+        yield client
+
+
+async def submitted(client: AsyncClient, name: str, array: str | None = None) -> tuple[str, int]:
+    reply = await client.submit(command=["true"], name=name, array=array)
+    return reply.batch_id, reply.accepted[0].number
+
+
+async def test_jobs_are_numbered_by_arrival_and_found_by_their_numbers(ada: AsyncClient):
+    first, second = await submitted(ada, "one"), await submitted(ada, "two", array="1-5")
+    assert (first[1], second[1]) == (1, 2)
+    assert (await ada.job("1")).id == first[0]
+    assert (await ada.job("1")).number == 1
+    task = await ada.task("2.3")
+    assert (task.id, task.number) == (f"{second[0]}.3", "2.3")
+    assert (await ada.cancel("2.3")).number == "2.3"
+    assert (await ada.cancel("2")).number == "2"
+    assert (await ada.why("1")).number == "1"
+    assert (await ada.wait("1", timeout=0)).id == first[0]
+
+
+async def test_a_number_that_was_never_given_says_which_is_the_newest(ada: AsyncClient):
+    await submitted(ada, "one")
+    with pytest.raises(NotFound, match="no job 17: the newest is 1"):
+        await ada.job("17")
+
+
+async def test_a_number_of_a_job_that_left_memory_is_found_in_the_history(
+    here: Coordinator, ada: AsyncClient
+):
+    id, number = await submitted(ada, "one")
+    state = here.leadership.state
+    record = History(id, encode_job(state.jobs[id]), number)
+    await here.store.append(state.epoch, Batch(state.revision + 1, b"\x90"), [record])
+    state.names.remove(state.jobs.pop(id))
+    state.job_ids.remove(id)
+    assert (await ada.job("1")).id == id
+    assert (await ada.job("last")).id == id
+    assert (await ada.job("one")).id == id
+
+
+async def test_last_is_the_askers_newest(here: Coordinator, ada: AsyncClient):
+    with pytest.raises(NotFound, match="you have no job yet"):
+        await ada.job("last")
+    mine = await submitted(ada, "one", array="1-2")
+    async with client_of(here, "bob") as bob:
+        await submitted(bob, "two")
+        assert (await bob.job("last")).number == 2
+    assert (await ada.job("last")).id == mine[0]
+    assert (await ada.task("last.2")).id == f"{mine[0]}.2"
+
+
+async def test_a_name_is_the_job_that_has_not_ended_else_the_newest(ada: AsyncClient):
+    first, second = await submitted(ada, "train.v1"), await submitted(ada, "train.v1")
+    with pytest.raises(Conflict, match=r"2 of your jobs .* are called 'train.v1': 2, 1") as refused:
+        await ada.job("train.v1")
+    assert refused.value.reason == "AmbiguousName"
+    await ada.cancel("2")
+    assert (await ada.job("train.v1")).id == first[0]
+    await ada.cancel("1")
+    assert (await ada.job("train.v1")).id == second[0]
+
+
+async def test_a_task_is_named_by_the_name_of_its_job(ada: AsyncClient):
+    id, _ = await submitted(ada, "sweep", array="1-3")
+    assert (await ada.task("sweep.2")).id == f"{id}.2"
+    assert (await ada.wait("sweep.2", timeout=0)).id == f"{id}.2"
+
+
+async def test_names_of_others_are_for_those_who_may_see_all(here: Coordinator, ada: AsyncClient):
+    id, _ = await submitted(ada, "one")
+    async with client_of(here, "bob") as bob, client_of(here, "root", "admin") as root:
+        with pytest.raises(NotFound):
+            await bob.job("one")
+        assert (await root.job("one")).id == id
+        await submitted(bob, "one")
+        with pytest.raises(Conflict, match=r"several users .* 'one': 1 of ada, 2 of bob"):
+            await root.job("one")
+
+
+async def test_a_job_comes_after_one_that_is_named_by_its_number(ada: AsyncClient):
+    id, _ = await submitted(ada, "one")
+    later = await ada.submit(command=["true"], after=["1:any"])
+    assert (await ada.job(later.batch_id)).after == [f"{id}:any"]
+    again = await ada.submit(command=["true"], after=["one"])
+    assert (await ada.job(again.batch_id)).after == [f"{id}:ok"]
+
+
+async def test_workflows_share_the_numbers_of_jobs(ada: AsyncClient):
+    await submitted(ada, "one")
+    job = JobSpec([GroupSpec(command=["true"])])
+    stages = [StageSpec(name="a", job=job), StageSpec(name="b", job=job, after=["a"])]
+    made = await ada.submit_workflow(WorkflowSpec(name="flow", stages=stages))
+    assert made.number == 2
+    view = await ada.workflow_view("2")
+    assert (view.id, view.number, view.stages[0].number) == (made.id, 2, 3)
+    assert (await ada.workflow_view("flow")).id == (await ada.workflow_view("last")).id == made.id
+    assert (await ada.job("2:a")).id == (await ada.job("flow:a")).id == (await ada.job("3")).id
+    with pytest.raises(NotFound, match="2 is a workflow, not a job"):
+        await ada.job("2")
+    assert (await ada.job("last")).number == 1, "the job of a stage is nobody's last"
+    assert (await ada.cancel_workflow("2")).number == "2"
+
+
+async def test_sentences_have_numbers_where_ids_were(here: Coordinator, ada: AsyncClient):
+    id, _ = await submitted(ada, "one")
+    state = here.leadership.state
+    assert in_numbers(state, f"it starts when {id}.3 on n1 ends: phalanx cancel {id}") == (
+        "it starts when 1.3 on n1 ends: phalanx cancel 1"
+    )
+    assert in_numbers(state, "0" * 26) == "0" * 26, "of what is not in memory the id stays"
+    await ada.cancel("1")
+    with pytest.raises(Conflict) as refused:
+        await ada.cancel("1")
+    assert id not in refused.value.detail
+    assert not [line for line in (await ada.story("1")).items if id in line.text]

@@ -1,0 +1,52 @@
+"""How far a pull is, and which archives are loaded already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from phalanx.core.model.resources import Capacity
+from phalanx.runner.containers.found import RuntimeFound, find_runtime, with_runtime
+from phalanx.runner.containers.launching import parse_folders
+from phalanx.runner.containers.preparing import LoadedArchives, PullProgress, archive_name, with_tag
+
+
+def test_progress_is_summed_over_layers():
+    progress = PullProgress("python")
+    assert progress.told({"status": "Pulling fs layer", "id": "a"}) == "pulling python"
+    progress.told({"id": "a", "progressDetail": {"current": 1 << 20, "total": 4 << 20}})
+    text = progress.told({"id": "b", "progressDetail": {"current": 1 << 20, "total": 4 << 20}})
+    assert text == "pulling python: 2 MiB of 8 MiB (25%)"
+    assert progress.told({"id": "a", "progressDetail": {"current": "?"}}) == text
+
+
+def test_an_archive_is_loaded_again_when_the_file_has_changed(tmp_path: Path):
+    path = tmp_path / "containers/archives.json"
+    LoadedArchives(path).remember("/a.tar", (1, 2, 3), "sha256:1")
+    known = LoadedArchives(path)
+    assert known.image_of("/a.tar", (1, 2, 3)) == "sha256:1"
+    assert known.image_of("/a.tar", (1, 2, 4)) == ""
+    path.write_text("broken")
+    assert LoadedArchives(path).image_of("/a.tar", (1, 2, 3)) == ""
+    assert archive_name("/a.tar", (1,)) != archive_name("/a.tar", (2,))
+
+
+def test_a_name_without_a_tag_is_the_latest():
+    assert with_tag("127.0.0.1:5000/a") == "127.0.0.1:5000/a:latest"
+    assert with_tag("a:1") == "a:1"
+    assert with_tag("a@sha256:0") == "a@sha256:0"
+
+
+def test_a_node_says_which_runtime_it_has_and_labels_cannot_be_forged(tmp_path: Path):
+    forged = Capacity(
+        1, 1, labels={"phalanx.containers": "enabled", "phalanx.rootfs": "enabled", "rack": "r1"}
+    )
+    none = with_runtime(forged, find_runtime(str(tmp_path / "no.sock")))
+    assert none.labels == {"rack": "r1"}
+    assert none.containers.startswith("none: no container runtime answers at ")
+    docker = with_runtime(forged, RuntimeFound("/s", "docker", "docker 24"))
+    assert docker.labels == {"rack": "r1", "phalanx.containers": "enabled"}
+    assert find_runtime("none").socket == ""
+
+
+def test_folders_of_a_setting():
+    assert parse_folders("/data/; /scratch;/") == ("/data", "/scratch", "/")
