@@ -33,7 +33,7 @@ PLAIN = {
     """,
     "what a scheduler does, in the words of the field": """
         amounts ask best breaker candidate case decide declaration declared described detail dispatch draining engine
-        eviction explain fit fixes free health invariants jitter kinds lacking leader leaving link object offers
+        eviction explain fit fixes free health invariants jitter kinds lacking leader leaving link lone object offers
         outage packing place planned preempt prefetch preparing pretend preview priorities product quantity ranking
         read releases repair report removals reserve reserved resources restarts rules shape shortage sim slots smaller
         scheduler spread start stopping store subjects survey times topology traits transitions trim unconfirmed
