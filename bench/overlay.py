@@ -47,6 +47,7 @@ peer, _ = server.accept()
 total, buffer, began = 0, bytearray(1 << 20), time.perf_counter()
 while count := peer.recv_into(buffer):
     total += count
+peer.close()
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps([total, time.perf_counter() - began, used.ru_utime + used.ru_stime]), flush=True)
 """
@@ -61,7 +62,9 @@ for _ in range(100):
 chunk, until = b"x" * (1 << 20), time.perf_counter() + float(sys.argv[3])
 while time.perf_counter() < until:
     link.sendall(chunk)
-link.close()
+link.shutdown(socket.SHUT_WR)
+link.settimeout(60)
+link.recv(1)  # until the other side has it all: what is on its way when a task ends is lost
 used = resource.getrusage(resource.RUSAGE_SELF)
 print(json.dumps([used.ru_utime + used.ru_stime]), flush=True)
 """

@@ -1,7 +1,8 @@
 """A connection as a pair of byte streams with back-pressure, for asyncio: read what came, write what is taken.
 
 No more than `BUFFER_BYTES` are held for a reader that is slow: then the connection is no longer read, and its other
-side has to wait. A write returns when the connection takes more. What the bytes mean is decided elsewhere.
+side has to wait. A write returns when the connection takes more. However small the pieces are that a full buffer is
+read in, others get their turn in between. What the bytes mean is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from contextlib import suppress
 from typing import cast
 
 BUFFER_BYTES = 128 * 1024
+READS_PER_TURN = 64  # of those that need not wait; a buffer of frames with one byte each has 50,000 of them
 
 
 class Duplex(asyncio.Protocol):
@@ -20,6 +22,7 @@ class Duplex(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
+        self._reads = 0  # since others had their turn
         self._is_paused = False  # the transport is not read for now
         self._is_full = False  # the transport takes no more for now
         self._has_ended = False  # nothing more will come
@@ -35,6 +38,10 @@ class Duplex(asyncio.Protocol):
             if self._has_ended:
                 raise EOFError
             await self._arrived()
+        self._reads += 1
+        if self._reads >= READS_PER_TURN:
+            self._reads = 0
+            await asyncio.sleep(0)
         return self._taken(count)
 
     async def read(self, most: int) -> bytes:
@@ -126,6 +133,7 @@ class Duplex(asyncio.Protocol):
 
     async def _arrived(self) -> None:
         self._arrival = self._loop.create_future()
+        self._reads = 0
         try:
             await self._arrival
         finally:

@@ -226,8 +226,10 @@ def test_what_a_job_says_to_loaders_is_heard_by_its_program_and_by_none_with_roo
     folder = cluster.folder / "loaded"
     folder.mkdir()
     folder.chmod(0o777)
-    env = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/by", "LATER_0": "its own"}
-    said = output(client_of(cluster, "alice"), "echo $LD_DEBUG $LATER_0; env | grep -c ^LATER_", env=env)
+    env = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{folder}/by", "PHALANX_LATER_X": "its own"}
+    said = output(
+        client_of(cluster, "alice"), "echo $LD_DEBUG $PHALANX_LATER_X; env | grep -c ^PHALANX_LATER_", env=env
+    )
     assert said.splitlines() == ["files its own", "1"]
     assert {each.stat().st_uid for each in folder.iterdir()} == {ALICE[1]}
 

@@ -120,6 +120,13 @@ def test_it_has_few_rights_and_no_devices(cluster: RealCluster):
     ]
 
 
+def test_what_a_job_says_to_loaders_is_heard_in_its_container_only(cluster: RealCluster, tmp_path: Path):
+    """LD_PRELOAD would do worse: outside there is a process of the runner's account that makes the container."""
+    env = {"LD_DEBUG": "files", "LD_DEBUG_OUTPUT": f"{tmp_path}/by"}
+    assert ended(cluster, "echo $LD_DEBUG; env | grep -c LATER", env=env)[2] == "files\n0\n"
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_result_and_artifacts_come_back(cluster: RealCluster):
     id = submit(
         cluster, "echo 42 > $PHALANX_RESULT; echo kept > $PHALANX_ARTIFACTS/a; touch $PHALANX_SCRATCH_DIR/b"

@@ -153,7 +153,7 @@ def test_the_manifests_of_seed_003_run_as_they_are(cluster: RealCluster) -> None
     (job,) = reply["jobs"]
     assert (job["name"], job["tasks"]) == ("gang-example", 2)
     phalanx(cluster, "wait", "default/gang-example")
-    assert f"default/gang-example ({job['id']}) is Completed" in phalanx(
+    assert f"default/gang-example ({job['number']}) is Completed" in phalanx(
         cluster, "why", "default/gang-example"
     )
     assert "default/pod-example2" in phalanx(cluster, "gang", "show", "default/gang-example")

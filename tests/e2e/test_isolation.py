@@ -20,6 +20,7 @@ from phalanx.runner import scratch
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper import lookup, service
 from tests.support.keeper_node import alive
+from tests.support.nvml_stub import NvmlStub
 from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 
@@ -205,6 +206,28 @@ def test_without_a_device_none_can_be_opened_nor_made_anew(cluster: RealCluster,
     id = submit(cluster, OPEN + f"\ntry:\n    {again}\nexcept PermissionError:\n    print('refused')\n", "n2")
     cluster.wait_task(id, "Completed")
     assert cluster.output(id).split() == ["refused", "refused", "opened", "refused"]
+
+
+def test_a_task_knows_its_device_by_uuid_and_cannot_open_that_of_another(tmp_path: Path):
+    """Devices as NVML tells of them, by a stub of its library behind the real binding."""
+    cluster = RealCluster(tmp_path / "c", lost_after_s=LEASE)
+    cluster.environment = NvmlStub(tmp_path / "nvml").environment
+    cluster.node_settings = {"n1": DEVICES | {"runner.pretend": None}}
+    show = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'], os.environ['PHALANX_DEVICES'], flush=True)\n"
+    with run(cluster, {"n1": "real"}):
+        stay = "import sys, time; sys.stdout.flush(); time.sleep(300)"
+        ids = [submit(cluster, show + OPEN + stay, gpus=1, cores=0.1) for _ in range(2)]
+        for id in ids:
+            wait_until(lambda id=id: len(cluster.output(id).split()) == 5, 20.0, f"{id} has looked")  # type: ignore[misc]
+        seen = {index: (uuid, opened) for uuid, index, *opened in (cluster.output(id).split() for id in ids)}
+        assert seen == {
+            "0": ("GPU-stub-0", ["opened", "refused", "opened"]),
+            "1": ("GPU-stub-1", ["refused", "opened", "opened"]),
+        }
+        none = submit(cluster, show.replace("'],", "'] or 'none',") + OPEN, cores=0.1)
+        cluster.wait_task(none, "Completed")
+        assert cluster.output(none).split() == ["none", "none", "refused", "refused", "opened"]
+        end(cluster, *ids)
 
 
 def test_a_numa_target_has_the_cpus_of_that_node(cluster: RealCluster):

@@ -82,7 +82,7 @@ def test_a_workflow_from_the_command_line(tmp_path: Path) -> None:
         assert phalanx("workflow", "wait", view["id"]).returncode == 1
         assert "NotFound" not in phalanx("story", view["id"]).stderr
         applied = phalanx("apply", "-f", "good.yaml", "--wait")
-        assert (applied.returncode, len(applied.stdout.strip())) == (0, 26)
+        assert (applied.returncode, applied.stdout.strip().isdigit()) == (0, True)
         assert "Completed" in applied.stderr
         mistaken = phalanx("workflow", "cancel", view["id"])
         assert mistaken.returncode != 0

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from phalanx.duplex import Duplex
+from phalanx.duplex import READS_PER_TURN, Duplex
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -89,3 +89,23 @@ async def test_silence_is_seen_only_of_who_could_speak():
         assert await here.read_exactly(2) == b"!!"
         there.abort()
         await beating
+
+
+async def test_who_reads_a_full_buffer_in_small_pieces_lets_others_have_their_turn():
+    async with a_pair() as (here, there):
+        await here.write(b"x" * 65_536)
+        await until(lambda: len(there._buffer) == 65_536)
+        turns, is_reading = 0, True
+
+        async def others() -> None:
+            nonlocal turns
+            while is_reading:
+                turns += 1
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(others())
+        for _ in range(65_536):
+            await there.read_exactly(1)
+        is_reading = False
+        await beside
+        assert turns >= 65_536 // READS_PER_TURN

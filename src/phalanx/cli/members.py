@@ -47,7 +47,7 @@ def gang_fields(job: JobView) -> list[tuple[str, object]]:
         ("Gather", ", ".join(_rule(each.layer, each.must, each.multiple) for each in gang.gather)),
         ("Start attempts", _formation(gang)),
         ("Nominated", _nominated(gang)),
-        ("Waits for", ", ".join(gang.promise.victims) if gang.promise else None),
+        ("Waits for", ", ".join(gang.promise.numbers or gang.promise.victims) if gang.promise else None),
     ]
 
 

@@ -367,8 +367,9 @@ def _formation_view(forming: Formation, wait_s: float) -> FormationView:
 
 
 def _promise_view(state: ClusterState, promise: Promise) -> PromiseView:
-    victims = [in_numbers(state, name) for name in task_names(state, promise.victims)]
-    return PromiseView(promise.made_at, promise.until, victims, nominated(promise))
+    victims = task_names(state, promise.victims)
+    numbers = [in_numbers(state, name) for name in victims]
+    return PromiseView(promise.made_at, promise.until, victims, nominated(promise), numbers)
 
 
 def _index(group: GroupState, position: int) -> int:

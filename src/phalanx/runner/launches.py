@@ -126,7 +126,7 @@ class Launches:
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
             spaces = of_older_keeper(spaces)
-        if brief.command.image:
+        if brief.command.image and self._containers is not None:  # the simulator gets images ready, no more
             env = self._contain(keeper, effect, account, paths, limits, spaces, env)
             spaces = {"net": spaces["net"]} if "net" in spaces else {}
         if (networks := self._networks) is not None:
@@ -172,7 +172,7 @@ class Launches:
 
         Those of the job are not among them: the process is root's, and its loader would do what they say.
         """
-        assert self._containers is not None, "an image was got ready by them"
+        assert self._containers is not None
         brief = effect.brief
         has = OfAttempt(
             folders=self._folders_of(paths, limits, brief.job, account),

@@ -340,9 +340,9 @@ class AttemptLimits:
 
     def _measured(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt with the most memory it used and its limit."""
-        if limit := self._watched.get(key, 0):
+        if allowed := self._watched.get(key, 0):
             most = end.usage.memory_peak_bytes if end.usage is not None else end.memory_peak_bytes
-            return structs.replace(end, memory_peak_bytes=most, memory_limit_bytes=limit)
+            return structs.replace(end, memory_peak_bytes=most, memory_limit_bytes=allowed)
         for folder in self.own_folders(key):
             for name in PEAKS:
                 if (peak := number_in(Path(folder) / name)) is not None:

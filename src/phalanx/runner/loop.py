@@ -29,6 +29,7 @@ from phalanx.core.runner.effects import (
     StopPreparing,
 )
 from phalanx.link import wire
+from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
 from phalanx.runner import environment
 from phalanx.runner import keeper_messages as messages
@@ -178,9 +179,10 @@ class RunnerLoop:
         wire_out.send(self.engine.hello(self.clock.now()))
 
     def received(self, message: wire.Message) -> None:
-        now = self.clock.now()
-        was_welcomed = self.engine.welcomed
+        now, was_welcomed = self.clock.now(), self.engine.welcomed
         self._do(self.engine.receive(message, now), now)
+        if isinstance(message, OverlayMap) and not self.engine.has_overlay and self._wire is not None:
+            self._wire.close()  # the next hello says that we have no part in it
         if isinstance(message, wire.BeatAck | wire.Welcome | wire.LeaveAck):
             for connection in self._keepers.connections:
                 self._renew_lease(connection)
@@ -206,8 +208,7 @@ class RunnerLoop:
         self._flush_soon()
 
     def disconnected(self) -> None:
-        self._wire = None
-        self.engine.welcomed = False
+        self._wire, self.engine.welcomed = None, False
 
     def _renew_lease(self, keeper: Processes) -> None:
         left_s = self._lease_left_s()

@@ -197,7 +197,9 @@ def _limits(
         sorted(os.sched_getaffinity(0)) if own else (),
         section.pids_max,
         nodes,
-        ScratchFolders(state_dir / "scratch", section.scratch_max_bytes or 0),
+        ScratchFolders(
+            state_dir / "scratch", section.scratch_max_bytes or 0, has_accounts=section.accounts is not None
+        ),
         cgroups[1:],
         WithoutRights(processes_of_tasks(), section.watch_memory),
     )

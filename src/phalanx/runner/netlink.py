@@ -30,7 +30,7 @@ _HEADER = struct.Struct("=IHHII")
 _INFO = struct.Struct("=BxHiII")
 
 
-class Request:
+class NetlinkRequest:
     """One message, and what it is about."""
 
     __slots__ = ("body", "flags", "kind", "what")
@@ -59,7 +59,7 @@ class Netlink:
             return None
         return int(struct.unpack("16sI12x", said)[1])
 
-    def do(self, *requests: Request) -> None:
+    def do(self, *requests: NetlinkRequest) -> None:
         """Have these done, one after another; raises OSError for the first that the kernel refuses."""
         first = self._number + 1
         packed = b"".join(self._packed(each) for each in requests)
@@ -76,53 +76,53 @@ class Netlink:
             code, what = refused[number], requests[number - first].what
             raise OSError(code, f"cannot make {what}: {os.strerror(code)}")
 
-    def _packed(self, asked: Request) -> bytes:
+    def _packed(self, asked: NetlinkRequest) -> bytes:
         self._number += 1
         flags = _REQUEST | _ACK | asked.flags
         return _HEADER.pack(16 + len(asked.body), asked.kind, flags, self._number, 0) + asked.body
 
 
-def veth(name: str, inner: str, namespace: int, mtu: int) -> Request:
+def veth(name: str, inner: str, namespace: int, mtu: int) -> NetlinkRequest:
     """A pair of links: one here, the other in the namespace that this descriptor is of."""
     ends = _attribute(_NAME, inner.encode() + b"\0") + _attribute(_MTU, struct.pack("=I", mtu))
     peer = _INFO.pack(0, 0, 0, 0, 0) + ends + _attribute(_NET_NS_FD, struct.pack("=i", namespace))
     info = _attribute(_KIND, b"veth\0") + _attribute(_DATA, _attribute(_PEER, peer))
     own = _attribute(_NAME, name.encode() + b"\0") + _attribute(_MTU, struct.pack("=I", mtu))
     body = _INFO.pack(0, 0, 0, 0, 0) + own + _attribute(_LINKINFO, info)
-    return Request(f"a link {name}", _NEW_LINK, body, _CREATE | _EXCLUSIVE)
+    return NetlinkRequest(f"a link {name}", _NEW_LINK, body, _CREATE | _EXCLUSIVE)
 
 
-def up(index: int, alias: str = "") -> Request:
+def up(index: int, alias: str = "") -> NetlinkRequest:
     """A link works from now on, and says what it is for."""
     named = _attribute(_ALIAS, alias.encode() + b"\0") if alias else b""
-    return Request(f"link {index} work", _NEW_LINK, _INFO.pack(0, 0, index, _UP, _UP) + named)
+    return NetlinkRequest(f"link {index} work", _NEW_LINK, _INFO.pack(0, 0, index, _UP, _UP) + named)
 
 
-def address(index: int, ip: str) -> Request:
+def address(index: int, ip: str) -> NetlinkRequest:
     own = IPv4Address(ip).packed
     body = struct.pack("=BBBBI", AF_INET, 32, 0, 0, index) + _attribute(_LOCAL, own) + _attribute(_AT, own)
-    return Request(f"the address {ip}", _NEW_ADDRESS, body, _CREATE | _REPLACE)
+    return NetlinkRequest(f"the address {ip}", _NEW_ADDRESS, body, _CREATE | _REPLACE)
 
 
-def route(index: int, to: str = "", via: str = "", source: str = "") -> Request:
+def route(index: int, to: str = "", via: str = "", source: str = "") -> NetlinkRequest:
     """A route to one address, or to all others, through a link."""
     scope = _ANYWHERE if via else _HERE
     body = struct.pack("=8BI", AF_INET, 32 if to else 0, 0, 0, _MAIN, _BOOT, scope, _UNICAST, 0)
     for kind, ip in ((_TO, to), (_VIA, via), (_SOURCE, source)):
         body += _attribute(kind, IPv4Address(ip).packed) if ip else b""
     body += _attribute(_LINK, struct.pack("=I", index))
-    return Request(f"a route to {to or 'all'}", _NEW_ROUTE, body, _CREATE | _REPLACE)
+    return NetlinkRequest(f"a route to {to or 'all'}", _NEW_ROUTE, body, _CREATE | _REPLACE)
 
 
-def into_group(index: int, group: int) -> Request:
+def into_group(index: int, group: int) -> NetlinkRequest:
     body = _INFO.pack(0, 0, index, 0, 0) + _attribute(_GROUP, struct.pack("=I", group))
-    return Request(f"link {index} one of a group", _NEW_LINK, body)
+    return NetlinkRequest(f"link {index} one of a group", _NEW_LINK, body)
 
 
-def without_group(group: int) -> Request:
+def without_group(group: int) -> NetlinkRequest:
     """Remove all links of a group at once: the kernel waits once for all of them, not for each."""
     body = _INFO.pack(0, 0, 0, 0, 0) + _attribute(_GROUP, struct.pack("=I", group))
-    return Request("room: a group of links stays", _DEL_LINK, body)
+    return NetlinkRequest("room: a group of links stays", _DEL_LINK, body)
 
 
 def _attribute(kind: int, data: bytes) -> bytes:

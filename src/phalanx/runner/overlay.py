@@ -20,14 +20,15 @@ from typing import Protocol, TypeVar
 
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.overlay import AddressBlock
+from phalanx.errors import ConfigError
 from phalanx.link.overlay import OverlayMap
 from phalanx.logger import logger
-from phalanx.routes import OURS
+from phalanx.routes import OURS, check_subnet
 from phalanx.runner.nftables import SYSTEM_PATH
 from phalanx.runner.overlay_owners import TaskOwners
 from phalanx.runner.overlay_peers import PeerAddresses
-from phalanx.runner.overlay_rules import Names, Rules, ruleset
-from phalanx.runner.wireguard import Peer
+from phalanx.runner.overlay_rules import FirewallNames, Rules, ruleset
+from phalanx.runner.wireguard import OverlayPeer
 
 log = logger("runner")
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class Kernel(Protocol):
 
     def open(self, block: str, local: str, *, encrypted: bool) -> None: ...
     def is_open(self) -> bool: ...
-    def reach(self, block: str, peers: Iterable[Peer]) -> None: ...
+    def reach(self, block: str, peers: Iterable[OverlayPeer]) -> None: ...
     def add(self, key: str, address: str, block: str) -> str: ...
     def remove(self, gone: Iterable[tuple[str, str]]) -> None: ...
     def found(self) -> dict[str, str]: ...
@@ -157,6 +158,8 @@ class TaskNetworks:
 
     def _update(self, told: OverlayMap) -> None:
         former = self._map
+        if former is None or former.subnet != told.subnet:
+            _check_routes(told.subnet)
         self._connect(told, former)
         if former is None:
             self._owners.scan()
@@ -196,7 +199,7 @@ class TaskNetworks:
         links = {kernel.link_of(address): address for address in owners if own.owns(address)}
         blocks = [told.block, *(block for block, _ in told.peers)]
         here = self._owners.known(owners.values())
-        names = Names(kernel.table, kernel.links, kernel.vxlan)
+        names = FirewallNames(kernel.table, kernel.links, kernel.vxlan)
         return ruleset(names, told.subnet, links, owners, blocks, here, self._marks)
 
     def _reach(self, kernel: Kernel, told: OverlayMap) -> None:
@@ -208,7 +211,7 @@ class TaskNetworks:
             )
         self._lacking = lacking
         keys = told.keys or {}
-        peers = [Peer(block, address, keys.get(block, "")) for block, address in known]
+        peers = [OverlayPeer(block, address, keys.get(block, "")) for block, address in known]
         kernel.reach(told.block, [each for each in peers if each.key or told.keys is None])
 
     def _own_ip(self) -> str:
@@ -230,7 +233,9 @@ class TaskNetworks:
 
     def _remove(self) -> None:
         """The networks of all that are over by now."""
-        gone, self._gone = self._gone, []
+        gone = []
+        while self._gone:  # others are added meanwhile, by another thread
+            gone.append(self._gone.pop(0))
         self._opened().remove(gone)
 
     def _clean(self, live: set[str]) -> None:
@@ -253,6 +258,14 @@ class TaskNetworks:
 
 def _frame(told: OverlayMap) -> tuple[str, str, bool]:
     return told.subnet, told.block, told.keys is not None
+
+
+def _check_routes(subnet: str) -> None:
+    """Raise OSError if the network would hide a route of this node."""
+    try:
+        check_subnet(subnet)
+    except ConfigError as error:
+        raise OSError(errno.EADDRINUSE, str(error)) from None
 
 
 def mark_of(origin: str) -> str:

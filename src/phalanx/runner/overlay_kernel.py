@@ -27,7 +27,7 @@ from phalanx.runner.netlink import Netlink
 from phalanx.runner.nftables import Nft
 from phalanx.runner.overlay import NETNS
 from phalanx.runner.overlay_rules import PORT
-from phalanx.runner.wireguard import Peer, WireGuard
+from phalanx.runner.wireguard import OverlayPeer, WireGuard
 
 VNI = 7434
 MTU = 1450
@@ -128,7 +128,7 @@ class OverlayKernel:
             self._wireguard.start(self.vxlan)
 
     @translated
-    def reach(self, block: str, peers: Iterable[Peer]) -> None:
+    def reach(self, block: str, peers: Iterable[OverlayPeer]) -> None:
         """Routes to the blocks of other nodes, and to no others."""
         at = self._index(self.vxlan)
         wanted = {each.block: each for each in peers}
@@ -141,7 +141,7 @@ class OverlayKernel:
         for each in wanted.values():
             self._route(each, gateway(block), at)
 
-    def _route(self, peer: Peer, own: str, at: int | None) -> None:
+    def _route(self, peer: OverlayPeer, own: str, at: int | None) -> None:
         """WireGuard knows by itself which node has a block; VXLAN is told by neighbours that are written."""
         if self._is_encrypted:
             self._netlink.route("replace", dst=peer.block, oif=at, prefsrc=own)

@@ -28,7 +28,7 @@ CGROUPS = "cgroups"  # and a level: the map of owners by cgroup
 _PIECE = 500  # elements in one command
 
 
-class Names(NamedTuple):
+class FirewallNames(NamedTuple):
     """How that of one runner is called: its table, what its tasks' links begin with, and its link to other nodes."""
 
     table: str
@@ -73,7 +73,7 @@ class Rules(Struct, frozen=True):
 
 
 def ruleset(
-    names: Names,
+    names: FirewallNames,
     subnet: str,
     tasks: Mapping[str, str],
     owners: Mapping[str, str],

@@ -262,6 +262,7 @@ class Processes(asyncio.Protocol):
             self._ask("lease", seconds_left)
         else:
             self._ask("lease", seconds_left, until)
+        self._flush()  # at once: what else has to be done in this turn may take long
 
     def forget(self, keys: Sequence[str]) -> None:
         """The exits of these attempts are safe elsewhere; the keeper need not remember them."""

@@ -1,10 +1,11 @@
 """Scratch folders: one for each attempt, for files that nobody needs when it has ended; removed then with all in it.
 
 A task finds its folder in `PHALANX_SCRATCH_DIR`, and in `TMPDIR` where the path is short enough for sockets in it. With
-a size (`runner.scratch_max_bytes`) and as root the folder is a tmpfs of that size, which the task cannot exceed; its
-files count as memory of the task. Without the right to mount, the folder is looked at every few seconds, and what has
-become too large is said in the node's log and with the end of the task. Without a size it is a plain folder. After a
-crash, folders and mounts that belong to no attempt are removed when the runner starts.
+a size (`runner.scratch_max_bytes`) and as root the folder has a project quota where the filesystem has them
+(`project_quota.py`), else it is a tmpfs of that size, whose files count as memory of the task. Without the right to
+mount, the folder is looked at every few seconds, and what has become too large is said in the node's log and with the
+end of the task. Without a size it is a plain folder. After a crash, folders, mounts and limits that belong to no
+attempt are removed when the runner starts.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from pathlib import Path
 from phalanx.core.model.amounts import describe_bytes
 from phalanx.core.model.orders import AttemptKey
 from phalanx.logger import logger
+from phalanx.runner.project_quota import ProjectQuotas, project_of, who_is_held
 from phalanx.runner.trees import remove_tree, size_of
 
 log = logger("runner")
@@ -35,7 +37,18 @@ _NOSUID_NODEV, _DETACH = 2 | 4, 2
 class ScratchFolders:
     """The scratch folders of one node, in a folder of their own."""
 
-    def __init__(self, root: Path, size_max: int = 0, may_mount: bool | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        size_max: int = 0,
+        may_mount: bool | None = None,
+        quotas_hold: str | None = None,
+        has_accounts: bool = False,
+    ) -> None:
+        """What may be done here is tried, unless it is said: whether to mount, and whose files quotas hold.
+
+        With accounts no task is root, unless its user is mapped to root.
+        """
         self._root = root
         self._path = str(root)
         self._room = (
@@ -45,12 +58,19 @@ class ScratchFolders:
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o711)  # tasks of other accounts reach their own folders through it
         self._mounts = size_max > 0 and (can_mount(root) if may_mount is None else may_mount)
+        holds = (who_is_held(root) if quotas_hold is None else quotas_hold) if self._mounts else "nobody"
+        self._quotas = ProjectQuotas(root) if holds != "nobody" else None
+        self._holds_root = holds == "all"
+        self._has_accounts = has_accounts
+        self._projects: dict[str, int] = {}  # by the name of a folder
         self._seen: dict[str, int] = {}  # the largest size seen of those that are watched
         self._removing: set[asyncio.Task[None]] = set()
 
     @property
     def held_by(self) -> str:
-        """By what folders are kept to their size: tmpfs, watched, or nothing where there is no limit."""
+        """By what folders are kept to their size: quota, tmpfs, watched, or nothing where there is no limit."""
+        if self._quotas is not None and (self._holds_root or self._has_accounts):
+            return "quota"
         return "" if not self._size_max else "tmpfs" if self._mounts else "watched"
 
     @property
@@ -68,13 +88,22 @@ class ScratchFolders:
         """Make the folder of an attempt, for its account; the variables by which it finds it. Raises OSError."""
         folder = self._root / _name(key)
         folder.mkdir(exist_ok=True, mode=0o700)
-        if self._mounts and not folder.is_mount():
-            mount_tmpfs(folder, self._size_max)
-        elif self._size_max:
-            self._seen.setdefault(folder.name, 0)
+        if self._size_max:
+            self._hold(folder, is_root=owner is None or owner[0] == 0)
         if owner is not None:
             os.chown(folder, *owner)
         return self.variables(key)
+
+    def _hold(self, folder: Path, is_root: bool) -> None:
+        """Hold a folder to its size."""
+        if self._quotas is not None and (self._holds_root or not is_root):
+            if folder.name not in self._projects:
+                self._projects[folder.name] = self._quotas.give(folder, self._size_max)
+        elif self._mounts:
+            if not folder.is_mount():
+                mount_tmpfs(folder, self._size_max)
+        else:
+            self._seen.setdefault(folder.name, 0)
 
     def close(self, key: AttemptKey) -> str:
         """The attempt has ended: remove its folder, in a thread if anything is in it; what is to be said of it."""
@@ -84,7 +113,7 @@ class ScratchFolders:
             with contextlib.suppress(OSError):
                 folder.rmdir()
         elif os.path.lexists(folder):
-            removing = asyncio.ensure_future(asyncio.to_thread(remove, folder))
+            removing = asyncio.ensure_future(asyncio.to_thread(self._remove, folder))
             self._removing.add(removing)
             removing.add_done_callback(self._removing.discard)
         return said
@@ -103,7 +132,15 @@ class ScratchFolders:
         kept = {_name(key) for key in living}
         for folder in self._root.iterdir():
             if folder.name not in kept:
-                remove(folder)
+                self._remove(folder)
+
+    def _remove(self, folder: Path) -> None:
+        project = self._projects.pop(folder.name, 0)
+        if self._quotas is not None and not project:  # of an earlier runner
+            project = project_of(folder)
+        remove(folder)
+        if self._quotas is not None and project:
+            self._quotas.take_back(project)
 
     async def look(self) -> None:
         """Look at folders that can grow beyond their size."""

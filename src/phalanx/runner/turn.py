@@ -110,8 +110,8 @@ class RunnerEngine:
                     self.state.renew(message.sent_at + self.self_fence_s + message.keep_s)
                     self.left = message
             case OverlayMap():
-                if self.networks is not None:
-                    self.networks.update(message)
+                if self.networks is not None and self.networks.update(message) and not self.networks.is_on:
+                    self.has_overlay = False  # it was never possible here: the next hello says so
             case wire.Welcome():
                 self.heartbeat_s, self.self_fence_s = message.heartbeat_s, message.self_fence_s
                 self.state.start_within_s = message.self_fence_s

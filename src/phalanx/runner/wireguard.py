@@ -33,7 +33,7 @@ _PROGRAM_S = 10.0
 _ENV = {"PATH": SYSTEM_PATH, "LOG_LEVEL": "silent"}
 
 
-class Peer(NamedTuple):
+class OverlayPeer(NamedTuple):
     """Another node: its block, where it is, and its public key if packets to it are encrypted."""
 
     block: str
@@ -81,7 +81,7 @@ class WireGuard:
         if done.returncode:
             raise OSError(errno.EIO, f"wireguard-go cannot make the link {link}: exit code {done.returncode}")
 
-    def set_peers(self, link: str, peers: Iterable[Peer]) -> None:
+    def set_peers(self, link: str, peers: Iterable[OverlayPeer]) -> None:
         """Exchange packets with these nodes and no others; sessions with those that stay go on."""
         lines = ["[Interface]", f"PrivateKey = {self._private}", f"ListenPort = {PORT}"]
         for each in peers:

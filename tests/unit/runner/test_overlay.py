@@ -7,9 +7,12 @@ from collections.abc import Iterable, Iterator
 import pytest
 from msgspec import structs
 
+from phalanx.core.model.resources import Capacity
+from phalanx.errors import ConfigError
 from phalanx.link.overlay import OverlayMap
 from phalanx.runner.overlay import TaskNetworks, mark_of
-from phalanx.runner.wireguard import Peer
+from phalanx.runner.turn import RunnerEngine
+from phalanx.runner.wireguard import OverlayPeer
 
 MAP = OverlayMap("10.128.0.0/12", "10.128.0.0/22", [("10.128.4.0/22", "127.0.0.2")], [("10.128.0.2", "ada")])
 KEY, OTHER = ("j", 0, 1), ("j", 1, 1)
@@ -33,7 +36,7 @@ class FakeKernel:
             raise self.error
         self.asked.append(f"open {block} {local}{' encrypted' if encrypted else ''}")
 
-    def reach(self, block: str, peers: Iterable[Peer]) -> None:
+    def reach(self, block: str, peers: Iterable[OverlayPeer]) -> None:
         self.asked.append(f"reach {[tuple(filter(None, each)) for each in peers]}")
 
     def add(self, key: str, address: str, block: str) -> str:
@@ -143,3 +146,29 @@ def test_a_peer_whose_name_cannot_be_resolved_keeps_nobody_from_the_others(
     assert networks.update(structs.replace(MAP, peers=[*MAP.peers, bad])) == ""
     assert "reach [('10.128.4.0/22', '127.0.0.2')]" in kernel.asked
     assert networks.add(KEY, "10.128.0.2") == "/run/netns/j-0-1"
+
+
+def test_a_subnet_that_would_hide_a_route_of_the_node_is_refused(
+    networks: TaskNetworks, kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(subnet: str) -> None:
+        raise ConfigError(f"overlay.subnet = {subnet!r}: it would hide this machine's route")
+
+    monkeypatch.setattr("phalanx.runner.overlay.check_subnet", refuse)
+    assert "would hide this machine's route" in networks.update(MAP)
+    assert kernel.asked == [], "nothing half done"
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_a_runner_that_cannot_make_the_network_says_so_with_its_next_hello(
+    networks: TaskNetworks, kernel: FakeKernel, works: bool
+):
+    engine = RunnerEngine("n1", "a", "o1", "token", Capacity(1, 1))
+    engine.networks, engine.has_overlay = networks, True
+    kernel.error = None if works else OSError(95, "this kernel has no VXLAN")
+    engine.receive(MAP, 0.0)
+    assert engine.hello(0.0).overlay == works
+    if works:
+        kernel.error = OSError(5, "later")
+        engine.receive(structs.replace(MAP, block="10.128.4.0/22", peers=[]), 0.0)
+        assert engine.hello(0.0).overlay, "an error that may pass is told with each attempt"

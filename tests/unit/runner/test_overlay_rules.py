@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import structs
 
 from phalanx.runner.overlay_owners import NodeTasks
-from phalanx.runner.overlay_rules import NOBODY, Names, Rules, ruleset
+from phalanx.runner.overlay_rules import NOBODY, FirewallNames, Rules, ruleset
 
-NAMES = Names("t", "l", "v")
+NAMES = FirewallNames("t", "l", "v")
 SUBNET, BLOCKS = "10.128.0.0/12", ["10.128.0.0/22"]
 
 
@@ -23,7 +23,7 @@ def from_node(rules: Rules) -> list[str]:
 
 def test_each_task_has_its_source_and_its_owner_in_the_table():
     rules = ruleset(
-        Names("phalanx_ab", "phxabt", "phxabv"),
+        FirewallNames("phalanx_ab", "phxabt", "phxabv"),
         SUBNET,
         {"phxabt1": "10.128.0.2", "phxabt2": "10.128.0.3"},
         {"10.128.0.2": "ada", "10.128.0.3": "eve", "10.128.4.2": "ada"},

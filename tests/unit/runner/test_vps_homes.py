@@ -14,6 +14,7 @@ from phalanx.runner.accounts import Account
 from phalanx.runner.vps_homes import VpsHomes
 from phalanx.runner.vps_options import OPTIONS, ServerOptions, decode
 from tests.support.builders import a_job
+from tests.support.deep_folders import make_deep
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -101,5 +102,6 @@ async def test_what_an_earlier_runner_began_to_remove_is_removed(tmp_path: Path)
     left = tmp_path / f".removed-{JOB}" / "home"
     left.mkdir(parents=True)
     (left / "file").touch()
+    make_deep(left)
     VpsHomes(tmp_path).sweep()
     await until(lambda: not [*tmp_path.iterdir()])

@@ -38,6 +38,7 @@ class PromiseView(Struct):
     until: float  # when the promise is withdrawn
     victims: list[str]  # tasks that have yet to leave
     nominated: dict[str, int]  # node: how many members will stand there
+    numbers: list[str] = []  # of the victims
 
 
 class GangView(Struct):

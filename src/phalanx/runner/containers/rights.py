@@ -1,6 +1,7 @@
 """Another account's rights to files, for one thread and a moment: what a user names is opened as that user.
 
-The system calls are made directly: those of the C library would change every thread of the runner.
+No capability is in effect meanwhile: with one of them /proc/PID/cwd of another user's process could be opened. The
+system calls are made directly: those of the C library would change every thread of the runner.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+_CAPABILITY_VERSION = 0x20080522
+_Words = ctypes.c_uint32 * 6  # effective, permitted, inheritable; twice, for 64 capabilities
 _SETGROUPS = {"x86_64": 116, "aarch64": 159, "riscv64": 159, "ppc64le": 81, "s390x": 206}
 
 
@@ -24,15 +27,29 @@ def files_as(account: tuple[int, int, Sequence[int]] | None) -> Iterator[None]:
         return
     uid, gid, groups = account
     libc, own = ctypes.CDLL(None, use_errno=True), os.getgroups()
+    capabilities = _capabilities(libc, "capget", _Words())
+    _, permitted, inheritable, _, more_permitted, more_inheritable = capabilities
     try:
         _set_groups(libc, groups)
         libc.setfsgid(gid)
         libc.setfsuid(uid)
+        _capabilities(libc, "capset", _Words(0, permitted, inheritable, 0, more_permitted, more_inheritable))
         yield
     finally:
+        _capabilities(libc, "capset", capabilities)
         libc.setfsuid(os.geteuid())
         libc.setfsgid(os.getegid())
         _set_groups(libc, own)
+
+
+def _capabilities(
+    libc: ctypes.CDLL, name: str, words: ctypes.Array[ctypes.c_uint32]
+) -> ctypes.Array[ctypes.c_uint32]:
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
+    if getattr(libc, name)(header, words) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    return words
 
 
 def _set_groups(libc: ctypes.CDLL, groups: Sequence[int]) -> None:
