@@ -101,7 +101,15 @@ class CoordinatorCommands:
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files, clock)
         self.result, self.files, self.file = left.result, left.files, left.file
-        self._reach_nodes(loop, store, log_links, clock)
+        self._open_tasks(log_links)
+        queues = CallQueues(loop, clock)
+        self.post_calls, self.call_results = queues.post_calls, queues.call_results
+        self.close_calls, self.take_calls = queues.close_calls, queues.take_calls
+        self.give_results = queues.give_results
+        overlay = AddressCommands(loop, clock)
+        self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
+        self.release_reservation = overlay.release_reservation
+        self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
         removals = Removals(loop, store)
         self.cancel, self.evict = removals.cancel, removals.evict
         tokens = TokenCommands(loop, clock)
@@ -111,21 +119,13 @@ class CoordinatorCommands:
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request
 
-    def _reach_nodes(self, loop: Requests, store: Store, log_links: LogLinks, clock: Clock) -> None:
-        """The parts that are about what is on nodes: sessions, calls, addresses, VPSs."""
+    def _open_tasks(self, log_links: LogLinks) -> None:
+        """What is about the inside of tasks: sessions, and VPSs."""
         log_links.sessions = sessions = Sessions(log_links.keys, log_links)
-        inside = SessionCommands(loop, store, sessions)
+        inside = SessionCommands(self._loop, self._store, sessions)
         self.open_exec, self.open_forward = inside.open_exec, inside.open_forward
         self.join_session = inside.join_session
-        queues = CallQueues(loop, clock)
-        self.post_calls, self.call_results = queues.post_calls, queues.call_results
-        self.close_calls, self.take_calls = queues.close_calls, queues.take_calls
-        self.give_results = queues.give_results
-        overlay = AddressCommands(loop, clock)
-        self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
-        self.release_reservation = overlay.release_reservation
-        self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
-        machines = VpsCommands(loop, store, log_links, clock, self.submit)
+        machines = VpsCommands(self._loop, self._store, log_links, self._clock, self.submit)
         self.create_vps, self.list_vps, self.vps = machines.create_vps, machines.list_vps, machines.vps
         self.stop_vps, self.restart_vps = machines.stop_vps, machines.restart_vps
         self.vps_snapshots, self.snapshot_vps = machines.vps_snapshots, machines.snapshot_vps

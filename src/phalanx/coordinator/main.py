@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvloop
 
@@ -298,9 +298,8 @@ async def _serve(settings: Settings) -> int:
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
-        renewing = asyncio.gather(
-            coordinator.notices.deliver(), tls_files.keep(), *_renewed(coordinator, store)
-        )
+        kept = (coordinator.keep_files(), coordinator.links.homes.keep(store), coordinator.number_history())
+        renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.notices.deliver(), *kept)
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:
@@ -316,16 +315,6 @@ async def _serve(settings: Settings) -> int:
                 await rpc.close()
     finally:
         await store.close()
-
-
-def _renewed(coordinator: Coordinator, store: Store) -> list[Coroutine[Any, Any, None]]:
-    """What is looked at from time to time, as long as the coordinator runs."""
-    return [
-        keep_short(),
-        coordinator.keep_files(),
-        coordinator.links.homes.keep(store),
-        coordinator.number_history(),
-    ]
 
 
 def recorder_of(section: Section) -> Recorder:
