@@ -36,6 +36,17 @@ def why_not() -> str:
     return f"{', '.join(missing)} missing; scripts/servers installs them as root" if missing else ""
 
 
+def busybox_folder(root: Path) -> Path:
+    """A folder that a container can have as its root."""
+    for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "mnt", "data"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "tmp").chmod(0o1777)
+    shutil.copy(str(shutil.which("busybox")), root / "bin/busybox")
+    for applet in APPLETS:
+        (root / "bin" / applet).symlink_to("busybox")
+    return root
+
+
 class Podman:
     """One service, and what is in its storage."""
 
@@ -86,13 +97,7 @@ class Podman:
 
     def busybox(self) -> Path:
         """A folder with busybox in it, and its image in the storage."""
-        root = self.folder / "busybox"
-        for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "mnt", "data"):
-            (root / name).mkdir(parents=True, exist_ok=True)
-        (root / "tmp").chmod(0o1777)
-        shutil.copy(str(shutil.which("busybox")), root / "bin/busybox")
-        for applet in APPLETS:
-            (root / "bin" / applet).symlink_to("busybox")
+        root = busybox_folder(self.folder / "busybox")
         self.import_folder(root, IMAGE)
         return root
 
