@@ -50,8 +50,8 @@ def busybox_folder(root: Path) -> Path:
 class Podman:
     """One service, and what is in its storage."""
 
-    def __init__(self, folder: Path, insecure: str = "") -> None:
-        """`insecure` is a registry that is spoken to without TLS."""
+    def __init__(self, folder: Path, insecure: str = "", host: str = "") -> None:
+        """`insecure` is a registry that is spoken to without TLS, `host` the network namespace that it runs in."""
         self.folder = folder
         self.socket = folder / "podman.sock"
         self.registries = folder / "registries.conf"
@@ -66,6 +66,7 @@ class Podman:
         (folder / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
         plain = f'[[registry]]\nlocation = "{insecure}"\ninsecure = true\n' if insecure else ""
         self.registries.write_text(f"unqualified-search-registries = []\n{plain}")
+        self._enter = ["nsenter", f"--net=/run/netns/{host}"] if host else []
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -116,13 +117,13 @@ class Podman:
 
     def _words(self, *words: str) -> list[str]:
         places = ["--root", str(self.folder / "storage"), "--runroot", str(self.folder / "run")]
-        return ["podman", *places, *words]
+        return [*self._enter, "podman", *places, *words]
 
 
 @contextmanager
-def a_podman(folder: Path, insecure: str = "") -> Iterator[Podman]:
+def a_podman(folder: Path, insecure: str = "", host: str = "") -> Iterator[Podman]:
     """A podman for one test file; nothing of it is left behind."""
-    podman = Podman(folder, insecure)
+    podman = Podman(folder, insecure, host)
     try:
         podman.start()
         yield podman
