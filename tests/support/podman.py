@@ -66,6 +66,7 @@ class Podman:
         (folder / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
         plain = f'[[registry]]\nlocation = "{insecure}"\ninsecure = true\n' if insecure else ""
         self.registries.write_text(f"unqualified-search-registries = []\n{plain}")
+        self._seen: set[str] = set()  # ids of containers
         self._enter = ["nsenter", f"--net=/run/netns/{host}"] if host else []
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -94,7 +95,29 @@ class Podman:
     def containers(self) -> list[str]:
         """The names of all containers, those that have ended among them."""
         found = json.loads(self.run("ps", "--all", "--format", "json") or "[]") or []
+        self._seen |= {each["Id"] for each in found}
         return [each["Names"][0] for each in found]
+
+    def held(self) -> list[str]:
+        """All that containers have of the machine: themselves, their mounts, monitors and cgroups."""
+        names = self.containers()
+        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        inside = f"{self.folder}/storage/overlay/"
+        monitors = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_monitor(path)]
+        cgroups = [path for path, _, _ in os.walk("/sys/fs/cgroup") if any(id in path for id in self._seen)]
+        return [
+            *(f"container {name}" for name in names),
+            *(f"mount {path}" for path in mounts if path.startswith(inside)),
+            *(f"monitor {path.name}" for path in monitors),
+            *(f"cgroup {path}" for path in cgroups),
+        ]
+
+    def _is_monitor(self, path: Path) -> bool:
+        try:
+            words = path.read_bytes()
+        except OSError:
+            return False
+        return b"conmon" in words.split(b"\0")[0] and f"{self.folder}/".encode() in words
 
     def busybox(self) -> Path:
         """A folder with busybox in it, and its image in the storage."""
