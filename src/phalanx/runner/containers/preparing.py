@@ -103,13 +103,17 @@ class ImagePreparations:
         self._found = found
         self._limit_s = limit_s
         self._allowed = allowed
-        self._closed = (str(state_dir.resolve()), found.socket)
+        self._state_dir = str(state_dir.resolve())
         self._loaded = LoadedArchives(state_dir / "containers" / "archives.json")
         self._pool: ThreadPoolExecutor | None = None
         self._under_way: dict[tuple[str, int | None], _Preparation] = {}
         self._of: dict[AttemptKey, _Preparation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.ready: dict[AttemptKey, PreparedImage] = {}
+
+    def adopt(self, found: RuntimeFound) -> None:
+        """The node has another runtime from now on, or none."""
+        self._found = found
 
     def begin(self, effect: Prepare, account: Account | None, done: Done) -> None:
         text, key = effect.brief.command.image, effect.start.key
@@ -199,7 +203,9 @@ class ImagePreparations:
 
     def _folder(self, preparation: _Preparation) -> PreparedImage:
         with files_as(preparation.account):
-            real, fd = check_source(preparation.image.place, self._allowed, self._closed)
+            real, fd = check_source(
+                preparation.image.place, self._allowed, (self._state_dir, self._found.socket)
+            )
             os.close(fd)
             os.close(os.open(real, os.O_RDONLY | os.O_DIRECTORY))
         return PreparedImage(rootfs=real)
