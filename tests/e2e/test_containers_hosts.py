@@ -78,7 +78,7 @@ def group(name: str, tasks: int, script: str) -> dict[str, object]:
     }
 
 
-def hosts_of(cluster: HostCluster, id: str) -> set[str]:
+def hosts_of(cluster: HostCluster, id: str) -> set[str | None]:
     return {task.node for task in cluster.client.tasks(id).items}
 
 

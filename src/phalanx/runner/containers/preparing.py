@@ -37,6 +37,14 @@ log = logger("runner")
 AT_ONCE = 4  # images; the others wait
 LOADED_MAX = 1000  # archives that are remembered
 TEXT_MAX = 200
+# What registries say of a name that they do not have (codes of the OCI's specification), and runtimes of one that is
+# none. A refusal for want of rights is not among them: it may be this node that has no credentials.
+_NOT_THERE = (
+    "manifest unknown",
+    "repository name not known to registry",
+    "name unknown",
+    "invalid reference format",
+)
 Done = Callable[[AttemptKey, "ImageFailed | None"], None]
 
 
@@ -187,12 +195,14 @@ class ImagePreparations:
         except RuntimeFailed as error:
             if not error.status and not preparation.is_over and not self._answers():
                 raise ImageFailed("exhausted", str(error)) from None
-            raise ImageFailed("bad_image", f"image {image.place}: {error}") from None
+            code = "no_image" if is_no_such_image(str(error)) else "bad_image"
+            raise ImageFailed(code, f"image {image.place}: {error}") from None
+        except NoArchive as error:
+            raise ImageFailed("no_image", f"image {image.place}: {error}") from None
         except MountRefused as error:
             raise ImageFailed("bad_image", str(error)) from None
-        except (NoArchive, OSError) as error:
-            why = (error.strerror if isinstance(error, OSError) else None) or error
-            raise ImageFailed("bad_image", f"image {image.place}: {why}") from None
+        except OSError as error:
+            raise ImageFailed("bad_image", f"image {image.place}: {error.strerror or error}") from None
 
     def _answers(self) -> bool:
         try:
@@ -315,6 +325,11 @@ class LoadedArchives:
             except (OSError, msgspec.MsgspecError):
                 self._known = {}
         return self._known
+
+
+def is_no_such_image(text: str) -> bool:
+    """Whether a runtime's refusal says that there is no such image anywhere."""
+    return any(each in text for each in _NOT_THERE)
 
 
 def with_tag(name: str) -> str:
