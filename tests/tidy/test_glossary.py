@@ -25,8 +25,8 @@ PLAIN = {
     """,
     "protocols and things outside": """
         acceptor aichor api async batchjob ca certificates cgroups containers descriptors etcd eventloop grpc
-        jobset json kernel keys keyspace manifests memory netlink nftables podgroups pods ports project redis rlimits routes rpc sqlite
-        taints tls wireguard
+        jobset json kernel keys keyspace manifests memory netlink nftables podgroups pods ports project
+        redis rlimits routes rpc sqlite taints tls wireguard
     """,
     "commands, as they are typed": """
         alloc apply cancel completion connect down exec forward port ps run stop submit up wait why
