@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from phalanx.api.schema.vps import NewVps, VpsRequest, VpsView
 from phalanx.cli.completion import job_ids, node_names
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note, size
 from phalanx.cli.session import read_cores, session
 from phalanx.cli.submit import pair, with_options
@@ -151,7 +152,9 @@ def restart(ctx: typer.Context, vps: VpsArgument, output: OutputOption = None) -
     """Start a VPS anew on its node; its files, keys and host key stay."""
     here = session(ctx)
     view = here.client().restart_vps(vps)
-    emit(view, here.output(output), [view.id], lambda _wide: [f"{view.id} restarts on {view.node or '-'}"])
+    emit(
+        view, here.output(output), [view.id], lambda _wide: [f"{label(view)} restarts on {view.node or '-'}"]
+    )
 
 
 def stop(ctx: typer.Context, vps: VpsArgument, output: OutputOption = None) -> None:
@@ -196,6 +199,7 @@ def _lines(view: VpsView) -> Iterable[str]:
     asked = view.request
     return fields(
         [
+            ("Number", view.number),
             ("ID", view.id),
             ("Name", view.name),
             ("User", view.user),
@@ -220,12 +224,16 @@ def _lines(view: VpsView) -> Iterable[str]:
 
 
 def _table(found: list[VpsView], wide: bool) -> Table:
-    more = ("KEYS", "HOST KEY") if wide else ()
+    more = ("KEYS", "HOST KEY", "LONG ID") if wide else ()
     table = Table("ID", "NAME", "USER", "STATUS", "NODE", "SSH", "PORT", "ADDRESS", "STARTED", *more)
     for each in found:
-        cells = [", ".join(each.key_fingerprints) or "-", each.host_key_fingerprint or "-"] if wide else []
+        cells = (
+            [", ".join(each.key_fingerprints) or "-", each.host_key_fingerprint or "-", each.id]
+            if wide
+            else []
+        )
         table.add(
-            each.id,
+            label(each),
             each.name or "-",
             each.user,
             each.status,

@@ -154,6 +154,7 @@ class VpsCommands:
         is_there = Status(job.status[0]) in (Status.ASSIGNED, Status.RUNNING)
         return VpsView(
             id=spec.id,
+            number=job.arrival,
             name=spec.name,
             user=spec.user,
             status=task.status,

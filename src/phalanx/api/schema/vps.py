@@ -86,6 +86,7 @@ class VpsView(Struct, kw_only=True):
     """One VPS. `ssh_port` and `host_key` are null where it has no SSH."""
 
     id: str
+    number: int  # which names it wherever its id does
     name: str
     user: str
     status: StatusWord
