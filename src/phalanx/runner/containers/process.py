@@ -21,7 +21,7 @@ import sys
 
 from . import joining
 from .body import docker_body, podman_body
-from .mounts import MountRefused, check_inside, check_source
+from .mounts import MountRefused, check_inside, check_root, check_source, open_root
 from .rights import files_as
 from .runtime import DOCKER, PODMAN, Runtime, RuntimeConnection, RuntimeFailed
 
@@ -96,6 +96,9 @@ class Container:
                 real, fd = check_source(mount["source"], self._spec["allowed"], self._spec["closed"])
                 mount["source"] = real
                 found.append((mount["target"], fd))
+            if self._spec["rootfs"]:
+                fd = open_root(self._spec["rootfs"], self._spec["allowed"], self._spec["closed"])
+                self._spec["rootfs"] = f"/proc/{os.getpid()}/fd/{fd}"  # no path, which could be exchanged
         return found
 
     def _make(self, sources: list[tuple[str, int]]) -> RuntimeConnection | None:
@@ -109,6 +112,8 @@ class Container:
             self._find()
             joining.join(self._pid)
             joining.close_devices(self._pid)
+            joining.check_account(self._pid, self._spec["account"])
+            check_root(self._pid, self._spec["rootfs"])
             for target, fd in sources:
                 check_inside(self._pid, target, fd)
             self._write_pid()

@@ -56,7 +56,7 @@ def test_an_image_is_known_by_its_name_and_not_by_a_part_of_its_id():
         "localhost/phalanx-vps/01kx:a",
         "phalanx-vps/01kx",
         "phalanx-archive:0",
-        "x/phalanx-archive@sha256:0",
+        f"x/phalanx-archive@sha256:{0:064}",
     )
     assert all(map(is_ours, ours))
     assert not any(
