@@ -14,7 +14,7 @@ import json
 import posixpath
 import tarfile
 from collections.abc import Callable, Iterator
-from typing import IO, Any, NoReturn, Self
+from typing import IO, Any, NoReturn, Self, cast
 
 MANIFEST = "manifest.json"
 _LEFT_OUT = ("repositories", "index.json", "oci-layout")
@@ -54,14 +54,14 @@ def renamed(source: IO[bytes], name: str, read: Callable[[int], None]) -> Iterat
 
 def _members(old: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
     """One after the other; none is remembered, for there may be many."""
-    count = 0
+    count, kept = 0, cast("Any", old)
     while (member := old.next()) is not None:
         count += 1
         if count > MEMBERS_MAX:
             raise NoArchive(f"it has more than {MEMBERS_MAX} files")
         yield member
-        old.members.clear()
-        old.pax_headers.clear()
+        kept.members.clear()
+        kept.pax_headers.clear()
 
 
 def _plain(name: str) -> str:

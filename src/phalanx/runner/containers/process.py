@@ -51,6 +51,7 @@ class Container:
         self._id = ""
         self._pid = 0
         self._pid_fd = -1
+        self._began = 0  # in ticks: its pid may be another process's when it has ended
         self._is_stopped = False  # SIGTERM has come
         self._beside: subprocess.Popen[bytes] | None = None
 
@@ -76,7 +77,8 @@ class Container:
         """Start what belongs to a VPS in a container. When it ends, so does the container."""
         if self._spec["beside"]:
             signal.signal(signal.SIGCHLD, self._left_alone)
-            self._beside = subprocess.Popen([*self._spec["beside"], str(self._pid)], stdin=subprocess.DEVNULL)
+            words = [*self._spec["beside"], str(self._pid), str(self._began)]
+            self._beside = subprocess.Popen(words, stdin=subprocess.DEVNULL)
             self._left_alone()
 
     def _left_alone(self, *_: object) -> None:
@@ -148,6 +150,7 @@ class Container:
         if self._pid:
             with contextlib.suppress(OSError):
                 self._pid_fd = os.pidfd_open(self._pid)
+                self._began = _born(self._pid)
 
     def _write_pid(self) -> None:
         """Sessions look for the container's first process here."""
