@@ -107,6 +107,7 @@ class VpsView(Struct, kw_only=True):
     submitted_at: float
     started_at: float | None
     ended_at: float | None
+    number: int = 0  # by arrival, among all jobs and workflows; it names the VPS wherever its id does
 
 
 class NewVps(VpsView, kw_only=True):
@@ -136,6 +137,7 @@ class StoppedVps(Struct):
 
     id: str
     status: Literal["Cancelled"] = "Cancelled"
+    number: int = 0
 
 
 def read_vps(request: VpsRequest) -> tuple[SubmitRequest, Vps]:
