@@ -17,7 +17,7 @@ from phalanx.api.schema.vps import NewVps, VpsRequest, VpsView
 from phalanx.cli.completion import job_ids, node_names
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note, size
-from phalanx.cli.session import read_cores, session
+from phalanx.cli.session import read_cores, read_memory, session
 from phalanx.cli.submit import pair, with_options
 from phalanx.errors import BadRequest, Conflict
 
@@ -55,7 +55,10 @@ class VpsOptions(Struct, kw_only=True):
         float,
         typer.Option("-c", "--cores", parser=read_cores, metavar="CORES", help="Cores; 0 = unlimited."),
     ] = 1
-    memory: Annotated[str, typer.Option("-m", "--memory", help="Memory, such as 16GiB.")] = "0"
+    memory: Annotated[
+        str,
+        typer.Option("-m", "--memory", parser=read_memory, metavar="SIZE", help="Memory, such as 16GiB."),
+    ] = "0"
     gpus: Annotated[int, typer.Option(min=0, help="GPUs.")] = 0
     gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100.")] = None
     gpu_memory: Annotated[str, typer.Option(help="Minimum memory of each GPU, such as 80GiB.")] = "0"
