@@ -107,6 +107,7 @@ def test_an_uploaded_key_opens_a_shell_in_the_task_and_another_key_does_not(
     cluster: RealCluster, uploaded: str, key: Path
 ):
     view = cluster.client.vps(uploaded)
+    assert {cluster.client.vps(each).id for each in ("lab", str(view.number))} == {uploaded}
     done = ssh(view, key, "cat; pwd; echo $PHALANX_TASK_ID $HOME; cat /proc/self/cgroup; exit 7", b"in\n")
     first, folder, marks, *groups = done.stdout.decode().splitlines()
     home = cluster.folder / "n1" / "vps" / uploaded / "home"

@@ -207,7 +207,8 @@ def _lines(view: VpsView) -> Iterable[str]:
     asked = view.request
     return fields(
         [
-            ("VPS", f"{view.number} ({view.id})" if view.number else view.id),
+            ("Number", view.number),
+            ("ID", view.id),
             ("Name", view.name),
             ("User", view.user),
             ("Status", f"{view.status}{f' ({view.reason})' if view.reason else ''}"),

@@ -154,6 +154,7 @@ class VpsCommands:
         is_there = Status(job.status[0]) in (Status.ASSIGNED, Status.RUNNING)
         return VpsView(
             id=spec.id,
+            number=job.arrival,
             name=spec.name,
             user=spec.user,
             status=task.status,
@@ -175,7 +176,6 @@ class VpsCommands:
             submitted_at=spec.submitted_at,
             started_at=task.started_at,
             ended_at=task.ended_at,
-            number=job.arrival,
         )
 
 

@@ -86,6 +86,7 @@ class VpsView(Struct, kw_only=True):
     """One VPS. `ssh_port` and `host_key` are null where it has no SSH."""
 
     id: str
+    number: int  # which names it wherever its id does
     name: str
     user: str
     status: StatusWord
@@ -107,7 +108,6 @@ class VpsView(Struct, kw_only=True):
     submitted_at: float
     started_at: float | None
     ended_at: float | None
-    number: int = 0  # by arrival, among all jobs and workflows; it names the VPS wherever its id does
 
 
 class NewVps(VpsView, kw_only=True):
