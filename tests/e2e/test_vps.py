@@ -258,8 +258,14 @@ def test_a_vps_without_ssh_has_no_port_and_can_still_be_entered(cluster: RealClu
         kind="vps", targets=["n1"]
     )  # KohakuRiver's way: no SSH unless it is asked for
     assert cluster.client.vps(first.task_ids[0]).ssh == "disabled"
+    listed = run_phalanx(cluster, "vps", "list").stdout.decode()
+    assert made.number
+    assert f"\n{made.number} " in listed and made.id not in listed
     for id in (made.id, first.task_ids[0]):
         cluster.client.stop_vps(id)
+    done = run_phalanx(cluster, "vps", "connect", str(made.number))
+    assert done.returncode == Conflict.exit_code
+    assert f"VPS {made.number} has ended".encode() in done.stderr
 
 
 def test_what_is_wrong_with_a_request_is_said(cluster: RealCluster):

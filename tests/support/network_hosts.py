@@ -82,7 +82,9 @@ def _tear_down(hosts: Iterable[str], wire: str) -> None:
     for host in hosts:
         with suppress(subprocess.CalledProcessError):
             for link in (*_links_in(host), "under0"):
-                ip("-n", host, "link", "del", link)
+                with suppress(subprocess.CalledProcessError):  # it may have gone with another
+                    ip("-n", host, "link", "del", link)
+        with suppress(subprocess.CalledProcessError):
             ip("netns", "del", host)
     with suppress(subprocess.CalledProcessError):
         ip("link", "del", wire)

@@ -54,7 +54,7 @@ def restore(
     """Start a VPS anew from a snapshot, now and at later restarts; its home folder stays as it is."""
     here = session(ctx)
     view = here.client().restore_vps(vps, name)
-    emit(view, here.output(output), [view.id], lambda _wide: [f"{label(view)} restarts from {name}"])
+    emit(view, here.output(output), [label(view)], lambda _wide: [f"{label(view)} restarts from {name}"])
 
 
 def _table(found: list[SnapshotView]) -> Table:

@@ -137,6 +137,7 @@ class StoppedVps(Struct):
 
     id: str
     status: Literal["Cancelled"] = "Cancelled"
+    number: int = 0
 
 
 def read_vps(request: VpsRequest) -> tuple[SubmitRequest, Vps]:
