@@ -32,7 +32,9 @@ class NoArchive(ValueError):
 
 
 def renamed(source: IO[bytes], name: str, read: Callable[[int], None]) -> Iterator[bytes]:
-    """The archive with this name alone, in pieces; `read` is told how many bytes were read. Raises NoArchive."""
+    """The archive with this name alone, in pieces; `read` is told how many bytes were read. Raises NoArchive, or
+    OSError for a disk that cannot be read.
+    """
     try:
         with tarfile.open(fileobj=_Counted(source, read), mode="r|*", tarinfo=_Member) as old:
             found = False
@@ -48,6 +50,8 @@ def renamed(source: IO[bytes], name: str, read: Callable[[int], None]) -> Iterat
     except RecursionError:
         raise NoArchive("it cannot be read: it is nested too deeply") from None
     except (tarfile.TarError, EOFError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk's, not the archive's
+            raise
         raise NoArchive(f"it cannot be read: {error}") from None
     yield bytes(2 * tarfile.BLOCKSIZE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import tarfile
@@ -128,3 +129,12 @@ def test_what_is_nested_without_end_is_refused():
     source = io.BytesIO(member.tobuf(tarfile.GNU_FORMAT) * 5000)
     with pytest.raises(NoArchive):
         b"".join(renamed(source, "localhost/ours:1", lambda _: None))
+
+
+def test_a_disk_that_cannot_be_read_is_not_the_archives_fault():
+    class Broken(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(OSError, match="Input/output"):
+        list(renamed(Broken(), "localhost/a:1", lambda _: None))
