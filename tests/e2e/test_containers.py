@@ -310,3 +310,18 @@ def test_without_runner_and_keeper_the_container_ends_with_the_lease(cluster: Re
     assert podman.containers() == [running], "nobody is there to remove it"
     cluster.start_runner("n1")
     wait_until(lambda: podman.containers() == [], 20.0, "the next runner removes it")
+
+
+def test_a_runtime_that_goes_is_said_and_one_that_comes_is_found(cluster: RealCluster, podman: Podman):
+    id = up(cluster, "sleep 5; echo down")
+    podman.stop()
+    wait_until(lambda: cluster.client.node("n1").containers.startswith("none: no cont"), 20.0, "it is said")
+    with pytest.raises(PhalanxError) as refused:
+        submit(cluster, "true")
+    assert refused.value.reason == "NoContainers"
+    podman.start()
+    wait_until(lambda: cluster.client.node("n1").containers.startswith("podman "), 20.0, "it is found")
+    assert ended(cluster, "echo here")[2] == "here\n"
+    view = cluster.wait_task(id, "Completed", "Failed", within_s=30.0)
+    assert (view.status, view.attempt) == ("Completed", 1), view.message
+    wait_until(lambda: podman.containers() == [], 10.0, "nothing is left")

@@ -21,6 +21,10 @@ CONFIG = "application/vnd.docker.container.image.v1+json"
 LAYER = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 PIECE = 64 << 10
 
+UNKNOWN = (
+    b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'  # as the OCI specifies it
+)
+
 
 class Registry:
     """Images by name, and how their layers are sent."""
@@ -92,7 +96,9 @@ class Registry:
                 registry.asked.append(self.path)
                 found = registry.find(self.path)
                 if found is None:
-                    self._head(404, "application/json", b"{}")
+                    self._head(404, "application/json", UNKNOWN)
+                    if with_body:
+                        self.wfile.write(UNKNOWN)
                     return
                 kind, content = found
                 self._head(200, kind, content)

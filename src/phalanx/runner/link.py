@@ -118,6 +118,12 @@ class Dialler:
         self.addresses = addresses
         self._tls = tls
         self._warned: dict[str, str] = {}  # by address
+        self.control: Wire | None = None
+
+    def hello_again(self) -> None:
+        """What the node has changed: the next hello, on another connection, says so."""
+        if self.control is not None:
+            self.control.close()
 
     async def dial(
         self, address: str, client: LinkClient, on_welcome: Callable[[], None] | None = None
@@ -170,7 +176,7 @@ async def keep_connected(dialler: Dialler, client: LinkClient, jitter: Callable[
     """Control: connect, serve, and connect again, until no address will ever accept us; after a loss, others first."""
     pause_s, addresses, loop = PAUSE_FIRST_S, dialler.addresses, asyncio.get_running_loop()
     while not addresses.is_hopeless(loop.time()):
-        connection = await dialler.dial(addresses.at, client, addresses.welcomed)
+        connection = dialler.control = await dialler.dial(addresses.at, client, addresses.welcomed)
         if connection is not None:
             if not addresses.is_alone:
                 loop.call_later(ANSWER_WITHIN_S, connection.abort_unless_heard)

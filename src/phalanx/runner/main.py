@@ -31,6 +31,7 @@ from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.containers.found import find_runtime, with_runtime
 from phalanx.runner.containers.launching import ContainerLaunches, parse_folders
+from phalanx.runner.containers.looking import RuntimeLook
 from phalanx.runner.credential import NodeCredential
 from phalanx.runner.device_nodes import DeviceNodes, find_nodes
 from phalanx.runner.devices import discover
@@ -124,9 +125,13 @@ async def _run(settings: Settings, drain: bool) -> int:
             loop.engine.networks.clean(loop.engine.live_keys())
         await containers.sweep(loop.engine.live_keys())
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
+        look = RuntimeLook(section.container_socket, containers, loop.engine, dialler.hello_again)
+        looking = asyncio.ensure_future(look.keep())
         try:
             return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
         finally:
+            looking.cancel()
+            await asyncio.wait({looking})
             containers.close()
             await containers.settled()
             if (networks := loop.engine.networks) is not None:

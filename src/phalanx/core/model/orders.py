@@ -257,6 +257,7 @@ class Exit(Struct, frozen=True, array_like=True, gc=False):
     result_bytes: int = 0  # of a result that is not in `result` but in the place for files
     result_sha256: str = ""
     usage: AttemptUsage | None = None  # None: not measured
+    of_user: bool = False  # its user's own mistake, the same on every node: an image that does not exist
 
 
 class Ready(Struct, frozen=True, array_like=True, tag="ready", gc=False):

@@ -64,6 +64,7 @@ class Briefing:
 
 
 _OF_NODE = frozenset({"spawn_failed", "no_log"})  # refusals that another node would not give
+_OF_USER = frozenset({"no_image"})  # refusals that every node would give
 _BY_WORD = {why.word: why for why in Why if why != Why.NONE}
 STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
 
@@ -139,7 +140,8 @@ def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) ->
     if code == "exhausted":
         return Exit(Why.EXHAUSTED, ended_at=now, message=message, of_node=True)
     shell_says = 126 if code == "not_executable" else 127
-    return Exit(Why.REFUSED, shell_says, ended_at=now, message=message, of_node=code in _OF_NODE)
+    of_node, of_user = code in _OF_NODE, code in _OF_USER
+    return Exit(Why.REFUSED, shell_says, ended_at=now, message=message, of_node=of_node, of_user=of_user)
 
 
 def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:

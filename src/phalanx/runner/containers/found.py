@@ -32,7 +32,7 @@ def find_runtime(setting: str) -> RuntimeFound:
     """The runtime at the socket that the setting names, or at one of the usual ones."""
     if setting == NONE:
         return RuntimeFound(text="none: runner.container_socket is none")
-    paths = _usual() if setting == AUTO else [setting]
+    paths = sockets(setting)
     whys = []
     for path in paths:
         if setting == AUTO and not Path(path).is_socket():
@@ -43,6 +43,13 @@ def find_runtime(setting: str) -> RuntimeFound:
             whys.append(str(error))
     why = "; ".join(whys) or f"there is no socket of podman or Docker ({', '.join(paths)})"
     return RuntimeFound(text=f"none: {why}"[:TEXT_MAX])
+
+
+def sockets(setting: str) -> list[str]:
+    """Where a runtime is looked for."""
+    if setting == NONE:
+        return []
+    return _usual() if setting == AUTO else [setting]
 
 
 def with_runtime(capacity: Capacity, found: RuntimeFound) -> Capacity:

@@ -78,6 +78,11 @@ class ContainerLaunches:
         self.nodes = DeviceNodes({})
         self._removing: set[asyncio.Future[None]] = set()
 
+    def adopt(self, found: RuntimeFound) -> None:
+        """The node has another runtime from now on, or none; containers that run keep theirs."""
+        self.found = found
+        self.images.adopt(found)
+
     def write(
         self,
         start: Start,

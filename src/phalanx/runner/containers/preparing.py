@@ -37,6 +37,14 @@ log = logger("runner")
 AT_ONCE = 4  # images; the others wait
 LOADED_MAX = 1000  # archives that are remembered
 TEXT_MAX = 200
+# What registries say of a name that they do not have (codes of the OCI's specification), and runtimes of one that is
+# none. A refusal for want of rights is not among them: it may be this node that has no credentials.
+_NOT_THERE = (
+    "manifest unknown",
+    "repository name not known to registry",
+    "name unknown",
+    "invalid reference format",
+)
 Done = Callable[[AttemptKey, "ImageFailed | None"], None]
 
 
@@ -103,13 +111,17 @@ class ImagePreparations:
         self._found = found
         self._limit_s = limit_s
         self._allowed = allowed
-        self._closed = (str(state_dir.resolve()), found.socket)
+        self._state_dir = str(state_dir.resolve())
         self._loaded = LoadedArchives(state_dir / "containers" / "archives.json")
         self._pool: ThreadPoolExecutor | None = None
         self._under_way: dict[tuple[str, int | None], _Preparation] = {}
         self._of: dict[AttemptKey, _Preparation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.ready: dict[AttemptKey, PreparedImage] = {}
+
+    def adopt(self, found: RuntimeFound) -> None:
+        """The node has another runtime from now on, or none."""
+        self._found = found
 
     def begin(self, effect: Prepare, account: Account | None, done: Done) -> None:
         text, key = effect.brief.command.image, effect.start.key
@@ -183,12 +195,14 @@ class ImagePreparations:
         except RuntimeFailed as error:
             if not error.status and not preparation.is_over and not self._answers():
                 raise ImageFailed("exhausted", str(error)) from None
-            raise ImageFailed("bad_image", f"image {image.place}: {error}") from None
+            code = "no_image" if is_no_such_image(str(error)) else "bad_image"
+            raise ImageFailed(code, f"image {image.place}: {error}") from None
+        except NoArchive as error:
+            raise ImageFailed("no_image", f"image {image.place}: {error}") from None
         except MountRefused as error:
             raise ImageFailed("bad_image", str(error)) from None
-        except (NoArchive, OSError) as error:
-            why = (error.strerror if isinstance(error, OSError) else None) or error
-            raise ImageFailed("bad_image", f"image {image.place}: {why}") from None
+        except OSError as error:
+            raise ImageFailed("bad_image", f"image {image.place}: {error.strerror or error}") from None
 
     def _answers(self) -> bool:
         try:
@@ -199,7 +213,9 @@ class ImagePreparations:
 
     def _folder(self, preparation: _Preparation) -> PreparedImage:
         with files_as(preparation.account):
-            real, fd = check_source(preparation.image.place, self._allowed, self._closed)
+            real, fd = check_source(
+                preparation.image.place, self._allowed, (self._state_dir, self._found.socket)
+            )
             os.close(fd)
             os.close(os.open(real, os.O_RDONLY | os.O_DIRECTORY))
         return PreparedImage(rootfs=real)
@@ -319,6 +335,11 @@ class LoadedArchives:
             except (OSError, msgspec.MsgspecError):
                 self._known = {}
         return self._known
+
+
+def is_no_such_image(text: str) -> bool:
+    """Whether a runtime's refusal says that there is no such image anywhere."""
+    return any(each in text for each in _NOT_THERE)
 
 
 def with_tag(name: str) -> str:

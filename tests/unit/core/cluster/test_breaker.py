@@ -323,3 +323,21 @@ def test_the_price_of_a_failure_does_not_depend_on_the_number_of_nodes() -> None
     before = cluster.state.table.columns.changes.mark
     fail(cluster, "n2", 1)
     assert cluster.state.table.columns.changes.mark - before <= 4
+
+
+def test_an_image_that_does_not_exist_says_nothing_of_its_node() -> None:
+    cluster = a_cluster(n1={}, n2={})
+    fail(cluster, "n1", 4)
+    for code in ("no_image",) * 5:
+        job = on("n1")
+        cluster.submit(job)
+        cluster.tell(
+            "n1", Ended((job.id, 0, 1), exit_unstarted(code, "image a: manifest unknown", None, 0.0))
+        )
+        assert cluster.status(job) == Status.FAILED
+    assert cluster.state.nodes["n1"].failures == 4, "it neither counts nor forgives"
+    job = on("n1")
+    cluster.submit(job)
+    refused = exit_unstarted("bad_image", "image a: no space left on device", None, 0.0)
+    cluster.tell("n1", Ended((job.id, 0, 1), refused))
+    assert not takes(cluster, "n1")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from phalanx.core.cluster.decision import Refused
 from phalanx.core.cluster.inputs import Disconnect, Drain, Heartbeat, Hello, Tick, Undrain
 from phalanx.core.cluster.state import Timers
+from phalanx.core.model.containers import CONTAINERS
 from phalanx.core.model.orders import AttemptKey, Phase, Returned, Start, Started, Status, Stop, Why
 from tests.support.builders import Cluster, a_capacity, a_cluster, a_job
 
@@ -206,3 +209,21 @@ def test_leftovers_are_told_to_stop_in_their_order() -> None:
     cluster.beat("n1", life="b")
     stopped = [order.key for _, order in cluster.orders[before:] if isinstance(order, Stop)]
     assert stopped == sorted(keys)
+
+
+def test_a_runner_that_lives_on_with_another_container_runtime_keeps_its_tasks_and_takes_new_ones() -> None:
+    cluster = a_cluster(n1={"cores": 2})
+    job, contained = a_job(), a_job(labels=(CONTAINERS,))
+    cluster.submit(job)
+    cluster.submit(contained)
+    assert contained.id not in cluster.state.jobs, "no node could ever take it"
+    before, again = cluster.state.nodes["n1"].generation, hello("n1", held=((job.id, 0, 1),), cores=2)
+    has = structs.replace(again.capacity, containers="podman 4", labels=dict([CONTAINERS]))
+    cluster.give(structs.replace(again, capacity=has))
+    cluster.submit(contained)
+    assert (cluster.status(job), cluster.status(contained)) == (Status.ASSIGNED, Status.ASSIGNED)
+    assert cluster.state.nodes["n1"].generation == before + 1
+    cluster.give(structs.replace(again, capacity=has))
+    assert cluster.state.nodes["n1"].generation == before + 1, "nothing is new"
+    cluster.ended("n1", (job.id, 0, 1))
+    assert cluster.status(job) == Status.COMPLETED

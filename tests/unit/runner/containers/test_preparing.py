@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from phalanx.core.model.containers import is_ours
 from phalanx.core.model.resources import Capacity
 from phalanx.runner.containers.found import RuntimeFound, find_runtime, with_runtime
@@ -13,6 +15,7 @@ from phalanx.runner.containers.preparing import (
     PullProgress,
     archive_name,
     is_called,
+    is_no_such_image,
     with_tag,
 )
 
@@ -35,6 +38,21 @@ def test_an_archive_is_loaded_again_when_the_file_has_changed(tmp_path: Path):
     path.write_text("broken")
     assert LoadedArchives(path).image_of("/a.tar", (1, 2, 3)) == ""
     assert archive_name("/a.tar", (1,)) != archive_name("/a.tar", (2,))
+
+
+@pytest.mark.parametrize(
+    ("said", "is_users"),
+    [
+        ("initializing source docker://r/a:1: reading manifest 1 in r/a: manifest unknown", True),  # podman
+        ("manifest for r/a:1 not found: manifest unknown: manifest unknown", True),  # Docker
+        ("invalid reference format: repository name must be lowercase", True),
+        ('Get "https://r/v2/": dial tcp 127.0.0.1:1: connect: connection refused', False),
+        ("writing blob: storing blob to file: no space left on device", False),
+        ("unauthorized: authentication required", False),
+    ],
+)
+def test_a_name_that_does_not_exist_is_told_from_what_a_node_may_lack(said: str, is_users: bool):
+    assert is_no_such_image(said) == is_users
 
 
 def test_a_name_without_a_tag_is_the_latest():

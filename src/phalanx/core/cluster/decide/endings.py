@@ -229,7 +229,7 @@ def fault_of(attempt: Attempt, exit: Exit) -> bool | None:
     """What an end says of its node: it failed there, it did well, or nothing."""
     if attempt.ending is not None or exit.why in UNCHARGED or exit.why == Why.CANCELLED:
         return True if exit.of_node and attempt.ending is None else None
-    return exit.why != Why.NONE or exit.code != 0
+    return None if exit.of_user else exit.why != Why.NONE or exit.code != 0
 
 
 def recalled(state: ClusterState, job: JobState, now: float, cause: str, text: str) -> GangRecalled:

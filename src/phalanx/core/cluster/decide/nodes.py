@@ -56,8 +56,7 @@ def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
         told = _stop_strangers(state, given.node, held)
         return Decision(joined + _trouble_changed(given.node, "", given.trouble, now), told, Accepted())
     if node.incarnation == given.incarnation and not node.lost:
-        heard: list[e.Event] = [*blocks, e.NodeConnected(at=now, cause="hello", node=node.name)]
-        heard += _trouble_changed(node.name, node.trouble, given.trouble, now)
+        heard = [*blocks, *_heard_again(state, node, given, held, now)]
         told = _tell_again(state, node, held) + _remind(state, node, held, now)
         return Decision(heard, told, Accepted())
     if not node.lost and node.origin != given.origin:
@@ -70,6 +69,16 @@ def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
     again = _remind(state, node, held, now)
     joins = [_joined(state, given, held, now), *_trouble_changed(node.name, "", given.trouble, now)]
     return Decision([*gone.events, *blocks, *joins], again, Accepted())
+
+
+def _heard_again(
+    state: ClusterState, node: NodeState, given: i.Hello, held: Held, now: float
+) -> list[e.Event]:
+    """It is back; a container runtime may have come or gone meanwhile, and then it joins with what it has now."""
+    if node.capacity.containers != given.capacity.containers:
+        return [_joined(state, given, held, now), *_trouble_changed(node.name, "", given.trouble, now)]
+    connected = e.NodeConnected(at=now, cause="hello", node=node.name)
+    return [connected, *_trouble_changed(node.name, node.trouble, given.trouble, now)]
 
 
 def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
