@@ -35,7 +35,7 @@ class Flood:
     """Sessions of one user, each a command that writes and a client that reads it."""
 
     def __init__(self, env: dict[str, str], task: str, words: list[str], sessions: int) -> None:
-        command = [PHALANX, "exec", task, "--", *words]
+        command = [str(PHALANX), "exec", task, "--", *words]
         self._counting: list[subprocess.Popen[bytes]] = []
         self._running: list[subprocess.Popen[bytes]] = []
         for _ in range(sessions):

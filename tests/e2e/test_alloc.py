@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -75,6 +76,7 @@ def test_without_a_shell_it_is_held_until_its_time_is_over(cluster: RealCluster)
 def test_it_is_held_while_its_client_lives(cluster: RealCluster):
     done = run_phalanx(cluster, "alloc", "--keep", "4s", "--", "sh", "-c", "sleep 9; echo held")
     assert (done.returncode, done.stdout) == (0, b"held\n"), done.stderr
+    assert re.search(rb"^gave back \d+$", done.stderr, re.MULTILINE), done.stderr
 
 
 def test_a_client_that_is_killed_holds_nothing_for_long(cluster: RealCluster):

@@ -171,10 +171,12 @@ def test_exec_is_inside_the_container(cluster: RealCluster):
     id = up(cluster, "exec sleep 1000")
     script = "cat /proc/1/cmdline; echo; ls /bin/busybox; echo $PHALANX_NODE; cat /proc/self/cgroup; id -u"
     done = cluster.client.exec(id, ["/bin/sh", "-c", script])
-    cluster.client.cancel(id)
     lines = done.stdout.decode().splitlines()
     assert lines[0].split("\0")[:2] == ["sleep", "1000"], done.stderr
     assert lines[1:3] == ["/bin/busybox", "n1"]
+    # A command that waits for its input has begun all the same.
+    assert cluster.client.exec(id, ["cat"], input=b"passed on\n").stdout == b"passed on\n"
+    cluster.client.cancel(id)
 
 
 def test_what_cannot_be_run_is_named_and_nothing_is_left(

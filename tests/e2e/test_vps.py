@@ -107,6 +107,7 @@ def test_an_uploaded_key_opens_a_shell_in_the_task_and_another_key_does_not(
     cluster: RealCluster, uploaded: str, key: Path
 ):
     view = cluster.client.vps(uploaded)
+    assert {cluster.client.vps(each).id for each in ("lab", str(view.number))} == {uploaded}
     done = ssh(view, key, "cat; pwd; echo $PHALANX_TASK_ID $HOME; cat /proc/self/cgroup; exit 7", b"in\n")
     first, folder, marks, *groups = done.stdout.decode().splitlines()
     home = cluster.folder / "n1" / "vps" / uploaded / "home"
@@ -257,8 +258,14 @@ def test_a_vps_without_ssh_has_no_port_and_can_still_be_entered(cluster: RealClu
         kind="vps", targets=["n1"]
     )  # KohakuRiver's way: no SSH unless it is asked for
     assert cluster.client.vps(first.task_ids[0]).ssh == "disabled"
+    listed = run_phalanx(cluster, "vps", "list").stdout.decode()
+    assert made.number
+    assert f"\n{made.number} " in listed and made.id not in listed
     for id in (made.id, first.task_ids[0]):
         cluster.client.stop_vps(id)
+    done = run_phalanx(cluster, "vps", "connect", str(made.number))
+    assert done.returncode == Conflict.exit_code
+    assert f"VPS {made.number} has ended".encode() in done.stderr
 
 
 def test_what_is_wrong_with_a_request_is_said(cluster: RealCluster):

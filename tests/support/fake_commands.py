@@ -218,7 +218,7 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
     async def is_of_same_workflow(self, job: str, other: str) -> bool:
         return False
 
-    async def owner(self, id: str) -> tuple[str, str]:
+    async def owner(self, id: str, *, kind: str = "job") -> tuple[str, str]:
         if id in self.flows:
             return id, self.flows[id].user
         job = self._find(id)

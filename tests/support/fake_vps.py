@@ -56,6 +56,7 @@ def _view(job: Job) -> VpsView:
 def _fields(id: str, user: str) -> dict[str, object]:
     return {
         "id": id,
+        "number": 1,
         "name": "lab",
         "user": user,
         "status": "Running",

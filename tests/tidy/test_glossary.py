@@ -17,7 +17,7 @@ PLAIN = {
         access address aliases archive attached audit calls change check child claim cli client clock
         command config connecting connection contents convert copy core daemon density depth detach digest disk duplex
         embedded endpoint environment errors feed files garbage goal graph harm history home homes hosts http id image
-        instants labels launches limits future listener listing live load one logger
+        instants key labels launches limits future listener listing live load lone one logger
         logs lookup loop machine main message metrics model names naming network offline online open output owners
         page patterns pickle picture pool process program protocol questions read record refusal reply retention rows
         script search server session set settings setup share shell socket state statuses supervisor table terminal
@@ -25,15 +25,15 @@ PLAIN = {
     """,
     "protocols and things outside": """
         acceptor aichor api async batchjob ca certificates cgroups containers descriptors etcd eventloop grpc
-        jobset json kernel keyspace manifests memory netlink nftables podgroups pods ports redis routes rpc sqlite
-        taints tls wireguard
+        jobset json kernel keyspace manifests memory netlink nftables podgroups pods ports project redis rlimits
+        routes rpc sqlite taints tls wireguard
     """,
     "commands, as they are typed": """
         alloc apply cancel completion connect down exec forward port ps run stop submit up wait why
     """,
     "what a scheduler does, in the words of the field": """
         amounts ask best breaker candidate case decide declaration declared described detail dispatch draining engine
-        eviction explain fit fixes free health invariants jitter kinds lacking leader leaving link object offers
+        eviction explain fit fixes free health invariants jitter kinds lacking leader leaving link lone object offers
         outage packing place planned preempt prefetch preparing pretend preview priorities product quantity ranking
         read releases repair report removals reserve reserved resources restarts rules shape shortage sim slots smaller
         scheduler spread start stopping store subjects survey times topology traits transitions trim unconfirmed

@@ -97,15 +97,14 @@ async def test_who_reads_a_full_buffer_in_small_pieces_lets_others_have_their_tu
         await until(lambda: len(there._buffer) == 65_536)
         turns, is_reading = 0, True
 
-        async def others() -> None:
+        def others() -> None:
             nonlocal turns
-            while is_reading:
-                turns += 1
-                await asyncio.sleep(0)
+            turns += 1
+            if is_reading:
+                asyncio.get_running_loop().call_soon(others)
 
-        beside = asyncio.create_task(others())
+        others()
         for _ in range(65_536):
             await there.read_exactly(1)
         is_reading = False
-        await beside
         assert turns >= 65_536 // READS_PER_TURN

@@ -97,7 +97,7 @@ def alloc(
     if no_shell:
         note(
             f"allocated {label(view)} on {view.node}; `phalanx attach {label(view)}` opens a shell, "
-            "`phalanx cancel` ends it"
+            f"`phalanx cancel {label(view)}` ends it"
         )
         print(label(view))
         return 0
@@ -136,6 +136,7 @@ class Allocation:
     def __init__(self, client: Client, id: str) -> None:
         self._client = client
         self._id = id
+        self._label = id
         self._ended = threading.Event()
         self._clock = SystemClock()
 
@@ -144,17 +145,18 @@ class Allocation:
         began, is_told = self._clock.monotonic(), False
         while True:
             view = self._client.task(self._id)
+            self._label = label(view)
             if view.status == "Running":
                 return view
             if view.status in ENDED:
                 why = view.message or view.reason or view.status
                 raise Conflict(
-                    f"the allocation {self._id} ended before it began: {why}", reason="AllocationEnded"
+                    f"the allocation {self._label} ended before it began: {why}", reason="AllocationEnded"
                 )
             if not is_told and self._clock.monotonic() - began >= TELL_AFTER_S:
                 is_told = True
                 with suppress(PhalanxError):
-                    note(f"{self._id} waits: {self._client.why(self._id).dominant.text}")
+                    note(f"{self._label} waits: {self._client.why(self._id).dominant.text}")
             self._client.wait(self._id, timeout=POLL_S)
 
     def hold(self) -> None:
@@ -170,7 +172,7 @@ class Allocation:
             except Unavailable as error:
                 if not os.isatty(0) or self._clock.monotonic() >= until:
                     raise
-                note(f"{error.detail}; {self._id} is still held, another shell is opened")
+                note(f"{error.detail}; {self._label} is still held, another shell is opened")
                 self._ended.wait(AGAIN_S)
                 continue
             return code
@@ -188,11 +190,11 @@ class Allocation:
         try:
             self._client.cancel(self._id)
         except Conflict:  # it has ended by itself, at its time limit for example
-            note(f"the allocation {self._id} had ended")
+            note(f"the allocation {self._label} had ended")
         except PhalanxError as error:
-            note(f"{self._id} could not be given back: {error.detail}; it ends by itself in a minute")
+            note(f"{self._label} could not be given back: {error.detail}; it ends by itself in a minute")
         else:
-            note(f"gave back {self._id}")
+            note(f"gave back {self._label}")
 
     def _change(self) -> None:
         while not self._ended.is_set():

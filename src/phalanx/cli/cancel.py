@@ -1,6 +1,7 @@
 """`phalanx cancel`: jobs and tasks by name, or all jobs that fit at once.
 
-Many at once are listed first and counted; on a terminal the user is asked, a script has to say `--yes`.
+Many at once are listed first and counted; on a terminal the user is asked, a script has to say `--yes`. VPSs are left
+out of many: the end of one removes its files, and whoever clears the queue does not think of them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ def cancel(
     """Cancel jobs or tasks, waiting or running.
 
     With --all, --name, --user or --queue all jobs that fit and have not ended: mine, unless --user says whose.
+    VPSs are left out; `phalanx vps stop` ends them.
     """
     here = session(ctx)
     client, many = here.client(), every or any((name, user, queue))
@@ -57,7 +59,10 @@ def cancel(
 
 def _agreed(client: Client, listing: JobListing, yes: bool) -> list[str]:
     """The ids of the jobs that fit, if the user means them."""
-    jobs = [job for job in listing.jobs(client) if not job.workflow]
+    fitting = [job for job in listing.jobs(client) if not job.workflow]
+    jobs = [job for job in fitting if job.kind != "vps"]
+    if vpss := [job for job in fitting if job.kind == "vps"]:
+        note(f"{_told(vpss, 'VPS')} left running: phalanx vps stop ends one and removes its files")
     if not jobs:
         note("nothing like that is waiting or running")
         return []
@@ -69,9 +74,9 @@ def _agreed(client: Client, listing: JobListing, yes: bool) -> list[str]:
     return [job.id for job in jobs]
 
 
-def _told(jobs: list[JobView]) -> str:
+def _told(jobs: list[JobView], noun: str = "job") -> str:
     some = ", ".join(f"{label(job)} {job.name}".strip() for job in jobs[:TOLD_MAX])
-    return f"{plural(len(jobs), 'job')} ({some}{', …' if len(jobs) > TOLD_MAX else ''})"
+    return f"{plural(len(jobs), noun)} ({some}{', …' if len(jobs) > TOLD_MAX else ''})"
 
 
 def _line(reply: CancelReply) -> str:

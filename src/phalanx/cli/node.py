@@ -192,7 +192,7 @@ def node_lines(node: NodeView) -> Iterable[str]:
             ("Containers", node.containers or None),
             ("Cost", None if node.cost_per_hour is None else f"{node.cost_per_hour:g} an hour"),
             ("Tasks at a time", node.slots or None),
-            ("Tasks", f"{node.task_count}: {' '.join(node.tasks)}" if node.task_count else 0),
+            ("Tasks", f"{node.task_count}: {' '.join(node.numbers or node.tasks)}" if node.task_count else 0),
             ("Seen", moment(node.last_seen_at)),
             ("Incarnation", node.incarnation),
             ("Lease", f"generation {node.generation}"),

@@ -86,7 +86,7 @@ def _rows(reply: ReportReply) -> list[ReportRow]:
 
 def _table(reply: ReportReply, wide: bool) -> Table:
     of_jobs = ("NAME", "USER", "QUEUE", "STATUS") if reply.by == "job" else ()
-    more = ("READ", "WRITTEN", "ATTEMPTS") if wide else ()
+    more = ("READ", "WRITTEN", "ATTEMPTS", *(("LONG ID",) if of_jobs else ())) if wide else ()
     table = Table(
         *(reply.by.upper(), *of_jobs, "JOBS", "TASKS", "CORE-HOURS", "USED", "CPU", "MEMORY"),
         *("GPU-HOURS", "GPU USE", "GPU IDLE", "COST", *more),
@@ -94,7 +94,7 @@ def _table(reply: ReportReply, wide: bool) -> Table:
     for row in _rows(reply):
         used = row.usage
         table.add(
-            row.key,
+            row.number or row.key,
             *((row.name, row.user, row.queue, row.status) if of_jobs else ()),
             row.jobs,
             used.tasks,
@@ -111,6 +111,7 @@ def _table(reply: ReportReply, wide: bool) -> Table:
                 if wide
                 else ()
             ),
+            *((row.key,) if wide and of_jobs else ()),
         )
     return table
 

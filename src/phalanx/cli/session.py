@@ -16,7 +16,7 @@ import typer
 from phalanx.cli.output import note
 from phalanx.clock import Deadline
 from phalanx.config import load
-from phalanx.core.model.amounts import parse_cores, parse_seconds
+from phalanx.core.model.amounts import parse_cores, parse_seconds, plural
 from phalanx.core.model.resources import Cores
 from phalanx.endpoint import ProcessOwner, endpoint
 from phalanx.errors import ConfigError, Unavailable
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
 
 TimeoutOption = Annotated[str | None, typer.Option(help="Stop waiting after this long and exit with 124.")]
+MEMORY_BYTES_MIN = 1 << 20
 SERVING = ("coordinator", "scheduler", "runner", "state_dir")  # what a daemon goes by
 STORED = ("coordinator", "state_dir")  # what says where the state is kept
 
@@ -147,6 +148,16 @@ def read_cores(text: str) -> Cores:
         return parse_cores(str(text))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def read_memory(text: str) -> str:
+    """An option's memory. A small plain number is refused: whoever knows Slurm means MiB, and would get bytes."""
+    text = str(text)
+    if text.isdecimal() and 0 < int(text[:20]) < MEMORY_BYTES_MIN:
+        raise typer.BadParameter(
+            f"{text} is {plural(int(text), 'byte')}, too little for any program: write {text}MiB or {text}GiB"
+        )
+    return text
 
 
 def deadline(timeout: str | None) -> Deadline:

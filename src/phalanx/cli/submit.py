@@ -20,7 +20,7 @@ from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.completion import node_names
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, note
-from phalanx.cli.session import TimeoutOption, deadline, read_cores, session
+from phalanx.cli.session import TimeoutOption, deadline, read_cores, read_memory, session
 from phalanx.cli.wait import await_all, exit_code, tell_end
 from phalanx.client.calls import parse_gather
 from phalanx.errors import PhalanxError
@@ -68,7 +68,13 @@ class SubmitOptions(Struct, kw_only=True):
         ),
     ] = 1
     memory: Annotated[
-        str, typer.Option("-m", "--memory", help="Memory per task, such as 16GiB; a plain number is bytes.")
+        str,
+        typer.Option(
+            *("-m", "--memory"),
+            parser=read_memory,
+            metavar="SIZE",
+            help="Memory per task, such as 16GiB; a plain number is bytes, from 1 MiB on.",
+        ),
     ] = "0"
     gpus: Annotated[int, typer.Option(min=0, help="GPUs per task.")] = 0
     gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100.")] = None

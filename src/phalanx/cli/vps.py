@@ -15,12 +15,15 @@ from msgspec import Struct
 
 from phalanx.api.schema.vps import NewVps, VpsRequest, VpsView
 from phalanx.cli.completion import job_ids, node_names
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note, size
-from phalanx.cli.session import read_cores, session
+from phalanx.cli.session import read_cores, read_memory, session
 from phalanx.cli.submit import pair, with_options
 from phalanx.errors import BadRequest, Conflict
 
-VpsArgument = Annotated[str, typer.Argument(metavar="VPS", help="Id of the VPS.", autocompletion=job_ids)]
+VpsArgument = Annotated[
+    str, typer.Argument(metavar="VPS", help="Number, name or id of the VPS.", autocompletion=job_ids)
+]
 KEY_BYTES_MAX = 1 << 20
 
 
@@ -52,7 +55,10 @@ class VpsOptions(Struct, kw_only=True):
         float,
         typer.Option("-c", "--cores", parser=read_cores, metavar="CORES", help="Cores; 0 = unlimited."),
     ] = 1
-    memory: Annotated[str, typer.Option("-m", "--memory", help="Memory, such as 16GiB.")] = "0"
+    memory: Annotated[
+        str,
+        typer.Option("-m", "--memory", parser=read_memory, metavar="SIZE", help="Memory, such as 16GiB."),
+    ] = "0"
     gpus: Annotated[int, typer.Option(min=0, help="GPUs.")] = 0
     gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100.")] = None
     gpu_memory: Annotated[str, typer.Option(help="Minimum memory of each GPU, such as 80GiB.")] = "0"
@@ -120,13 +126,13 @@ def create(ctx: typer.Context, options: VpsOptions, output: OutputOption = None)
     made = here.client().create_vps(options.request())
     if made.replayed and made.ssh == "generate":
         note(
-            f"the answer with the private key was lost on its way: phalanx vps stop {made.id}, and make another"
+            f"the answer with the private key was lost on its way: phalanx vps stop {label(made)}, and make another"
         )
     elif made.private_key and options.key_out is not None:
         _keep(options.key_out, made.private_key)
         made.private_key = None
         note(f"private key in {options.key_out}")
-    emit(made, here.output(output), [made.id], lambda _wide: _made(made))
+    emit(made, here.output(output), [label(made)], lambda _wide: _made(made))
 
 
 def listed(
@@ -137,28 +143,33 @@ def listed(
     """List VPSs: your own, or all of them as operator."""
     here = session(ctx)
     found = here.client().list_vps(ended=all_)
-    emit(found, here.output(output), [each.id for each in found], lambda wide: _table(found, wide))
+    emit(found, here.output(output), [label(each) for each in found], lambda wide: _table(found, wide))
 
 
 def show(ctx: typer.Context, vps: VpsArgument, output: OutputOption = None) -> None:
     """Show one VPS."""
     here = session(ctx)
     view = here.client().vps(vps)
-    emit(view, here.output(output), [view.id], lambda _wide: _lines(view))
+    emit(view, here.output(output), [label(view)], lambda _wide: _lines(view))
 
 
 def restart(ctx: typer.Context, vps: VpsArgument, output: OutputOption = None) -> None:
     """Start a VPS anew on its node; its files, keys and host key stay."""
     here = session(ctx)
     view = here.client().restart_vps(vps)
-    emit(view, here.output(output), [view.id], lambda _wide: [f"{view.id} restarts on {view.node or '-'}"])
+    emit(
+        view,
+        here.output(output),
+        [label(view)],
+        lambda _wide: [f"{label(view)} restarts on {view.node or '-'}"],
+    )
 
 
 def stop(ctx: typer.Context, vps: VpsArgument, output: OutputOption = None) -> None:
     """Stop a VPS for good; its files are removed."""
     here = session(ctx)
     done = here.client().stop_vps(vps)
-    emit(done, here.output(output), [done.id], lambda _wide: [f"{done.id} stopped"])
+    emit(done, here.output(output), [label(done)], lambda _wide: [f"{label(done)} stopped"])
 
 
 def _public(file: Path) -> str:
@@ -196,6 +207,7 @@ def _lines(view: VpsView) -> Iterable[str]:
     asked = view.request
     return fields(
         [
+            ("Number", view.number),
             ("ID", view.id),
             ("Name", view.name),
             ("User", view.user),
@@ -220,12 +232,16 @@ def _lines(view: VpsView) -> Iterable[str]:
 
 
 def _table(found: list[VpsView], wide: bool) -> Table:
-    more = ("KEYS", "HOST KEY") if wide else ()
+    more = ("KEYS", "HOST KEY", "LONG ID") if wide else ()
     table = Table("ID", "NAME", "USER", "STATUS", "NODE", "SSH", "PORT", "ADDRESS", "STARTED", *more)
     for each in found:
-        cells = [", ".join(each.key_fingerprints) or "-", each.host_key_fingerprint or "-"] if wide else []
+        cells = (
+            [", ".join(each.key_fingerprints) or "-", each.host_key_fingerprint or "-", each.id]
+            if wide
+            else []
+        )
         table.add(
-            each.id,
+            label(each),
             each.name or "-",
             each.user,
             each.status,

@@ -20,6 +20,7 @@ import typer
 from phalanx.api.schema.sessions import ForwardRequest
 from phalanx.api.schema.vps import VpsView
 from phalanx.cli.exec import KEYS, request_of, run_in
+from phalanx.cli.labels import label
 from phalanx.cli.session import session
 from phalanx.cli.vps import VpsArgument
 from phalanx.clock import SystemClock
@@ -56,7 +57,7 @@ def connect(
     """
     here = session(ctx)
     client = here.client()
-    view = client.vps(vps)
+    view = _not_ended(client.vps(vps))
     if view.ssh == "disabled":
         tty = os.isatty(0) and not command
         return run_in(client, view.id, request_of(command or [], tty=tty, stdin=True), KEYS)
@@ -64,7 +65,7 @@ def connect(
     if program is None:
         raise BadRequest(
             "there is no program ssh on this machine",
-            hint=f"install OpenSSH's client, or use phalanx attach {view.id}",
+            hint=f"install OpenSSH's client, or use phalanx attach {label(view)}",
         )
     words = [program]
     for name, value in _options(view, _own_words(ctx), identity).items():
@@ -77,10 +78,16 @@ def ssh_config(ctx: typer.Context, vps: VpsArgument, identity: IdentityOption = 
     """Print a part of an ssh configuration for a VPS, for ssh, scp, rsync and editors."""
     view = session(ctx).client().vps(vps)
     if view.ssh == "disabled":
-        raise Conflict(f"VPS {view.id} has no SSH (mode disabled)", reason="NoSsh")
+        raise Conflict(f"VPS {label(view)} has no SSH (mode disabled)", reason="NoSsh")
     lines = [f"Host {' '.join(filter(None, (view.name, view.id)))}"]
     lines += [f"    {name} {value}" for name, value in _options(view, _own_words(ctx), identity).items()]
     sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _not_ended(view: VpsView) -> VpsView:
+    if view.status in ("Completed", "Failed", "Cancelled"):
+        raise Conflict(f"VPS {label(view)} has ended ({view.status})", reason="AlreadyEnded")
+    return view
 
 
 def proxy(ctx: typer.Context, vps: VpsArgument) -> int:
@@ -138,10 +145,12 @@ async def _opened(client: Client, vps: str) -> AsyncExecSession:
     until = clock.monotonic() + LISTENS_WITHIN_S
     while True:
         try:
-            view = await asyncio.to_thread(client.vps, vps)
+            view = _not_ended(await asyncio.to_thread(client.vps, vps))
             if view.ssh_port is None:
                 raise Unavailable(
-                    f"VPS {view.id} is {view.status}", reason=STARTING[1], hint=f"phalanx why {view.id}"
+                    f"VPS {label(view)} is {view.status}",
+                    reason=STARTING[1],
+                    hint=f"phalanx why {label(view)}",
                 )
             ticket = await asyncio.to_thread(
                 client.forward_ticket, view.id, ForwardRequest(port=view.ssh_port)

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from phalanx.api.schema.vps import SnapshotView
+from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, moment, size
 from phalanx.cli.session import session
 from phalanx.cli.vps import VpsArgument
@@ -53,7 +54,7 @@ def restore(
     """Start a VPS anew from a snapshot, now and at later restarts; its home folder stays as it is."""
     here = session(ctx)
     view = here.client().restore_vps(vps, name)
-    emit(view, here.output(output), [view.id], lambda _wide: [f"{view.id} restarts from {name}"])
+    emit(view, here.output(output), [label(view)], lambda _wide: [f"{label(view)} restarts from {name}"])
 
 
 def _table(found: list[SnapshotView]) -> Table:

@@ -96,19 +96,12 @@ class CoordinatorCommands:
         declared = Declarations(loop, store, clock, retries, reads.slices, flows)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
-        self.submit_workflow, self.workflows, self.workflow = (
-            flows.submit_workflow,
-            flows.workflows,
-            flows.workflow,
-        )
+        self.submit_workflow, self.wait_workflow = flows.submit_workflow, flows.wait_workflow
+        self.workflows, self.workflow = flows.workflows, flows.workflow
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
-        self.wait_workflow = flows.wait_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files, clock)
         self.result, self.files, self.file = left.result, left.files, left.file
-        log_links.sessions = sessions = Sessions(log_links.keys, log_links)
-        inside = SessionCommands(loop, store, sessions)
-        self.open_exec, self.open_forward = inside.open_exec, inside.open_forward
-        self.join_session = inside.join_session
+        self._open_tasks(log_links)
         queues = CallQueues(loop, clock)
         self.post_calls, self.call_results = queues.post_calls, queues.call_results
         self.close_calls, self.take_calls = queues.close_calls, queues.take_calls
@@ -117,11 +110,6 @@ class CoordinatorCommands:
         self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
         self.release_reservation = overlay.release_reservation
         self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
-        machines = VpsCommands(loop, store, log_links, clock, self.submit)
-        self.create_vps, self.list_vps, self.vps = machines.create_vps, machines.list_vps, machines.vps
-        self.stop_vps, self.restart_vps = machines.stop_vps, machines.restart_vps
-        self.vps_snapshots, self.snapshot_vps = machines.vps_snapshots, machines.snapshot_vps
-        self.restore_vps, self.remove_snapshot = machines.restore_vps, machines.remove_snapshot
         removals = Removals(loop, store)
         self.cancel, self.evict = removals.cancel, removals.evict
         tokens = TokenCommands(loop, clock)
@@ -130,6 +118,18 @@ class CoordinatorCommands:
         self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request
+
+    def _open_tasks(self, log_links: LogLinks) -> None:
+        """What is about the inside of tasks: sessions, and VPSs."""
+        log_links.sessions = sessions = Sessions(log_links.keys, log_links)
+        inside = SessionCommands(self._loop, self._store, sessions)
+        self.open_exec, self.open_forward = inside.open_exec, inside.open_forward
+        self.join_session = inside.join_session
+        machines = VpsCommands(self._loop, self._store, log_links, self._clock, self.submit)
+        self.create_vps, self.list_vps, self.vps = machines.create_vps, machines.list_vps, machines.vps
+        self.stop_vps, self.restart_vps = machines.stop_vps, machines.restart_vps
+        self.vps_snapshots, self.snapshot_vps = machines.vps_snapshots, machines.snapshot_vps
+        self.restore_vps, self.remove_snapshot = machines.restore_vps, machines.remove_snapshot
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
         """Why; without the advice to read logs that the task's runner does not serve."""

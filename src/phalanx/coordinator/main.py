@@ -298,14 +298,8 @@ async def _serve(settings: Settings) -> int:
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
-        renewing = asyncio.gather(
-            tls_files.keep(),
-            keep_short(),
-            coordinator.notices.deliver(),
-            coordinator.keep_files(),
-            coordinator.links.homes.keep(store),
-            coordinator.number_history(),
-        )
+        kept = (coordinator.keep_files(), coordinator.links.homes.keep(store), coordinator.number_history())
+        renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.notices.deliver(), *kept)
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:

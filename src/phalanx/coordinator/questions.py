@@ -86,11 +86,16 @@ class StateReads:
             raise NotFound(f"{found.job.id} waits for no members", reason="NoDraft")
         return DraftView(found.job.id, draft.version, draft.lacks, draft.manifests, dict(found.job.applied))
 
-    async def owner(self, id: str) -> tuple[str, str]:
+    async def owner(self, id: str, *, kind: naming.Kind = "job") -> tuple[str, str]:
         try:
             found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
-        except NotFound:
-            flow = (await lookup.find_workflow(self._loop, self._store, id.partition(":")[0])).workflow
+        except NotFound as error:
+            try:
+                flow = (await lookup.find_workflow(self._loop, self._store, id.partition(":")[0])).workflow
+            except NotFound:
+                if kind == "workflow":
+                    raise
+                raise error from None
             return flow.id, flow.user
         return found.job.id, found.job.user
 
@@ -173,10 +178,13 @@ class StateReads:
             return await self._story(id, None, None, cursor, limit)
         try:
             job, position = await lookup.find_task(self._loop, self._store, id)
-        except NotFound:
+        except NotFound as error:
             if ":" in id:  # a stage without a job
                 raise
-            flow = await lookup.find_workflow(self._loop, self._store, id)
+            try:
+                flow = await lookup.find_workflow(self._loop, self._store, id)
+            except NotFound:
+                raise error from None
             return await self._story(flow.workflow.id, None, None, cursor, limit)
         return await self._story(job.job.id, job, position if "." in id else None, cursor, limit)
 

@@ -29,10 +29,10 @@ TOTAL, OTHERS = "total", "others"
 class _Row:
     """The sums of one row."""
 
-    __slots__ = ("job", "jobs", "key", "status", "tasks", "totals")
+    __slots__ = ("job", "jobs", "key", "number", "status", "tasks", "totals")
 
-    def __init__(self, key: str, job: Job | None = None, status: str = "") -> None:
-        self.key, self.job, self.status = key, job, status
+    def __init__(self, key: str, job: Job | None = None, status: str = "", number: int = 0) -> None:
+        self.key, self.job, self.status, self.number = key, job, status, number
         self.jobs = self.tasks = 0
         self.totals = UsageTotals()
 
@@ -45,7 +45,8 @@ class _Row:
         sums = sums_view(self.totals, self.tasks)
         if self.job is None:
             return ReportRow(self.key, self.jobs, sums)
-        return ReportRow(self.key, self.jobs, sums, self.job.name, self.job.user, self.job.queue, self.status)
+        job = self.job
+        return ReportRow(self.key, self.jobs, sums, job.name, job.user, job.queue, self.status, self.number)
 
 
 class UsageReports:
@@ -65,12 +66,12 @@ class UsageReports:
         now = self._clock.now()
         rows: dict[str, _Row] = {}
         total, others = _Row(TOTAL), _Row(OTHERS)
-        async for job, status, totals in self._jobs(query, now):
+        async for job, number, status, totals in self._jobs(query, now):
             total.add(job.tasks, totals)
             key = job.id if query.by == "job" else job.user if query.by == "user" else job.queue
             row = rows.get(key)
             if row is None and len(rows) < query.limit:
-                row = rows[key] = _Row(key, job if query.by == "job" else None, status)
+                row = rows[key] = _Row(key, job if query.by == "job" else None, status, number)
             (row or others).add(job.tasks, totals)
         ordered = sorted(rows.values(), key=lambda each: (-each.totals.cost, -each.totals.core_s, each.key))
         return ReportReply(
@@ -83,7 +84,7 @@ class UsageReports:
             others=others.view() if others.jobs else None,
         )
 
-    async def _jobs(self, query: ReportQuery, now: float) -> AsyncIterator[tuple[Job, str, UsageTotals]]:
+    async def _jobs(self, query: ReportQuery, now: float) -> AsyncIterator[tuple[Job, int, str, UsageTotals]]:
         """Every job that counts, each once: what left memory meanwhile is found in the history, which is read last."""
         seen: set[str] = set()
         state = self._loop.state
@@ -99,7 +100,7 @@ class UsageReports:
                 totals = UsageTotals()
                 totals.add(job.usage.totals)
                 add_running(state, job, totals, now)
-                yield job.job, job.overall_status.word, totals
+                yield job.job, job.arrival, job.overall_status.word, totals
         before: str | None = None
         while records := await self._store.past(before, RECORDS_PER_PAGE):
             for record in records:
@@ -109,7 +110,7 @@ class UsageReports:
                     continue
                 past = past_usage(record.body)
                 if _is_wanted(query, past.job) and _is_within(query, past.ended_at, now):
-                    yield past.job, "Ended", past.totals
+                    yield past.job, past.number, "Ended", past.totals
             before = records[-1].job
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Literal
 
 from msgspec import structs
@@ -35,6 +36,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
     holders = {
         device: next(iter(lane.attempts)) for lane in node.lanes.values() for device in lane.grant.devices
     }
+    keys = [*islice(node.attempts, TASKS_SHOWN)]
     return NodeView(
         name=node.name,
         status=node_status(node),
@@ -49,7 +51,8 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         ],
         devices=[_device_view(state, d, holders.get(d.index)) for d in ledger.capacity.devices],
         labels={name: value for name, value in ledger.capacity.labels.items() if name not in _OF_RUNNERS},
-        tasks=[_task_id(state, key) for key, _ in zip(node.attempts, range(TASKS_SHOWN), strict=False)],
+        tasks=[_task_id(state, key) for key in keys],
+        numbers=[task_number(state.jobs[job], position) for job, position, _ in keys],
         task_count=len(node.attempts),
         incarnation=node.incarnation,
         last_seen_at=node.heard_at or None,

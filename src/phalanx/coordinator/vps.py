@@ -87,7 +87,7 @@ class VpsCommands:
     async def stop_vps(self, id: str) -> StoppedVps:
         job = await self._found(id)
         accepted(await self._loop.ask([Cancel(job.job.id)]), job.job.id)
-        return StoppedVps(job.job.id)
+        return StoppedVps(job.job.id, number=job.arrival)
 
     async def restart_vps(self, id: str, user: str) -> VpsView:
         """End its attempt; another follows on the same node, with the same keys."""
@@ -154,6 +154,7 @@ class VpsCommands:
         is_there = Status(job.status[0]) in (Status.ASSIGNED, Status.RUNNING)
         return VpsView(
             id=spec.id,
+            number=job.arrival,
             name=spec.name,
             user=spec.user,
             status=task.status,

@@ -357,8 +357,9 @@ class Launches:
         env = self._base_env | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
-        is_ours = bool(brief.command.image) or brief.vps is not None  # it takes on the account by itself
-        if brief.command.image:
+        in_container = bool(brief.command.image) and self._containers is not None
+        is_ours = in_container or brief.vps is not None  # it takes on the account by itself
+        if in_container:
             argv, cwd, env = tuple(container_command()), None, self._base_env
         elif brief.vps is not None:
             argv, cwd = tuple(self.homes.argv(brief.job)), None

@@ -47,7 +47,7 @@ def main(spec_fd: int, status_fd: int) -> None:
     for fd in (status_fd, spec["leader_fd"]):
         os.set_inheritable(fd, False)
     try:
-        enter(spec)
+        enter(spec, status_fd)
         if spec["port"]:
             _connect(spec)
         else:
@@ -60,7 +60,7 @@ def main(spec_fd: int, status_fd: int) -> None:
     os._exit(1)
 
 
-def enter(spec: dict[str, Any]) -> None:
+def enter(spec: dict[str, Any], status_fd: int = -1) -> None:
     """Be where the leader is, with no more rights than it has."""
     libc = ctypes.CDLL(None, use_errno=True)
     _ask(libc, PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -79,7 +79,7 @@ def enter(spec: dict[str, Any]) -> None:
     _become(libc, spec)
     _go_to(spec["cwd"])
     if is_other_pid_namespace and not spec["port"]:
-        _fork()
+        _fork(status_fd)
     _ask(libc, PR_SET_PDEATHSIG, signal.SIGKILL)  # which a change of the account takes back
     os.umask(spec["umask"])
     watching = select.poll()
@@ -163,12 +163,15 @@ def _go_to(cwd: str) -> None:
         os.write(2, f"phalanx: working directory {cwd}: {error.strerror}; this is /\n".encode())
 
 
-def _fork() -> None:
-    """Only a child is in another namespace of pids. Its end is passed on."""
+def _fork(status_fd: int) -> None:
+    """Only a child is in another namespace of pids. Its end is passed on.
+
+    The status is closed here: the runner waits for its end, which is that the command has begun.
+    """
     pid = os.fork()
     if pid == 0:
         return
-    for fd in range(3):
+    for fd in (0, 1, 2, *((status_fd,) if status_fd >= 0 else ())):
         os.close(fd)
     status = os.waitpid(pid, 0)[1]
     if os.WIFSIGNALED(status):

@@ -78,6 +78,19 @@ def test_task_submit_is_the_same_command(cli: Cli, cluster: FakeClient):
     assert (asked(cluster).cores, asked(cluster).command) == (2, ["echo", "hi"])
 
 
+@pytest.mark.parametrize("memory", ["16", "16000"])
+def test_a_few_bytes_of_memory_are_refused_for_who_means_mebibytes(cli: Cli, memory: str):
+    refused = cli("submit", "-m", memory, "--", "true")
+    assert refused.code == 2
+    assert f"{memory} is {memory} bytes, too little for any program: write {memory}MiB" in refused.err
+
+
+@pytest.mark.parametrize("memory", ["0", "1048576", "16k"])
+def test_bytes_of_memory_may_be_many(cli: Cli, cluster: FakeClient, memory: str):
+    cli("submit", "-m", memory, "--", "true")
+    assert asked(cluster).memory == memory
+
+
 def test_a_part_of_a_core_is_asked_for_as_it_is_written(cli: Cli, cluster: FakeClient):
     cli("submit", "--cores", "0.5", "--", "true")
     assert repr(asked(cluster).cores) == "0.5"

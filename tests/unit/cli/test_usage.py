@@ -89,6 +89,15 @@ def test_a_report_is_a_table_with_a_total(cli: Cli, cluster: FakeClient, monkeyp
     assert lines[2].startswith("total")
 
 
+def test_jobs_are_reported_by_number(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
+    reply = a_report("job", user="ada", number=17)
+    reply.total.number = 0
+    monkeypatch.setattr(cluster, "report", lambda by, **_: reply, raising=False)
+    lines = cli("report", "--by", "job").out.splitlines()
+    assert (lines[1].split()[0], lines[2].split()[0]) == ("17", "total")
+    assert cli("report", "--by", "job", "-o", "wide").out.splitlines()[1].endswith("=ada()")
+
+
 def test_csv_has_every_number_and_no_formula(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(cluster, "report", lambda by, **_: a_report(by, name="+x", user="ada"), raising=False)
     read = list(csv.reader(io.StringIO(cli("report", "--by", "job", "-o", "csv").out)))

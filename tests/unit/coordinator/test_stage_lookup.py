@@ -66,3 +66,12 @@ async def test_a_workflow_given_as_a_job_is_called_one():
             await here.commands.cancel(id)
         assert refused.value.reason == "JobNotFound"
         assert f"phalanx workflow cancel {id}" in refused.value.hint
+
+
+async def test_what_is_unknown_is_called_what_was_asked_for():
+    async with a_coordinator() as here:
+        for ask in (here.commands.owner("nosuch"), here.commands.story("nosuch", cursor=None, limit=10)):
+            with pytest.raises(NotFound, match="no job 'nosuch'"):
+                await ask
+        with pytest.raises(NotFound, match="no workflow 'nosuch'"):
+            await here.commands.owner("nosuch", kind="workflow")

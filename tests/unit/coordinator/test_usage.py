@@ -189,6 +189,8 @@ async def test_a_report_adds_up_users_of_memory_and_history_each_job_once():
     assert found.others is None
     only = await report(cluster, store, by="job", user="ada", limit=1)
     assert (len(only.rows), only.others.jobs, only.total.jobs) == (1, 2, 3)
+    numbers = [row.number for row in (await report(cluster, store, by="job")).rows]
+    assert sorted(numbers) == [1, 1, 2, 3]  # one is of another cluster
 
 
 async def test_a_job_counts_where_it_ended_and_one_that_runs_counts_now():
@@ -226,6 +228,7 @@ def test_idle_devices_are_told_by_their_node_and_by_why_of_their_holder():
     idle = IdleDevices()
     idle.told(cluster.state, "n1", [IdleDevice(1, 1200.0, 0.01), IdleDevice(3, 900.0, 0.0)], 100.0)
     view = idle.noted(node_view(cluster.state, cluster.state.nodes["n1"]))
+    assert view.numbers == ["1"]
     assert [device.idle_s for device in view.devices] == [0.0, 1200.0, 0.0, 0.0]  # nobody holds the last
     assert view.note == "1 GPU held and idle for 20m or more: 1"
     reply = idle.explained(

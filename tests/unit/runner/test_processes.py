@@ -100,6 +100,16 @@ def test_what_is_asked_for_because_of_an_answer_leaves_at_once(answer: str, leav
     assert asyncio.run(story()) == int(leaves)
 
 
+def test_a_lease_leaves_at_once_with_what_was_asked_before_it():
+    async def story() -> list[list[Any]]:
+        processes, frames = connected()
+        processes.go("a")
+        processes.lease(10.0)
+        return frames.frames  # without another turn
+
+    assert asyncio.run(story()) == [[["go", "a"], ["lease", 10.0]]]
+
+
 class KeeperThatHangsUp:
     """A machine whose keeper accepts every connection and closes it, without an answer."""
 

@@ -107,6 +107,7 @@ class NodeView(Struct):
     idle_since: float | None = None  # since when nothing has been held there; None while something is
     isolation: IsolationView | None = None  # None: its runner does not say
     containers: str = ""  # the runtime that runs containers there, or why there is none
+    numbers: list[str] = []  # of `tasks`, such as 17.3
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):

@@ -127,6 +127,7 @@ class ReportRow(Struct):
     user: str = ""
     queue: str = ""
     status: str = ""  # of a job
+    number: int = 0  # of a job
 
 
 class ReportReply(Struct):

@@ -86,6 +86,7 @@ class VpsView(Struct, kw_only=True):
     """One VPS. `ssh_port` and `host_key` are null where it has no SSH."""
 
     id: str
+    number: int  # which names it wherever its id does
     name: str
     user: str
     status: StatusWord
@@ -136,6 +137,7 @@ class StoppedVps(Struct):
 
     id: str
     status: Literal["Cancelled"] = "Cancelled"
+    number: int = 0
 
 
 def read_vps(request: VpsRequest) -> tuple[SubmitRequest, Vps]:

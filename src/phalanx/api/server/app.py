@@ -35,7 +35,7 @@ from phalanx.api.server.messages import (
     problem_reply,
 )
 from phalanx.api.server.openapi import openapi_document
-from phalanx.api.server.route import Route, Service
+from phalanx.api.server.route import Route, Service, kind_of
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.core.model.job import is_job_id, is_object
 from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized, WrongMethod
@@ -270,7 +270,7 @@ async def _check_owner(service: Service, route: Route, http_request: HttpRequest
         if identity.scope(permission) == "all" and identity.scope("inspect") == "all":
             http_request.is_inspector = True
             return
-        job, user = await service.commands.owner(http_request.id)
+        job, user = await service.commands.owner(http_request.id, kind=kind_of(http_request))
     except (NotFound, BadRequest):
         if identity.role == "task":  # which may not even learn what there is
             raise forbidden(identity, permission) from None

@@ -126,7 +126,7 @@ class Commands(Protocol):
         """Of a gang that waits for members. NotFound if it waits for none."""
         ...
 
-    async def owner(self, id: str) -> tuple[str, str]:
+    async def owner(self, id: str, *, kind: Literal["job", "workflow"] = "job") -> tuple[str, str]:
         """Of a job, a task or a workflow: the whole id of the job or workflow, and its user."""
         ...
 

@@ -96,10 +96,12 @@ class Service:
     async def id_named(self, http_request: HttpRequest, name: str, *, own: bool = False) -> str:
         """The id behind a number or name: the caller's own, or any user's if the caller may inspect all jobs."""
         of_all = not own and http_request.identity.scope("inspect") == "all"
-        kind: Literal["job", "workflow"] = (
-            "workflow" if http_request.path.startswith("/v1/workflows") else "job"
-        )
-        return await self.commands.named(name, http_request.user, of_all=of_all, kind=kind)
+        return await self.commands.named(name, http_request.user, of_all=of_all, kind=kind_of(http_request))
+
+
+def kind_of(http_request: HttpRequest) -> Literal["job", "workflow"]:
+    """What a path is about; a name in it is meant so."""
+    return "workflow" if http_request.path.startswith("/v1/workflows") else "job"
 
 
 Handler = Callable[[Service, HttpRequest], Awaitable[Reply]]

@@ -20,9 +20,15 @@ class PastUsage(Struct, frozen=True):
     job: Job
     ended_at: float | None
     totals: UsageTotals
+    number: int
 
 
-_READ: dict[str, Any] = {"job": Job, "ended_at": float | None, "usage_totals": UsageTotals | None}
+_READ: dict[str, Any] = {
+    "job": Job,
+    "arrival": int,
+    "ended_at": float | None,
+    "usage_totals": UsageTotals | None,
+}
 _Glance: Any = defstruct(
     "_Glance",
     [
@@ -37,4 +43,4 @@ _decoder: msgpack.Decoder[Any] = msgpack.Decoder(_Glance)
 def past_usage(body: bytes) -> PastUsage:
     """A record of the history, which must be that of a job; raises MsgspecError."""
     found = _decoder.decode(body)
-    return PastUsage(found.job, found.ended_at, found.usage_totals or UsageTotals())
+    return PastUsage(found.job, found.ended_at, found.usage_totals or UsageTotals(), found.arrival)

@@ -10,6 +10,7 @@ from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.gates import at_barrier, comes_first
 from phalanx.core.model import reason
 from phalanx.core.model.amounts import describe_bytes, plural
+from phalanx.core.model.job import Command
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import Reason
 
@@ -40,10 +41,21 @@ def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Chan
         case Why.TIMEOUT:
             return Change(f"set a --time-limit of more than {job.job.time_limit_s or 0:.0f} s")
         case Why.REFUSED:
-            return Change("check that the program and the folder exist on the node and are executable")
+            return _fix_refused(job.group_of(position).group.command)
         case Why.EXITED | Why.SIGNALLED:
             return Change("see its stderr", {}, f"phalanx logs {task} --stderr")
     return None
+
+
+def _fix_refused(command: Command) -> Change:
+    """What was wrong with what the node could not start."""
+    if len(command.argv) == 1 and " " in command.argv[0].strip():
+        return Change("it was given as one word: put --shell before it, or leave out the quotes around it")
+    if command.image:
+        return Change(
+            "check that the image is there, and has the program and the folder; see its mounts, too"
+        )
+    return Change("check that the program and the folder exist on the node and are executable")
 
 
 def _on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: float) -> Reason:

@@ -132,14 +132,22 @@ class Container:
                 return None
             self._start()
             self._find()
-            if self._is_running():  # else it has ended already
-                joining.join_all(self._pid)
-                joining.close_devices(self._pid)
-                with contextlib.suppress(OSError):
-                    self._write_pid()
+            self._join_running()
         if self._was_stopped():  # the signal came when there was nobody to receive it
             self._pass_signal_on()
         return output
+
+    def _join_running(self) -> None:
+        """Docker starts what it makes at once, so the container may end at any moment of this. Raises CannotJoin."""
+        if not self._is_running():
+            return
+        try:
+            joining.join_all(self._pid)
+            joining.close_devices(self._pid)
+            self._write_pid()
+        except (joining.CannotJoin, OSError):
+            if self._is_running(ENDS_WITHIN_MS):
+                raise
 
     def _was_stopped(self) -> bool:
         return self._is_stopped

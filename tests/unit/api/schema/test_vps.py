@@ -80,6 +80,7 @@ def small_rsa() -> str:
         ("\n".join([PUBLIC] * (KEYS_MAX + 1)), "at most"),
         (small_rsa(), "1024 bits"),
     ],
+    ids=["empty", "comment", "private", "short", "dss", "options", "control", "hardware", "many", "small"],
 )
 def test_what_is_no_public_key_is_refused(text: str, says: str):
     with pytest.raises(BadRequest) as told:

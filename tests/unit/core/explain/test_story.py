@@ -12,6 +12,8 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.events import Event
+from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
+from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.credential import Credential
@@ -134,6 +136,11 @@ TOLD: list[tuple[Event, str]] = [
         "attempt 2 exited with code 0; waiting for the rest of the job",
     ),
     (e.AttemptStarted(at=1.0, key=KEY, started_at=1.0), "attempt 2 is running"),
+    (
+        AttemptPreparing(at=1.0, key=KEY),
+        "attempt 2 waits for its image, which its node gets ready",
+    ),
+    (AttemptPrepared(at=1.0, key=KEY), "the image of attempt 2 is ready"),
     (e.AttemptSuspected(at=1.0, key=KEY), "attempt 2 is missing from its runner's report"),
     (
         e.AttemptEnded(at=1.0, key=KEY, exit=Exit(Why.NONE, 0), status=Status.COMPLETED),
@@ -279,6 +286,10 @@ TOLD: list[tuple[Event, str]] = [
     (
         o.ReservationEnded(at=1.0, node="n1", id="a", address="10.128.0.5", released=True),
         "reservation of 10.128.0.5 released",
+    ),
+    (
+        NumbersSkipped(at=1.0, upto=100_000),
+        "a backup was restored: numbers up to 100000 are not given again",
     ),
     (e.SecretKnown(at=1.0, fingerprint="ab"), "fingerprint of the cluster's secret recorded"),
 ]

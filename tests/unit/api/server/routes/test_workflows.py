@@ -29,7 +29,7 @@ class LargeWorkflow(FakeCommands):
         super().__init__()
         self.count, self.result_text = count, result
 
-    async def owner(self, id: str) -> tuple[str, str]:
+    async def owner(self, id: str, *, kind: str = "job") -> tuple[str, str]:
         return id, "ada"
 
     async def workflow(self, id: str) -> WorkflowView:
