@@ -79,7 +79,7 @@ def group(name: str, tasks: int, script: str) -> dict[str, object]:
 
 
 def hosts_of(cluster: HostCluster, id: str) -> set[str]:
-    return {task.node for task in cluster.client.tasks(id).items}
+    return {task.node for task in cluster.client.tasks(id).items if task.node is not None}
 
 
 def test_seed_002s_scripts_run_in_containers_over_two_hosts(cluster: HostCluster, podmen: list[Podman]):
