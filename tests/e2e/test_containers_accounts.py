@@ -112,6 +112,15 @@ def test_setuid_programs_and_device_nodes_of_an_image_are_without_effect(
     assert text.count("Operation not permitted") + text.count("Permission denied") == 2, text
 
 
+def test_an_image_cannot_call_a_group_by_the_number_of_another(alice: phalanx.Client, podman: Podman):
+    """The runtime looks the account's groups up in the image, where the name of root's may be 1."""
+    root = podman.folder / "groups"
+    shutil.copytree(podman.folder / "busybox", root, symlinks=True)
+    (root / "etc/group").write_text(f"{DAEMON}:x:0:\n")
+    reason, message, text = run(alice, "id", podman.import_folder(root, "localhost/groups:1"))
+    assert (reason, "other groups" in message, text) == ("refused", True, ""), message
+
+
 def test_only_granted_devices_are_there(alice: phalanx.Client):
     nodes = "ls /dev/kmsg /dev/fuse 2>/dev/null; true"
     assert run(alice, nodes, targets=["n1::0"])[2] == "/dev/kmsg\n"

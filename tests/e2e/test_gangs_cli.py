@@ -65,7 +65,8 @@ def cluster(tmp_path: Path) -> Iterator[RealCluster]:
 def phalanx(cluster: RealCluster, *words: str, code: int = 0, text: str = "") -> str:
     """Run a command line; returns its output, once its exit code is the one expected."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("PHALANX_")}
-    where = ("--address", f"http://127.0.0.1:{cluster.port}", "--token-file", str(cluster.folder / "token"))
+    leader = cluster.coordinators[0] if len(cluster.coordinators) == 1 else cluster.leader()
+    where = ("--address", cluster.address(leader), "--token-file", str(cluster.folder / "token"))
     done = run_command([*where, *words], env, stdin=text.encode(), cwd=cluster.folder)
     assert done.returncode == code, done.stderr.decode()
     return (done.stdout if code == 0 else done.stderr).decode()

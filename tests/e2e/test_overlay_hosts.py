@@ -45,7 +45,7 @@ WORKER = (
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostCluster]:
     folder = tmp_path_factory.mktemp("hosts")
-    with a_host_cluster(folder, 3, ON, ("c1", "c2"), lost_after_s=8.0) as started:
+    with a_host_cluster(folder, 3, ON, ("c1", "c2"), lost_after_s=15.0) as started:
         yield started
 
 

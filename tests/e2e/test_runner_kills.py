@@ -2,7 +2,8 @@
 
 The node is a network namespace of its own, so that what it makes there is counted exactly. Its twenty tasks have parts
 of CPUs, limits of memory and processes, scratch folders of a size, addresses of the overlay network, and, being members
-of gangs, host names and hosts files. RUNNER_KILLS says how often it is killed: 30 in `make soak`.
+of gangs, host names and hosts files; some are in containers. RUNNER_KILLS says how often it is killed: 30 in
+`make soak`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from phalanx.runner import scratch
 from phalanx.runner.overlay import mark_of
 from tests.support.keeper_node import alive
 from tests.support.network_hosts import NETNS, Carrier, ip
+from tests.support.podman import IMAGE, Podman, a_podman, why_not
 from tests.support.real_cluster import _RUN, RealCluster
 from tests.support.waiting import wait_until
 
@@ -33,16 +35,19 @@ HOST = f"phxkill{os.getpid()}"
 ADDRESS = "192.168.78.1"
 MIB = 1 << 20
 GANGS, MEMBERS, ALONE = 2, 5, 10
+CONTAINERS = 3 if KILLS <= 2 else 8  # of those that are alone
 SCRIPT = (
     "import os, socket, time\n"
     "print(os.getpid(), socket.gethostname(), os.environ['PHALANX_IP'], flush=True)\n"
     "time.sleep(600)"
 )
+IN_CONTAINER = "echo $$ $(hostname) $PHALANX_IP; exec sleep 600"
 pytestmark = [
     pytest.mark.skipif(
         os.geteuid() != 0 or shutil.which("nft", path="/usr/sbin:/usr/bin") is None,
         reason="limits that hold and an overlay network take root and nftables",
     ),
+    pytest.mark.skipif(bool(why_not()), reason=why_not() or "never"),
     pytest.mark.timeout(120 + 20 * KILLS),
 ]
 
@@ -75,24 +80,37 @@ def a_host() -> Iterator[None]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[OneHostCluster]:
+def host() -> Iterator[str]:
+    with a_host():
+        yield HOST
+
+
+@pytest.fixture
+def podman(host: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Podman]:
+    with a_podman(tmp_path_factory.mktemp("podman"), host=host) as podman:
+        podman.busybox()
+        yield podman
+
+
+@pytest.fixture
+def cluster(podman: Podman, tmp_path: Path) -> Iterator[OneHostCluster]:
     settings = {"overlay.mode": "enabled", "overlay.quarantine_s": 1.0}
     cluster = OneHostCluster(tmp_path / "c", lost_after_s=60.0, settings=settings)
-    cluster.node_settings = {"n1": {"runner.scratch_max_bytes": MIB, "runner.keepers": 2}}
-    with a_host():
-        carrier = Carrier(HOST, cluster.link_port)
-        try:
-            cluster.start({"n1": "real"})
-            yield cluster
-        finally:
-            left = ours(cluster.folder)
-            cluster.stop()
-            carrier.close()
-            scratch.unmount(cluster.folder)
-            for name in left:
-                if name.startswith("phalanx-"):
-                    with suppress(subprocess.CalledProcessError):
-                        ip("netns", "del", name)
+    runner = {"runner.scratch_max_bytes": MIB, "runner.keepers": 2}
+    cluster.node_settings = {"n1": {**runner, "runner.container_socket": str(podman.socket)}}
+    carrier = Carrier(HOST, cluster.link_port)
+    try:
+        cluster.start({"n1": "real"})
+        yield cluster
+    finally:
+        left = ours(cluster.folder)
+        cluster.stop()
+        carrier.close()
+        scratch.unmount(cluster.folder)
+        for name in left:
+            if name.startswith("phalanx-"):
+                with suppress(subprocess.CalledProcessError):
+                    ip("netns", "del", name)
 
 
 def ours(folder: Path) -> list[str]:
@@ -136,13 +154,15 @@ def kinds(left: list[str]) -> Counter[str]:
 def start_tasks(cluster: RealCluster) -> list[str]:
     fields: dict[str, object] = {"network": "overlay", "max_retries": 0, "cores": 0.05}
     command = [sys.executable, "-I", "-S", "-c", SCRIPT]
+    contained = {"command": ["/bin/sh", "-c", IN_CONTAINER], "image": IMAGE}
     ids: list[str] = []
     for _ in range(GANGS):
         job = cluster.client.gang(command, MEMBERS, **fields).task_ids[0]  # type: ignore[arg-type]
         ids += [f"{job}.{position}" for position in range(MEMBERS)]
     for number in range(ALONE):
         memory = 32 * MIB if number % 2 else 0
-        ids += cluster.client.submit(command=command, memory=memory, **fields).task_ids  # type: ignore[arg-type]
+        runs = contained if number < CONTAINERS else {"command": command}
+        ids += cluster.client.submit(memory=memory, **runs, **fields).task_ids  # type: ignore[arg-type]
     return ids
 
 
@@ -159,11 +179,15 @@ def joins(cluster: RealCluster) -> int:
     return (cluster.folder / "n1.log").read_text().count(" joined ")
 
 
-def test_twenty_isolated_tasks_outlive_their_runner_and_leave_nothing(cluster: OneHostCluster):
+def test_twenty_isolated_tasks_outlive_their_runner_and_leave_nothing(
+    cluster: OneHostCluster, podman: Podman
+):
     ids = start_tasks(cluster)
     assert len(ids) == 20
     said = {id: wait_until(lambda id=id: output(cluster, id), 60.0, f"{id} runs") for id in ids}  # type: ignore[misc]
-    there = kinds(ours(cluster.folder))
+    there, held = kinds(ours(cluster.folder)), podman.held()
+    assert sum(each.startswith("container ") for each in held) == CONTAINERS
+    assert {each.split()[0] for each in held} == {"container", "mount", "monitor", "cgroup"}
     assert (there["namespaces"], there["links"]) == (20, 20)
     assert there["cgroups"] >= 20
     assert len(scratch.mounted_below(cluster.folder / "n1")) == 20
@@ -176,12 +200,14 @@ def test_twenty_isolated_tasks_outlive_their_runner_and_leave_nothing(cluster: O
     for id, text in said.items():
         now = wait_until(lambda id=id: output(cluster, id), 60.0, f"the log of {id}")  # type: ignore[misc]
         assert now == text, [line.text for line in cluster.client.story(id).items]
-    assert all(alive(int(each.split()[0])) for each in said.values())
-    assert kinds(ours(cluster.folder)) == there
+    numbers = [int(each.split()[0]) for each in said.values()]
+    assert numbers.count(1) == CONTAINERS, "it is the first process of its container"
+    assert all(map(alive, numbers))
+    assert (kinds(ours(cluster.folder)), podman.held()) == (there, held)
     for job in {id.partition(".")[0] for id in ids}:
         cluster.client.cancel(job)
     with suppress(TimeoutError):
-        wait_until(lambda: not ours(cluster.folder), 60.0)
-    assert ours(cluster.folder) == []
+        wait_until(lambda: not ours(cluster.folder) and not podman.held(), 60.0)
+    assert (ours(cluster.folder), podman.held()) == ([], [])
     cluster.kill("n1", signal.SIGTERM)
     assert (ours(cluster.folder), bases_of(cluster.folder)) == ([], [])

@@ -82,7 +82,9 @@ def _tear_down(hosts: Iterable[str], wire: str) -> None:
     for host in hosts:
         with suppress(subprocess.CalledProcessError):
             for link in (*_links_in(host), "under0"):
-                ip("-n", host, "link", "del", link)
+                with suppress(subprocess.CalledProcessError):  # it may have gone with another
+                    ip("-n", host, "link", "del", link)
+        with suppress(subprocess.CalledProcessError):
             ip("netns", "del", host)
     with suppress(subprocess.CalledProcessError):
         ip("link", "del", wire)
@@ -153,25 +155,31 @@ def a_host_cluster(
     Usually a runner that was killed has to be back within the lease, also on a busy machine.
     """
     cluster = HostCluster(folder, lost_after_s=lost_after_s, coordinators=coordinators, settings=settings)
-    with network_hosts(count) as hosts:
-        carriers = [Carrier(host, link) for host in hosts for _, link in cluster.ports.values()]
-        try:
-            cluster.start({"n1": "real"})  # one after another, so that the first has the first block
-            for number in range(2, count + 1):
-                cluster.start_runner(f"n{number}", "real")
-                cluster.wait_online(f"n{number}")
-            yield cluster
-        except BaseException:
-            for log in folder.glob("*.log"):
-                sys.stderr.write(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}\n")
-            raise
-        finally:
-            cluster.stop()
-            for carrier in carriers:
-                carrier.close()
-            for left in cluster.spaces():  # of tasks that were still running
-                with suppress(subprocess.CalledProcessError):
-                    ip("netns", "del", left)
+    with network_hosts(count) as hosts, running(cluster, hosts):
+        yield cluster
+
+
+@contextmanager
+def running(cluster: HostCluster, hosts: list[str]) -> Iterator[None]:
+    """The coordinators and the runners of these hosts, one after another, so that the first has the first block."""
+    carriers = [Carrier(host, link) for host in hosts for _, link in cluster.ports.values()]
+    try:
+        cluster.start({"n1": "real"})
+        for number in range(2, len(hosts) + 1):
+            cluster.start_runner(f"n{number}", "real")
+            cluster.wait_online(f"n{number}")
+        yield
+    except BaseException:
+        for log in cluster.folder.glob("*.log"):
+            sys.stderr.write(f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}\n")
+        raise
+    finally:
+        cluster.stop()
+        for carrier in carriers:
+            carrier.close()
+        for left in cluster.spaces():  # of tasks that were still running
+            with suppress(subprocess.CalledProcessError):
+                ip("netns", "del", left)
 
 
 class Carrier:

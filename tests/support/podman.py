@@ -36,11 +36,22 @@ def why_not() -> str:
     return f"{', '.join(missing)} missing; scripts/servers installs them as root" if missing else ""
 
 
+def busybox_folder(root: Path) -> Path:
+    """A folder that a container can have as its root."""
+    for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "mnt", "data"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    (root / "tmp").chmod(0o1777)
+    shutil.copy(str(shutil.which("busybox")), root / "bin/busybox")
+    for applet in APPLETS:
+        (root / "bin" / applet).symlink_to("busybox")
+    return root
+
+
 class Podman:
     """One service, and what is in its storage."""
 
-    def __init__(self, folder: Path, insecure: str = "") -> None:
-        """`insecure` is a registry that is spoken to without TLS."""
+    def __init__(self, folder: Path, insecure: str = "", host: str = "") -> None:
+        """`insecure` is a registry that is spoken to without TLS, `host` the network namespace that it runs in."""
         self.folder = folder
         self.socket = folder / "podman.sock"
         self.registries = folder / "registries.conf"
@@ -55,6 +66,8 @@ class Podman:
         (folder / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
         plain = f'[[registry]]\nlocation = "{insecure}"\ninsecure = true\n' if insecure else ""
         self.registries.write_text(f"unqualified-search-registries = []\n{plain}")
+        self._seen: set[str] = set()  # ids of containers
+        self._enter = ["nsenter", f"--net=/run/netns/{host}"] if host else []
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -82,17 +95,33 @@ class Podman:
     def containers(self) -> list[str]:
         """The names of all containers, those that have ended among them."""
         found = json.loads(self.run("ps", "--all", "--format", "json") or "[]") or []
+        self._seen |= {each["Id"] for each in found}
         return [each["Names"][0] for each in found]
+
+    def held(self) -> list[str]:
+        """All that containers have of the machine: themselves, their mounts, monitors and cgroups."""
+        names = self.containers()
+        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        inside = f"{self.folder}/storage/overlay/"
+        monitors = [path.parent for path in Path("/proc").glob("[0-9]*/cmdline") if self._is_monitor(path)]
+        cgroups = [path for path, _, _ in os.walk("/sys/fs/cgroup") if any(id in path for id in self._seen)]
+        return [
+            *(f"container {name}" for name in names),
+            *(f"mount {path}" for path in mounts if path.startswith(inside)),
+            *(f"monitor {path.name}" for path in monitors),
+            *(f"cgroup {path}" for path in cgroups),
+        ]
+
+    def _is_monitor(self, path: Path) -> bool:
+        try:
+            words = path.read_bytes()
+        except OSError:
+            return False
+        return b"conmon" in words.split(b"\0")[0] and f"{self.folder}/".encode() in words
 
     def busybox(self) -> Path:
         """A folder with busybox in it, and its image in the storage."""
-        root = self.folder / "busybox"
-        for name in ("bin", "etc", "proc", "sys", "dev", "tmp", "mnt", "data"):
-            (root / name).mkdir(parents=True, exist_ok=True)
-        (root / "tmp").chmod(0o1777)
-        shutil.copy(str(shutil.which("busybox")), root / "bin/busybox")
-        for applet in APPLETS:
-            (root / "bin" / applet).symlink_to("busybox")
+        root = busybox_folder(self.folder / "busybox")
         self.import_folder(root, IMAGE)
         return root
 
@@ -111,13 +140,13 @@ class Podman:
 
     def _words(self, *words: str) -> list[str]:
         places = ["--root", str(self.folder / "storage"), "--runroot", str(self.folder / "run")]
-        return ["podman", *places, *words]
+        return [*self._enter, "podman", *places, *words]
 
 
 @contextmanager
-def a_podman(folder: Path, insecure: str = "") -> Iterator[Podman]:
+def a_podman(folder: Path, insecure: str = "", host: str = "") -> Iterator[Podman]:
     """A podman for one test file; nothing of it is left behind."""
-    podman = Podman(folder, insecure)
+    podman = Podman(folder, insecure, host)
     try:
         podman.start()
         yield podman

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from msgspec import structs
 
 from phalanx.clock import Clock
+from phalanx.core.model.containers import is_ours
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.runner.effects import Prepare, RunnerEffect
 from phalanx.runner.accounts import NoAccount
@@ -15,6 +16,7 @@ from phalanx.runner.launches import Launches
 from phalanx.runner.turn import RunnerEngine
 
 Do = Callable[[list[RunnerEffect], float], None]
+NOT_BY_NAME = "images of VPSs and of archives cannot be named: give the archive, or restore the VPS"
 NO_RUNTIME = "its node has no runtime for containers"
 
 
@@ -54,6 +56,9 @@ class AttemptImages:
             account = self._launches.account_of_user(effect.brief.user)
         except NoAccount as error:
             self._done(key, ImageFailed("no_account", str(error)))
+            return
+        if is_ours(effect.brief.command.image):  # those of other users are among them
+            self._done(key, ImageFailed("bad_image", NOT_BY_NAME))
             return
         effect = structs.replace(effect, brief=self._launches.homes.with_image(effect.brief))
         self._images.begin(effect, account, self._done)

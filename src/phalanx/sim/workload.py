@@ -91,7 +91,11 @@ def a_job(dice: Random, nodes: dict[str, Capacity], now: float) -> Job:
 def again(job: Job, dice: Random, now: float, batch: str | None) -> Job:
     """The same request sent again: every try has its own id, and what was a stage is a job of its own."""
     id = a_job_id(dice, now)
-    return structs.replace(job, id=id, batch=batch or id, submitted_at=now, workflow=None)
+    # Its address is that of a token that was used: a user has no other way to ask for one.
+    groups = tuple(
+        structs.replace(group, request=structs.replace(group.request, address="")) for group in job.groups
+    )
+    return structs.replace(job, id=id, batch=batch or id, submitted_at=now, groups=groups, workflow=None)
 
 
 def a_job_id(dice: Random, now: float) -> str:

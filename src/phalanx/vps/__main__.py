@@ -1,4 +1,4 @@
-"""The program of a VPS: `python -m phalanx.vps FOLDER [PID]`, started as the task itself, or beside a container."""
+"""The program of a VPS: `python -m phalanx.vps FOLDER [PID BIRTH]`, started as the task or beside a container."""
 
 from __future__ import annotations
 
@@ -8,4 +8,5 @@ from pathlib import Path
 from phalanx.vps.main import main
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None))
+    folder, *container = sys.argv[1:]
+    sys.exit(main(Path(folder), (int(container[0]), int(container[1])) if container else None))

@@ -19,15 +19,20 @@ import msgspec
 from phalanx.config import environment
 from phalanx.errors import PhalanxError
 from phalanx.runner.keeper.later import given_back
+from phalanx.runner.keeper.spawn import KEY_VARIABLE
 from phalanx.runner.session_child import Failed
+from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.vps_options import HOME, OPTIONS, ServerOptions, decode
 from phalanx.vps.log import complain, say
 
 PORT_TAKEN, UNUSABLE = 98, 78  # exit codes: EADDRINUSE, and EX_CONFIG of sysexits.h
 
 
-def main(folder: Path, container: int | None = None) -> int:
-    """Serve until a signal comes; the exit code where that is not possible. `container` is its first process."""
+def main(folder: Path, container: tuple[int, int] | None = None) -> int:
+    """Serve until a signal comes; the exit code where that is not possible.
+
+    `container` is its first process: the pid, and the tick at which it began.
+    """
     try:
         options = decode((folder / OPTIONS).read_bytes())
         env = _gone_there(options, container, folder / HOME)
@@ -50,14 +55,16 @@ def main(folder: Path, container: int | None = None) -> int:
     return UNUSABLE
 
 
-def _gone_there(options: ServerOptions, container: int | None, home: Path) -> dict[str, str]:
+def _gone_there(options: ServerOptions, container: tuple[int, int] | None, home: Path) -> dict[str, str]:
     """Load everything, then go to the container or into the account; the environment of what is started there."""
     if options.port:
         import_module("phalanx.vps.server")
     from phalanx.vps.places import become, move_in
 
     if container is not None:
-        return move_in(container, home)
+        pid, born = container
+        uid = None if options.account is None else options.account[0]
+        return move_in(AttemptLeader(pid, (born, born), environment().get(KEY_VARIABLE, ""), uid), home)
     if options.account is not None:
         become(options.account)
     return given_back(dict(environment()))

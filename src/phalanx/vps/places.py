@@ -18,9 +18,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.config import environment
 from phalanx.runner import session_child
-from phalanx.runner.keeper.spawn import KEY_VARIABLE
 from phalanx.runner.session_environment import CAPABILITIES, AttemptLeader, enter
 
 # Loaded by others when they first need them.
@@ -29,15 +27,16 @@ CAPABILITY_VERSION = 0x20080522
 _RESET = (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 
 
-def move_in(pid: int, home: Path) -> dict[str, str]:
+def move_in(leader: AttemptLeader, home: Path) -> dict[str, str]:
     """Be where the container's first process is, with no more rights than it has; returns its environment.
 
-    `home` is given to its account. Raises OSError, PhalanxError or session_child.Failed.
+    `home` is given to its account. Raises OSError, PhalanxError or session_child.Failed, also if it has ended: its pid
+    may be that of another user's process by then.
     """
     for number in _RESET:  # which the container's process ignores, and shells must not
         signal.signal(number, signal.SIG_DFL)
-    there = enter(AttemptLeader(pid, (0, 0), environment().get(KEY_VARIABLE, "")))
-    held = _capabilities(pid)
+    there = enter(leader)
+    held = _capabilities(leader.pid)
     os.chown(home, there.uid, there.gid, follow_symlinks=False)
     told = structs.asdict(there) | {"argv": (), "tty": False, "port": 0, "parent": os.getppid()}
     session_child.enter(told)

@@ -17,6 +17,7 @@ ROOTFS = ("phalanx.rootfs", "enabled")
 IMAGE_BYTES_MAX = 1024
 MOUNTS_MAX = 32
 SNAPSHOTS = "localhost/phalanx-vps/"  # and the id of a VPS: only that VPS starts from them
+ARCHIVES = "localhost/phalanx-archive"  # and a tag: loaded archives, which are found by their paths alone
 ARCHIVE, FOLDER = "docker-archive:", "rootfs:"
 # As the distribution protocol has it: an optional host, a path in lower case, an optional tag, an optional digest.
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -52,6 +53,14 @@ def parse_image(text: str) -> ContainerImage:
             "expected a name such as docker.io/library/python:3.12, an archive (/path/image.tar) or rootfs:/path"
         )
     return ContainerImage("registry", text)
+
+
+def is_ours(image: str) -> bool:
+    """Whether this is, or may be read as, a name that Phalanx gives to images: what users name is never one."""
+    if not image or parse_image(image).kind != "registry":
+        return False
+    words = {part.partition(":")[0].partition("@")[0] for part in image.split("/")}
+    return not words.isdisjoint(name.rstrip("/").rpartition("/")[2] for name in (SNAPSHOTS, ARCHIVES))
 
 
 def parse_mount(text: str) -> Mount:

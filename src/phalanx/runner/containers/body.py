@@ -118,8 +118,10 @@ def docker_body(spec: ContainerSpec, env: dict[str, str]) -> dict[str, Any]:
         "HostConfig": host,
     }
     if spec["account"] is not None:
-        uid, gid, groups = spec["account"]
-        body["User"], host["GroupAdd"] = f"{uid}:{gid}", [str(each) for each in groups]
+        uid, gid, _ = spec["account"]
+        body["User"] = (
+            f"{uid}:{gid}"  # no further groups: Docker looks them up in the image, and starts at once
+        )
     if spec["hostname"]:
         body["Hostname"] = spec["hostname"]
     if spec["cwd"]:

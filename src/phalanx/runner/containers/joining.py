@@ -68,6 +68,20 @@ def cgroups_of(pid: int) -> list[str]:
     return found
 
 
+def check_account(pid: int, account: tuple[int, int, list[int]] | None) -> None:
+    """Raise CannotJoin if a process has rights that the account does not have.
+
+    A runtime looks groups up in the image, where one may be called by the number of another.
+    """
+    if account is None:
+        return
+    uid, gid, groups = account
+    lines = (line.partition(":") for line in _read(f"/proc/{pid}/status").splitlines())
+    found = {name: {*map(int, rest.split())} for name, _, rest in lines if name in ("Uid", "Gid", "Groups")}
+    if (found.get("Uid"), found.get("Gid")) != ({uid}, {gid}) or not found["Groups"] <= {gid, *groups}:
+        raise CannotJoin("the image gives its process another account or other groups than those of its user")
+
+
 def close_devices(pid: int) -> None:
     """Device nodes and setuid programs in the image are without effect. Raises CannotJoin."""
     child = os.fork()

@@ -36,6 +36,28 @@ def check_source(path: str, allowed: Sequence[str], closed: Sequence[str]) -> tu
     return real, fd
 
 
+def open_root(path: str, allowed: Sequence[str], closed: Sequence[str]) -> int:
+    """A descriptor of a folder that becomes the root of a container. Raises MountRefused or OSError."""
+    real, fd = check_source(path, allowed, closed)
+    try:
+        return os.open(f"/proc/self/fd/{fd}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise MountRefused(f"rootfs {real}: {error.strerror}") from None
+    finally:
+        os.close(fd)
+
+
+def check_root(pid: int, rootfs: str) -> None:
+    """Raise MountRefused unless the root of a process is made of this folder, which is named by a descriptor."""
+    if not rootfs:
+        return
+    with open(f"/proc/{pid}/mountinfo", encoding="utf-8", errors="replace") as file:  # noqa: PTH123 (no pathlib here)
+        roots = [line for line in file if line.split()[4] == "/"]
+    options = roots[-1].rpartition(" ")[2].strip().split(",") if roots else []
+    if f"lowerdir={rootfs}" not in options:
+        raise MountRefused("rootfs: the runtime took another folder than the one that was opened")
+
+
 def why_not(real: str, allowed: Sequence[str], closed: Sequence[str]) -> str:
     """Why this path may not be mounted; empty if it may."""
     for path in closed:

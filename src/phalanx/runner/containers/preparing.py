@@ -22,7 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from phalanx.core.model.amounts import describe_bytes
-from phalanx.core.model.containers import ContainerImage, parse_image
+from phalanx.core.model.containers import ARCHIVES, ContainerImage, parse_image
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.runner.effects import Prepare
 from phalanx.logger import logger
@@ -206,7 +206,7 @@ class ImagePreparations:
 
     def _pulled(self, preparation: _Preparation) -> PreparedImage:
         name = preparation.image.place
-        if (id := self._id_of(name)) is not None:
+        if (id := self._id_called(name)) is not None:
             return PreparedImage(image=id)
         preparation.text = f"pulling {name}"
         progress = PullProgress(name)
@@ -215,7 +215,7 @@ class ImagePreparations:
             if error := line.get("error") or (line.get("errorDetail") or {}).get("message"):
                 raise RuntimeFailed(str(error), 500)
             preparation.text = progress.told(line)
-        if (id := self._id_of(name)) is None:
+        if (id := self._id_called(name)) is None:
             raise RuntimeFailed("the registry gave an image that the runtime does not have", 500)
         return PreparedImage(image=id)
 
@@ -245,14 +245,24 @@ class ImagePreparations:
             if line.get("error"):
                 raise RuntimeFailed(str(line["error"]), 500)
 
+    def _id_called(self, name: str) -> str | None:
+        """The image of this name. A runtime takes a word for the beginning of an id as well, of anybody's image."""
+        found = self._inspected(with_tag(name))
+        names = [*(found.get("RepoTags") or ()), *(found.get("RepoDigests") or ())]
+        return str(found["Id"]) if any(is_called(each, name) for each in names) else None
+
     def _id_of(self, name: str) -> str | None:
+        """The image with this id, or with a name that we gave it."""
+        found = self._inspected(name)
+        return str(found["Id"]) if found.get("Id") else None
+
+    def _inspected(self, name: str) -> dict[str, Any]:
         try:
-            found = self._found.runtime.call("GET", f"{DOCKER}/images/{quote(name, safe='')}/json")
+            return self._found.runtime.call("GET", f"{DOCKER}/images/{quote(name, safe='')}/json")
         except RuntimeFailed as error:
             if error.is_missing:
-                return None
+                return {}
             raise
-        return str(found["Id"]) if found.get("Id") else None
 
 
 class PullProgress:
@@ -317,10 +327,21 @@ def with_tag(name: str) -> str:
     return name if ":" in last or "@" in last else f"{name}:latest"
 
 
+def is_called(known: str, name: str) -> bool:
+    """Whether a name of an image is what a user means: the whole name, or one without its registry."""
+    wanted = with_tag(name)
+    if "@" in wanted:
+        repository, _, digest = wanted.partition("@")
+        folder, slash, last = repository.rpartition("/")
+        wanted = f"{folder}{slash}{last.partition(':')[0]}@{digest}"
+    short = wanted.removeprefix("docker.io/")  # Docker leaves out its own registry
+    return known in (wanted, short, short.removeprefix("library/")) or known.endswith(f"/{wanted}")
+
+
 def archive_name(path: str, state: tuple[int, ...]) -> str:
     """What an archive is called by the runtime: another name for each file that it was."""
     digest = hashlib.sha256(f"{path} {state}".encode()).hexdigest()[:32]
-    return f"localhost/phalanx-archive:{digest}"
+    return f"{ARCHIVES}:{digest}"
 
 
 def _loading(preparation: _Preparation, size: int, count: int) -> None:

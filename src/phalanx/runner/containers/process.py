@@ -21,7 +21,7 @@ import sys
 
 from . import joining
 from .body import docker_body, podman_body
-from .mounts import MountRefused, check_inside, check_source
+from .mounts import MountRefused, check_inside, check_root, check_source, open_root
 from .rights import files_as
 from .runtime import DOCKER, PODMAN, Runtime, RuntimeConnection, RuntimeFailed
 
@@ -51,6 +51,7 @@ class Container:
         self._id = ""
         self._pid = 0
         self._pid_fd = -1
+        self._began = 0  # in ticks: its pid may be another process's when it has ended
         self._is_stopped = False  # SIGTERM has come
         self._beside: subprocess.Popen[bytes] | None = None
 
@@ -76,7 +77,8 @@ class Container:
         """Start what belongs to a VPS in a container. When it ends, so does the container."""
         if self._spec["beside"]:
             signal.signal(signal.SIGCHLD, self._left_alone)
-            self._beside = subprocess.Popen([*self._spec["beside"], str(self._pid)], stdin=subprocess.DEVNULL)
+            words = [*self._spec["beside"], str(self._pid), str(self._began)]
+            self._beside = subprocess.Popen(words, stdin=subprocess.DEVNULL)
             self._left_alone()
 
     def _left_alone(self, *_: object) -> None:
@@ -96,6 +98,9 @@ class Container:
                 real, fd = check_source(mount["source"], self._spec["allowed"], self._spec["closed"])
                 mount["source"] = real
                 found.append((mount["target"], fd))
+            if self._spec["rootfs"]:
+                fd = open_root(self._spec["rootfs"], self._spec["allowed"], self._spec["closed"])
+                self._spec["rootfs"] = f"/proc/{os.getpid()}/fd/{fd}"  # no path, which could be exchanged
         return found
 
     def _make(self, sources: list[tuple[str, int]]) -> RuntimeConnection | None:
@@ -109,6 +114,8 @@ class Container:
             self._find()
             joining.join(self._pid)
             joining.close_devices(self._pid)
+            joining.check_account(self._pid, self._spec["account"])
+            check_root(self._pid, self._spec["rootfs"])
             for target, fd in sources:
                 check_inside(self._pid, target, fd)
             self._write_pid()
@@ -123,14 +130,22 @@ class Container:
                 return None
             self._start()
             self._find()
-            if self._is_running():  # else it has ended already
-                joining.join_all(self._pid)
-                joining.close_devices(self._pid)
-                with contextlib.suppress(OSError):
-                    self._write_pid()
+            self._join_running()
         if self._was_stopped():  # the signal came when there was nobody to receive it
             self._pass_signal_on()
         return output
+
+    def _join_running(self) -> None:
+        """Docker starts what it makes at once, so the container may end at any moment of this. Raises CannotJoin."""
+        if not self._is_running():
+            return
+        try:
+            joining.join_all(self._pid)
+            joining.close_devices(self._pid)
+            self._write_pid()
+        except (joining.CannotJoin, OSError):
+            if self._is_running(ENDS_WITHIN_MS):
+                raise
 
     def _was_stopped(self) -> bool:
         return self._is_stopped
@@ -143,6 +158,7 @@ class Container:
         if self._pid:
             with contextlib.suppress(OSError):
                 self._pid_fd = os.pidfd_open(self._pid)
+                self._began = _born(self._pid)
 
     def _write_pid(self) -> None:
         """Sessions look for the container's first process here."""

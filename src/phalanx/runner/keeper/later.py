@@ -7,9 +7,8 @@ gives them their own again. Their values are in no command, which every account 
 
 from __future__ import annotations
 
-import json
-
-HELD_BACK = "PHALANX_LATER"  # the variable in which they are for a program of ours
+OURS = "PHALANX_"
+HELD_BACK = "PHALANX_LATER_"  # how the names begin for a program of ours
 ENV = "/usr/bin/env"
 # What loaders and libraries of C read by themselves: glibc's own list of what is taken from setuid programs, and more.
 _PREFIXES = ("LD_", "GLIBC_", "GCONV_", "GETCONF_", "MALLOC_", "RES_", "RESOLV_", "NIS_", "MUSL_")
@@ -40,15 +39,22 @@ def set_later(setpriv: str, program: str, env: dict[str, str]) -> tuple[list[str
 
 
 def hold_back(env: dict[str, str]) -> dict[str, str]:
-    """The environment for a program of ours that stays root, with a job's early variables in one of their own."""
-    early = {name: value for name, value in env.items() if is_early(name)}
-    if not early:
-        return env
-    return {name: value for name, value in env.items() if name not in early} | {HELD_BACK: json.dumps(early)}
+    """The environment for a program of ours that stays root for a while: a job's variables have other names in it.
+
+    None may act there. PATH too leads to programs of the job: Python looks for a compiler when it looks for a library.
+    """
+    own = {name: value for name, value in env.items() if name.startswith(OURS)}
+    held = {HELD_BACK + name: value for name, value in env.items() if name not in own}
+    return own | held | {HELD_BACK: "yes"}
 
 
 def given_back(env: dict[str, str]) -> dict[str, str]:
     """The environment as the job has it, for what that program starts."""
-    rest = {name: value for name, value in env.items() if name != HELD_BACK}
-    held: dict[str, str] = json.loads(env.get(HELD_BACK, "{}"))
-    return rest | held
+    if HELD_BACK not in env:
+        return env
+    own = {name: value for name, value in env.items() if name.startswith(OURS) and HELD_BACK not in name}
+    return own | {name.removeprefix(HELD_BACK): value for name, value in env.items() if _is_held(name)}
+
+
+def _is_held(name: str) -> bool:
+    return name.startswith(HELD_BACK) and name != HELD_BACK

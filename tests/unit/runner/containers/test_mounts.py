@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from phalanx.runner.containers.mounts import MountRefused, check_inside, check_source, why_not
+from phalanx.runner.containers.joining import CannotJoin, check_account
+from phalanx.runner.containers.mounts import MountRefused, check_inside, check_root, check_source, why_not
+from phalanx.runner.containers.process import Container
 
 
 def test_only_what_is_below_an_allowed_folder(tmp_path: Path):
@@ -44,3 +48,31 @@ def test_what_is_seen_inside_is_compared(tmp_path: Path):
                 check_inside(os.getpid(), str(target), fd)
     finally:
         os.close(fd)
+
+
+def test_a_folder_that_becomes_a_root_cannot_be_exchanged_after_it_was_looked_at(tmp_path: Path):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r/mine").touch()
+    spec: Any = {"socket": "", "kind": "podman", "account": None, "mounts": [], "has_network": False}
+    spec |= {"rootfs": str(tmp_path / "r"), "allowed": [str(tmp_path)], "closed": []}
+    Container(spec)._open_mounts()
+    (tmp_path / "r").rename(tmp_path / "old")
+    (tmp_path / "r").symlink_to("/etc")
+    assert (Path(spec["rootfs"]) / "mine").exists()
+    with pytest.raises(MountRefused):
+        check_root(os.getpid(), spec["rootfs"])
+
+
+def test_a_process_with_other_rights_than_its_account_is_not_started():
+    own = (os.getuid(), os.getgid(), os.getgroups())
+    check_account(os.getpid(), own)
+    check_account(os.getpid(), None)
+    child = subprocess.Popen(["sleep", "60"], extra_groups=[1, 5], stdin=subprocess.DEVNULL)
+    try:
+        check_account(child.pid, (own[0], own[1], [5, 1]))
+        for other in ((own[0], own[1], [1]), (own[0], own[1] + 1, [1, 5]), (own[0] + 1, own[1], [1, 5])):
+            with pytest.raises(CannotJoin):
+                check_account(child.pid, other)
+    finally:
+        child.kill()
+        child.wait()

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from phalanx.core.model.containers import is_ours
 from phalanx.core.model.resources import Capacity
 from phalanx.runner.containers.found import RuntimeFound, find_runtime, with_runtime
 from phalanx.runner.containers.launching import parse_folders
-from phalanx.runner.containers.preparing import LoadedArchives, PullProgress, archive_name, with_tag
+from phalanx.runner.containers.preparing import (
+    LoadedArchives,
+    PullProgress,
+    archive_name,
+    is_called,
+    with_tag,
+)
 
 
 def test_progress_is_summed_over_layers():
@@ -34,6 +41,27 @@ def test_a_name_without_a_tag_is_the_latest():
     assert with_tag("127.0.0.1:5000/a") == "127.0.0.1:5000/a:latest"
     assert with_tag("a:1") == "a:1"
     assert with_tag("a@sha256:0") == "a@sha256:0"
+
+
+def test_an_image_is_known_by_its_name_and_not_by_a_part_of_its_id():
+    known = "docker.io/library/python:3.12"
+    assert all(is_called(known, name) for name in (known, "python:3.12", "library/python:3.12"))
+    assert is_called("python:3.12", known)
+    assert is_called("localhost/a:latest", "a")
+    assert is_called("docker.io/b/a@sha256:0", "b/a:1@sha256:0")
+    assert not any(
+        is_called(known, name) for name in ("7", "sha256:7", "thon:3.12", "python", "b/python:3.12")
+    )
+    ours = (
+        "localhost/phalanx-vps/01kx:a",
+        "phalanx-vps/01kx",
+        "phalanx-archive:0",
+        f"x/phalanx-archive@sha256:{0:064}",
+    )
+    assert all(map(is_ours, ours))
+    assert not any(
+        map(is_ours, ("docker.io/library/python:3.12", "my-phalanx-vps:1", "/phalanx-vps/a.tar", ""))
+    )
 
 
 def test_a_node_says_which_runtime_it_has_and_labels_cannot_be_forged(tmp_path: Path):
