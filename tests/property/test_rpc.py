@@ -55,6 +55,8 @@ def values(info: types.Type, name: str = "") -> st.SearchStrategy[Any]:
             return st.sampled_from(info.values)
         case types.IntType() | types.FloatType() if name == "cores":
             return st.integers(0, 2**40) if isinstance(info, types.IntType) else st.floats(0.0, 2.0**40)
+        case types.StrType() if name == "wireguard":
+            return st.sampled_from(["", f"{'A' * 43}="])
         case types.IntType() if name == "slots":
             return st.integers(0, 1)
         case types.FloatType() if name == "cost_per_hour":

@@ -84,6 +84,11 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "names": st.booleans(),
     "require_isolation": st.booleans(),
     "subdomain": TEXT,
+    "image": TEXT
+    | st.sampled_from(["busybox:1", "rootfs:/srv/x", "/srv/x.tar", "localhost:5000/a/b@sha256:0"]),
+    "mounts": st.lists(
+        TEXT | st.sampled_from(["/data:/data", "/a:/b:ro", "/a:/../b", ":", "/a:/b:rw"]), max_size=3
+    ),
 }
 FEW_FIELDS = st.lists(st.sampled_from(FIELDS), max_size=4, unique=True).flatmap(
     lambda names: st.fixed_dictionaries({name: TYPED[name] for name in names})

@@ -101,7 +101,7 @@ PRIORITY_OF_OPERATORS = 1_000_000
 _WITH_JOBS: dict[Permission, str] = {
     "control": "cancel, evict, pause or resume jobs of",
     "inspect": "read the logs or the environment of jobs of",
-    "enter": "run commands in tasks of, or connect to ports of",
+    "enter": "run commands in, or connect to ports of, tasks of",
 }
 
 _ELSEWHERE: dict[Bearer, str] = {

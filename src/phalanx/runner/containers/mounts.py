@@ -74,18 +74,46 @@ def is_below(path: str, folder: str) -> bool:
     return folder in (path, "/") or path.startswith(f"{folder}/")
 
 
+def check_nested(targets: Sequence[str], sources: Sequence[tuple[str, int]]) -> None:
+    """Raise MountRefused for a mount inside a user's whose place is not there: the runtime would make it, as root.
+
+    `sources` are the users' mounts: where each is, and a descriptor of what is there.
+    """
+    for target in targets:
+        around = [each for each in sources if each[0] != target and is_below(target, each[0])]
+        if around:
+            folder, fd = max(around, key=lambda each: len(each[0]))
+            try:
+                os.close(_opened_below(fd, target[len(folder) :]))
+            except OSError:
+                text = (
+                    f"it is inside the mount at {folder}, where there is no such place: make it there first"
+                )
+                raise MountRefused(f"mount at {target}: {text}") from None
+
+
+def _opened_below(folder: int, path: str) -> int:
+    """A descriptor of what is at a path, through no link."""
+    at = os.dup(folder)
+    for name in filter(None, path.split("/")):
+        try:
+            below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+        finally:
+            os.close(at)
+        at = below
+    return at
+
+
 def check_inside(pid: int, target: str, source_fd: int) -> None:
     """Raise MountRefused unless a process sees at `target` what this descriptor is of."""
-    at = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    root = os.open(f"/proc/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for name in filter(None, target.split("/")):
-            below = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
-            os.close(at)
-            at = below
+        at = _opened_below(root, target)
         found, wanted = os.fstat(at), os.fstat(source_fd)
+        os.close(at)
     except OSError as error:
         raise MountRefused(f"mount at {target}: {error.strerror}") from None
     finally:
-        os.close(at)
+        os.close(root)
     if (found.st_dev, found.st_ino) != (wanted.st_dev, wanted.st_ino):
         raise MountRefused(f"mount at {target}: its source was exchanged, or {target} is a link in the image")

@@ -34,7 +34,7 @@ from phalanx.runner.containers.rights import files_as
 from phalanx.runner.containers.runtime import DOCKER, RuntimeConnection, RuntimeFailed
 
 log = logger("runner")
-AT_ONCE = 4  # images; the others wait
+AT_ONCE, OF_USER = 16, 2  # images, and those of one user; the others wait
 LOADED_MAX = 1000  # archives that are remembered
 TEXT_MAX = 200
 # What registries say of a name that they do not have (codes of the OCI's specification), and runtimes of one that is
@@ -114,7 +114,8 @@ class ImagePreparations:
         self._state_dir = str(state_dir.resolve())
         self._loaded = LoadedArchives(state_dir / "containers" / "archives.json")
         self._pool: ThreadPoolExecutor | None = None
-        self._under_way: dict[tuple[str, int | None], _Preparation] = {}
+        self._under_way: dict[tuple[str, str], _Preparation] = {}
+        self._shares: dict[str, asyncio.Semaphore] = {}  # by user
         self._of: dict[AttemptKey, _Preparation] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.ready: dict[AttemptKey, PreparedImage] = {}
@@ -125,7 +126,7 @@ class ImagePreparations:
 
     def begin(self, effect: Prepare, account: Account | None, done: Done) -> None:
         text, key = effect.brief.command.image, effect.start.key
-        place = text, None if account is None else account.uid
+        place = text, effect.brief.user
         preparation = self._under_way.get(place)
         if preparation is None or preparation.is_over:
             preparation = self._under_way[place] = _Preparation(parse_image(text), account)
@@ -153,12 +154,14 @@ class ImagePreparations:
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _prepare(self, place: tuple[str, int | None], preparation: _Preparation) -> None:
+    async def _prepare(self, place: tuple[str, str], preparation: _Preparation) -> None:
         failed: ImageFailed | None = None
         prepared = PreparedImage()
+        share = self._shares.setdefault(place[1], asyncio.Semaphore(OF_USER))
+        await share.acquire()
         try:
             async with asyncio.timeout(self._limit_s):
-                prepared = await self._in_thread(preparation)
+                prepared = await self._in_thread(preparation, share)
         except TimeoutError:
             preparation.cut()
             text = (
@@ -176,10 +179,12 @@ class ImagePreparations:
                 self.ready[key] = prepared
             done(key, failed)
 
-    async def _in_thread(self, preparation: _Preparation) -> PreparedImage:
+    async def _in_thread(self, preparation: _Preparation, share: asyncio.Semaphore) -> PreparedImage:
+        """The share is taken until the thread has ended, which may be long after the time is up."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="image")
         work = asyncio.get_running_loop().run_in_executor(self._pool, self._work, preparation)
+        work.add_done_callback(lambda _: share.release())
         return await asyncio.shield(work)
 
     def _work(self, preparation: _Preparation) -> PreparedImage:
@@ -203,6 +208,9 @@ class ImagePreparations:
             raise ImageFailed("bad_image", str(error)) from None
         except OSError as error:
             raise ImageFailed("bad_image", f"image {image.place}: {error.strerror or error}") from None
+        except (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, MemoryError) as error:
+            # Files of users and answers of registries can be anything. Whoever waits has to be told.
+            raise ImageFailed("bad_image", f"image {image.place}: {type(error).__name__}: {error}") from None
 
     def _answers(self) -> bool:
         try:

@@ -21,7 +21,7 @@ import sys
 
 from . import joining
 from .body import docker_body, podman_body
-from .mounts import MountRefused, check_inside, check_root, check_source, open_root
+from .mounts import MountRefused, check_inside, check_nested, check_root, check_source, open_root
 from .rights import files_as
 from .runtime import DOCKER, PODMAN, Runtime, RuntimeConnection, RuntimeFailed
 
@@ -98,6 +98,8 @@ class Container:
                 real, fd = check_source(mount["source"], self._spec["allowed"], self._spec["closed"])
                 mount["source"] = real
                 found.append((mount["target"], fd))
+            every = (*self._spec["own_mounts"], *self._spec["mounts"])
+            check_nested([each["target"] for each in every], found)
             if self._spec["rootfs"]:
                 fd = open_root(self._spec["rootfs"], self._spec["allowed"], self._spec["closed"])
                 self._spec["rootfs"] = f"/proc/{os.getpid()}/fd/{fd}"  # no path, which could be exchanged

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 from phalanx.runner.containers.joining import CannotJoin, check_account
-from phalanx.runner.containers.mounts import MountRefused, check_inside, check_root, check_source, why_not
+from phalanx.runner.containers.mounts import (
+    MountRefused,
+    check_inside,
+    check_nested,
+    check_root,
+    check_source,
+    why_not,
+)
 from phalanx.runner.containers.process import Container
 
 
@@ -53,7 +60,14 @@ def test_what_is_seen_inside_is_compared(tmp_path: Path):
 def test_a_folder_that_becomes_a_root_cannot_be_exchanged_after_it_was_looked_at(tmp_path: Path):
     (tmp_path / "r").mkdir()
     (tmp_path / "r/mine").touch()
-    spec: Any = {"socket": "", "kind": "podman", "account": None, "mounts": [], "has_network": False}
+    spec: Any = {
+        "socket": "",
+        "kind": "podman",
+        "account": None,
+        "mounts": [],
+        "own_mounts": [],
+        "has_network": False,
+    }
     spec |= {"rootfs": str(tmp_path / "r"), "allowed": [str(tmp_path)], "closed": []}
     Container(spec)._open_mounts()
     (tmp_path / "r").rename(tmp_path / "old")
@@ -76,3 +90,17 @@ def test_a_process_with_other_rights_than_its_account_is_not_started():
     finally:
         child.kill()
         child.wait()
+
+
+def test_the_place_of_a_mount_inside_another_has_to_be_there(tmp_path: Path):
+    """Otherwise the runtime makes it, with the rights of root, in a folder that the account may only read."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "link").symlink_to("a")
+    fd = os.open(tmp_path, os.O_PATH)
+    try:
+        check_nested(["/m", "/m/a", "/mm/b", "/other"], [("/m", fd)])
+        for target in ("/m/b", "/m/a/b", "/m/link/b"):
+            with pytest.raises(MountRefused):
+                check_nested([target], [("/m", fd)])
+    finally:
+        os.close(fd)

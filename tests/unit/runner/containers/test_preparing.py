@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,7 +15,10 @@ from phalanx.core.model.resources import Capacity
 from phalanx.runner.containers.found import RuntimeFound, find_runtime, with_runtime
 from phalanx.runner.containers.launching import parse_folders
 from phalanx.runner.containers.preparing import (
+    AT_ONCE,
+    ImagePreparations,
     LoadedArchives,
+    PreparedImage,
     PullProgress,
     archive_name,
     is_called,
@@ -80,6 +87,38 @@ def test_an_image_is_known_by_its_name_and_not_by_a_part_of_its_id():
     assert not any(
         map(is_ours, ("docker.io/library/python:3.12", "my-phalanx-vps:1", "/phalanx-vps/a.tar", ""))
     )
+
+
+class HangingImages(ImagePreparations):
+    """Those whose names begin with slow come when they are let."""
+
+    hanging = threading.Event()
+
+    def _work(self, preparation: Any) -> PreparedImage:
+        place = preparation.image.place
+        if place.startswith("slow"):
+            assert self.hanging.wait(20.0)
+        return PreparedImage(image=place)
+
+
+async def prepared_first(images: HangingImages, asked: list[tuple[str, str]]) -> str:
+    """Of images that users ask for, the first that is ready."""
+    ready: asyncio.Queue[str] = asyncio.Queue()
+    for user, image in asked:
+        brief = SimpleNamespace(user=user, command=SimpleNamespace(image=image))
+        effect: Any = SimpleNamespace(start=SimpleNamespace(key=(image, 0, 1)), brief=brief)
+        images.begin(effect, None, lambda key, _: ready.put_nowait(key[0]))
+    try:
+        return await asyncio.wait_for(ready.get(), 10.0)
+    finally:
+        images.hanging.set()
+        images.close()
+
+
+def test_images_of_one_user_that_hang_keep_no_other_waiting(tmp_path: Path):
+    images = HangingImages(RuntimeFound("/s", "podman", ""), tmp_path, 20.0)
+    asked = [("bob", f"slow{number}") for number in range(AT_ONCE + 1)]
+    assert asyncio.run(prepared_first(images, [*asked, ("alice", "quick")])) == "quick"
 
 
 def test_a_node_says_which_runtime_it_has_and_labels_cannot_be_forged(tmp_path: Path):
