@@ -122,12 +122,14 @@ def test_what_runner_and_keeper_left_ends_with_the_lease_and_is_removed_alone(
 ):
     body = {"Image": IMAGE, "Entrypoint": ["/bin/true"], "Labels": {"io.phalanx.node": "another"}}
     docker.runtime.call("POST", f"{DOCKER}/containers/create?name=another", body)
-    up(cluster, "trap '' TERM; while true; do sleep 96543; done")
+    id = up(cluster, "trap '' TERM; while true; do sleep 96543; done")
     assert len(docker.containers()) == 2
     keepers = lookup.keepers(str(cluster.folder / "n1"), service.LOCK)
     cluster.kill("n1")
     for pid in keepers:
         os.kill(pid, signal.SIGKILL)
     wait_until(lambda: not processes("96543"), LEASE + 10.0, "what it ran is gone")
+    cluster.client.cancel(id)  # or it would run again
     cluster.start_runner("n1")
     wait_until(lambda: docker.containers() == ["another"], 20.0, "the next runner removes what is its own")
+    docker.remove_all()

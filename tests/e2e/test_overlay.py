@@ -73,6 +73,8 @@ def done(cluster: HostCluster, id: str) -> str:
 
 def test_the_walk_through_of_seed_000_with_real_tcp(cluster: HostCluster) -> None:
     train = [sys.executable, str(cluster.folder / "train.py")]
+    free = "10.128.0.5 has rested since other tests used it"
+    wait_until(lambda: "10.128.0.5" in cluster.client.node_addresses("n1").available, 20.0, free)
     made = json.loads(
         run_cli(cluster, "node", "ip-reserve", "n1", "--ip", "10.128.0.5", "--ttl", "300", "-o", "json")
     )

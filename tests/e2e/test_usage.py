@@ -216,7 +216,8 @@ def test_arrays_have_a_table_and_reports_have_rows_for_those_who_may_see_them(tm
             page = client.usage(admin_array, limit=2)
             assert (len(page.tasks), page.next_cursor) == (2, "2")
             assert [task.id for task in client.usage(admin_array, cursor="2").tasks] == [f"{admin_array}.3"]
-            assert f"{admin_array}.2  Completed  n1" in phalanx(cluster, "usage", admin_array)
+            number = client.job(admin_array).number
+            assert f"{number}.2  Completed  n1" in phalanx(cluster, "usage", admin_array)
 
             own = hers.report()
             assert [row.key for row in own.rows] == ["ada"]

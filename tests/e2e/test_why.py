@@ -78,7 +78,9 @@ def test_another_task_must_end_first(cluster: RealCluster) -> None:
     holder = cluster.client.submit(targets=["n1"], gpus=2, command=LONG).task_ids[0]
     cluster.wait_task(holder, "Running")
     waiting, reply = why(cluster, gpus=1, command=LONG)
-    assert reply.fix is not None and reply.fix.command == f"phalanx cancel {holder}"
+    assert (
+        reply.fix is not None and reply.fix.command == f"phalanx cancel {cluster.client.job(holder).number}"
+    )
     cluster.client.cancel(holder)
     cluster.wait_task(waiting, "Running")
 

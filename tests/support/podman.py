@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +67,9 @@ class Podman:
         (folder / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
         plain = f'[[registry]]\nlocation = "{insecure}"\ninsecure = true\n' if insecure else ""
         self.registries.write_text(f"unqualified-search-registries = []\n{plain}")
+        self.runroot = Path(
+            tempfile.mkdtemp(prefix="phxp")
+        )  # of which podman takes no more than 50 characters
         self._seen: set[str] = set()  # ids of containers
         self._enter = ["nsenter", f"--net=/run/netns/{host}"] if host else []
         self._process: subprocess.Popen[bytes] | None = None
@@ -139,7 +143,7 @@ class Podman:
         os.chown(path, owner, owner)
 
     def _words(self, *words: str) -> list[str]:
-        places = ["--root", str(self.folder / "storage"), "--runroot", str(self.folder / "run")]
+        places = ["--root", str(self.folder / "storage"), "--runroot", str(self.runroot)]
         return [*self._enter, "podman", *places, *words]
 
 
@@ -154,3 +158,4 @@ def a_podman(folder: Path, insecure: str = "", host: str = "") -> Iterator[Podma
         podman.run("rm", "--all", "--force", "--time", "0")
         podman.stop()
         subprocess.run(["umount", str(folder / "storage/overlay")], capture_output=True, check=False)
+        shutil.rmtree(podman.runroot, ignore_errors=True)
