@@ -325,7 +325,10 @@ def test_what_cannot_be_entered_is_said_with_its_state_and_what_to_do(cluster: R
     cluster.client.pause(paused)
     with pytest.raises(Conflict, match="paused") as frozen:
         cluster.client.exec(paused, ["true"])
-    assert (frozen.value.reason, frozen.value.hint) == ("TaskPaused", f"phalanx resume {paused}")
+    assert (frozen.value.reason, frozen.value.hint) == (
+        "TaskPaused",
+        f"phalanx resume {cluster.client.job(paused).number}",
+    )
     cluster.client.cancel(paused)
     with pytest.raises(NotFound, match="no job"):
         cluster.client.exec("01kx00000000000000000000zz", ["true"])

@@ -150,7 +150,7 @@ def test_a_session_has_a_terminal_and_what_it_leaves_behind_holds_nobody_up(
     view = cluster.client.vps(uploaded)
     words = [*direct(view, key), "-tt", "x@127.0.0.1", "test -t 0 && tty; exit 3"]
     done = subprocess.run(words, input=b"", capture_output=True, check=False, timeout=30)
-    assert (done.returncode, b"/dev/pts/" in done.stdout) == (3, True)
+    assert (done.returncode, b"/dev/pts/" in done.stdout) == (3, True), done.stderr
     left = ssh(view, key, "sleep 987 & echo $!; kill -TERM $$")
     pid = int(left.stdout)
     assert left.returncode == REFUSED  # as with sshd, after a signal
@@ -300,18 +300,19 @@ def test_a_vps_is_its_users_alone(cluster: RealCluster, uploaded: str):
             eve.forward_session(uploaded, 22)
 
 
-def test_stop_removes_the_processes_the_port_and_the_files(cluster: RealCluster, uploaded: str, key: Path):
-    view = running(cluster, uploaded)
+def test_stop_removes_the_processes_the_port_and_the_files(cluster: RealCluster, key: Path):
+    public = key.with_suffix(".pub").read_text()
+    view = running(cluster, cluster.client.create_vps(public_key=public, targets=["n1"]).id)
     assert ssh(view, key, "setsid sleep 986 >/dev/null 2>&1 & mkdir -p a/b; touch a/b/c").returncode == 0
-    homes = cluster.folder / "n1" / "vps"
-    assert len(processes_in(homes / uploaded)) >= 2
-    words = phalanx_words(cluster, "vps", "stop", uploaded)
+    home = cluster.folder / "n1" / "vps" / view.id
+    assert len(processes_in(home)) >= 2
+    words = phalanx_words(cluster, "vps", "stop", view.id)
     subprocess.run(words, env=command_environment(cluster), check=True, capture_output=True, timeout=60)
-    cluster.wait_task(uploaded, "Cancelled")
-    wait_until(lambda: not [*homes.iterdir()], 30.0, "the files of all VPSs are gone")
-    wait_until(lambda: not processes_in(homes), 30.0, "their processes are gone")
+    cluster.wait_task(view.id, "Cancelled")
+    wait_until(lambda: not home.exists(), 30.0, "its files are gone")
+    wait_until(lambda: not processes_in(home), 30.0, "its processes are gone")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", view.ssh_port or 0), 1.0)
-    assert cluster.client.list_vps() == []
+    assert view.id not in [each.id for each in cluster.client.list_vps()]
     with pytest.raises(Conflict):
-        cluster.client.restart_vps(uploaded)
+        cluster.client.restart_vps(view.id)

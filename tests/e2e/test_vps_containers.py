@@ -81,15 +81,16 @@ def test_it_goes_on_while_the_runner_is_killed_and_a_restart_keeps_the_home_only
     cluster: RealCluster, vps: str, key: Path
 ):
     before = cluster.client.vps(vps)
+    assert ssh(before, key, "echo kept >kept; touch /made-here").returncode == 0
     cluster.kill("n1")
     cluster.start_runner("n1")
     cluster.wait_online("n1")
-    assert ssh(before, key, "cat kept; ls /sent").stdout == b"kept\n/sent\n"
+    assert ssh(before, key, "cat kept; ls /made-here").stdout == b"kept\n/made-here\n"
     assert cluster.client.vps(vps).attempt == before.attempt
     cluster.client.restart_vps(vps)
     after = running(cluster, vps, before.attempt + 1)
     assert after.host_key == before.host_key
-    done = ssh(after, key, "cat kept; ls /sent")
+    done = ssh(after, key, "cat kept; ls /made-here")
     assert (done.stdout, done.returncode) == (b"kept\n", 1)
 
 
@@ -119,11 +120,18 @@ def test_a_snapshot_has_what_is_in_the_container_and_a_restore_starts_from_it(
         client.submit(command=["true"], image=f"localhost/phalanx-vps/{vps}:one")
 
 
-def test_stop_removes_the_container_and_the_files(cluster: RealCluster, podman: Podman, vps: str):
-    assert podman.run("ps", "-aq").split()
-    cluster.client.stop_vps(vps)
-    cluster.wait_task(vps, "Cancelled")
-    homes = cluster.folder / "n1" / "vps"
-    wait_until(lambda: not [*homes.iterdir()], 30.0, "its files are gone")
-    wait_until(lambda: not podman.run("ps", "-aq").split(), 30.0, "its container is gone")
-    assert "phalanx-vps" not in podman.run("images")
+def test_stop_removes_the_container_and_the_files(cluster: RealCluster, podman: Podman, key: Path):
+    public = key.with_suffix(".pub").read_text()
+    id = running(cluster, cluster.client.create_vps(public_key=public, image=IMAGE, cores=0).id).id
+    cluster.client.snapshot_vps(id)
+
+    def containers() -> list[str]:
+        return [name for name in podman.containers() if id in name]
+
+    assert containers() and f"phalanx-vps/{id}" in podman.run("images")
+    cluster.client.stop_vps(id)
+    cluster.wait_task(id, "Cancelled")
+    home = cluster.folder / "n1" / "vps" / id
+    wait_until(lambda: not home.exists(), 30.0, "its files are gone")
+    wait_until(lambda: not containers(), 30.0, "its container is gone")
+    wait_until(lambda: f"phalanx-vps/{id}" not in podman.run("images"), 30.0, "its snapshots are gone")
