@@ -77,7 +77,10 @@ class StateReads:
         return await naming.find_named(self._loop, self._store, name, user, of_all=of_all, kind=kind)
 
     def in_numbers(self, text: str) -> str:
-        return naming.in_numbers(self._loop.state, text)
+        try:
+            return naming.in_numbers(self._loop.state, text)
+        except Unavailable:  # there is no state yet, and that may be what the text is about
+            return text
 
     async def draft(self, id: str) -> DraftView:
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
