@@ -107,8 +107,8 @@ def test_logs_show_both_streams(cli: Cli, cluster: FakeClient):
 
 def test_a_task_with_one_log_has_no_standard_error(cli: Cli, cluster: FakeClient):
     def refused() -> Iterator[bytes]:
+        yield from ()
         raise BadRequest("it has one log", reason="OneLog")
-        yield
 
     for words in (("logs", ID), ("logs", "-f", ID)):
         cluster.output = {"stdout": [b"step 1\n"], "stderr": cast(list[bytes], refused())}
