@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from phalanx.cli.attached import Attached
+from phalanx.cli.attached import Attached, streams_differ
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
 from phalanx.cli.session import deadline, session
@@ -50,11 +50,13 @@ def run(
     `phalanx run --gpus 1 -- nvidia-smi` exits with the command's own code. Ctrl-C cancels it, and so does a closed
     terminal unless `--on-hangup detach` is given; Ctrl-\\ detaches. A failure is not
     tried again unless `--retries` says so. With `--tasks N` the lines of N tasks that start together are shown,
-    each behind the number of its task. Arrays and several targets are for `phalanx submit`. Tasks have no standard
-    input: give them a file.
+    each behind the number of its task. If standard output and standard error go to different places, so do the
+    task's (--split-output); else their order is kept. Arrays and several targets are for `phalanx submit`. Tasks
+    have no standard input: give them a file.
     """
     until = deadline(timeout)
-    request = replace(options, retries=options.retries or 0).request()
+    split = options.split_output or streams_differ()
+    request = replace(options, retries=options.retries or 0, split_output=split).request()
     if request.array or len(request.targets) > 1:
         raise BadRequest(
             "`run` shows the output of one task, or of a gang (--tasks), not of arrays or several targets",
@@ -67,7 +69,7 @@ def run(
     id = label(reply.accepted[0])
     try:
         with caught_signals():
-            view = _shown_to_its_end(client, id, _shown(id, request.tasks), until, on_hangup)
+            view = _shown_to_its_end(client, id, _shown(id, request.tasks), until, on_hangup, split)
     except HungUp as signalled:
         return signalled.exit_code
     except PhalanxError:
@@ -97,10 +99,10 @@ def _why(client: Client, id: str, tasks: int) -> str:
 
 
 def _shown_to_its_end(
-    client: Client, id: str, tasks: dict[str, str], until: Deadline, on_hangup: OnHangUp
+    client: Client, id: str, tasks: dict[str, str], until: Deadline, on_hangup: OnHangUp, split: bool
 ) -> View:
     """Copy the output while the work runs; the work as it ended. Whatever ends us before is raised again."""
-    attached = Attached(client, tasks)
+    attached = Attached(client, tasks, split)
     try:
         return _awaited(client, id, attached, until)
     except (KeyboardInterrupt, TimedOut):
