@@ -16,7 +16,17 @@ from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.coordinator.vps_homes import ReportedHomes
-from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
+from phalanx.core.cluster.decision import (
+    Accepted,
+    Answer,
+    Disposed,
+    Effect,
+    Rebrief,
+    Refused,
+    Send,
+    brief,
+    roll,
+)
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -107,6 +117,8 @@ class Links:
         for effect in effects:
             if type(effect) is Send and not self._is_late(effect.order):
                 by_node.setdefault(effect.node, []).append(effect.order)
+            elif type(effect) is Rebrief:
+                self._brief_again(effect.job, by_node)
         self._introduce(by_node)
         self._tell_overlay()
         for node, orders in by_node.items():
@@ -160,6 +172,15 @@ class Links:
                     told.append(roll(self._state(), job, order.formation))
             told.append(order)
         return told
+
+    def _brief_again(self, job: JobId, by_node: dict[str, list[Order]]) -> None:
+        """Runners that have the brief of a job get it as it is now, before anything else that is to be told."""
+        if (known := self._state().jobs.get(job)) is None:
+            return
+        for node in self._briefed.get(job, ()):
+            if (session := self.sessions.get(node)) is not None:
+                told = [self._brief(known.job, number) for number in sorted(session.briefed.get(job, ()))]
+                by_node[node] = [*told, *by_node.get(node, ())]
 
     def _briefs(self, session: RunnerSession) -> list[Order]:
         """What the node's attempts are about, for a runner that has forgotten it in a restart."""
