@@ -117,8 +117,10 @@ class Links:
         for effect in effects:
             if type(effect) is Send and not self._is_late(effect.order):
                 by_node.setdefault(effect.node, []).append(effect.order)
-            elif type(effect) is Rebrief:
-                self._brief_again(effect.job, by_node)
+            elif type(effect) is Rebrief and (job := self._state().jobs.get(effect.job)) is not None:
+                for session in filter(None, map(self.sessions.get, self._briefed.get(effect.job, ()))):
+                    groups = sorted(session.briefed.get(effect.job, ()))
+                    by_node.setdefault(session.node, []).extend(self._brief(job.job, each) for each in groups)
         self._introduce(by_node)
         self._tell_overlay()
         for node, orders in by_node.items():
@@ -172,15 +174,6 @@ class Links:
                     told.append(roll(self._state(), job, order.formation))
             told.append(order)
         return told
-
-    def _brief_again(self, job: JobId, by_node: dict[str, list[Order]]) -> None:
-        """Runners that have the brief of a job get it as it is now, before anything else that is to be told."""
-        if (known := self._state().jobs.get(job)) is None:
-            return
-        for node in self._briefed.get(job, ()):
-            if (session := self.sessions.get(node)) is not None:
-                told = [self._brief(known.job, number) for number in sorted(session.briefed.get(job, ()))]
-                by_node[node] = [*told, *by_node.get(node, ())]
 
     def _briefs(self, session: RunnerSession) -> list[Order]:
         """What the node's attempts are about, for a runner that has forgotten it in a restart."""

@@ -104,6 +104,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     )
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
     begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
+    split_output: bool = False  # two logs, of standard output and standard error, instead of one
 
 
 class AcceptedTask(Struct, omit_defaults=True):
@@ -284,6 +285,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         network=request.network,
         image=request.image,
         mounts=request.mounts,
+        split_output=request.split_output,
     )
     return to_group(spec, "", alone=True, array=array)
 

@@ -41,6 +41,7 @@ class GangFields(TypedDict, total=False):
     image: str
     mounts: list[str]
     begin: float | str | None
+    split_output: bool
 
 
 class SubmitFields(GangFields, total=False):

@@ -68,11 +68,11 @@ class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "attempts", "awaits", "begins_at", "by_task", "charged", "code", "conditions", "counts", "delayed", "details",
-        "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming", "gang",
-        "groups", "held_because", "held_by", "hold_until", "job", "kept_results", "live", "losses", "merged_into", "nodes",
-        "outcome", "promise", "recalls", "restarting", "restarts", "result_bytes", "results", "satisfied", "setbacks",
-        "status", "times", "totals", "usage", "why",
+        "attempts", "awaits", "begins_at", "by_task", "charged", "code", "conditions", "counts", "delayed",
+        "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations",
+        "forming", "gang", "groups", "held_because", "held_by", "hold_until", "job", "kept_results", "live",
+        "losses", "merged_into", "nodes", "outcome", "promise", "recalls", "restarting", "restarts",
+        "result_bytes", "results", "satisfied", "setbacks", "status", "times", "totals", "usage", "why",
     )  # fmt: skip
 
     def __init__(
