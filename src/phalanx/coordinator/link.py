@@ -118,9 +118,9 @@ class Links:
             if type(effect) is Send and not self._is_late(effect.order):
                 by_node.setdefault(effect.node, []).append(effect.order)
             elif type(effect) is Rebrief and (job := self._state().jobs.get(effect.job)) is not None:
-                for session in filter(None, map(self.sessions.get, self._briefed.get(effect.job, ()))):
-                    groups = sorted(session.briefed.get(effect.job, ()))
-                    by_node.setdefault(session.node, []).extend(self._brief(job.job, each) for each in groups)
+                for has in filter(None, map(self.sessions.get, self._briefed.get(effect.job, ()))):
+                    groups = sorted(has.briefed.get(effect.job, ()))
+                    by_node.setdefault(has.node, []).extend(self._brief(job.job, each) for each in groups)
         self._introduce(by_node)
         self._tell_overlay()
         for node, orders in by_node.items():

@@ -10,12 +10,13 @@ from phalanx.core.cluster.events import decode as decode_events
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Hold, ReleaseJob, SetQuota, Update
 from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.cluster.transitions import apply
+from phalanx.core.cluster.transitions import apply, decide
 from phalanx.core.cluster.units import Gate
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.waiting import Quota
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
+from tests.support.workflow_cluster import WorkflowCluster, a_graph
 
 PENDING, ASSIGNED = Status.PENDING, Status.ASSIGNED
 FULL = {"n1": {"cores": 1}}
@@ -245,3 +246,17 @@ def test_what_was_changed_is_kept(kind: str) -> None:
         assert new.groups[0].rank == old.groups[0].rank
         assert (new.held_because, new.held_by) == (old.held_because, old.held_by)
         assert new.closed_gates() == old.closed_gates()
+
+
+def test_a_stage_keeps_its_queue_and_its_settings_while_others_queue_behind_it() -> None:
+    cluster = WorkflowCluster(a_graph(first="", last="first"))
+    cluster.give(SetQuota("b", Quota(cores=8)))
+    stage = cluster.state.jobs[cluster.job_of("first")]
+    assert code(update(cluster, stage.job, queue="b")) == "OfWorkflow"
+    assert update(cluster, stage.job, priority=-1, time_limit_s=60.0) == Accepted(1)
+    (attempt,) = stage.live.values()
+    lane = cluster.state.nodes[attempt.node].lanes[attempt.lane]
+    assert lane.is_slow
+    lane.attempts["another", 0, 1] = None
+    answer = decide(cluster.state, Update(stage.job.id, "ada", priority=0), cluster.now).answer
+    assert code(answer) == "SharesLane"

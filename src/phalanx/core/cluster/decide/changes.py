@@ -32,7 +32,7 @@ def hold(state: ClusterState, given: Hold, now: float) -> Decision:
         return Decision([], [], Accepted(0))
     waiting = job.counts[Status.PENDING]
     if not waiting or job.merged_into is not None:
-        text = f"every task of {given.job} has a place or has ended, so there is nothing to hold"
+        text = f"{given.job} has nothing to hold: every task has a place or has ended"
         hint = "; `phalanx pause` stops a running task where it is, `phalanx evict` takes its place"
         return refuse_because("NothingWaiting", text + hint)
     because = f"{given.reason} (by {given.user})" if given.reason else f"by {given.user}"
@@ -58,10 +58,8 @@ def update(state: ClusterState, given: Update, now: float) -> Decision:
     if (refused := _why_not_changed(job, given.job)) is not None or job is None:
         return refused or Decision()
     if given.if_revision is not None and given.if_revision != job.job.revision:
-        text = f"the settings of {given.job} were changed: they are at revision {job.job.revision}"
-        return refuse_because(
-            "Changed", f"{text}, not {given.if_revision}; read it again", tier=Tier.PROGRESS
-        )
+        text = f"{given.job} was changed: its settings are at revision {job.job.revision}, not {given.if_revision}"
+        return refuse_because("Changed", f"{text}; read it again", tier=Tier.PROGRESS)
     event = _news(job.job, given, now)
     if event is None:
         return Decision([], [], Accepted(0))
@@ -106,7 +104,7 @@ def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Upd
         )
         return _no("Running", f"{text}: phalanx evict {spec.id}")
     if event.begin_at is not None and not job.counts[Status.PENDING]:
-        return _no("NothingWaiting", f"begin: every task of {spec.id} has a place or has ended")
+        return _no("NothingWaiting", f"begin: {spec.id} has nothing that waits")
     if event.priority is None and event.queue is None:
         return None
     changed = structs.replace(
@@ -128,7 +126,7 @@ def _of_stage(state: ClusterState, job: JobState, event: JobUpdated) -> Refused 
     for attempt in job.live.values():
         lane = state.nodes[attempt.node].lanes[attempt.lane]
         if any(key[0] != spec.id for key in lane.attempts):
-            text = f"other stages are queued behind {spec.id} in its lane; try again when they have left"
+            text = f"{spec.id} has other stages behind it in its lane; try again when they have left"
             return Refused(Reason("SharesLane", Tier.PROGRESS, text))
     return None
 
