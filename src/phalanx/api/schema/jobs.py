@@ -174,6 +174,8 @@ class JobView(Struct):
     nodes: list[str] = []  # of the first few tasks that are on one
     begin_at: float | None = None  # nothing of it is placed before this instant
     revision: int = 0  # how often its settings were changed after it was submitted
+    evicted: str = ""  # of one that waits for a place again: by whom, and for whom
+    evicted_at: float | None = None  # and when
 
 
 class TaskView(Struct):

@@ -342,6 +342,12 @@ def barrier_wait(ready: int, placed: int, short: int, missing: list[str], second
     return Reason("BarrierWait", Tier.PROGRESS, text, numbers)
 
 
+def was_evicted(at: float, message: str, now: float) -> Reason:
+    """An earlier attempt was asked to leave; `message` says by whom and for whom."""
+    text = f"An earlier attempt was evicted {describe_seconds(max(0.0, now - at))} ago: {message}"
+    return Reason("WasEvicted", Tier.PROGRESS, text, {"at": at})
+
+
 def waiting_victims(victims: list[str], nodes: dict[str, int], seconds: float) -> Reason:
     """Its places are kept for it until the tasks that were preempted have gone."""
     places = ", ".join(f"{node} × {count}" for node, count in nodes.items())
