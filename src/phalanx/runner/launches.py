@@ -155,9 +155,8 @@ class Launches:
     def _alone(self, keeper: NodeKeeper, effect: Spawn) -> tuple[SharedEnvironment, dict[str, str]] | None:
         """The variables of an attempt that stands alone: those it shares with others, and its own; None for others."""
         start, brief, engine = effect.start, effect.brief, self._engine
-        if start.formation or effect.roll is not None or brief.names or start.grant.address:
-            return None
-        if brief.command.image or brief.vps is not None:
+        is_together = start.formation or effect.roll is not None or brief.names or start.grant.address
+        if is_together or brief.command.image or brief.vps is not None:
             return None
         port, here = self._ports.take(start.key), Peer(engine.node, engine.address or LOOPBACK)
         shared, own = self._lone.of(brief, start, port, here, engine.capacity, engine.state.epoch)
