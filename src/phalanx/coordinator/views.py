@@ -22,6 +22,7 @@ from phalanx.api.schema.jobs import (
     TaskView,
 )
 from phalanx.coordinator.naming import in_numbers
+from phalanx.coordinator.views_parameters import params_view
 from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
@@ -85,6 +86,9 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         number=job.arrival,
         paused=sum(bool(attempt.paused) for attempt in islice(job.live.values(), LIVE_LOOKED_AT)),
         nodes=list(dict.fromkeys(attempt.node for attempt in islice(job.live.values(), NODES_SHOWN))),
+        params=params_view(spec),
+        repeats=spec.repeats,
+        retries=list(state.repeated.get(spec.id, ())),
     )
 
 
@@ -167,6 +171,7 @@ def _task_view(
         address=attempt.grant.address or None if attempt else None,
         number=task_number(job, position),
         preparing="its image is got ready" if attempt and attempt.preparing else "",
+        params=spec.params_at(position),
     )
 
 

@@ -51,6 +51,7 @@ from phalanx.runner.log_files import (
 )
 from phalanx.runner.lone_environment import LoneEnvironments
 from phalanx.runner.overlay import TaskNetworks
+from phalanx.runner.parameters import own_command
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
 from phalanx.runner.session_environment import AttemptLeader
@@ -149,6 +150,7 @@ class Launches:
             scratch=limits.scratch,
             memo=limits.memo,
             processes_max=limits.processes_max,
+            argv=own_command(brief, start) if not (brief.command.image and self._containers) else None,
         )
         connection.start(name, id, launch)
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from phalanx.core.model.orders import Brief, Start
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.runner.environment import Peer, attempt_environment, in_replica, standing, task_id
+from phalanx.runner.parameters import is_parameter, variables
 
 GRANTS_MAX = 256  # of one group
 OF_ONE = frozenset((
@@ -55,7 +56,9 @@ class _Shared:
         self._brief, self._here, self._capacity, self._epoch = brief, here, capacity, epoch
         place = standing(start, brief, None, here, port)
         whole = attempt_environment(brief, start, place, capacity, epoch)
-        self._env = {name: text for name, text in whole.items() if name not in OF_ONE}
+        self._env = {
+            name: text for name, text in whole.items() if name not in OF_ONE and not is_parameter(name)
+        }
         address = place.leader.address
         self._address = f"[{address}]" if ":" in address else address
         self._host = place.hostname.removesuffix("{}-{}".format(*in_replica(brief, start)))
@@ -88,6 +91,8 @@ class _Shared:
             env["PHALANX_ARRAY_INDEX"] = str(start.index)
         if start.merged:
             env["PHALANX_MERGED"] = start.merged
+        if start.params:
+            env |= variables(start.params)
         env["PHALANX_GROUP_RANK"] = str(position - brief.group_first)
         env["PHALANX_HOSTNAME"] = f"{self._host}{replica}-{place}"
         return env

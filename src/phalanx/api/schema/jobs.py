@@ -171,6 +171,9 @@ class JobView(Struct):
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
     nodes: list[str] = []  # of the first few tasks that are on one
+    params: dict[str, str] = {}  # of a sweep: the values of each parameter, such as 1..5; rows: how many
+    repeats: str = ""  # the job whose failed tasks it runs again
+    retries: list[str] = []  # the jobs that run failed tasks of it again, oldest first
 
 
 class TaskView(Struct):
@@ -211,6 +214,7 @@ class TaskView(Struct):
     address: str | None = None  # its own in the overlay network, while it has one
     preparing: str = ""  # its node gets its image ready, and how far that is
     number: str = ""  # the job's number, and the index of the task: 17.3
+    params: dict[str, str] = {}  # of a sweep: what it is given
 
 
 class JobFilters(TypedDict, total=False):

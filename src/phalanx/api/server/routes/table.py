@@ -13,6 +13,7 @@ from phalanx.api.server.routes import (
     nodes,
     overlay,
     sessions,
+    sweeps,
     tasks,
     tokens,
     usage,
@@ -22,6 +23,7 @@ from phalanx.api.server.routes import (
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
+    *sweeps.ROUTES,
     *workflows.ROUTES,
     *tasks.ROUTES,
     *sessions.ROUTES,
