@@ -104,6 +104,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
         ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is a folder in it
     )
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
+    split_output: bool = False  # two logs, of standard output and standard error, instead of one
     params: dict[str, Any] = {}  # a sweep: each combination is a task; a list, or text: "0.1,0.01", "1..5"
     each: list[Any] = []  # a sweep: each row is a task; objects with the same keys, or single values ({line})
     rows: str | None = None  # a sweep whose rows were sent before, by the name of that upload
@@ -304,6 +305,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         network=request.network,
         image=request.image,
         mounts=request.mounts,
+        split_output=request.split_output,
     )
     return to_group(spec, "", alone=True, array=array)
 
