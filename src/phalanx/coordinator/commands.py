@@ -77,9 +77,9 @@ class CoordinatorCommands:
         self._kept_logs = None if files is None else KeptLogs(files)
         self._clock = clock
         retries = defaults.retries
-        submissions = Submissions(loop, store, clock, retries)
+        submissions = Submissions(loop, store, clock, retries, self._new_id)
         self.submit, self.take_rows = submissions.submit, submissions.take_rows
-        repeats = Repeats(loop, store, clock)
+        repeats = Repeats(loop, store, clock, self._new_id)
         self.retry, self.resubmit = repeats.retry, repeats.resubmit
         self.idle = IdleDevices()
         self._reads = reads = StateReads(loop, store, clock, self.idle)
@@ -311,6 +311,9 @@ class CoordinatorCommands:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
         accepted(await self._loop.ask([SetPaused(job.job.id, position, paused)]), id)
         return task_view(job, position, self._loop.state.known_names)
+
+    def _new_id(self) -> str:
+        return lookup.new_ids(self._clock, 1)[0]
 
 
 def _position_in(now: JobState, before: JobState, position: int | None) -> int | None:

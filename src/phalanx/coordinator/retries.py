@@ -7,7 +7,7 @@ before under the same request id is answered as before. See docs/decisions/0097.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
@@ -36,10 +36,11 @@ RUNS_MAX = 10_000  # of indexes without a gap; each is a range of the new array
 class Repeats:
     """What runs again."""
 
-    def __init__(self, loop: Requests, store: Store, clock: Clock) -> None:
+    def __init__(self, loop: Requests, store: Store, clock: Clock, new_id: Callable[[], str]) -> None:
         self._loop = loop
         self._store = store
         self._clock = clock
+        self._new_id = new_id
 
     async def retry(
         self, id: str, request: RetryTasksRequest, user: str, priority_max: int = PRIORITY_OF_USERS
@@ -125,7 +126,7 @@ class Repeats:
         """The same under an id of its own. What it waited for has come; its address, and what Kubernetes calls it, were
         that job's.
         """
-        id = lookup.new_ids(self._clock, 1)[0]
+        id = self._new_id()
         groups = tuple(
             structs.replace(group, request=structs.replace(group.request, address=""), objects=())
             for group in job.groups

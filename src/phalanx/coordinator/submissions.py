@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
@@ -28,11 +28,14 @@ from phalanx.store.protocol import Store
 class Submissions:
     """What users submit, and the rows of sweeps that come before it."""
 
-    def __init__(self, loop: Requests, store: Store, clock: Clock, default_retries: int) -> None:
+    def __init__(
+        self, loop: Requests, store: Store, clock: Clock, default_retries: int, new_id: Callable[[], str]
+    ) -> None:
         self._loop = loop
         self._store = store
         self._clock = clock
         self._default_retries = default_retries
+        self._new_id = new_id
         self._uploads = RowUploads(clock)
 
     async def take_rows(self, piece: RowsPiece, user: str) -> RowsTaken:
@@ -123,6 +126,3 @@ class Submissions:
     def _known(self, ids: Sequence[str]) -> SubmitReply:
         known = [AcceptedTask(id, number=number_in(self._loop.state, id)) for id in ids]
         return SubmitReply(list(ids), ids[0], known, replayed=True)
-
-    def _new_id(self) -> str:
-        return lookup.new_ids(self._clock, 1)[0]

@@ -109,7 +109,7 @@ async def test_a_lost_answer_is_asked_for_again_and_makes_one_job(here: Coordina
 
 
 async def test_rows_that_were_lost_are_sent_again(ada: AsyncClient, monkeypatch: pytest.MonkeyPatch):
-    taken, lost = RowUploads.take, []
+    taken, lost = RowUploads.take, list[str]()
 
     def forgets_once(self: RowUploads, user: str, piece: RowsPiece) -> Any:
         if piece.piece == 1 and not lost:

@@ -151,8 +151,7 @@ def to_jobs(
         vps, default_retries = vps or Vps("disabled"), VPS_RETRIES
     _check_labels(request)
     gang, retries = _gang(request), _retries(request, default_retries)
-    params = read_params(request.params, request.each, rows)
-    array = _sweep(request, params)
+    params, array = _sweep(request, rows)
     common = Job(
         id="",
         groups=(),
@@ -188,12 +187,16 @@ def to_jobs(
         aimed = structs.replace(group, request=structs.replace(group.request, target=target))
         batch = jobs[0][1].id if jobs else id
         jobs.append((text, structs.replace(common, id=id, batch=batch, groups=(aimed,))))
-    check_templates(
-        params, jobs[0][1].groups if jobs else (), "command" if request.shell is None else "shell"
-    )
+    _check_words(request, params, jobs)
     if not places:  # every target failed; what else is wrong is still told first
         _group(request, request.gpus, common.array)
     return jobs, failed
+
+
+def _check_words(request: SubmitRequest, params: Params | None, jobs: list[tuple[str | None, Job]]) -> None:
+    """Refuse what is no template in the command of a sweep."""
+    if jobs:
+        check_templates(params, jobs[0][1].groups, "command" if request.shell is None else "shell")
 
 
 def check_request_id(request_id: str) -> None:
@@ -233,8 +236,9 @@ def _check_vps(request: SubmitRequest) -> None:
         )
 
 
-def _sweep(request: SubmitRequest, params: Params | None) -> Array | None:
-    """The array that a submission makes, of a sweep or by itself."""
+def _sweep(request: SubmitRequest, rows: SweepRows | None) -> tuple[Params | None, Array | None]:
+    """The parameters of a submission, and the array that it makes, of a sweep or by itself."""
+    params = read_params(request.params, request.each, rows)
     check_number("at_once", request.at_once, 0, TASKS_MAX)
     if params is None:
         if request.at_once:
@@ -243,7 +247,7 @@ def _sweep(request: SubmitRequest, params: Params | None) -> Array | None:
         raise BadRequest(
             f"tasks: {request.tasks} start together, and those of a sweep one by one: give one of them"
         )
-    return sweep_array(params, _array(request), request.at_once)
+    return params, sweep_array(params, _array(request), request.at_once)
 
 
 def _check_ip_token(request: SubmitRequest) -> None:
