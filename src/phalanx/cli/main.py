@@ -61,6 +61,9 @@ _DAILY = {
     "resubmit": "retry:resubmit",
     "pause": "job:pause",
     "resume": "job:resume",
+    "hold": "change:hold",
+    "release": "change:release",
+    "update": "change:update",
 }
 
 

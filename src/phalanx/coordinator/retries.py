@@ -141,6 +141,8 @@ class Repeats:
             applied=(),
             object="",
             repeats="",
+            begin_at=0.0,
+            revision=0,
         )
 
     def _answered(self, request_id: str | None, user: str) -> SubmitReply | None:

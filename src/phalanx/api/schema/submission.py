@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, structs
 
+from phalanx.api.schema.begin import read_begin
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import (
     check_job_name,
@@ -104,6 +105,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
         ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is a folder in it
     )
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
+    begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
     params: dict[str, Any] = {}  # a sweep: each combination is a task; a list, or text: "0.1,0.01", "1..5"
     each: list[Any] = []  # a sweep: each row is a task; objects with the same keys, or single values ({line})
@@ -175,6 +177,7 @@ def to_jobs(
         names=read_names(request.names, request.tasks if array is None else len(array)),
         subdomain=read_subdomain("subdomain", request.subdomain),
         vps=vps,
+        begin_at=_begin(request, now),
         params=params,
     )
     _check_ip_token(request)
@@ -225,6 +228,7 @@ def _check_vps(request: SubmitRequest) -> None:
         "max_retries": request.max_retries is not None,
         "max_attempts": request.max_attempts,
         "after": request.after,
+        "begin": request.begin,
         "names": request.names,
         "params": request.params,
         "each": request.each,
@@ -320,6 +324,14 @@ def _after(request: SubmitRequest) -> tuple[After, ...]:
             "no_queue and after: what starts now or not at all cannot start after others: give one of them"
         )
     return read_after(request.after)
+
+
+def _begin(request: SubmitRequest, now: float) -> float:
+    if request.begin is not None and request.no_queue:
+        raise BadRequest(
+            "no_queue and begin: what starts now or not at all cannot begin later: give one of them"
+        )
+    return read_begin("begin", request.begin, now)
 
 
 def _gang(request: SubmitRequest) -> Gang | None:
