@@ -121,9 +121,7 @@ class Launches:
         env, spaces = self._surroundings(effect) if lone is None else (lone[1], {})
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
-        for variable, text in limits.env.items():
-            if variable not in brief.command.env:
-                env[variable] = text
+        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
             spaces = of_older_keeper(spaces)
