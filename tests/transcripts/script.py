@@ -83,7 +83,7 @@ class Script(WorkflowScript):
             self._say(f"not on {failed.target}: {failed.reason}: {failed.detail}")
         self.cluster.lines += told
 
-    def do_retry(self, name: str, again: str, *words: str) -> None:
+    def do_retry_tasks(self, name: str, again: str, *words: str) -> None:
         self.cluster.commands.upcoming = iter([again])
         request = RetryTasksRequest(request_id=words[0] if words else None)
         reply = finish(self.cluster.commands.retry(self.cluster.id_of(name), request, ANN.user))
