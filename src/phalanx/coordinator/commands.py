@@ -21,6 +21,7 @@ from phalanx.coordinator.addresses import AddressCommands
 from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.call_queues import CallQueues
 from phalanx.coordinator.declarations import Declarations, is_same_elsewhere
+from phalanx.coordinator.environments import EnvironmentReads, SealedJobs
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
@@ -87,13 +88,17 @@ class CoordinatorCommands:
         self._reads = reads = StateReads(loop, store, clock, self.idle)
         self.usage = UsageReads(loop, store, log_links, clock).usage
         self.report = UsageReports(loop, store, clock, reads.slices).report
-        self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
+        self.jobs, self.tasks, self.task = reads.jobs, reads.tasks, reads.task
+        keys = log_links.keys.environments
+        self._sealing = sealing = SealedJobs(keys, defaults.not_exported)
+        opened = EnvironmentReads(loop, store, keys, reads.job)
+        self.job, self.environment = opened.job, opened.environment
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
         self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
         self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
-        declared = Declarations(loop, store, clock, retries, reads.slices, flows)
+        declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
         self.submit_workflow, self.wait_workflow = flows.submit_workflow, flows.wait_workflow
@@ -162,6 +167,8 @@ class CoordinatorCommands:
         if request.after and jobs:
             after = await lookup.find_before(self._loop, self._store, jobs[0][1].after, user)
             jobs = [(target, structs.replace(job, after=after)) for target, job in jobs]
+        closed = [self._sealing.sealed(job, request.exported) for _, job in jobs]
+        jobs = [(target, job) for (target, _), (job, _) in zip(jobs, closed, strict=True)]
         inputs: list[Input] = [
             Submit(
                 job,
@@ -170,8 +177,9 @@ class CoordinatorCommands:
                 request.no_queue,
                 priority_max=priority_max,
                 ip_digest=digest(request.ip_token) if request.ip_token else b"",
+                environments=environments,
             )
-            for _, job in jobs
+            for job, environments in closed
         ]
         answers = await self._loop.ask(inputs) if inputs else []
         if answers and isinstance(answers[0], Replayed):

@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import structs
 
 from phalanx.api.schema.ssh_keys import host_key
+from phalanx.coordinator.environments import opened_brief
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
@@ -180,7 +181,8 @@ class Links:
         token, key = self._keys.task_token(job.id), ""
         if job.vps is not None and job.vps.ssh != "disabled":
             key = host_key(self._keys.vps_seed(job.id))[0]
-        return structs.replace(brief(job, number), token=token, address=self._address, host_key=key)
+        told = structs.replace(brief(job, number), token=token, address=self._address, host_key=key)
+        return opened_brief(told, self._keys.environments, self._state().environments)
 
     def dismiss(self) -> None:
         """The term is over: every runner is sent to the leader, if it is known, and disconnected."""

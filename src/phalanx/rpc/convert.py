@@ -35,6 +35,7 @@ LEFT_OUT = frozenset(
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),
         ("LogHello", "snapshots"),
         ("Beat", "preparing"),  # only runners of ours run containers
+        ("Command", "environment"),  # it is opened before it is told to a runner
     }
 )
 FRACTIONS = frozenset({"cores"})

@@ -32,6 +32,7 @@ from phalanx.runner.environment import (
     Standing,
     attempt_environment,
     group_environment,
+    inherited,
     standing,
 )
 from phalanx.runner.hosts_files import HostsFiles
@@ -60,6 +61,10 @@ from phalanx.runner.vps_homes import VpsHomes
 
 log = logger("runner")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
+
+
+class Withheld(Exception):
+    """A job none of whose attempts may start, by what its coordinator says; the text is for its user."""
 
 
 class Launches:
@@ -100,7 +105,7 @@ class Launches:
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it.
 
-        Raises OSError where its log can have no folder, NoAccount where its user may not run anything here.
+        Raises OSError where its log can have no folder, NoAccount or Withheld where it may not run here or anywhere.
         """
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
@@ -185,7 +190,8 @@ class Launches:
             home="" if brief.vps is None else self.homes.home(brief.job),
             beside=self.homes.argv(brief.job) if effect.start.port else [],
         )
-        whole = {name: text for name, text in self._base_env.items() if name.startswith("PHALANX_")}
+        whole = dict(brief.exported)
+        whole |= {name: text for name, text in self._base_env.items() if name.startswith("PHALANX_")}
         whole |= {} if account is None else {"USER": account.name, "LOGNAME": account.name}
         whole |= group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}") | env
         return self._containers.write(effect.start, brief, account, whole, has)
@@ -348,13 +354,15 @@ class Launches:
         """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
         if id in keeper.briefed:
             return keeper.briefed[id]
+        if brief.trouble:
+            raise Withheld(brief.trouble)
         account = self._accounts.of(brief.user)
         if account is not None and not connection.makes_folders:
             raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
         log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         checkpoints = f"{self._checkpoints}/{brief.job}"
-        env = self._base_env | ({} if account is None else account.environment)
+        env = inherited(self._base_env, brief.exported) | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints)
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
         in_container = bool(brief.command.image) and self._containers is not None

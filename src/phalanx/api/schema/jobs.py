@@ -125,7 +125,8 @@ class UsageSummary(Struct):
 class JobView(Struct):
     """One job. `status` sums up its tasks; `exit_code` is its only task's, or the first failed one's.
 
-    `command`, `request`, `cwd` and `env` are those of its first group.
+    `command`, `request`, `cwd` and `env` are those of its first group. In a list of jobs, `env` is only that of job
+    files.
     """
 
     id: str
@@ -171,6 +172,16 @@ class JobView(Struct):
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
     nodes: list[str] = []  # of the first few tasks that are on one
+    exported: list[
+        str
+    ] = []  # names of variables of the environment that it was submitted in; only of one job alone
+
+
+class EnvironmentView(Struct):
+    """The variables of a job's first group: those of the environment that it was submitted in, and its own."""
+
+    exported: dict[str, str]
+    env: dict[str, str]
 
 
 class TaskView(Struct):

@@ -13,6 +13,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from phalanx.api.schema.documents import FailedTarget
+from phalanx.api.schema.exports import check_exported
 from phalanx.api.schema.fields import (
     check_job_name,
     check_name,
@@ -75,6 +76,9 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     array: str | None = None  # "1-100%4"
     name: str = ""
     env: dict[str, str] = {}
+    exported: dict[
+        str, str
+    ] = {}  # the caller's environment: weaker than `env` and than all that Phalanx sets
     cwd: str | None = None
     time_limit: float | str | None = None  # seconds, or "1h30m"
     grace: float | str | None = None  # between SIGTERM and SIGKILL
@@ -168,6 +172,7 @@ def to_jobs(
         vps=vps,
     )
     _check_ip_token(request)
+    check_exported(request.exported, "exported")
     places, failed = read_places(request.targets, request.required_gpus)
     groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
     jobs: list[tuple[str | None, Job]] = []

@@ -41,6 +41,7 @@ from phalanx.api.schema.documents import JobsQuery, Stream
 from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
+    EnvironmentView,
     EvictReply,
     JobView,
     LogChunk,
@@ -120,6 +121,10 @@ class Commands(Protocol):
 
     def in_numbers(self, text: str) -> str:
         """A sentence for people, with the ids in it as numbers."""
+        ...
+
+    async def environment(self, id: str) -> EnvironmentView:
+        """The variables a job was submitted with. Conflict if they cannot be opened any more."""
         ...
 
     async def draft(self, id: str) -> DraftView:

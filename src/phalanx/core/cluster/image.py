@@ -25,6 +25,7 @@ from phalanx.core.cluster.apply.grants import (
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.overlay import restore_overlay
 from phalanx.core.cluster.apply.workflows import restore_workflows
+from phalanx.core.cluster.environments import EnvironmentImage, HistoryEnvironments
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, told_preemption
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
@@ -96,6 +97,7 @@ class JobImage(Struct, array_like=True):
     usage: bytes | None = None
     device_usage: dict[int, DeviceNumbers] = {}
     usage_totals: UsageTotals | None = None
+    environments: HistoryEnvironments | None = None  # only in the history
 
 
 class NodeImage(Struct, array_like=True):
@@ -146,6 +148,7 @@ class ClusterImage(Struct, array_like=True):
     ended_workflows: list[str] = []
     bindings: BindingsImage | None = None
     overlay: OverlayImage | None = None
+    environments: list[EnvironmentImage] = []
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -171,6 +174,7 @@ def encode_state(state: ClusterState) -> bytes:
             list(state.ended_workflows),
             state.bindings.image(),
             state.overlay.image() if state.overlay else None,
+            state.environments.image(),
         )
     )
 
@@ -193,6 +197,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
         _restore_job(state, job)
     for node in image.nodes:
         _restore_lanes(state, node)
+    state.environments.restore(image.environments, (job.job for job in state.jobs.values()))
     state.overlay = Overlay(image.overlay)
     restore_overlay(state)
     restore_dependents(state)
@@ -218,9 +223,11 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     return state
 
 
-def encode_job(job: JobState) -> bytes:
+def encode_job(job: JobState, environments: HistoryEnvironments | None = None) -> bytes:
     """One job, for the history."""
-    return msgpack.encode(_job_image(job))
+    image = _job_image(job)
+    image.environments = environments
+    return msgpack.encode(image)
 
 
 def decode_job(body: bytes) -> JobState:
@@ -238,6 +245,11 @@ class _Numbered(Struct, array_like=True):
 def number_of_job(body: bytes) -> int:
     """The number in a record of the history, read without the rest."""
     return msgpack.decode(body, type=_Numbered).arrival
+
+
+def environments_of(body: bytes) -> HistoryEnvironments:
+    """The environments in a record of the history, and where those are that it only names."""
+    return msgpack.decode(body, type=JobImage).environments or HistoryEnvironments()
 
 
 # What an image has under the same name as its object is copied by name; the rest is told one by one.

@@ -27,6 +27,7 @@ from phalanx.core.cluster.apply import workflows as apply_workflows
 from phalanx.core.cluster.apply.grants import queue_up
 from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, overlay, reports, scaling, workflows
 from phalanx.core.cluster.decision import Decision, Effect
+from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.state import ClusterState, Unfit
@@ -167,4 +168,5 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.LogSettled: _of_the_log,
     e.LogRepaired: _of_the_log,
     NumbersSkipped: apply_jobs.numbers_skipped,
+    EnvironmentKept: apply_jobs.environment_kept,
 }

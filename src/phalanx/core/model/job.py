@@ -214,6 +214,9 @@ class Command(Struct, frozen=True, omit_defaults=True):
     cwd: str | None = None
     image: str = ""  # the container it runs in; empty: none (`containers.py`)
     mounts: tuple[str, ...] = ()  # what of the node that container sees besides: SRC:DST[:ro]
+    environment: str = (
+        ""  # the digest of the sealed environment it was submitted with; empty: `env` is all of it
+    )
 
 
 class Vps(Struct, frozen=True, omit_defaults=True):
