@@ -44,7 +44,7 @@ def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Chan
             said_of_it = job.details.get(position, ("", ""))[0]
             return _fix_refused(job.group_of(position).group.command, said_of_it)
         case Why.EXITED | Why.SIGNALLED:
-            return Change("see its stderr", {}, f"phalanx logs {task} --stderr")
+            return Change("see its log", {}, f"phalanx logs {task}")
     return None
 
 
