@@ -89,9 +89,8 @@ class CoordinatorCommands:
         self.usage = UsageReads(loop, store, log_links, clock).usage
         self.report = UsageReports(loop, store, clock, reads.slices).report
         self.jobs, self.tasks, self.task = reads.jobs, reads.tasks, reads.task
-        keys = log_links.keys.environments
-        self._sealing = sealing = SealedJobs(keys, defaults.not_exported)
-        opened = EnvironmentReads(loop, store, keys, reads.job)
+        self._sealing = sealing = SealedJobs(log_links.keys.environments, defaults.not_exported)
+        opened = EnvironmentReads(loop, store, log_links.keys.environments, reads.job)
         self.job, self.environment = opened.job, opened.environment
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
         self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
@@ -167,8 +166,7 @@ class CoordinatorCommands:
         if request.after and jobs:
             after = await lookup.find_before(self._loop, self._store, jobs[0][1].after, user)
             jobs = [(target, structs.replace(job, after=after)) for target, job in jobs]
-        closed = [self._sealing.sealed(job, request.exported) for _, job in jobs]
-        jobs = [(target, job) for (target, _), (job, _) in zip(jobs, closed, strict=True)]
+        jobs, environments = self._sealing.of_targets(jobs, request.exported)
         inputs: list[Input] = [
             Submit(
                 job,
@@ -179,7 +177,7 @@ class CoordinatorCommands:
                 ip_digest=digest(request.ip_token) if request.ip_token else b"",
                 environments=environments,
             )
-            for job, environments in closed
+            for _, job in jobs
         ]
         answers = await self._loop.ask(inputs) if inputs else []
         if answers and isinstance(answers[0], Replayed):
@@ -214,7 +212,7 @@ class CoordinatorCommands:
         if not over and timeout_s > 0:
             await self._feed.settled(job.job.id, position, timeout_s)
             before, job = job, await lookup.find_job(self._loop, self._store, job.job.id)
-            position = _position_in(job, before, position)
+            position = lookup.position_in(job, before, position)
         if whole:
             return job_view(self._loop.state, job)
         if position is None:
@@ -352,7 +350,7 @@ class CoordinatorCommands:
     def _standing(self, job: JobState, position: int | None) -> tuple[JobState, int | None]:
         """The job as it is now, another one if members came, and where the task stands in it."""
         now = self._loop.state.jobs.get(job.job.id, job)
-        return now, _position_in(now, job, position)
+        return now, lookup.position_in(now, job, position)
 
     async def _set_paused(self, id: str, paused: bool) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
@@ -390,14 +388,6 @@ class CoordinatorCommands:
 
     def _new_id(self) -> str:
         return lookup.new_ids(self._clock, 1)[0]
-
-
-def _position_in(now: JobState, before: JobState, position: int | None) -> int | None:
-    """Where a task stands in a job that may have been amended since: by its name; None if it is not there any more."""
-    if position is None or now is before or now.job.groups == before.job.groups:
-        return position
-    name = before.job.object_at(position)
-    return now.job.object_position(name) if name else None
 
 
 def _is_decided(job: JobState, position: int | None) -> bool:

@@ -29,6 +29,14 @@ class SealedJobs:
         self._keys = keys
         self._never = never  # what the operator does not let users export
 
+    def of_targets(
+        self, jobs: list[tuple[str | None, Job]], exported: dict[str, str]
+    ) -> tuple[list[tuple[str | None, Job]], dict[str, bytes]]:
+        """The jobs of one submission, one for each target, with their environments sealed."""
+        closed = [(target, *self.sealed(job, exported)) for target, job in jobs]
+        kept = {digest: sealed for _, _, each in closed for digest, sealed in each.items()}
+        return [(target, job) for target, job, _ in closed], kept
+
     def sealed(
         self, job: Job, exported: dict[str, str], *, with_env: bool = True
     ) -> tuple[Job, dict[str, bytes]]:
