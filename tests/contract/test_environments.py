@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from phalanx.core.cluster.environment_events import EnvironmentKept
-from phalanx.core.cluster.image import environments_of
+from phalanx.core.cluster.history_image import environments_of
 from phalanx.core.model.orders import Brief
 from phalanx.errors import Conflict
 from phalanx.link import wire

@@ -12,7 +12,7 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.environment_keys import CannotOpen, EnvironmentKeys, TaskEnvironment
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.environments import Environments, digests_of
-from phalanx.core.cluster.image import environments_of
+from phalanx.core.cluster.history_image import environments_of
 from phalanx.core.model.job import Group, Job
 from phalanx.core.model.orders import Brief
 from phalanx.errors import Conflict
@@ -62,6 +62,25 @@ class SealedJobs:
         groups = tuple(map(closed, job.groups))
         return (structs.replace(job, groups=groups), kept) if kept else (job, kept)
 
+    def resealed(self, job: Job, kept: dict[str, bytes]) -> tuple[Job, dict[str, bytes]]:
+        """A job that was made from another, with variables of its own beside those that are sealed."""
+        kept = dict(kept)
+
+        def closed(group: Group) -> Group:
+            command = group.command
+            if not (command.env and command.environment in kept):
+                return group
+            try:
+                before = self._keys.open(job.user, kept[command.environment])
+            except CannotOpen:
+                return group
+            content = TaskEnvironment(before.exported, {**before.env, **command.env})
+            digest, sealed = self._keys.seal(job.user, content)
+            kept[digest] = sealed
+            return structs.replace(group, command=structs.replace(command, env={}, environment=digest))
+
+        return structs.replace(job, groups=tuple(map(closed, job.groups))), kept
+
 
 def opened_brief(told: Brief, keys: EnvironmentKeys, kept: Environments) -> Brief:
     """A brief with the environment that its job was submitted with. If that cannot be opened, nothing may start."""
@@ -75,7 +94,7 @@ def opened_brief(told: Brief, keys: EnvironmentKeys, kept: Environments) -> Brie
     except CannotOpen as error:
         log.error("environment of a job cannot be opened", job=told.job, why=str(error))
         return structs.replace(told, trouble=f"its environment cannot be opened: {error}")
-    env = {**command.env, **found.env}
+    env = {**found.env, **command.env}
     return structs.replace(
         told, command=structs.replace(command, env=env, environment=""), exported=found.exported
     )
@@ -126,7 +145,7 @@ class EnvironmentReads:
             raise Conflict(
                 f"the environment of {job.id} cannot be opened: {error}", reason="EnvironmentClosed"
             ) from None
-        return EnvironmentView(opened.exported, {**command.env, **opened.env})
+        return EnvironmentView(opened.exported, {**opened.env, **command.env})
 
     async def sealed_of(self, job: Job) -> dict[str, bytes]:
         """The environments that a job names, as they are kept: what a job made from it is submitted with."""

@@ -19,12 +19,17 @@ from msgspec import Struct
 from phalanx.core.model.orders import GANG_PORTS, Brief, Roll, Start
 from phalanx.core.model.resources import Capacity
 from phalanx.logger import logger
+from phalanx.runner.parameters import variables
 from phalanx.runner.peers import Member, members_of, own_hostname, subdomain_of
 
 log = logger("runner")
 LOOPBACK = "127.0.0.1"
 _OF_VENVS = ("VIRTUAL_ENV", "CONDA_")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
+
+
+class Withheld(Exception):
+    """A job none of whose attempts may start, by what its coordinator says; the text is for its user."""
 
 
 class Peer(Struct, frozen=True):
@@ -126,6 +131,11 @@ def inherited(base: dict[str, str], exported: dict[str, str]) -> dict[str, str]:
     return base | exported
 
 
+def inside(base: dict[str, str], exported: dict[str, str]) -> dict[str, str]:
+    """The same for a container: of the runner's own variables only those that we set, stronger than exported ones."""
+    return exported | {name: text for name, text in base.items() if name.startswith("PHALANX_")}
+
+
 def group_environment(brief: Brief, node: str, checkpoint_dir: str) -> dict[str, str]:
     """What all attempts of a group share on this node."""
     conventions = {
@@ -220,7 +230,7 @@ def _ours(brief: Brief, start: Start, epoch: int) -> dict[str, str]:
         env["PHALANX_NUMA"] = str(start.grant.numa)
     if start.merged:
         env["PHALANX_MERGED"] = start.merged
-    return env
+    return env | variables(start.params) if start.params else env
 
 
 def _peers(place: Standing) -> dict[str, str]:

@@ -12,13 +12,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.orders import (
-    AttemptKey,
-    Brief,
-    LonePorts,
-    Start,
-    key_text,
-)
+from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, Start, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import Spawn
 from phalanx.errors import Unavailable
@@ -30,9 +24,11 @@ from phalanx.runner.environment import (
     LOOPBACK,
     Peer,
     Standing,
+    Withheld,
     attempt_environment,
     group_environment,
     inherited,
+    inside,
     standing,
 )
 from phalanx.runner.hosts_files import HostsFiles
@@ -50,8 +46,9 @@ from phalanx.runner.log_files import (
     inner_result,
     log_path,
 )
-from phalanx.runner.lone_environment import LoneEnvironments
+from phalanx.runner.lone_environment import LoneEnvironments, SharedEnvironment
 from phalanx.runner.overlay import TaskNetworks
+from phalanx.runner.parameters import own_command
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
 from phalanx.runner.session_environment import AttemptLeader
@@ -60,11 +57,6 @@ from phalanx.runner.usage.sampler import UsageSampler
 from phalanx.runner.vps_homes import VpsHomes
 
 log = logger("runner")
-_TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
-
-
-class Withheld(Exception):
-    """A job none of whose attempts may start, by what its coordinator says; the text is for its user."""
 
 
 class Launches:
@@ -110,8 +102,8 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        id = brief_id(brief.job, brief.group)
-        account = self._brief(keeper, connection, brief, id)
+        lone = self._alone(keeper, effect)
+        account, id = self._brief(keeper, connection, brief, None if lone is None else lone[0])
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
         is_inside = self._accounts.are_mapped or bool(brief.command.image)
@@ -123,12 +115,10 @@ class Launches:
         limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
         )
-        env, spaces = self._surroundings(effect)
+        env, spaces = self._surroundings(effect) if lone is None else (lone[1], {})
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
-        for variable, text in limits.env.items():
-            if variable not in brief.command.env:
-                env[variable] = text
+        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
             spaces = of_older_keeper(spaces)
@@ -155,16 +145,25 @@ class Launches:
             scratch=limits.scratch,
             memo=limits.memo,
             processes_max=limits.processes_max,
+            argv=own_command(brief, start) if not (brief.command.image and self._containers) else None,
         )
         connection.start(name, id, launch)
+
+    def _alone(self, keeper: NodeKeeper, effect: Spawn) -> tuple[SharedEnvironment, dict[str, str]] | None:
+        """The variables of an attempt that stands alone: those it shares with others, and its own; None for others."""
+        start, brief, engine = effect.start, effect.brief, self._engine
+        is_together = start.formation or effect.roll is not None or brief.names or start.grant.address
+        if is_together or brief.command.image or brief.vps is not None:
+            return None
+        port, here = self._ports.take(start.key), Peer(engine.node, engine.address or LOOPBACK)
+        shared, own = self._lone.of(brief, start, port, here, engine.capacity, engine.state.epoch)
+        return (shared, own) if keeper.can_be_briefed(shared.brief_id) else None
 
     def _surroundings(self, effect: Spawn) -> tuple[dict[str, str], dict[str, str]]:
         """The variables of an attempt, and the namespaces it starts in."""
         start, brief, engine = effect.start, effect.brief, self._engine
         here = Peer(engine.node, engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
-        if effect.roll is None and port and not brief.names and not start.grant.address:
-            return self._lone.of(brief, start, port, here, engine.capacity, engine.state.epoch), {}
         others = engine.state.briefing.roll(start.key[0], 0) if brief.names else None
         place = standing(start, brief, effect.roll, here, port, others)
         env = attempt_environment(brief, start, place, engine.capacity, engine.state.epoch)
@@ -191,8 +190,7 @@ class Launches:
             home="" if brief.vps is None else self.homes.home(brief.job),
             beside=self.homes.argv(brief.job) if effect.start.port else [],
         )
-        whole = dict(brief.exported)
-        whole |= {name: text for name, text in self._base_env.items() if name.startswith("PHALANX_")}
+        whole = inside(self._base_env, brief.exported)
         whole |= {} if account is None else {"USER": account.name, "LOGNAME": account.name}
         whole |= group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}") | env
         return self._containers.write(effect.start, brief, account, whole, has)
@@ -315,11 +313,10 @@ class Launches:
             keeper.forget((name,))
 
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
-        id = brief_id(job, group)
         self._lone.forget(job, group)
-        if keeper.connection is not None and id in keeper.briefed:
-            del keeper.briefed[id]
-            keeper.connection.forget_brief(id)
+        if keeper.connection is not None:
+            for id in keeper.forget_briefs(brief_id(job, group)):
+                keeper.connection.forget_brief(id)
 
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of it is alive: its limits are given back; the end, with what it used."""
@@ -351,10 +348,13 @@ class Launches:
         """The runner stops, and nothing runs any more: remove all that was made for attempts."""
         await self._limits.leave()
 
-    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief, id: str) -> Account | None:
-        """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
+    def _brief(
+        self, keeper: NodeKeeper, connection: Processes, brief: Brief, shared: SharedEnvironment | None
+    ) -> tuple[Account | None, str]:
+        """Send the keeper what attempts of a group share, once; their account, and its id. The logs get a folder."""
+        id = brief_id(brief.job, brief.group) if shared is None else shared.brief_id
         if id in keeper.briefed:
-            return keeper.briefed[id]
+            return keeper.briefed[id], id
         if brief.trouble:
             raise Withheld(brief.trouble)
         account = self._accounts.of(brief.user)
@@ -364,7 +364,9 @@ class Launches:
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = inherited(self._base_env, brief.exported) | ({} if account is None else account.environment)
-        env |= group_environment(brief, self._engine.node, checkpoints)
+        env |= group_environment(brief, self._engine.node, checkpoints) | (
+            {} if shared is None else shared.env
+        )
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
         in_container = bool(brief.command.image) and self._containers is not None
         is_ours = in_container or brief.vps is not None  # it takes on the account by itself
@@ -380,8 +382,8 @@ class Launches:
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
         connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)
-        keeper.briefed[id] = account
-        return account
+        keeper.note_brief(brief_id(brief.job, brief.group), id, account)
+        return account, id
 
     def _tracking(self, keeper: NodeKeeper, user: str) -> str | None:
         """The folder in which attempts have cgroups; those of one user have their own in an overlay network."""

@@ -42,7 +42,7 @@ from phalanx.runner.images import AttemptImages
 from phalanx.runner.keeper_health import KeeperLook
 from phalanx.runner.keeper_keys import read_key
 from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
-from phalanx.runner.launches import Launches, Withheld
+from phalanx.runner.launches import Launches
 from phalanx.runner.leaving import Leaving
 from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
@@ -374,7 +374,7 @@ class RunnerLoop:
             return
         try:
             self._launches.start(keeper, effect, self._instant(effect.not_after))
-        except (NoAccount, Withheld) as error:
+        except (NoAccount, environment.Withheld) as error:
             self._do(self.engine.state.process_refused(start.key, "no_account", str(error), now), now)
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make its folders, cgroups or network: {error.strerror or error}"

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from phalanx.api.schema.fields import ENV_BYTES_MAX, ENV_MAX, check_env, shown
+from phalanx.api.schema.fields import ENV_MAX, check_env, shown
 from phalanx.errors import BadRequest
 
 ALL, NONE = "ALL", "NONE"
+EXPORTED_BYTES_MAX = 512 << 10  # a request may have a mebibyte in all
 _PREFIXES = (
     *("PHALANX_", "KRISHIV_", "BASH_FUNC_"),  # ours, and functions of bash
     *(
@@ -84,13 +85,13 @@ def inside_image(exported: dict[str, str]) -> dict[str, str]:
 def check_exported(exported: dict[str, str], field: str = "export") -> None:
     """Refuse an environment that is too large, with the name of what it is too large by."""
     size = sum(len(name) + len(text) + 1 for name, text in exported.items())
-    if len(exported) <= ENV_MAX and size <= ENV_BYTES_MAX:
+    if len(exported) <= ENV_MAX and size <= EXPORTED_BYTES_MAX:
         check_env(exported, field)
         return
     name = max(exported, key=lambda each: len(exported[each]))
     raise BadRequest(
         f"{field}: {len(exported)} variables with {size} characters are too many, at most {ENV_MAX} with"
-        f" {ENV_BYTES_MAX} bytes can be exported; the longest is {shown(name)} with {len(exported[name])}",
+        f" {EXPORTED_BYTES_MAX} bytes can be exported; the longest is {shown(name)} with {len(exported[name])}",
         hint="unset what tasks do not need, or name what they do: --export PATH,VIRTUAL_ENV",
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from heapq import heapify
 from operator import attrgetter
 
-from msgspec import Raw, Struct, msgpack, structs
+from msgspec import Struct, msgpack, structs
 
 from phalanx.core.cluster.apply.bindings import restore_bindings
 from phalanx.core.cluster.apply.dependencies import restore_dependents
@@ -25,10 +25,11 @@ from phalanx.core.cluster.apply.grants import (
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.overlay import restore_overlay
 from phalanx.core.cluster.apply.workflows import restore_workflows
+from phalanx.core.cluster.conditions import Condition, told_preemption
 from phalanx.core.cluster.environments import EnvironmentImage, HistoryEnvironments
-from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, told_preemption
+from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
-from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
+from phalanx.core.cluster.state import BACKOFF, BEGIN, Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
@@ -97,6 +98,8 @@ class JobImage(Struct, array_like=True):
     usage: bytes | None = None
     device_usage: dict[int, DeviceNumbers] = {}
     usage_totals: UsageTotals | None = None
+    begins_at: float = 0.0
+    held_by: str = ""
     environments: HistoryEnvironments | None = None  # only in the history
 
 
@@ -148,6 +151,7 @@ class ClusterImage(Struct, array_like=True):
     ended_workflows: list[str] = []
     bindings: BindingsImage | None = None
     overlay: OverlayImage | None = None
+    repeated: list[tuple[JobId, list[JobId]]] = []
     environments: list[EnvironmentImage] = []
 
 
@@ -174,6 +178,7 @@ def encode_state(state: ClusterState) -> bytes:
             list(state.ended_workflows),
             state.bindings.image(),
             state.overlay.image() if state.overlay else None,
+            list(state.repeated.items()),
             state.environments.image(),
         )
     )
@@ -215,6 +220,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state.ended.update((job, None) for job in image.ended)
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
+    state.repeated.restore(image.repeated)
     heapify(state.retries)
     if image.bindings is not None:
         restore_bindings(state, image.bindings)
@@ -235,29 +241,12 @@ def decode_job(body: bytes) -> JobState:
     return _job_state(msgpack.decode(body, type=JobImage), [0, 0, 0, 0, 0, 0])
 
 
-class _Numbered(Struct, array_like=True):
-    """The beginning of a `JobImage`."""
-
-    job: Raw
-    arrival: int
-
-
-def number_of_job(body: bytes) -> int:
-    """The number in a record of the history, read without the rest."""
-    return msgpack.decode(body, type=_Numbered).arrival
-
-
-def environments_of(body: bytes) -> HistoryEnvironments:
-    """The environments in a record of the history, and where those are that it only names."""
-    return msgpack.decode(body, type=JobImage).environments or HistoryEnvironments()
-
-
 # What an image has under the same name as its object is copied by name; the rest is told one by one.
 _SAME_IN_NODE = tuple(set(NodeImage.__struct_fields__) - {"name", "number", "leftovers", "lanes"})
 _SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
     "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",
-    "earlier", "held_because", "results", "kept_results",
+    "earlier", "held_because", "results", "kept_results", "begins_at", "held_by",
 )  # fmt: skip
 _whole_facts = attrgetter(*WholeImage.__struct_fields__)
 _node_facts = attrgetter(*NodeImage.__struct_fields__)
@@ -307,6 +296,8 @@ def _job_image(job: JobState) -> JobImage:
         None if job.usage.column is None else job.usage.column.tobytes(),
         job.usage.devices,
         job.usage.totals if job.usage.totals.attempts else None,
+        job.begins_at,
+        job.held_by,
     )
 
 
@@ -344,7 +335,9 @@ def _restore_job(state: ClusterState, image: JobImage) -> None:
         group.staying += attempt.ending is None
     state.retries += [(at, job.job.id, position) for position, at in job.delayed.items()]
     if job.hold_until:
-        state.retries.append((job.hold_until, job.job.id, -1))
+        state.retries.append((job.hold_until, job.job.id, BACKOFF))
+    if job.begins_at:
+        state.retries.append((job.begins_at, job.job.id, BEGIN))
     _restore_whole(state, job, image.whole)
 
 

@@ -9,7 +9,8 @@ from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.environments import HistoryEnvironments
 from phalanx.core.cluster.events import Event, JobForgotten, decode, encode
-from phalanx.core.cluster.image import decode_state, encode_state, environments_of
+from phalanx.core.cluster.history_image import environments_of
+from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Submit, Tick
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply
