@@ -127,9 +127,8 @@ class Links:
         for node, orders in by_node.items():
             session = self.sessions.get(node)
             if session is not None:
-                session.connection.send(
-                    [wire.Orders(self._state().epoch, self._with_briefs(session, orders))]
-                )
+                message = wire.Orders(self._state().epoch, self._with_briefs(session, orders))
+                session.connection.send([message])
 
     def _tell_overlay(self) -> None:
         """Before orders that need it: where blocks are, and who owns which address."""
@@ -193,9 +192,8 @@ class Links:
         self._briefed.setdefault(job, set()).add(session.node)
 
     def _brief(self, job: Job, number: int) -> Brief:
-        token, key = self._keys.task_token(job.id), ""
-        if job.vps is not None and job.vps.ssh != "disabled":
-            key = host_key(self._keys.vps_seed(job.id))[0]
+        token, has_ssh = self._keys.task_token(job.id), job.vps is not None and job.vps.ssh != "disabled"
+        key = host_key(self._keys.vps_seed(job.id))[0] if has_ssh else ""
         told = structs.replace(brief(job, number), token=token, address=self._address, host_key=key)
         return opened_brief(told, self._keys.environments, self._state().environments)
 
