@@ -5,7 +5,7 @@ says, `floor` the processes that really run, `replica` what a restart would read
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
 `dispatches` the nodes that these are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes
 that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `numbers` those of jobs,
-`environments` what those were submitted with, `waits` the queue. The first violation ends the run.
+`environments` what those were submitted with,
 `sweeps` parameters and retries, `waits` the queue. The first violation ends the run.
 """
 
