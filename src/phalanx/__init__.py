@@ -63,6 +63,7 @@ if TYPE_CHECKING:
         ConditionView,
         Counts,
         DomainSlots,
+        EnvironmentView,
         EvictReply,
         Fix,
         FormationView,
@@ -199,6 +200,7 @@ __all__ = [
     "DomainView",
     "DraftSpec",
     "DraftView",
+    "EnvironmentView",
     "EvictReply",
     "ExecRequest",
     "ExecResult",
@@ -332,7 +334,7 @@ _MODULES = {
     "phalanx.api.schema.files": "FileView FilesView",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
-        "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
+        "CancelReply ConditionView Counts DomainSlots EnvironmentView EvictReply Fix FormationView GangView GroupView "
         "JobFilters JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
         "UsageSummary WatchEvent WhyReply"
     ),

@@ -42,6 +42,7 @@ from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
     Counts,
+    EnvironmentView,
     EvictReply,
     JobView,
     LogChunk,
@@ -232,6 +233,9 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
 
     def in_numbers(self, text: str) -> str:
         return text
+
+    async def environment(self, id: str) -> EnvironmentView:
+        return EnvironmentView({}, self._find(id).groups[0].command.env)
 
     async def draft(self, id: str) -> DraftView:
         return DraftView(self._find(id).id, 0, "it lacks members", "")

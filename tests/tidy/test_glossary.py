@@ -20,8 +20,8 @@ PLAIN = {
         instants key labels launches limits future listener listing live load lone one logger
         logs lookup loop machine main message metrics model names naming network offline online open output owners
         page patterns pickle picture pool process program protocol questions read record refusal reply retention rows
-        script search server session set settings setup share shell socket state statuses supervisor table terminal
-        tokenfile tree trust types options users verified version view wire
+        script search secret server session set settings setup share shell socket state statuses supervisor table
+        terminal tokenfile tree trust types options users verified version view wire
     """,
     "protocols and things outside": """
         acceptor aichor api async batchjob ca certificates cgroups containers descriptors etcd eventloop grpc

@@ -16,8 +16,16 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import typer
 from msgspec import Struct, structs
 
+from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.completion import node_names
+from phalanx.cli.environment import (
+    EnvFileOption,
+    EnvOption,
+    ExportOption,
+    exported_variables,
+    given_variables,
+)
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, read_cores, read_memory, session
@@ -135,10 +143,9 @@ class SubmitOptions(Struct, kw_only=True):
         list[str] | None,
         typer.Option(metavar="K=V", help="Tag of the job, for `ps -l`; repeatable."),
     ] = None
-    env: Annotated[
-        list[str] | None,
-        typer.Option("-e", "--env", metavar="K=V", help="Environment variable of the task; repeatable."),
-    ] = None
+    env: EnvOption = None
+    env_file: EnvFileOption = None
+    export: ExportOption = None
     cwd: Annotated[
         Path | None, typer.Option(help="Working directory of the task.", show_default="this folder")
     ] = None
@@ -221,7 +228,8 @@ class SubmitOptions(Struct, kw_only=True):
             command=[] if self.shell else words,
             shell=words[0] if self.shell else None,
             targets=self.target or [],
-            env=dict(pair(each, "--env") for each in self.env or []),
+            env=given_variables(self.env, self.env_file),
+            exported=exported_variables(self.export, in_image=bool(self.image)),
             labels=dict(pair(each, "--label") for each in self.label or []),
             tags=dict(pair(each, "--tag") for each in self.tag or []),
             gather=[parse_gather(each) for each in self.gather or []],
@@ -362,7 +370,8 @@ def submit(
     here = session(ctx)
     (request, rows), chosen, until = options.sweep(), here.output(output), deadline(timeout)
     client = here.client()
-    reply = client.submit(request) if rows is None else client.submit_rows(request, *rows)
+    more = () if rows is None else rows  # what is exported is in the request
+    reply = (client.submit_rows if more else client.submit)(request, *more, export=NONE)
     for warning in reply.warnings:
         note(f"warning: {warning}")
     for failed in reply.failed_targets:

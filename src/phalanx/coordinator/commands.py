@@ -20,6 +20,7 @@ from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.call_queues import CallQueues
 from phalanx.coordinator.changes import ChangeCommands
 from phalanx.coordinator.declarations import Declarations
+from phalanx.coordinator.environments import EnvironmentReads, SealedJobs
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
@@ -78,21 +79,18 @@ class CoordinatorCommands:
         self._kept_logs = None if files is None else KeptLogs(files)
         self._clock = clock
         retries = defaults.retries
-        submissions = Submissions(loop, store, clock, retries, self._new_id)
-        self.submit, self.take_rows = submissions.submit, submissions.take_rows
-        repeats = Repeats(loop, store, clock, self._new_id)
-        self.retry, self.resubmit = repeats.retry, repeats.resubmit
         self.idle = IdleDevices()
         self._reads = reads = StateReads(loop, store, clock, self.idle)
         self.usage = UsageReads(loop, store, log_links, clock).usage
         self.report = UsageReports(loop, store, clock, reads.slices).report
-        self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
+        self.jobs, self.tasks, self.task = reads.jobs, reads.tasks, reads.task
+        sealing = self._take_jobs(defaults)
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
         self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
         self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
-        declared = Declarations(loop, store, clock, retries, reads.slices, flows)
+        declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
         self.submit_workflow, self.wait_workflow = flows.submit_workflow, flows.wait_workflow
@@ -119,6 +117,18 @@ class CoordinatorCommands:
         self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request
+
+    def _take_jobs(self, defaults: SubmitDefaults) -> SealedJobs:
+        """What is submitted, for the first time or again, with its environment."""
+        loop, store, keys = self._loop, self._store, self._log_links.keys.environments
+        sealing = SealedJobs(keys, defaults.not_exported)
+        opened = EnvironmentReads(loop, store, keys, self._reads.job)
+        self.job, self.environment = opened.job, opened.environment
+        submissions = Submissions(loop, store, self._clock, defaults.retries, self._new_id, sealing)
+        self.submit, self.take_rows = submissions.submit, submissions.take_rows
+        repeats = Repeats(loop, store, self._clock, self._new_id, opened, sealing)
+        self.retry, self.resubmit = repeats.retry, repeats.resubmit
+        return sealing
 
     def _open_tasks(self, log_links: LogLinks) -> None:
         """What is about the inside of tasks: sessions, and VPSs."""
@@ -163,7 +173,7 @@ class CoordinatorCommands:
         if not over and timeout_s > 0:
             await self._feed.settled(job.job.id, position, timeout_s)
             before, job = job, await lookup.find_job(self._loop, self._store, job.job.id)
-            position = _position_in(job, before, position)
+            position = lookup.position_in(job, before, position)
         if whole:
             return job_view(self._loop.state, job)
         if position is None:
@@ -301,7 +311,7 @@ class CoordinatorCommands:
     def _standing(self, job: JobState, position: int | None) -> tuple[JobState, int | None]:
         """The job as it is now, another one if members came, and where the task stands in it."""
         now = self._loop.state.jobs.get(job.job.id, job)
-        return now, _position_in(now, job, position)
+        return now, lookup.position_in(now, job, position)
 
     async def _set_paused(self, id: str, paused: bool) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
@@ -310,14 +320,6 @@ class CoordinatorCommands:
 
     def _new_id(self) -> str:
         return lookup.new_ids(self._clock, 1)[0]
-
-
-def _position_in(now: JobState, before: JobState, position: int | None) -> int | None:
-    """Where a task stands in a job that may have been amended since: by its name; None if it is not there any more."""
-    if position is None or now is before or now.job.groups == before.job.groups:
-        return position
-    name = before.job.object_at(position)
-    return now.job.object_position(name) if name else None
 
 
 def _is_decided(job: JobState, position: int | None) -> bool:

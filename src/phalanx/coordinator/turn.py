@@ -135,7 +135,8 @@ class Engine:
         for event in decision.events:
             if type(event) is JobForgotten:
                 job = self.state.jobs[event.job]
-                turn.history.append(History(event.job, encode_job(job), job.arrival))
+                kept = self.state.environments.of_record(job.job)
+                turn.history.append(History(event.job, encode_job(job, kept), job.arrival))
             elif type(event) is WorkflowForgotten:
                 flow = self.state.workflows[event.workflow]
                 turn.history.append(History(event.workflow, encode_workflow(flow), flow.number))

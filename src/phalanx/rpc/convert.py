@@ -34,7 +34,7 @@ LEFT_OUT = frozenset(
         *(("LogHello", "usage"), ("Beat", "idle")),  # and so are samples of usage,
         # and a VPS is run by runners of ours alone: others do not find its program, and refuse it.
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),
-        ("LogHello", "snapshots"),
+        *(("LogHello", "snapshots"), ("Command", "environment")),  # (a digest, opened before)
         ("Beat", "preparing"),  # only runners of ours run containers
     }
 )

@@ -15,7 +15,7 @@ from msgspec import structs
 
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Why
-from phalanx.core.runner.attempts import ProcessEnd
+from phalanx.core.runner.attempts import ProcessEnd, told_refusal
 from phalanx.core.runner.effects import (
     Forget,
     ForgetBrief,
@@ -255,8 +255,7 @@ class RunnerLoop:
             self._news_of(key, event)
 
     def _news_of(self, key: AttemptKey, event: messages.News) -> None:
-        state = self.engine.state
-        effects: list[RunnerEffect] = []
+        state, effects = self.engine.state, list[RunnerEffect]()
         match event:
             case messages.ProcessStarted():
                 self._launches.started(key, event.pid, event.born, self.clock.monotonic())
@@ -269,7 +268,8 @@ class RunnerLoop:
                 effects = state.process_ready(key)
             case messages.ProcessRefused():
                 self._launches.release(key)
-                effects = state.process_refused(key, event.code, event.message, self.clock.now())
+                message, now = told_refusal(event.code, event.message, self.engine.node), self.clock.now()
+                effects = state.process_refused(key, event.code, message, now)
         if effects:
             self._do(effects, self.clock.now())
 
@@ -374,7 +374,7 @@ class RunnerLoop:
             return
         try:
             self._launches.start(keeper, effect, self._instant(effect.not_after))
-        except NoAccount as error:
+        except (NoAccount, environment.Withheld) as error:
             self._do(self.engine.state.process_refused(start.key, "no_account", str(error), now), now)
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make its folders, cgroups or network: {error.strerror or error}"

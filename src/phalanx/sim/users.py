@@ -23,7 +23,6 @@ from phalanx.core.cluster.inputs import (
     SetPaused,
     SetQuota,
     SetTopology,
-    Submit,
     SubmitWorkflow,
     Undrain,
 )
@@ -37,6 +36,7 @@ from phalanx.core.model.waiting import Quota
 from phalanx.core.model.workflow import Workflow, workflow_id
 from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.coordinators import SimulatedCoordinators
+from phalanx.sim.environments import EnvironmentsOfJobs
 from phalanx.sim.images import ImagesOfJobs
 from phalanx.sim.network import Network
 from phalanx.sim.reservations import ReservingUsers
@@ -86,6 +86,7 @@ class Users:
         self._toggles = world.dice("elastic")
         self._address_dice, self.has_overlay = world.dice("addresses"), False
         self._images = ImagesOfJobs(world.dice("images"))
+        self.environments = EnvironmentsOfJobs(world.dice("environments"), checkers.environments)
         self._known: list[Job] = []
         self._requests = 0
         self._asked_s = 0.0
@@ -155,7 +156,7 @@ class Users:
         jobs = self.renewed(like) if like else some_jobs(self._dice, self._nodes, self._world.now)
         if self.has_overlay and not like:
             jobs = with_addresses(self._address_dice, jobs)
-        jobs = jobs if like else self._images.given(jobs)
+        jobs = jobs if like else self.environments.given(self._images.given(jobs))
         self._asked_s += sum(cluster_s(job, self._nodes) for job in jobs)
         if self._asked_s > ASKED_S_MAX:
             return
@@ -345,8 +346,7 @@ class Submission:
             return
         jobs = self._jobs if not self._tries else self._users.renewed(self._jobs)
         self._tries.append(jobs)
-
-        inputs: list[Input] = [Submit(job, self._request_id, False, self._no_queue) for job in jobs]
+        inputs: list[Input] = self._users.environments.submits(jobs, self._request_id, self._no_queue)
         self._users.ask(inputs, lambda answers: self._answered(jobs, answers))
         self._users.try_again(self.send)
 

@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.begin import read_begin
 from phalanx.api.schema.documents import FailedTarget
+from phalanx.api.schema.exports import check_exported
 from phalanx.api.schema.fields import (
     check_job_name,
     check_name,
@@ -78,6 +79,9 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     array: str | None = None  # "1-100%4"
     name: str = ""
     env: dict[str, str] = {}
+    exported: dict[
+        str, str
+    ] = {}  # the caller's environment: weaker than `env` and than all that Phalanx sets
     cwd: str | None = None
     time_limit: float | str | None = None  # seconds, or "1h30m"
     grace: float | str | None = None  # between SIGTERM and SIGKILL
@@ -263,6 +267,7 @@ def _check_ip_token(request: SubmitRequest) -> None:
 
 
 def _check_labels(request: SubmitRequest) -> None:
+    check_exported(request.exported, "exported")
     if request.name:
         check_job_name("name", request.name)
     if request.queue != "default":

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from heapq import heapify
 from operator import attrgetter
 
-from msgspec import Raw, Struct, msgpack, structs
+from msgspec import Struct, msgpack, structs
 
 from phalanx.core.cluster.apply.bindings import restore_bindings
 from phalanx.core.cluster.apply.dependencies import restore_dependents
@@ -26,6 +26,7 @@ from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.overlay import restore_overlay
 from phalanx.core.cluster.apply.workflows import restore_workflows
 from phalanx.core.cluster.conditions import Condition, told_preemption
+from phalanx.core.cluster.environments import EnvironmentImage, HistoryEnvironments
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
 from phalanx.core.cluster.state import BACKOFF, BEGIN, Brake, ClusterState, NodeState, Timers
@@ -99,6 +100,7 @@ class JobImage(Struct, array_like=True):
     usage_totals: UsageTotals | None = None
     begins_at: float = 0.0
     held_by: str = ""
+    environments: HistoryEnvironments | None = None  # only in the history
 
 
 class NodeImage(Struct, array_like=True):
@@ -150,6 +152,7 @@ class ClusterImage(Struct, array_like=True):
     bindings: BindingsImage | None = None
     overlay: OverlayImage | None = None
     repeated: list[tuple[JobId, list[JobId]]] = []
+    environments: list[EnvironmentImage] = []
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -176,6 +179,7 @@ def encode_state(state: ClusterState) -> bytes:
             state.bindings.image(),
             state.overlay.image() if state.overlay else None,
             list(state.repeated.items()),
+            state.environments.image(),
         )
     )
 
@@ -198,6 +202,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
         _restore_job(state, job)
     for node in image.nodes:
         _restore_lanes(state, node)
+    state.environments.restore(image.environments, (job.job for job in state.jobs.values()))
     state.overlay = Overlay(image.overlay)
     restore_overlay(state)
     restore_dependents(state)
@@ -224,26 +229,16 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     return state
 
 
-def encode_job(job: JobState) -> bytes:
+def encode_job(job: JobState, environments: HistoryEnvironments | None = None) -> bytes:
     """One job, for the history."""
-    return msgpack.encode(_job_image(job))
+    image = _job_image(job)
+    image.environments = environments
+    return msgpack.encode(image)
 
 
 def decode_job(body: bytes) -> JobState:
     """A job out of the history; it has no live attempts."""
     return _job_state(msgpack.decode(body, type=JobImage), [0, 0, 0, 0, 0, 0])
-
-
-class _Numbered(Struct, array_like=True):
-    """The beginning of a `JobImage`."""
-
-    job: Raw
-    arrival: int
-
-
-def number_of_job(body: bytes) -> int:
-    """The number in a record of the history, read without the rest."""
-    return msgpack.decode(body, type=_Numbered).arrival
 
 
 # What an image has under the same name as its object is copied by name; the rest is told one by one.

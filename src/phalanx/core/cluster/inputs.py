@@ -38,6 +38,7 @@ class Submit(Input, frozen=True):
     ip_digest: bytes = b""  # of the token of a reservation, whose address its only task is to have
     amends: int | None = None  # the version of the gang with this job's id that the job takes the place of
     retries: int = 0  # of one that repeats tasks: how many jobs are known that did so before
+    environments: dict[str, bytes] = {}  # by digest: those that the job names, sealed
 
 
 class Cancel(Input, frozen=True):
@@ -312,6 +313,7 @@ class KnowSecret(Input, frozen=True):
     """The fingerprint of the secret that this coordinator has."""
 
     fingerprint: str
+    replaces: str = ""  # the fingerprint of the one that it is to take the place of
 
 
 class Tick(Input, frozen=True):

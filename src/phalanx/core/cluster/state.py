@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field, structs
 
+from phalanx.core.cluster.environments import Environments
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.names import JobNames
 from phalanx.core.cluster.overlay import Overlay
@@ -203,6 +204,7 @@ class ClusterState(Struct, eq=False):
     queues: Queues = field(default_factory=Queues)
     bindings: Bindings = field(default_factory=Bindings)
     overlay: Overlay = field(default_factory=Overlay)
+    environments: Environments = field(default_factory=Environments)
     keyring: Keyring = field(default_factory=Keyring)  # the credentials that were created
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need

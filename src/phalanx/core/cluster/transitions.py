@@ -39,6 +39,7 @@ from phalanx.core.cluster.decide import (
     workflows,
 )
 from phalanx.core.cluster.decision import Decision, Effect
+from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.state import ClusterState, Unfit
@@ -184,4 +185,5 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.LogSettled: _of_the_log,
     e.LogRepaired: _of_the_log,
     NumbersSkipped: apply_jobs.numbers_skipped,
+    EnvironmentKept: apply_jobs.environment_kept,
 }

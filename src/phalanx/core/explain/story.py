@@ -8,6 +8,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.dependencies import WORDS
+from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.explain.choices import told_choice
@@ -152,6 +153,8 @@ def _declared_sentence(event: e.Event) -> str:
     match event:
         case e.TermOpened():
             return f"a coordinator opened epoch {event.epoch}"
+        case EnvironmentKept():
+            return f"an environment of {event.user} was kept"
         case NumbersSkipped():
             return f"a backup was restored: numbers up to {event.upto} are not given again"
         case e.LogRepaired():

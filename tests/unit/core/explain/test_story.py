@@ -12,6 +12,7 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
@@ -298,6 +299,10 @@ TOLD: list[tuple[Event, str]] = [
     (
         o.ReservationEnded(at=1.0, node="n1", id="a", address="10.128.0.5", released=True),
         "reservation of 10.128.0.5 released",
+    ),
+    (
+        EnvironmentKept(at=1.0, digest="d", user="ada", sealed=b"s"),
+        "an environment of ada was kept",
     ),
     (
         NumbersSkipped(at=1.0, upto=100_000),

@@ -130,8 +130,8 @@ def remove_node(state: ClusterState, given: i.RemoveNode, now: float) -> Decisio
 
 
 def know_secret(state: ClusterState, given: i.KnowSecret, now: float) -> Decision:
-    """The first secret that is heard of is the cluster's."""
-    if state.keyring.secret:
+    """The first secret that is heard of is the cluster's, and later one that was put in its place."""
+    if state.keyring.secret not in ("", given.replaces):
         return Decision([], [], Accepted(0))
     return Decision([e.SecretKnown(at=now, cause="start", fingerprint=given.fingerprint)], [], Accepted())
 

@@ -8,6 +8,7 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
+from phalanx.core.cluster.decide.environments import environments_kept, without_environment
 from phalanx.core.cluster.decide.gangs import STALE, placed
 from phalanx.core.cluster.decide.merging import may_merge
 from phalanx.core.cluster.decide.overlay import with_reservation
@@ -50,6 +51,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return Decision([], [], known)
     if (no := _too_many(state, job, amends=amends)) is not None:
         return refuse(no, "too_many")
+    if (refused := without_environment(state, given)) is not None:
+        return refused
     if (never := never_after(state, job)) is not None:
         return Decision([], [], never)
     if given.priority_max is not None and (no_entry := unwelcome(state, job, given.priority_max)) is not None:
@@ -65,15 +68,16 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     if amends:
         whole = _amended(state.jobs[job.id].job, job)
         event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id)
-        return Decision([event], [], Accepted(job.tasks))
+        return Decision([*environments_kept(state, given, now), event], [], Accepted(job.tasks))
     number, request = state.next_number(), given.request_id
     submitted = e.JobSubmitted(at=now, cause=cause, job=job, request_id=request, number=number)
+    kept = environments_kept(state, given, now)
     if given.no_queue:
-        return _at_once(state, given, submitted, now)
-    return Decision([submitted], [], Accepted(job.tasks))
+        return _at_once(state, given, [*kept, submitted], now)
+    return Decision([*kept, submitted], [], Accepted(job.tasks))
 
 
-def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now: float) -> Decision:
+def _at_once(state: ClusterState, given: Submit, kept: list[e.Event], now: float) -> Decision:
     """A job that is placed now or not at all."""
     job, found = given.job, given.placement
     if job.tasks != 1:
@@ -83,7 +87,7 @@ def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now:
         return refuse(why_not_now(state, job), "busy" if job.groups[0].request.target else "no_room")
     lane = state.nodes[found.node].next_lane
     start = placed(found, (found.job, found.position, 1), lane, now, "no_queue")
-    return Decision([submitted, start], [], Accepted(1))
+    return Decision([*kept, start], [], Accepted(1))
 
 
 def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
