@@ -61,6 +61,7 @@ from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.client.log_calls import AsyncLogCalls
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.usage import AsyncUsageCalls
@@ -82,7 +83,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls):
+class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls, AsyncLogCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(

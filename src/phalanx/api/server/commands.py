@@ -51,6 +51,7 @@ from phalanx.api.schema.jobs import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema.log_times import LogTimesView
 from phalanx.api.schema.metrics import MetricsReport
 from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
@@ -272,6 +273,10 @@ class Commands(Protocol):
 
         The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt.
         """
+        ...
+
+    async def log_times(self, id: str, *, attempt: int | None, after: float) -> LogTimesView:
+        """When the output of a task was written; without rows if nobody can tell."""
         ...
 
     async def result(self, id: str) -> Raw:
