@@ -90,6 +90,7 @@ if TYPE_CHECKING:
         RuleSpec,
         SuccessSpec,
     )
+    from phalanx.api.schema.log_times import LogTimesView
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
+    from phalanx.client.log_calls import LogPiece
     from phalanx.client.pickles import CallLost, RemoteTraceback
     from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
     from phalanx.client.session_connection import AsyncExecSession
@@ -137,6 +139,7 @@ if TYPE_CHECKING:
         WorkflowBuilder,
         WorkflowHandle,
     )
+    from phalanx.core.model.log_times import LogRow
     from phalanx.embedded import LocalCluster, local
     from phalanx.errors import (
         BadRequest,
@@ -224,6 +227,9 @@ __all__ = [
     "LayerSpec",
     "LayerView",
     "LocalCluster",
+    "LogPiece",
+    "LogRow",
+    "LogTimesView",
     "NamedView",
     "NetworkSpec",
     "NeverFits",
@@ -326,6 +332,9 @@ _MODULES = {
     ),
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
+    "phalanx.api.schema.log_times": "LogTimesView",
+    "phalanx.client.log_calls": "LogPiece",
+    "phalanx.core.model.log_times": "LogRow",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "

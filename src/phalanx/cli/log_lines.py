@@ -24,7 +24,7 @@ LINE_MAX = 1 << 20  # what has no end by then is shown as it is
 ASK_AGAIN_S = 0.5
 
 
-class Line(Struct, frozen=True):
+class LogLine(Struct, frozen=True):
     """A line with its end, and where it begins in its log."""
 
     stream: Stream
@@ -32,14 +32,14 @@ class Line(Struct, frozen=True):
     data: bytes
 
 
-def cut(pieces: Iterable[LogPiece], stream: Stream) -> Iterator[Line]:
+def cut(pieces: Iterable[LogPiece], stream: Stream) -> Iterator[LogLine]:
     """Whole lines. The last one gets an end if it has none."""
     at, rest = 0, b""
     for piece in pieces:
         if piece.gap:
             if rest:
-                yield Line(stream, at, rest + b"\n")
-            yield Line(stream, piece.offset, gap_mark(piece.gap).lstrip(b"\n"))
+                yield LogLine(stream, at, rest + b"\n")
+            yield LogLine(stream, piece.offset, gap_mark(piece.gap).lstrip(b"\n"))
             rest = b""
         if not rest:
             at = piece.offset
@@ -48,11 +48,11 @@ def cut(pieces: Iterable[LogPiece], stream: Stream) -> Iterator[Line]:
             continue
         *whole, last = rest.split(b"\n")
         for line in whole:
-            yield Line(stream, at, line + b"\n")
+            yield LogLine(stream, at, line + b"\n")
             at += len(line) + 1
         rest = last
     if rest:
-        yield Line(stream, at, rest + b"\n")
+        yield LogLine(stream, at, rest + b"\n")
 
 
 def without_first(pieces: Iterable[LogPiece]) -> Iterator[LogPiece]:
@@ -86,11 +86,11 @@ class LineTimes:
             "stderr": [row.stderr or 0 for row in self._rows],
         }
 
-    def row(self, line: Line) -> int:
+    def row(self, line: LogLine) -> int:
         """The place of the row that a line belongs to."""
         return bisect_right(self._sizes[line.stream], line.offset)
 
-    def at(self, line: Line, now: float) -> float | None:
+    def at(self, line: LogLine, now: float) -> float | None:
         """When a line was begun; `now` is by a clock that does not step. None if it is not known."""
         place = self.row(line)
         if place >= len(self._rows) and self._found.is_live and now - self._asked_at >= ASK_AGAIN_S:
@@ -111,12 +111,12 @@ class LineTimes:
         return self._sizes[stream][place - 1] if place else 0
 
 
-def merged(first: Iterator[Line], second: Iterator[Line], times: LineTimes) -> Iterator[Line]:
+def merged(first: Iterator[LogLine], second: Iterator[LogLine], times: LineTimes) -> Iterator[LogLine]:
     """The lines of two logs by their times; of one moment, standard output first."""
     return merge(first, second, key=times.row)
 
 
-def matching(lines: Iterator[Line], pattern: re.Pattern[bytes]) -> Iterator[Line]:
+def matching(lines: Iterator[LogLine], pattern: re.Pattern[bytes]) -> Iterator[LogLine]:
     return (line for line in lines if pattern.search(line.data))
 
 

@@ -17,7 +17,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.jobs import gap_mark
 from phalanx.cli.instants import read_since
-from phalanx.cli.log_lines import Line, LineTimes, cut, matching, merged, stamp, without_first
+from phalanx.cli.log_lines import LineTimes, LogLine, cut, matching, merged, stamp, without_first
 from phalanx.cli.wait import ENDED
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest, NotFound
@@ -139,11 +139,11 @@ class TaskLog:
         is_cut = options.lines is None or (len(read) == 1 and options.since is None)
         return shown if is_cut or options.follow else _last(shown, options.lines or 0)
 
-    def _stamped(self, line: Line, times: LineTimes) -> bytes:
+    def _stamped(self, line: LogLine, times: LineTimes) -> bytes:
         return stamp(times.at(line, self._clock.monotonic())) + line.data
 
 
-def _data(lines: Iterator[Line]) -> Iterator[bytes]:
+def _data(lines: Iterator[LogLine]) -> Iterator[bytes]:
     return (line.data for line in lines)
 
 
@@ -159,11 +159,11 @@ def _last(lines: Iterator[bytes], most: int) -> Iterator[bytes]:
     yield from deque(lines, most)
 
 
-def _as_they_come(read: list[Iterator[Line]]) -> Iterator[Line]:
+def _as_they_come(read: list[Iterator[LogLine]]) -> Iterator[LogLine]:
     """Lines of several logs, in the order of their arrival; within a log it is exact."""
-    arriving: Queue[Line | Exception | None] = Queue(PIECES_AHEAD)
+    arriving: Queue[LogLine | Exception | None] = Queue(PIECES_AHEAD)
 
-    def copy(lines: Iterator[Line]) -> None:
+    def copy(lines: Iterator[LogLine]) -> None:
         try:
             for line in lines:
                 arriving.put(line)

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from phalanx.api.schema.documents import Stream
-from phalanx.api.schema.jobs import gap_mark
 from phalanx.client import calls
 from phalanx.client.calls import SUBMIT, TIMEOUT_S, Call
 from phalanx.endpoint import Addresses
@@ -323,15 +322,14 @@ class LogPosition:
         """The attempt that is read; 0: there was none yet."""
         return self._attempt or 0
 
-    def begin(self, headers: Mapping[str, str]) -> bytes:
-        """Note what the answer says of itself: from now on the place is exact. The mark of a gap before it."""
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """Note what the answer says of itself: from now on the place is exact."""
         self._offset, self._lines = int(headers.get("x-phalanx-offset", 0)), None
         self._size = int(headers.get("x-phalanx-size", 0))
         attempt = int(headers.get("x-phalanx-attempt", 0))
         self._attempt = attempt or self._attempt
         self.gap = int(headers.get("x-phalanx-gap", 0))
         self._moved = self.gap > 0
-        return gap_mark(self.gap) if self.gap else b""
 
     def advance(self, piece: bytes) -> None:
         self._offset = (self._offset or 0) + len(piece)

@@ -98,14 +98,3 @@ class LogCalls:
         """When the output of a task was written, and on which node: of its newest attempt, or of another one."""
         found: LogTimesView = self._ask(log_times(id, attempt, after))
         return found
-
-
-class AsyncLogCalls:
-    """The same of `AsyncClient`."""
-
-    async def _ask(self, call: Call[Any]) -> Any:
-        raise NotImplementedError
-
-    async def log_times(self, id: str, *, attempt: int | None = None, after: float = 0.0) -> LogTimesView:
-        found: LogTimesView = await self._ask(log_times(id, attempt, after))
-        return found
