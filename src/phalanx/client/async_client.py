@@ -45,7 +45,7 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+from phalanx.api.schema.submit_fields import GangFields, SweepFields
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -59,11 +59,13 @@ from phalanx.client.access import ApiAccess, ClientToken, access
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.async_log_calls import AsyncLogCalls, pause
 from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.changes import AsyncChangeCalls
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
+from phalanx.client.sweeps import AsyncSweepCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflows import WorkflowBuilder
@@ -83,7 +85,15 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls, AsyncLogCalls):
+class AsyncClient(
+    AsyncChangeCalls,
+    AsyncUsageCalls,
+    AsyncOverlayCalls,
+    AsyncSessionCalls,
+    AsyncVpsCalls,
+    AsyncSweepCalls,
+    AsyncLogCalls,
+):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(
@@ -118,9 +128,9 @@ class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVp
         await self.close()
 
     async def submit(
-        self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitFields]
+        self, request: SubmitRequest | None = None, /, **fields: Unpack[SweepFields]
     ) -> SubmitReply:
-        return await self._ask(calls.submit(request, fields))
+        return await self._submitted(request, fields)
 
     async def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
         return await self._ask(calls.apply(request))
@@ -146,9 +156,6 @@ class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVp
 
     async def resume(self, id: str) -> TaskView:
         return await self._ask(calls.resume(id))
-
-    async def release(self, id: str) -> JobView:
-        return await self._ask(calls.release(id))
 
     async def jobs(
         self, *, cursor: str | None = None, limit: int = 100, **filters: Unpack[JobFilters]
