@@ -91,7 +91,7 @@ if TYPE_CHECKING:
         RuleSpec,
         SuccessSpec,
     )
-    from phalanx.api.schema.log_times import LogTimesView
+    from phalanx.api.schema.log_times import LogRow, LogTimesView
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
@@ -140,7 +140,6 @@ if TYPE_CHECKING:
         WorkflowBuilder,
         WorkflowHandle,
     )
-    from phalanx.core.model.log_times import LogRow
     from phalanx.embedded import LocalCluster, local
     from phalanx.errors import (
         BadRequest,
@@ -336,9 +335,8 @@ _MODULES = {
     "phalanx.api.schema.changes": "UpdateFields",
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
-    "phalanx.api.schema.log_times": "LogTimesView",
+    "phalanx.api.schema.log_times": "LogRow LogTimesView",
     "phalanx.client.log_calls": "LogPiece",
-    "phalanx.core.model.log_times": "LogRow",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "

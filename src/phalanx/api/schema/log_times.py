@@ -9,6 +9,8 @@ from msgspec import Meta, Struct
 from phalanx.api.schema.documents import REVISION_MAX
 from phalanx.core.model.log_times import LogRow
 
+__all__ = ["LogRow", "LogTimesQuery", "LogTimesView"]
+
 
 class LogTimesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """`after`: only rows later than this time, for a reader who has the others."""
