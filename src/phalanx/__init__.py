@@ -92,6 +92,7 @@ if TYPE_CHECKING:
         RuleSpec,
         SuccessSpec,
     )
+    from phalanx.api.schema.log_times import LogRow, LogTimesView
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
@@ -129,6 +130,7 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
+    from phalanx.client.log_calls import LogPiece
     from phalanx.client.pickles import CallLost, RemoteTraceback
     from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
     from phalanx.client.session_connection import AsyncExecSession
@@ -227,6 +229,9 @@ __all__ = [
     "LayerSpec",
     "LayerView",
     "LocalCluster",
+    "LogPiece",
+    "LogRow",
+    "LogTimesView",
     "NamedView",
     "NetworkSpec",
     "NeverFits",
@@ -332,6 +337,8 @@ _MODULES = {
     "phalanx.api.schema.changes": "UpdateFields",
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
+    "phalanx.api.schema.log_times": "LogRow LogTimesView",
+    "phalanx.client.log_calls": "LogPiece",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EnvironmentView EvictReply Fix FormationView GangView GroupView "

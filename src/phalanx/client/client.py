@@ -27,7 +27,7 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Stream, read_problem
+from phalanx.api.schema.documents import read_problem
 from phalanx.api.schema.files import FilesView
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
@@ -53,7 +53,8 @@ from phalanx.client.changes import ChangeCalls
 from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
-from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
+from phalanx.client.leader import RetryDelays, addresses_of
+from phalanx.client.log_calls import LogCalls
 from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
 from phalanx.client.sweeps import SweepCalls
@@ -68,7 +69,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, ChangeCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, SweepCalls):
+class Client(
+    WorkflowCalls, ChangeCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, SweepCalls, LogCalls
+):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(
@@ -293,33 +296,6 @@ class Client(WorkflowCalls, ChangeCalls, UsageCalls, OverlayCalls, SessionCalls,
     def ready(self) -> None:
         """Return if the coordinator can serve; raise Unavailable if not."""
         self._ask(calls.ready())
-
-    def logs(
-        self,
-        id: str,
-        *,
-        stream: Stream = "stdout",
-        attempt: int | None = None,
-        offset: int | None = None,
-        lines: int | None = None,
-        follow: bool = False,
-    ) -> Iterator[bytes]:
-        """What a task wrote, in pieces. A cut connection is taken up again where it broke."""
-        place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
-        patience = RetryDelays()
-        while True:
-            try:
-                with closing(self._opened(place.call())) as answer:
-                    patience.renew()
-                    if mark := place.begin(answer.headers):
-                        yield mark
-                    for piece in answer.pieces():
-                        place.advance(piece)
-                        yield piece
-                if place.is_at_end():
-                    return
-            except (Unavailable, TooMany) as error:
-                self._pause(patience, error)
 
     def result(self, id: str) -> Any:
         """What a task gave as its result, however large; raises NotFound if it gave none."""

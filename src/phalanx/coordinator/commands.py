@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator
 from msgspec import structs
 
 from phalanx.api.schema.cluster import NodeView, RemovedNode
-from phalanx.api.schema.documents import Stream
-from phalanx.api.schema.jobs import JobView, LogChunk, TaskView, WatchEvent, WhyReply
+from phalanx.api.schema.jobs import JobView, TaskView, WatchEvent, WhyReply
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.addresses import AddressCommands
@@ -25,8 +24,8 @@ from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.idle_devices import IdleDevices
-from phalanx.coordinator.kept_logs import KeptLogs
-from phalanx.coordinator.logs import LogLinks, one_log
+from phalanx.coordinator.log_reads import LogReads
+from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.questions import StateReads
@@ -51,10 +50,8 @@ from phalanx.core.cluster.inputs import (
     SetPaused,
     Undrain,
 )
-from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.orders import AttemptKey, Status
-from phalanx.errors import BadRequest, Conflict, NotFound, Unavailable
+from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.protocol import Store
 
 
@@ -76,11 +73,12 @@ class CoordinatorCommands:
         self._store = store
         self._feed = feed
         self._log_links = log_links
-        self._kept_logs = None if files is None else KeptLogs(files)
         self._clock = clock
         retries = defaults.retries
         self.idle = IdleDevices()
         self._reads = reads = StateReads(loop, store, clock, self.idle)
+        logs = LogReads(loop, store, feed, log_links, reads, clock, files)
+        self.logs, self.log_times = logs.logs, logs.log_times
         self.usage = UsageReads(loop, store, log_links, clock).usage
         self.report = UsageReports(loop, store, clock, reads.slices).report
         self.jobs, self.tasks, self.task = reads.jobs, reads.tasks, reads.task
@@ -208,76 +206,6 @@ class CoordinatorCommands:
         async for event in self._feed.watch(start, only, lambda: self._loop.state):
             yield event
 
-    async def logs(
-        self,
-        id: str,
-        *,
-        stream: Stream,
-        attempt: int | None,
-        offset: int | None,
-        lines: int | None,
-        follow: bool,
-    ) -> AsyncIterator[LogChunk]:
-        job, position = await lookup.find_one_task(self._loop, self._store, id)
-        if attempt is None:
-            lookup.refuse_merged(job, "the logs", "phalanx logs")
-        number = job.attempts[position] if attempt is None else attempt
-        if not 0 <= number <= job.attempts[position]:
-            raise BadRequest(
-                f"task {id} has had {job.attempts[position]} attempts, not {attempt}", reason="NoAttempt"
-            )
-        if number == 0 and not follow:
-            yield LogChunk(0, b"", 0, 0, True)
-            return
-        if number == 0:
-            number = 1
-            yield LogChunk(0, b"", 0, number, False)
-            placed = await self._placed(job, position)
-            if placed is None:
-                return
-            job, position = placed
-        key = (job.job.id, position, number)
-        live = job.live.get(position)
-        has_ended = live is None or live.key[2] != number
-        is_split = job.group_of(position).group.command.split_output
-        node = self._reads.node_name(job, position, number)
-        is_away = node is None or not self._log_links.is_open(node)
-        kept = await self._kept(key, stream, offset, lines, is_split) if has_ended and is_away else None
-        if kept is not None:
-            async for chunk in kept:
-                yield chunk
-            return
-        try:
-            async for chunk in self._log_links.read(
-                self._reads.node_of(job, position, number),
-                key,
-                stream=stream,
-                offset=offset,
-                lines=lines,
-                follow=follow,
-                is_split=is_split,
-            ):
-                has_ended = False  # what was sent cannot be begun anew
-                yield chunk
-        except (NotFound, Unavailable):
-            kept = await self._kept(key, stream, offset, lines, is_split) if has_ended else None
-            if kept is None:
-                raise
-            async for chunk in kept:
-                yield chunk
-
-    async def _kept(
-        self, key: AttemptKey, stream: Stream, offset: int | None, lines: int | None, is_split: bool
-    ) -> AsyncIterator[LogChunk] | None:
-        """The log as it was copied when the attempt had ended; None if it was not."""
-        if self._kept_logs is None:
-            return None
-        self._loop.require_active()  # a folder of its own has only what came to it
-        runs = await self._kept_logs.runs(key, stream)
-        if runs == [] and stream == "stderr" and not is_split:
-            raise one_log(key)
-        return None if runs is None else self._kept_logs.read(key, stream, runs, offset=offset, lines=lines)
-
     async def ready(self) -> None:
         await self._loop.ready()
 
@@ -297,22 +225,6 @@ class CoordinatorCommands:
     async def require_leader(self) -> None:
         await self._loop.require_leader()
 
-    async def _placed(self, job: JobState, position: int) -> tuple[JobState, int] | None:
-        """A follower came before the task was placed: where it stands once it was; None if it will not be."""
-        after, at = self._loop.state.revision, self._standing(job, position)
-        if not _is_decided(*at):
-            async for _ in self._feed.watch(after, job.job.id, lambda: self._loop.state):
-                at = self._standing(*at)
-                if _is_decided(*at):
-                    break
-        now, place = at
-        return (now, place) if place is not None and now.attempts[place] else None
-
-    def _standing(self, job: JobState, position: int | None) -> tuple[JobState, int | None]:
-        """The job as it is now, another one if members came, and where the task stands in it."""
-        now = self._loop.state.jobs.get(job.job.id, job)
-        return now, lookup.position_in(now, job, position)
-
     async def _set_paused(self, id: str, paused: bool) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
         accepted(await self._loop.ask([SetPaused(job.job.id, position, paused)]), id)
@@ -320,8 +232,3 @@ class CoordinatorCommands:
 
     def _new_id(self) -> str:
         return lookup.new_ids(self._clock, 1)[0]
-
-
-def _is_decided(job: JobState, position: int | None) -> bool:
-    """Whether a task has been placed, or never will be."""
-    return position is None or job.attempts[position] > 0 or job.status[position] >= Status.COMPLETED

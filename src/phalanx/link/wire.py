@@ -159,6 +159,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     usage: bool = False  # it can be asked for usage
     sessions: bool = False  # it opens sessions, if the coordinator asks for one
     snapshots: bool = False  # it can be asked about snapshots of VPSs
+    times: bool = False  # it can be asked when logs were written (the stream `times`)
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):

@@ -98,7 +98,7 @@ class RunnerLoop:
         self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
-        self.uploads = RunnerUploads(self.log_root, log_max_bytes)
+        self.uploads = RunnerUploads(self.log_root, log_max_bytes, clock)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
         self._flush_at: asyncio.TimerHandle | None = None

@@ -292,6 +292,7 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             usage=True,
             sessions=True,
             snapshots=True,
+            times=True,
         ),
         loop.log_root,
         loop.engine.is_live,
