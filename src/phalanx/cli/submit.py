@@ -128,6 +128,24 @@ class SubmitOptions(Struct, kw_only=True):
             help="Only nodes that hold tasks to all that they were granted; see `nodes`.",
         ),
     ] = False
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE[,NODE]", help="Only on these nodes; repeatable.", autocompletion=node_names
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE[,NODE]", help="Not on these nodes; repeatable.", autocompletion=node_names
+        ),
+    ] = None
+    exclusive: Annotated[
+        bool,
+        typer.Option(
+            "--exclusive", help="Each task has an empty node for itself, with all its cores and GPUs."
+        ),
+    ] = False
     tag: Annotated[
         list[str] | None,
         typer.Option(metavar="K=V", help="Tag of the job, for `ps -l`; repeatable."),
@@ -223,6 +241,8 @@ class SubmitOptions(Struct, kw_only=True):
             tags=dict(pair(each, "--tag") for each in self.tag or []),
             gather=[parse_gather(each) for each in self.gather or []],
             after=self.after or [],
+            nodes=listed(self.nodes),
+            exclude=listed(self.exclude),
             cwd=self._folder(),
             mounts=self.mount or [],
             max_retries=self.retries,
@@ -241,7 +261,7 @@ class SubmitOptions(Struct, kw_only=True):
 _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
-    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation"),
+    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation", "exclusive"),
     *("network", "ip_token", "names", "subdomain", "image", "split_output", "begin"),
 )
 
@@ -276,6 +296,11 @@ def with_options(form: type[Struct]) -> Callable[[F], F]:
 
 
 takes_options = with_options(SubmitOptions)
+
+
+def listed(given: list[str] | None) -> list[str]:
+    """The words of an option that is repeated, or has several with commas."""
+    return [word.strip() for text in given or [] for word in text.split(",") if word.strip()]
 
 
 def _spelled(text: str, what: str) -> str:

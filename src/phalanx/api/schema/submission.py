@@ -90,6 +90,11 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     gang_wait: float | str | None = None  # how long tasks of a gang hold their places for the others
     labels: dict[str, str] = {}  # what the node must carry
     require_isolation: bool = False  # only nodes that hold tasks to all that they were granted
+    nodes: list[str] = []  # only on these nodes; empty: on any
+    exclude: list[str] = []  # on none of these
+    exclusive: bool = (
+        False  # each task has a node for itself: it starts on an empty one and is given all of it
+    )
     preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
@@ -177,6 +182,7 @@ def to_jobs(
     jobs: list[tuple[str | None, Job]] = []
     for text, target in places:
         id, gpus = new_id(), _gpus(request, target, text)
+        _check_target(request, target, text)
         group = groups.get(gpus) or groups.setdefault(gpus, _group(request, gpus, common.array))
         aimed = structs.replace(group, request=structs.replace(group.request, target=target))
         batch = jobs[0][1].id if jobs else id
@@ -280,6 +286,9 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         gpu_memory=request.gpu_memory,
         labels=request.labels,
         require_isolation=request.require_isolation,
+        nodes=request.nodes,
+        exclude=request.exclude,
+        exclusive=request.exclusive,
         env=request.env,
         cwd=None if request.kind == "vps" else request.cwd,  # the home of a VPS is its folder
         network=request.network,
@@ -342,6 +351,18 @@ def _gang(request: SubmitRequest) -> Gang | None:
         )
     wait_s = WAIT_S if request.gang_wait is None else read_duration("gang_wait", request.gang_wait)
     return Gang(read_gather(request.gather), wait_s=wait_s)
+
+
+def _check_target(request: SubmitRequest, target: Target | None, text: str | None) -> None:
+    """Refuse a target beside other nodes, or a part of a node for a task that wants all of it."""
+    if target is None:
+        return
+    if request.nodes:
+        raise BadRequest(f"nodes: given beside target {shown(text)}: give one of them, not both")
+    if request.exclusive and (target.devices or target.numa is not None):
+        raise BadRequest(
+            f"exclusive: it gives all of a node, and target {shown(text)} names a part: give {target.host}"
+        )
 
 
 def _gpus(request: SubmitRequest, target: Target | None, text: str | None) -> int:
