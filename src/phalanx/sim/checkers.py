@@ -3,9 +3,9 @@
 The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
-`dispatches` the nodes that these are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes
-that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `numbers` those of jobs,
-`waits` the queue. The first violation ends the run.
+`changes` holds, begins and nodes for itself, `dispatches` the nodes that stages are given, `lanes` who queues behind
+whom, `limits` time limits, `standstill` nodes that cannot work, `elastic` nodes that are disabled, `addresses` those
+of the overlay network, `numbers` those of jobs, `waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.link import wire
 from phalanx.sim.addresses import AddressChecker
 from phalanx.sim.barrier import Barrier
+from phalanx.sim.changes import ChangeChecker
 from phalanx.sim.chronicle import Chronicle
 from phalanx.sim.coordinator import SimulatedCoordinator
 from phalanx.sim.dependencies import Dependencies
@@ -70,6 +71,7 @@ class Checkers:
         self.workflows = WorkflowChecker(self.chronicle, self.count)
         self.dispatches = DispatchChecker(self.count)
         self.lanes = LaneChecker(self.places, self.count)
+        self.changes = ChangeChecker(self.places, self.count)
         self.elastic = ElasticNodes(self.count)
         self.addresses = AddressChecker(self.count)
         self.numbers = NumberChecker(self.count)
@@ -111,6 +113,7 @@ class Checkers:
             self.addresses.note(event)
             self.numbers.note(event)
             self.lanes.note(event)
+            self.changes.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
                 self.on_promise(event)

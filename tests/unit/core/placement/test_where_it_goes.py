@@ -43,6 +43,7 @@ def test_nodes_that_nobody_knows_are_refused_unless_that_is_wanted() -> None:
     cluster.add_node("n9")
     assert where(cluster, later) == ["n9"]
     assert code(cluster.submit(a_job(nodes=("n1",), cores=99))) == "ExceedsLargestNode"
+    assert code(cluster.submit(a_job(target="n1", exclude=("n1",)))) == "NodeNotChosen"
 
 
 def test_an_exclusive_task_takes_an_empty_node_and_all_of_it() -> None:
