@@ -25,6 +25,7 @@ from phalanx.api.schema.fields import (
     read_tags,
     shown,
 )
+from phalanx.api.schema.targets import check_target
 from phalanx.core.model.array import TASKS_MAX, Array
 from phalanx.core.model.containers import required_labels
 from phalanx.core.model.job import GANG_TASKS_MAX, Gather, Group, host_name
@@ -250,17 +251,7 @@ def _check_places(spec: GroupSpec, target: Target | None, field: str) -> None:
     """Refuse what leaves no node, or says twice where a task runs."""
     if spec.nodes and set(spec.nodes) <= set(spec.exclude):
         raise BadRequest(f"{field}nodes: all of them are in exclude, so no node is left: leave one out there")
-    if target is None:
-        return
-    if spec.nodes:
-        raise BadRequest(
-            f"{field}nodes: given beside target {shown(spec.target)}: give one of them, not both"
-        )
-    if spec.exclusive and (target.devices or target.numa is not None):
-        raise BadRequest(
-            f"{field}exclusive: it gives all of a node, and target {shown(spec.target)} names a part of one:"
-            f" give {target.host}"
-        )
+    check_target(field, spec.nodes, spec.exclusive, target)
 
 
 def read_names(names: bool, tasks: int) -> bool:
