@@ -25,7 +25,6 @@ from phalanx.api.schema.fields import (
     read_tags,
     shown,
 )
-from phalanx.api.schema.targets import check_target
 from phalanx.core.model.array import TASKS_MAX, Array
 from phalanx.core.model.containers import required_labels
 from phalanx.core.model.job import GANG_TASKS_MAX, Gather, Group, host_name
@@ -252,6 +251,21 @@ def _check_places(spec: GroupSpec, target: Target | None, field: str) -> None:
     if spec.nodes and set(spec.nodes) <= set(spec.exclude):
         raise BadRequest(f"{field}nodes: all of them are in exclude, so no node is left: leave one out there")
     check_target(field, spec.nodes, spec.exclusive, target)
+
+
+def check_target(field: str, nodes: list[str], exclusive: bool, target: Target | None) -> None:
+    """Refuse a target beside other nodes, or a part of a node for a task that wants all of it."""
+    if target is None:
+        return
+    if nodes:
+        raise BadRequest(
+            f"{field}nodes: given beside target {shown(str(target))}: give one of them, not both"
+        )
+    if exclusive and (target.devices or target.numa is not None):
+        raise BadRequest(
+            f"{field}exclusive: it gives all of a node, and target {shown(str(target))} names a part of one:"
+            f" give {target.host}"
+        )
 
 
 def read_names(names: bool, tasks: int) -> bool:

@@ -29,6 +29,7 @@ from phalanx.api.schema.groupspec import (
     GatherSpec,
     GroupSpec,
     Network,
+    check_target,
     read_gather,
     read_names,
     read_subdomain,
@@ -36,7 +37,7 @@ from phalanx.api.schema.groupspec import (
 )
 from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX
 from phalanx.api.schema.params import check_templates, read_params, sweep_array
-from phalanx.api.schema.targets import check_target, read_places
+from phalanx.api.schema.targets import read_places
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,

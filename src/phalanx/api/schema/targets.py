@@ -33,21 +33,6 @@ def read_places(
     return _read_targets(targets, devices or [[] for _ in targets])
 
 
-def check_target(field: str, nodes: list[str], exclusive: bool, target: Target | None) -> None:
-    """Refuse a target beside other nodes, or a part of a node for a task that wants all of it."""
-    if target is None:
-        return
-    if nodes:
-        raise BadRequest(
-            f"{field}nodes: given beside target {shown(str(target))}: give one of them, not both"
-        )
-    if exclusive and (target.devices or target.numa is not None):
-        raise BadRequest(
-            f"{field}exclusive: it gives all of a node, and target {shown(str(target))} names a part of one:"
-            f" give {target.host}"
-        )
-
-
 def _read_targets(texts: list[str], devices: list[list[int]]) -> tuple[list[Place], list[FailedTarget]]:
     places: list[Place] = []
     failed: list[FailedTarget] = []
