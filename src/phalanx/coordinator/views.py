@@ -204,6 +204,9 @@ def _request_view(request: Request) -> RequestView:
         target=None if request.target is None else str(request.target),
         labels={name: value for name, value in request.labels if (name, value) not in _OF_RUNNERS},
         require_isolation=ISOLATED in request.labels,
+        nodes=[*request.nodes],
+        exclude=[*request.exclude],
+        exclusive=request.exclusive,
     )
 
 

@@ -45,7 +45,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         cores=ledger.capacity.cores,
         cores_free=ledger.cores_free,
         memory_bytes=ledger.capacity.memory_bytes,
-        memory_free_bytes=ledger.memory_free,
+        memory_free_bytes=max(0, ledger.memory_free),
         numa=[
             NumaView(numa.id, numa.cores, written(ledger.numa_free[numa.id])) for numa in ledger.capacity.numa
         ],

@@ -3,10 +3,10 @@
 The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
-`dispatches` the nodes that these are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes
-that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `numbers` those of jobs,
-`environments` what those were submitted with,
-`sweeps` parameters and retries, `waits` the queue. The first violation ends the run.
+`changes` holds, begins and nodes for itself, `dispatches` the nodes that stages are given, `lanes` who queues behind
+whom, `limits` time limits, `standstill` nodes that cannot work, `elastic` nodes that are disabled, `addresses` those
+of the overlay network, `numbers` those of jobs, `environments` what those were submitted with, `sweeps` parameters and
+retries, `waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.link import wire
 from phalanx.sim.addresses import AddressChecker
 from phalanx.sim.barrier import Barrier
+from phalanx.sim.changes import ChangeChecker
 from phalanx.sim.chronicle import Chronicle
 from phalanx.sim.coordinator import SimulatedCoordinator
 from phalanx.sim.dependencies import Dependencies
@@ -73,6 +74,7 @@ class Checkers:
         self.workflows = WorkflowChecker(self.chronicle, self.count)
         self.dispatches = DispatchChecker(self.count)
         self.lanes = LaneChecker(self.places, self.count)
+        self.changes = ChangeChecker(self.places, self.count)
         self.elastic = ElasticNodes(self.count)
         self.addresses = AddressChecker(self.count)
         self.numbers = NumberChecker(self.count)
@@ -118,6 +120,7 @@ class Checkers:
             self.environments.note(event)
             self.sweeps.note(event)
             self.lanes.note(event)
+            self.changes.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
                 self.on_promise(event)

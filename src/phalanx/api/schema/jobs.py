@@ -90,6 +90,9 @@ class RequestView(Struct, omit_defaults=True):
     target: str | None = None
     labels: dict[str, str] = {}
     require_isolation: bool = False
+    nodes: list[str] = []  # only one of these; empty: any
+    exclude: list[str] = []  # none of these
+    exclusive: bool = False  # a node for itself
 
 
 class GroupView(Struct):

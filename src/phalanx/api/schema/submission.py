@@ -30,6 +30,7 @@ from phalanx.api.schema.groupspec import (
     GatherSpec,
     GroupSpec,
     Network,
+    check_target,
     read_gather,
     read_names,
     read_subdomain,
@@ -96,6 +97,11 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     gang_wait: float | str | None = None  # how long tasks of a gang hold their places for the others
     labels: dict[str, str] = {}  # what the node must carry
     require_isolation: bool = False  # only nodes that hold tasks to all that they were granted
+    nodes: list[str] = []  # only on these nodes; empty: on any
+    exclude: list[str] = []  # on none of these
+    exclusive: bool = (
+        False  # each task has a node for itself: it starts on an empty one and is given all of it
+    )
     preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
@@ -190,6 +196,7 @@ def to_jobs(
     jobs: list[tuple[str | None, Job]] = []
     for text, target in places:
         id, gpus = new_id(), _gpus(request, target, text)
+        check_target("", request.nodes, request.exclusive, target)
         group = groups.get(gpus) or groups.setdefault(gpus, _group(request, gpus, common.array))
         aimed = structs.replace(group, request=structs.replace(group.request, target=target))
         batch = jobs[0][1].id if jobs else id
@@ -313,6 +320,9 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         gpu_memory=request.gpu_memory,
         labels=request.labels,
         require_isolation=request.require_isolation,
+        nodes=request.nodes,
+        exclude=request.exclude,
+        exclusive=request.exclusive,
         env=request.env,
         cwd=None if request.kind == "vps" else request.cwd,  # the home of a VPS is its folder
         network=request.network,

@@ -34,6 +34,9 @@ class GangFields(TypedDict, total=False):
     gang_wait: float | str | None
     labels: dict[str, str]
     require_isolation: bool
+    nodes: list[str]
+    exclude: list[str]
+    exclusive: bool
     tags: dict[str, str]
     after: list[str]
     preemption: Literal["lower", "never"]

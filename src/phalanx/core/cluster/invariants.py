@@ -38,7 +38,7 @@ def ledgers_are_exact(state: ClusterState) -> Iterator[str]:
             expected.promise(grant)
         tell_addresses(state.overlay, expected)
         found = state.table.ledgers[node.row]
-        for field in ("free", "numa_free", "devices_free", "devices_held", "promises"):
+        for field in ("free", "numa_free", "devices_free", "devices_held", "promises", "holders"):
             if getattr(found, field) != getattr(expected, field):
                 yield f"{node.name}: {field} is {getattr(found, field)}, lanes say {getattr(expected, field)}"
         if [column[node.row] for column in state.table.columns.free] != found.free:

@@ -170,6 +170,12 @@ stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
     "{count} of {stages} stages wait for others: {_text}")
 
 # What gangs need
+not_chosen = _reason("NodeNotChosen", _NEVER, "host lacking",
+    "{host} is not among the nodes that the job may use (--nodes, --exclude)")
+not_empty = _reason("NodeNotEmpty", _CAPACITY, "host holders",
+    "{host} is not empty: others hold {holders} places there, and the job wants the node for itself (--exclusive)")
+held_whole = _reason("NodeHeldWhole", _CAPACITY, "host",
+    "{host} is held by a job that has it for itself (--exclusive)")
 no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
     "{host} does not have {_shown}")
 not_isolated = _reason("NotIsolated", _NEVER, "host _shown lacking",
@@ -183,8 +189,8 @@ exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted tota
 # fmt: on
 
 _OF_TARGET = frozenset({
-    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NotIsolated", "NoContainers",
-    "NoNodes",
+    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NodeNotChosen", "NoMatchingLabels", "NotIsolated",
+    "NoContainers", "NoNodes",
 })  # fmt: skip
 
 

@@ -284,7 +284,7 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
         no = _never(state, checked(group.request, mode)) or state.queues.lacks(
-            job.queue, [(group.request, count)], ever=True
+            job.queue, [(state.table.counted(group.request), count)], ever=True
         )
         if no is not None:
             return no
@@ -292,6 +292,9 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
 
 
 def _never(state: ClusterState, request: Request) -> Reason | None:
+    for name in (*request.nodes, *request.exclude):
+        if name not in state.table.rows:
+            return reason.target_not_found(name, sorted(state.table.names))
     if request.target is not None:
         row = state.table.rows.get(request.target.host)
         if row is None:
