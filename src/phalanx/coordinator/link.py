@@ -219,6 +219,7 @@ class Links:
             message.address,
             message.trouble,
             message.overlay,
+            message.health,
         )
 
         def welcome(answers: list[Answer | None]) -> None:
@@ -346,6 +347,7 @@ class Links:
             message.trouble,
             message.seen_at,
             message.starts_expire,
+            message.health,
         )
         return [beat], acknowledge
 

@@ -34,6 +34,10 @@ LEFT_OUT = frozenset(
         # and a VPS is run by runners of ours alone: others do not find its program, and refuse it.
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),
         ("LogHello", "snapshots"),
+        *(
+            ("HelloMessage", "health"),
+            ("Beat", "health"),
+        ),  # only runners of ours check; others have `trouble`
         ("Beat", "preparing"),  # only runners of ours run containers
     }
 )

@@ -33,6 +33,7 @@ from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
 from phalanx.core.model.bindings import BindingsImage
 from phalanx.core.model.credential import Credential
+from phalanx.core.model.health import NodeHealth, in_service
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.lanes import Lane
 from phalanx.core.model.orders import AttemptKey, Status, Why
@@ -124,6 +125,7 @@ class NodeImage(Struct, array_like=True):
     disabled_automatically: bool = False
     toggled_at: float | None = None
     idle_since: float | None = None
+    health: NodeHealth | None = None
 
 
 class ClusterImage(Struct, array_like=True):
@@ -308,7 +310,7 @@ def _whole_image(job: JobState) -> WholeImage:
 
 
 def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
-    state.table.put(image.name, image.capacity)
+    state.table.put(image.name, in_service(image.capacity, image.health))
     number = place if image.number is None else image.number
     node = state.nodes[image.name] = NodeState(image.name, state.table.rows[image.name], number)
     _copy(image, node, _SAME_IN_NODE)
@@ -378,6 +380,8 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
         lane.attempts = dict.fromkeys(keys)
         endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
         lane.is_slow = Why.EVICTED in endings or None not in endings
+        if node.health is not None:
+            lane.is_slow |= not node.health.failed.keys().isdisjoint(grant.devices)
         state.table.retake(node.row, grant)
         state.queues.take(job.job.queue, grant)
         held = tenant(job, attempt, attempt.since)
