@@ -13,6 +13,7 @@ from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 
 WELL = (False, 0, 0, 0)
+MORE: dict[str, dict[str, object]] = {"n1": {"runner.pretend": None}, "n2": {"runner.health_evict": True}}
 SOON: dict[str, object] = {"runner.health_interval_s": 1.0, "runner.health_passes": 2}
 
 
@@ -27,10 +28,7 @@ def a_checked_cluster(folder: Path, nvml: NvmlStub) -> Iterator[RealCluster]:
             "runner.health_command": ["sh", "-c", f"cat {folder}/{name}.bad 2>/dev/null && exit 1 || exit 0"],
             **more,
         }
-        for name, more in {
-            "n1": {"runner.pretend": None},
-            "n2": {"runner.health_evict": True},
-        }.items()
+        for name, more in MORE.items()
     }
     try:
         cluster.start({"n1": "real", "n2": "cpus=4,ram=4GiB"})

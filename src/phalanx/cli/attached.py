@@ -5,6 +5,7 @@ Where the output comes from is the client's business; how the job ended is repor
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
 from threading import Lock, Thread
@@ -18,8 +19,17 @@ if TYPE_CHECKING:
     from phalanx.api.schema.documents import Stream
     from phalanx.client.client import Client
 
+STDOUT, STDERR = 1, 2
 PACE_S = 0.2
 DRAIN_S = 10.0
+
+
+def streams_differ() -> bool:
+    """Whether our standard output and standard error go to different places, so that a task's must stay apart."""
+    try:
+        return not os.path.samestat(os.fstat(STDOUT), os.fstat(STDERR))
+    except OSError:  # one of them is closed
+        return False
 
 
 class Sink(Protocol):
@@ -69,16 +79,19 @@ class Labelled:
 
 
 class Attached:
-    """Copies both streams of tasks, in threads of their own, until the tasks have ended."""
+    """Copies the output of tasks, each log in a thread of its own, until the tasks have ended."""
 
-    def __init__(self, client: Client, tasks: dict[str, str]) -> None:
-        """`tasks` has a label for each id; it is shown if there are several."""
+    def __init__(self, client: Client, tasks: dict[str, str], split: bool) -> None:
+        """`tasks` has a label for each id; it is shown if there are several. `split`: they have two logs each."""
         self._client = client
         self._pace_s = PACE_S * max(1, len(tasks) // 4)
         self._copiers: list[Thread] = []
         lock = Lock()
+        streams: list[tuple[Stream, IO[bytes]]] = [("stdout", sys.stdout.buffer)]
+        if split:
+            streams.append(("stderr", sys.stderr.buffer))
         for id, label in tasks.items():
-            for stream, into in (("stdout", sys.stdout.buffer), ("stderr", sys.stderr.buffer)):
+            for stream, into in streams:
                 sink = Plain(into) if len(tasks) == 1 else Labelled(into, label, lock)
                 self._copiers.append(Thread(target=self._copy, args=(id, stream, sink), daemon=True))
         for copier in self._copiers:

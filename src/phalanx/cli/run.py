@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from phalanx.cli.attached import Attached
+from phalanx.cli.attached import Attached, streams_differ
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
 from phalanx.cli.session import deadline, session
@@ -39,11 +39,13 @@ def run(
 
     `phalanx run --gpus 1 -- nvidia-smi` exits with the command's own code. Ctrl-C cancels it. A failure is not
     tried again unless `--retries` says so. With `--tasks N` the lines of N tasks that start together are shown,
-    each behind the number of its task. Arrays and several targets are for `phalanx submit`. Tasks have no standard
-    input: give them a file.
+    each behind the number of its task. If standard output and standard error go to different places, so do the
+    task's (--split-output); else their order is kept. Arrays and several targets are for `phalanx submit`. Tasks
+    have no standard input: give them a file.
     """
     until = deadline(timeout)
-    request = replace(options, retries=options.retries or 0).request()
+    split = options.split_output or streams_differ()
+    request = replace(options, retries=options.retries or 0, split_output=split).request()
     if request.array or len(request.targets) > 1:
         raise BadRequest(
             "`run` shows the output of one task, or of a gang (--tasks), not of arrays or several targets",
@@ -55,7 +57,7 @@ def run(
         note(f"warning: {warning}")
     id = label(reply.accepted[0])
     try:
-        view = _attached(client, id, _shown(id, request.tasks), until)
+        view = _attached(client, id, _shown(id, request.tasks), until, split)
     except (KeyboardInterrupt, TimedOut):
         _cancel(client, id)
         raise
@@ -85,9 +87,9 @@ def _why(client: Client, id: str, tasks: int) -> str:
     return ""
 
 
-def _attached(client: Client, id: str, tasks: dict[str, str], until: Deadline) -> View:
+def _attached(client: Client, id: str, tasks: dict[str, str], until: Deadline, split: bool) -> View:
     """Copy the output while the work runs; the work as it ended."""
-    attached = Attached(client, tasks)
+    attached = Attached(client, tasks, split)
     view = client.wait(id, timeout=until.left_s(WAIT_PACE_S))
     while view.status not in ENDED:
         if until.is_over:

@@ -66,6 +66,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         cwd=spec.groups[0].command.cwd,
         image=spec.groups[0].command.image,
         mounts=[*spec.groups[0].command.mounts],
+        split_output=spec.groups[0].command.split_output,
         env=spec.groups[0].command.env,
         groups=[_group_view(job, group) for group in job.groups],
         gang=gang_view(state, job),

@@ -147,7 +147,7 @@ def node_status(node: NodeState) -> StatusOfNode:
         return "Offline"
     if not node.connected:
         return "Unreachable"
-    if node.trouble or node.is_unhealthy:
+    if node.trouble or node.health.reason:
         return "Unhealthy"
     if node.leaving:
         return "Stopping"
@@ -158,7 +158,7 @@ def _device_view(
     state: ClusterState, node: NodeState, device: Device, holder: AttemptKey | None
 ) -> DeviceView:
     view = DeviceView(device.index, device.kind, device.memory_bytes, device.numa, device.uuid)
-    if node.health is not None:
+    if node.health.devices:
         view.out_of_service = node.health.failed.get(device.index, "")
     if holder is not None:
         view.task, view.number = _task_id(state, holder), task_number(state.jobs[holder[0]], holder[1])

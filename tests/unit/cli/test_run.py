@@ -25,6 +25,18 @@ def test_output_and_code_are_the_tasks_own(cli: Cli, cluster: FakeClient):
     assert set(said.err.splitlines()) == {"oh", f"{ID} Failed: exited"}
 
 
+@pytest.mark.parametrize("differ", [False, True])
+def test_streams_stay_apart_if_ours_do(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch, differ: bool
+):
+    monkeypatch.setattr("phalanx.cli.run.streams_differ", lambda: differ)
+    finished(cluster)
+    cli("run", "--", "true")
+    assert [call[1].split_output for call in cluster.asked if call[0] == "submit"] == [differ]
+    asked = {call[2]["stream"] for call in cluster.asked if call[0] == "logs"}
+    assert asked == ({"stdout", "stderr"} if differ else {"stdout"})
+
+
 def test_it_is_not_tried_again_unless_asked(cli: Cli, cluster: FakeClient):
     finished(cluster)
     cli("run", "--", "true")

@@ -164,6 +164,7 @@ class JobView(Struct):
     workflow: str = ""  # of a stage: the workflow and the stage, as ID:STAGE
     image: str = ""  # the container it runs in
     mounts: list[str] = []  # what of the node that container sees
+    split_output: bool = False  # it has two logs, of standard output and standard error, instead of one
     written: list[
         str
     ] = []  # of a stage: its command before references were replaced; others see no other one

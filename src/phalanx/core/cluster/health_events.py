@@ -7,6 +7,6 @@ from phalanx.core.model.health import NodeHealth
 
 
 class NodeChecked(NodeEvent, frozen=True):
-    """Other checks of a node fail than before, or none does (None). An operator's drain is not touched by it."""
+    """Other checks of a node fail than before, or none does. An operator's drain is not touched by it."""
 
-    health: NodeHealth | None
+    health: NodeHealth

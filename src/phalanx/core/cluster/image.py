@@ -33,7 +33,7 @@ from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
 from phalanx.core.model.bindings import BindingsImage
 from phalanx.core.model.credential import Credential
-from phalanx.core.model.health import NodeHealth, in_service
+from phalanx.core.model.health import WELL, NodeHealth, in_service
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.lanes import Lane
 from phalanx.core.model.orders import AttemptKey, Status, Why
@@ -125,7 +125,7 @@ class NodeImage(Struct, array_like=True):
     disabled_automatically: bool = False
     toggled_at: float | None = None
     idle_since: float | None = None
-    health: NodeHealth | None = None
+    health: NodeHealth = WELL
 
 
 class ClusterImage(Struct, array_like=True):
@@ -380,7 +380,7 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
         lane.attempts = dict.fromkeys(keys)
         endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
         lane.is_slow = Why.EVICTED in endings or None not in endings
-        if node.health is not None:
+        if node.health.devices:
             lane.is_slow |= not node.health.failed.keys().isdisjoint(grant.devices)
         state.table.retake(node.row, grant)
         state.queues.take(job.job.queue, grant)

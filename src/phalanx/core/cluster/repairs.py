@@ -18,7 +18,7 @@ def repairs(state: ClusterState) -> Repairs:
     """By node with failed devices: its account if all of them worked, empty, and what is wrong."""
     found: Repairs = {}
     for node in state.nodes.values():
-        if node.health is not None and node.health.devices:
+        if node.health.devices:
             failed = node.health.devices
             which = ", ".join(str(each.index) for each in failed)
             no = reason.devices_failed(node.name, which, failed[0].reason)
@@ -30,3 +30,10 @@ def waits_for_repair(repairs: Repairs, host: str, request: Request) -> Reason | 
     """Why a node that could not hold this even when empty would, with all of its devices."""
     known = repairs.get(host)
     return None if known is None or known[0].never(request) is not None else known[1]
+
+
+def awaits_repair(state: ClusterState, request: Request) -> bool:
+    """Whether a node that may be given this could hold it, with all of its devices."""
+    known = repairs(state)
+    hosts = known if request.target is None else (request.target.host,)
+    return any(waits_for_repair(known, host, request) is not None for host in hosts)

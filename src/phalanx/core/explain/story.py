@@ -13,7 +13,7 @@ from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.explain.choices import told_choice
 from phalanx.core.model.amounts import describe_bytes, plural
-from phalanx.core.model.health import NodeHealth
+from phalanx.core.model.health import WELL, NodeHealth
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
 from phalanx.core.model.patterns import unreadable
@@ -195,8 +195,8 @@ def _node_sentence(event: e.Event) -> str:
     return ""
 
 
-def _checked(health: NodeHealth | None) -> str:
-    if health is None:
+def _checked(health: NodeHealth) -> str:
+    if health == WELL:
         return "passes its health checks again"
     if health.reason:
         return f"takes no new work, a health check fails: {health.reason}"

@@ -30,19 +30,22 @@ class NodeHealth(Struct, frozen=True, omit_defaults=True):
         return {each.index: each.reason for each in self.devices}
 
 
-def in_service(capacity: Capacity, health: NodeHealth | None) -> Capacity:
+WELL = NodeHealth()
+
+
+def in_service(capacity: Capacity, health: NodeHealth) -> Capacity:
     """What a node has to give while some of its devices are out of service."""
-    if health is None or not health.devices:
+    if not health.devices:
         return capacity
     failed = health.failed
     left = tuple(device for device in capacity.devices if device.index not in failed)
     return structs.replace(capacity, devices=left)
 
 
-def bounded(health: NodeHealth | None) -> NodeHealth | None:
-    """The same within the sizes that an event may have; None if nothing fails."""
+def bounded(health: NodeHealth | None) -> NodeHealth:
+    """The same within the sizes that an event may have."""
     if health is None or not (health.reason or health.devices):
-        return None
+        return WELL
     devices = tuple(
         DeviceHealth(each.index, each.reason[:REASON_MAX]) for each in health.devices[:FAILED_MAX]
     )

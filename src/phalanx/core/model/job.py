@@ -214,6 +214,7 @@ class Command(Struct, frozen=True, omit_defaults=True):
     cwd: str | None = None
     image: str = ""  # the container it runs in; empty: none (`containers.py`)
     mounts: tuple[str, ...] = ()  # what of the node that container sees besides: SRC:DST[:ro]
+    split_output: bool = False  # standard output and standard error go into two logs, not into one
 
 
 class Vps(Struct, frozen=True, omit_defaults=True):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from phalanx.runner.health.standing import Found
+from phalanx.runner.health.standing import CheckResult
 
 CHECK = "command"
 TAIL_BYTES = 4096  # of what it says
@@ -22,7 +22,9 @@ DESCENDANTS_MAX = 10_000
 PROC = Path("/proc")
 
 
-async def check_command(command: Sequence[str], timeout_s: float, environment: Mapping[str, str]) -> Found:
+async def check_command(
+    command: Sequence[str], timeout_s: float, environment: Mapping[str, str]
+) -> CheckResult:
     """Run it once."""
     program = command[0]
     try:
@@ -35,7 +37,7 @@ async def check_command(command: Sequence[str], timeout_s: float, environment: M
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        return Found(CHECK, f"{program} cannot be started: {error}")
+        return CheckResult(CHECK, f"{program} cannot be started: {error}")
     assert process.stdout is not None
     reading = asyncio.ensure_future(_tail(process.stdout))
     try:
@@ -43,18 +45,18 @@ async def check_command(command: Sequence[str], timeout_s: float, environment: M
             code = await process.wait()
         await asyncio.wait({reading}, timeout=OUTPUT_WAIT_S)
     except TimeoutError:
-        return Found(CHECK, f"{program} took longer than {timeout_s:g} s and was killed")
+        return CheckResult(CHECK, f"{program} took longer than {timeout_s:g} s and was killed")
     finally:
         if process.returncode is None:
             _kill_tree(process.pid)
             await process.wait()
         reading.cancel()
     if code == 0:
-        return Found(CHECK)
+        return CheckResult(CHECK)
     said = reading.result() if reading.done() and not reading.cancelled() else b""
     lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     ended = f"ended with code {code}" if code > 0 else f"was killed by {_name(-code)}"
-    return Found(CHECK, lines[-1] if lines else f"{program} {ended} and said nothing")
+    return CheckResult(CHECK, lines[-1] if lines else f"{program} {ended} and said nothing")
 
 
 async def _tail(stream: asyncio.StreamReader) -> bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import pynvml
 
 from phalanx.core.model.resources import Device
-from phalanx.runner.health.standing import Found
+from phalanx.runner.health.standing import CheckResult
 
 EVENTS_MAX = 1000  # in one look
 NVML = "NVIDIA driver"
@@ -44,7 +44,7 @@ class DeviceChecks:
     def is_needed(self) -> bool:
         return bool(self._devices)
 
-    def look(self) -> list[Found]:
+    def look(self) -> list[CheckResult]:
         """A finding for the driver, and one for each device if it answers."""
         try:
             if not self._is_open:
@@ -53,9 +53,9 @@ class DeviceChecks:
             handles = {device.uuid: self._handle(device.uuid) for device in self._devices}
         except self._nvml.NVMLError as error:
             self._close()
-            return [Found(NVML, f"{NVML}: {error}")]
+            return [CheckResult(NVML, f"{NVML}: {error}")]
         self._listen(handles)
-        found = [Found(NVML)]
+        found = [CheckResult(NVML)]
         found += [self._check(device, handles[device.uuid]) for device in self._devices]
         if all(handle is None for handle in handles.values()):
             self._close()  # the driver may have been loaded anew: what we have of it is of no use then
@@ -68,7 +68,7 @@ class DeviceChecks:
         except (self._nvml.NVMLError_GpuIsLost, self._nvml.NVMLError_NotFound):
             return None
 
-    def _check(self, device: Device, handle: Any) -> Found:
+    def _check(self, device: Device, handle: Any) -> CheckResult:
         check = f"GPU {device.index}"
         reason = "" if handle is not None else f"{check} fell off the bus: NVML does not find {device.uuid}"
         if not reason:
@@ -76,7 +76,7 @@ class DeviceChecks:
                 reason = self._wrong_with(check, device, handle)
             except self._nvml.NVMLError as error:
                 reason = f"{check} does not answer: {error}"
-        return Found(check, reason, device.index)
+        return CheckResult(check, reason, device.index)
 
     def _wrong_with(self, check: str, device: Device, handle: Any) -> str:
         nvml = self._nvml

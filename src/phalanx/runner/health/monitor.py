@@ -15,13 +15,13 @@ from phalanx.runner.health.background import BackgroundCall
 from phalanx.runner.health.command import check_command
 from phalanx.runner.health.device_checks import NVML, DeviceChecks
 from phalanx.runner.health.machine_checks import check_disks, check_memory
-from phalanx.runner.health.standing import CheckStanding, Found
+from phalanx.runner.health.standing import CheckResult, CheckStanding
 from phalanx.runner.turn import RunnerEngine
 from phalanx.settings_health import HealthSettings
 
 log = logger("runner")
 ANSWER_WITHIN_S = 10.0  # of a disk or of the driver
-Look = Callable[[], Awaitable[list[Found]]]
+Look = Callable[[], Awaitable[list[CheckResult]]]
 
 
 class HealthMonitor:
@@ -53,18 +53,18 @@ class HealthMonitor:
         if settings.health_nvml and devices.is_needed:
             self._add(NVML, devices.look)
 
-    def _add(self, name: str, call: Callable[[], list[Found]]) -> None:
+    def _add(self, name: str, call: Callable[[], list[CheckResult]]) -> None:
         background = BackgroundCall(f"health {name}", call, ANSWER_WITHIN_S)
 
-        async def look() -> list[Found]:
+        async def look() -> list[CheckResult]:
             """A call that hangs is a finding under the same name each time; one that answers passes it."""
             answers = f"{name} answers"
             try:
-                return [Found(answers), *await background.ask()]
+                return [CheckResult(answers), *await background.ask()]
             except TimeoutError:
-                return [Found(answers, f"{name} does not answer within {ANSWER_WITHIN_S:g} s")]
+                return [CheckResult(answers, f"{name} does not answer within {ANSWER_WITHIN_S:g} s")]
             except OSError as error:
-                return [Found(answers, f"{name}: {error.strerror or error}")]
+                return [CheckResult(answers, f"{name}: {error.strerror or error}")]
 
         self._looks.append(look)
 

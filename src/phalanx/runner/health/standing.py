@@ -11,7 +11,7 @@ from phalanx.core.model.health import REASON_MAX, DeviceHealth, NodeHealth
 _NUMBER = re.compile(r"[0-9]+")
 
 
-class Found(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """What one check found: about the node, or one device of it. An empty reason is a pass."""
 
     check: str  # what was looked at, such as `disk /var`; the same text each time
@@ -35,7 +35,7 @@ class CheckStanding:
         self._evict = evict
         self._failing: dict[str, Failing] = {}
 
-    def note(self, found: Found) -> None:
+    def note(self, found: CheckResult) -> None:
         """Take one finding. While a check fails its reason stays, unless more than numbers in it has changed."""
         known = self._failing.get(found.check)
         if found.reason:

@@ -26,7 +26,7 @@ def a_cluster() -> CoreCluster:
     return CoreCluster(n1={"cores": 4, "gpus": 2}, n2={"cores": 4})
 
 
-def checks(cluster: CoreCluster) -> list[NodeHealth | None]:
+def checks(cluster: CoreCluster) -> list[NodeHealth]:
     return [event.health for event in cluster.events if isinstance(event, NodeChecked)]
 
 
@@ -50,7 +50,7 @@ class TestNode:
         cluster = a_cluster()
         for health in (None, FULL, FULL, None, None):
             beat(cluster, health)
-        assert checks(cluster) == [FULL, None]
+        assert checks(cluster) == [FULL, NodeHealth()]
 
     def test_a_drain_by_an_operator_and_a_failing_check_do_not_end_each_other(self) -> None:
         cluster = a_cluster()
@@ -83,7 +83,6 @@ class TestNode:
         cluster = a_cluster()
         beat(cluster, NodeHealth("x" * 5000, tuple(DeviceHealth(n, "y" * 5000) for n in range(200))))
         health = cluster.state.nodes["n1"].health
-        assert health is not None
         assert (len(health.reason), len(health.devices)) == (REASON_MAX, FAILED_MAX)
         assert len(health.devices[0].reason) == REASON_MAX
 

@@ -211,7 +211,7 @@ TOLD: list[tuple[Event, str]] = [
         ),
         "n1 goes on without some devices: GPU 1 is out of service: Xid 79 (out of service, too: 2)",
     ),
-    (NodeChecked(at=1.0, node="n1", health=None), "n1 passes its health checks again"),
+    (NodeChecked(at=1.0, node="n1", health=NodeHealth()), "n1 passes its health checks again"),
     (e.NodeHealthChanged(at=1.0, node="n1", trouble=""), "n1 can start tasks again"),
     (
         e.NodeLeaving(at=1.0, node="n1"),

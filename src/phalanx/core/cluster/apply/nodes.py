@@ -10,7 +10,7 @@ from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_u
 from phalanx.core.cluster.apply.overlay import assigned, tell_addresses, with_block
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState
-from phalanx.core.model.health import in_service
+from phalanx.core.model.health import WELL, in_service
 from phalanx.core.model.job import NodeName
 from phalanx.core.model.orders import Status
 from phalanx.core.model.resources import Capacity
@@ -88,9 +88,9 @@ def checked(state: ClusterState, event: NodeChecked) -> None:
     former, node.health = node.health, event.health
     if in_service(node.capacity, former) != in_service(node.capacity, event.health):
         _changed(state, node, node.capacity)
-    failed = {} if event.health is None else event.health.failed
+    failed = event.health.failed.keys()
     for lane in node.lanes.values() if failed else ():
-        lane.is_slow |= not failed.keys().isdisjoint(lane.grant.devices)
+        lane.is_slow |= not failed.isdisjoint(lane.grant.devices)
     reopen(state, node)
 
 
@@ -202,8 +202,8 @@ def joined(state: ClusterState, event: e.NodeJoined) -> None:
     known, capacity = state.nodes.get(event.node), with_block(state, event.node, event.capacity)
     if known is None:
         known = _new(state, event.node, capacity)
-    elif known.capacity != capacity or known.health is not None:
-        known.health = None  # its runner says it again if it is still so
+    elif known.capacity != capacity or known.health != WELL:
+        known.health = WELL  # its runner says it again if it is still so
         _changed(state, known, capacity)
     known.capacity = capacity
     state.overlay.version += bool(capacity.block)

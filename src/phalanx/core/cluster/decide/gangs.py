@@ -69,7 +69,7 @@ def overdue(state: ClusterState, now: float) -> list[e.Event]:
             node.lost
             or node.drain_reason is not None
             or node.disabled_reason is not None
-            or node.is_unhealthy
+            or node.health.reason
             for node in nodes
         ):
             events.append(e.PromiseWithdrawn(at=now, cause="a promised node closed", job=job.job.id))

@@ -14,7 +14,7 @@ from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.health import NodeHealth, bounded
 
 
-def checked(node: str, former: NodeHealth | None, health: NodeHealth | None, now: float) -> list[e.Event]:
+def checked(node: str, former: NodeHealth, health: NodeHealth | None, now: float) -> list[e.Event]:
     """What the checks say, if it is another thing than before."""
     said = bounded(health)
     return [] if said == former else [NodeChecked(at=now, cause="health", node=node, health=said)]

@@ -21,7 +21,7 @@ from phalanx.core.cluster.dependencies import (
 )
 from phalanx.core.cluster.inputs import Abandon, Cancel, Defer, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.repairs import repairs, waits_for_repair
+from phalanx.core.cluster.repairs import awaits_repair
 from phalanx.core.cluster.stage_dispatch import dispatch_of, mode_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
@@ -297,15 +297,8 @@ def _never(state: ClusterState, request: Request) -> Reason | None:
         if row is None:
             return reason.target_not_found(request.target.host, sorted(state.table.names))
         no = state.table.ledgers[row].never(request)
-        return (
-            no
-            if no is None or waits_for_repair(repairs(state), request.target.host, request) is None
-            else None
-        )
-    if not len(state.table) or state.table.could_ever(request):
-        return None
-    known = repairs(state)
-    if any(waits_for_repair(known, host, request) for host in known):
+        return None if no is not None and awaits_repair(state, request) else no
+    if not len(state.table) or state.table.could_ever(request) or awaits_repair(state, request):
         return None
     return _nearest([no for ledger in state.table if (no := ledger.never(request))])
 
@@ -362,7 +355,7 @@ def why_closed(node: NodeState) -> Reason | None:
         return reason.unreachable(node.name)
     if node.trouble:
         return reason.unhealthy(node.name, node.trouble)
-    if node.health is not None and node.health.reason:
+    if node.health.reason:
         return reason.unhealthy_node(node.name, node.health.reason)
     if node.leftovers:
         return reason.quarantined(node.name, len(node.leftovers))

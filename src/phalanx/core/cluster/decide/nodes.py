@@ -39,6 +39,7 @@ from phalanx.core.cluster.decision import (
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.cluster.units import Attempt
+from phalanx.core.model.health import WELL
 from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop, Why
 from phalanx.core.model.reason import Reason, Tier
 
@@ -286,7 +287,7 @@ def _trouble_changed(node: str, former: str, trouble: str, now: float) -> list[e
 def _said_of_itself(given: i.Hello, now: float) -> list[e.Event]:
     """After a join: what the runner says is wrong with its node, if anything."""
     trouble = _trouble_changed(given.node, "", given.trouble, now)
-    return [*trouble, *checked(given.node, None, given.health, now)]
+    return [*trouble, *checked(given.node, WELL, given.health, now)]
 
 
 def leave(state: ClusterState, given: i.Leave, now: float) -> Decision:
@@ -302,7 +303,7 @@ def trouble_of(node: NodeState) -> str:
     """Why a node that is there does not start tasks, in one line; nothing if it does."""
     if node.trouble:
         return f"cannot start tasks: {node.trouble}"
-    if node.health is not None and not node.leaving:
+    if node.health != WELL and not node.leaving:
         return f"health: {node.health.reason or describe_devices(node.health)}"
     if not node.leaving:
         return ""
