@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.apply import DraftView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -29,7 +29,6 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import Stream, read_problem
 from phalanx.api.schema.files import FilesView
-from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -44,8 +43,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -63,6 +61,7 @@ from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
+from phalanx.client.submissions import AsyncSubmitCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflows import WorkflowBuilder
@@ -82,7 +81,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls):
+class AsyncClient(AsyncSubmitCalls, AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(
@@ -115,24 +114,6 @@ class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVp
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def submit(
-        self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitFields]
-    ) -> SubmitReply:
-        return await self._ask(calls.submit(request, fields))
-
-    async def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
-        return await self._ask(calls.apply(request))
-
-    async def gang(
-        self,
-        command: Sequence[str],
-        tasks: int,
-        *,
-        gather: Sequence[str | GatherSpec] = (),
-        **fields: Unpack[GangFields],
-    ) -> SubmitReply:
-        return await self._ask(calls.gang(command, tasks, gather, fields))
 
     async def cancel(self, id: str) -> CancelReply:
         return await self._ask(calls.cancel(id))

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.apply import DraftView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -29,7 +29,6 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import Stream, read_problem
 from phalanx.api.schema.files import FilesView
-from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -44,8 +43,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.calls import Call, Noun, Spec
@@ -55,6 +53,7 @@ from phalanx.client.http import Answer, Transport
 from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
 from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
+from phalanx.client.submissions import SubmitCalls
 from phalanx.client.usage import UsageCalls
 from phalanx.client.vps import VpsCalls
 from phalanx.client.workflows import WorkflowCalls
@@ -66,7 +65,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls):
+class Client(SubmitCalls, WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(
@@ -105,25 +104,6 @@ class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def submit(self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitFields]) -> SubmitReply:
-        """Submit work, given whole or by its fields. It is durable when this returns."""
-        return self._ask(calls.submit(request, fields))
-
-    def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
-        """Submit jobs, each a `JobSpec` or what a job file has, as a dict: all of them are accepted, or none."""
-        return self._ask(calls.apply(request))
-
-    def gang(
-        self,
-        command: Sequence[str],
-        tasks: int,
-        *,
-        gather: Sequence[str | GatherSpec] = (),
-        **fields: Unpack[GangFields],
-    ) -> SubmitReply:
-        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather=['rack:must'])`."""
-        return self._ask(calls.gang(command, tasks, gather, fields))
 
     def cancel(self, id: str) -> CancelReply:
         """Cancel a job, or one task of an array."""
