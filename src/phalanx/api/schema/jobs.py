@@ -172,6 +172,8 @@ class JobView(Struct):
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
     nodes: list[str] = []  # of the first few tasks that are on one
+    evicted: str = ""  # of one that waits for a place again: by whom, and for whom
+    evicted_at: float | None = None  # and when
 
 
 class TaskView(Struct):
