@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,6 +55,7 @@ def test_checks_of_real_nodes(tmp_path: Path) -> None:
     with a_checked_cluster(tmp_path / "cluster", nvml) as cluster:
         _a_device_fails_and_returns(cluster, nvml)
         _a_command_fails_and_passes(cluster)
+        _the_doctor_sees_it(cluster)
         _a_failing_node_is_left(cluster)
 
 
@@ -94,6 +96,38 @@ def _a_command_fails_and_passes(cluster: RealCluster) -> None:
     assert client.task(pinned).status == "Pending", "what an operator drained stays so"
     client.undrain("n1")
     cluster.wait_task(pinned, "Completed")
+
+
+def doctor(
+    cluster: RealCluster, token: str, address: str = ""
+) -> tuple[int, dict[str, list[dict[str, str]]]]:
+    """Its exit code, and its lines by check."""
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PHALANX_")}
+    env |= {
+        "PHALANX_ADDRESS": address or cluster.address("coordinator"),
+        "PHALANX_TOKEN": token,
+        "XDG_CONFIG_HOME": str(cluster.folder / "none"),
+        "XDG_STATE_HOME": str(cluster.folder / "none"),
+    }
+    done = run_command(("doctor", "-o", "json"), env)
+    found: dict[str, list[dict[str, str]]] = {}
+    for line in json.loads(done.stdout):
+        found.setdefault(line["check"], []).append(line)
+    return done.returncode, found
+
+
+def _the_doctor_sees_it(cluster: RealCluster) -> None:
+    cluster.client.drain("n1", "maintenance")
+    code, lines = doctor(cluster, cluster.user_token)
+    assert code == 0
+    assert {line["state"] for check in ("cluster", "token", "clock") for line in lines[check]} == {"ok"}
+    assert (lines["nodes"][0]["state"], "maintenance" in lines["nodes"][0]["text"]) == ("warn", True)
+    assert "phalanx node resume n1" in lines["nodes"][0]["fix"]
+    cluster.client.undrain("n1")
+    code, lines = doctor(cluster, "wrong-token-0123456789")
+    assert (code, lines["token"][0]["state"]) == (1, "fail")
+    code, lines = doctor(cluster, cluster.user_token, "http://127.0.0.1:9")
+    assert (code, lines["cluster"][0]["state"]) == (1, "fail")
 
 
 def _a_failing_node_is_left(cluster: RealCluster) -> None:
