@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         TopologyView,
         WorkflowEstimate,
     )
+    from phalanx.api.schema.changes import UpdateFields
     from phalanx.api.schema.cluster import (
         AuditLine,
         ClusterView,
@@ -94,7 +95,7 @@ if TYPE_CHECKING:
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
-    from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+    from phalanx.api.schema.submit_fields import GangFields, SubmitFields, SweepFields
     from phalanx.api.schema.usage import (
         CurvePoint,
         DeviceUsage,
@@ -286,6 +287,7 @@ __all__ = [
     "SubmitRequest",
     "SubmittedWorkflow",
     "SuccessSpec",
+    "SweepFields",
     "TaskUsage",
     "TaskView",
     "TlsFiles",
@@ -301,6 +303,7 @@ __all__ = [
     "Unavailable",
     "Unconfirmed",
     "Unprocessable",
+    "UpdateFields",
     "UsageReply",
     "UsageSummary",
     "UsageSums",
@@ -333,6 +336,7 @@ _MODULES = {
         "AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView NumaView "
         "QueueView QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
     ),
+    "phalanx.api.schema.changes": "UpdateFields",
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
@@ -352,7 +356,7 @@ _MODULES = {
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
     "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",
-    "phalanx.api.schema.submit_fields": "GangFields SubmitFields",
+    "phalanx.api.schema.submit_fields": "GangFields SubmitFields SweepFields",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",
@@ -371,10 +375,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        found: Any = _version()
-    else:
-        found = getattr(import_module(_home(name)), name)
+    found: Any = _version() if name == "__version__" else getattr(import_module(_home(name)), name)
     globals()[name] = found
     return found
 

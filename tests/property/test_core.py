@@ -389,6 +389,7 @@ class ClusterLife(RuleBasedStateMachine):
         world = self.world
         for _ in range(80):
             for machine in world.machines.values():
+                machine.health = None
                 heal(world, machine)
             world.wait(5.0)
             if not unfinished(world.state) and not any(node.lanes for node in world.state.nodes.values()):

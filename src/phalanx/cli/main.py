@@ -57,8 +57,13 @@ _DAILY = {
     "story": "story:story",
     "cancel": "cancel:cancel",
     "evict": "job:evict",
+    "retry": "retry:retry",
+    "resubmit": "retry:resubmit",
     "pause": "job:pause",
     "resume": "job:resume",
+    "hold": "change:hold",
+    "release": "change:release",
+    "update": "change:update",
 }
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Unpack, cast
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls
-from phalanx.client.calls import Call, Spec
+from phalanx.client.calls import Spec
 from phalanx.client.job_handles import (
     AsyncJobCalls,
     AsyncJobHandle,
@@ -19,6 +19,7 @@ from phalanx.client.job_handles import (
     job_handle,
 )
 from phalanx.client.submit_names import GangKeywords, SubmitKeywords, read_keywords
+from phalanx.client.sweeps import AsyncSweepCalls, SweepCalls
 
 FIELDS = """
 Program
@@ -32,10 +33,11 @@ Resources of each task
     labels (label), require_isolation          what the node must have
     network, ip_token, subdomain, names        an address of its own; host names
 Tasks
-    array                                      "1-100%10": one task for each index, ten at a time
+    array, at_once                             "1-100%10": one task for each index, ten at a time
+    params, rows                               a sweep: `params={"lr": "0.1,0.01"}`, or rows of any number
     tasks, min, gang_wait, gather              a gang: all start together, or at least `min`; where
 Order
-    queue, priority, after, no_queue, allow_infeasible
+    queue, priority, after, begin, no_queue, allow_infeasible
     preemption, evictable, min_run             whom it may evict; whether and when it may be
 Time and retries
     time_limit, grace                          "1h30m" or seconds
@@ -46,11 +48,8 @@ Bookkeeping
 """
 
 
-class SubmitCalls:
+class SubmitCalls(SweepCalls):
     """Work for a cluster, from a program that waits."""
-
-    def _ask(self, call: Call[Any]) -> Any:
-        raise NotImplementedError
 
     def submit(self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitKeywords]) -> JobHandle:
         """Submit work, given by its fields or whole as a `SubmitRequest`. It is durable when this returns.
@@ -62,7 +61,18 @@ class SubmitCalls:
         Names are those of the command line, `--gpu-type` being `gpu_type`; what stands in brackets is another name of
         the same field.
         """
-        return job_handle(self._ask(calls.submit(request, read_keywords(fields))), cast(JobCalls, self))
+        return job_handle(self._submitted(request, read_keywords(fields)), cast(JobCalls, self))
+
+    def retry(self, job: str, *, cancelled: bool = False, request_id: str | None = None) -> JobHandle:
+        """Run the failed tasks of an ended job again (and the cancelled ones): a new job, with the same indexes."""
+        again = super().retry(job, cancelled=cancelled, request_id=request_id)
+        return job_handle(again, cast(JobCalls, self))
+
+    def resubmit(
+        self, job: str, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+    ) -> JobHandle:
+        """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
+        return job_handle(super().resubmit(job, changes, request_id=request_id), cast(JobCalls, self))
 
     def gang(
         self,
@@ -83,11 +93,8 @@ class SubmitCalls:
         return reply
 
 
-class AsyncSubmitCalls:
+class AsyncSubmitCalls(AsyncSweepCalls):
     """The same for programs that use asyncio."""
-
-    async def _ask(self, call: Call[Any]) -> Any:
-        raise NotImplementedError
 
     async def submit(
         self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitKeywords]
@@ -100,9 +107,22 @@ class AsyncSubmitCalls:
         Names are those of the command line, `--gpu-type` being `gpu_type`; what stands in brackets is another name of
         the same field.
         """
-        return async_job_handle(
-            await self._ask(calls.submit(request, read_keywords(fields))), cast(AsyncJobCalls, self)
-        )
+        reply = await self._submitted(request, read_keywords(fields))
+        return async_job_handle(reply, cast(AsyncJobCalls, self))
+
+    async def retry(
+        self, job: str, *, cancelled: bool = False, request_id: str | None = None
+    ) -> AsyncJobHandle:
+        """Run the failed tasks of an ended job again (and the cancelled ones): a new job, with the same indexes."""
+        again = await super().retry(job, cancelled=cancelled, request_id=request_id)
+        return async_job_handle(again, cast(AsyncJobCalls, self))
+
+    async def resubmit(
+        self, job: str, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+    ) -> AsyncJobHandle:
+        """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
+        again = await super().resubmit(job, changes, request_id=request_id)
+        return async_job_handle(again, cast(AsyncJobCalls, self))
 
     async def gang(
         self,

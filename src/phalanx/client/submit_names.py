@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any, cast
 
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+from phalanx.api.schema.submit_fields import GangFields, SweepFields
 
 # As the command line has it: the field that is meant.
 NAMES = {"retries": "max_retries", "target": "targets", "mount": "mounts", "label": "labels", "tag": "tags"}
@@ -23,8 +23,8 @@ class GangKeywords(GangFields, total=False):
     tag: dict[str, str]
 
 
-class SubmitKeywords(SubmitFields, total=False):
-    """Keywords of `submit`: `SubmitFields`, and names that the command line has for some of them."""
+class SubmitKeywords(SweepFields, total=False):
+    """Keywords of `submit`: `SweepFields`, and names that the command line has for some of them."""
 
     retries: int | None
     target: str | list[str]
@@ -33,17 +33,17 @@ class SubmitKeywords(SubmitFields, total=False):
     tag: dict[str, str]
 
 
-def read_keywords(given: Mapping[str, Any]) -> SubmitFields:
+def read_keywords(given: Mapping[str, Any]) -> SweepFields:
     """The fields that are meant; TypeError for one that is given twice or does not exist."""
     fields: dict[str, Any] = {}
     for name, value in given.items():
         field = NAMES.get(name, name)
         if field in fields or (field != name and field in given):
             raise TypeError(f"{name} and {field} are the same: give one of them")
-        if field not in SubmitRequest.__struct_fields__:
+        if field not in SubmitRequest.__struct_fields__:  # `rows` is one of them, and of another kind here
             raise TypeError(f"submit() has no argument {name!r}{_meant(name)}")
         fields[field] = [value] if field in _LISTS and isinstance(value, str) else value
-    return cast(SubmitFields, fields)
+    return cast(SweepFields, fields)
 
 
 def _meant(name: str) -> str:

@@ -157,7 +157,7 @@ class JobView(Struct):
     retry_at: float | None = None  # nothing of it is placed before this
     finished: int = 0  # of the running tasks: ended with code 0, Completed once the whole job is
     failures: int = 0  # attempts of all tasks that counted against their retries
-    held: str | None = None  # why it does not run until it is resumed, or completed with what it lacks
+    held: str | None = None  # why it does not run until it is released, or completed with what it lacks
     object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
     tags: dict[str, str] = {}
     after: list[str] = []  # jobs that come first, such as ID:ok
@@ -172,8 +172,13 @@ class JobView(Struct):
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
     nodes: list[str] = []  # of the first few tasks that are on one
+    begin_at: float | None = None  # nothing of it is placed before this instant
+    revision: int = 0  # how often its settings were changed after it was submitted
     evicted: str = ""  # of one that waits for a place again: by whom, and for whom
     evicted_at: float | None = None  # and when
+    params: dict[str, str] = {}  # of a sweep: the values of each parameter, such as 1..5; rows: how many
+    repeats: str = ""  # the job whose failed tasks it runs again
+    retries: list[str] = []  # the jobs that run failed tasks of it again, oldest first
 
 
 class TaskView(Struct):
@@ -214,6 +219,7 @@ class TaskView(Struct):
     address: str | None = None  # its own in the overlay network, while it has one
     preparing: str = ""  # its node gets its image ready, and how far that is
     number: str = ""  # the job's number, and the index of the task: 17.3
+    params: dict[str, str] = {}  # of a sweep: what it is given
 
 
 class JobFilters(TypedDict, total=False):

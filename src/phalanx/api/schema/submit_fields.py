@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from collections.abc import Iterable
+from typing import Any, Literal, TypedDict
 
 from phalanx.api.schema.groupspec import GatherSpec, Network
 from phalanx.core.model.resources import Cores
@@ -40,6 +41,7 @@ class GangFields(TypedDict, total=False):
     subdomain: str
     image: str
     mounts: list[str]
+    begin: float | str | None
     split_output: bool
 
 
@@ -57,3 +59,12 @@ class SubmitFields(GangFields, total=False):
     gather: list[GatherSpec]
     ip_token: str | None
     names: bool
+    params: dict[str, Any]
+    each: list[Any]
+    at_once: int
+
+
+class SweepFields(SubmitFields, total=False):
+    """The same, and rows of any number: they are sent in pieces before the job."""
+
+    rows: Iterable[Any]  # objects with the same keys, or single values

@@ -24,6 +24,7 @@ from phalanx.api.schema.calls import (
     TakeReply,
     TakeRequest,
 )
+from phalanx.api.schema.changes import HoldRequest, UpdateRequest
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -65,13 +66,14 @@ from phalanx.api.schema.workflows import (
     WorkflowView,
 )
 from phalanx.api.server.auth import PRIORITY_OF_USERS, Identity
+from phalanx.api.server.sweep_commands import SweepCommands
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.duplex import Duplex
 
 LINES_MAX = 10_000
 
 
-class Commands(Protocol):
+class Commands(SweepCommands, Protocol):
     async def submit(
         self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
     ) -> SubmitReply:
@@ -98,8 +100,16 @@ class Commands(Protocol):
         """Let a paused task go on. Conflict `Held` if it is not paused and its job is held back."""
         ...
 
-    async def release(self, id: str) -> JobView:
-        """Let a job run that a repair held back."""
+    async def hold(self, id: str, request: HoldRequest, user: str) -> JobView:
+        """Place nothing more of a job until it is released. Conflict if nothing of it waits."""
+        ...
+
+    async def release(self, id: str, user: str, *, is_operator: bool) -> JobView:
+        """End a hold. Forbidden if another user holds it and this one is no operator."""
+        ...
+
+    async def update(self, id: str, request: UpdateRequest, user: str, priority_max: int) -> JobView:
+        """Give a job other settings."""
         ...
 
     async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:

@@ -25,9 +25,10 @@ from phalanx.core.cluster.apply.grants import (
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.overlay import restore_overlay
 from phalanx.core.cluster.apply.workflows import restore_workflows
-from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, told_preemption
+from phalanx.core.cluster.conditions import Condition, told_preemption
+from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
-from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
+from phalanx.core.cluster.state import BACKOFF, BEGIN, Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
@@ -97,6 +98,8 @@ class JobImage(Struct, array_like=True):
     usage: bytes | None = None
     device_usage: dict[int, DeviceNumbers] = {}
     usage_totals: UsageTotals | None = None
+    begins_at: float = 0.0
+    held_by: str = ""
 
 
 class NodeImage(Struct, array_like=True):
@@ -148,6 +151,7 @@ class ClusterImage(Struct, array_like=True):
     ended_workflows: list[str] = []
     bindings: BindingsImage | None = None
     overlay: OverlayImage | None = None
+    repeated: list[tuple[JobId, list[JobId]]] = []
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -173,6 +177,7 @@ def encode_state(state: ClusterState) -> bytes:
             list(state.ended_workflows),
             state.bindings.image(),
             state.overlay.image() if state.overlay else None,
+            list(state.repeated.items()),
         )
     )
 
@@ -212,6 +217,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state.ended.update((job, None) for job in image.ended)
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
+    state.repeated.restore(image.repeated)
     heapify(state.retries)
     if image.bindings is not None:
         restore_bindings(state, image.bindings)
@@ -247,7 +253,7 @@ _SAME_IN_NODE = tuple(set(NodeImage.__struct_fields__) - {"name", "number", "lef
 _SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
     "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",
-    "earlier", "held_because", "results", "kept_results",
+    "earlier", "held_because", "results", "kept_results", "begins_at", "held_by",
 )  # fmt: skip
 _whole_facts = attrgetter(*WholeImage.__struct_fields__)
 _node_facts = attrgetter(*NodeImage.__struct_fields__)
@@ -297,6 +303,8 @@ def _job_image(job: JobState) -> JobImage:
         None if job.usage.column is None else job.usage.column.tobytes(),
         job.usage.devices,
         job.usage.totals if job.usage.totals.attempts else None,
+        job.begins_at,
+        job.held_by,
     )
 
 
@@ -334,7 +342,9 @@ def _restore_job(state: ClusterState, image: JobImage) -> None:
         group.staying += attempt.ending is None
     state.retries += [(at, job.job.id, position) for position, at in job.delayed.items()]
     if job.hold_until:
-        state.retries.append((job.hold_until, job.job.id, -1))
+        state.retries.append((job.hold_until, job.job.id, BACKOFF))
+    if job.begins_at:
+        state.retries.append((job.begins_at, job.job.id, BEGIN))
     _restore_whole(state, job, image.whole)
 
 
@@ -375,13 +385,11 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
     for lane_id, grant, keys in image.lanes:
         job = state.jobs[keys[0][0]]
         attempt = job.live[keys[0][1]]
-        lane = Lane(lane_id, node.name, grant, job.groups[attempt.group].lanes)
-        node.lanes[lane_id] = lane
+        lane = node.lanes[lane_id] = Lane(lane_id, node.name, grant, job.groups[attempt.group].lanes)
         lane.attempts = dict.fromkeys(keys)
         endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
-        lane.is_slow = Why.EVICTED in endings or None not in endings
-        if node.health.devices:
-            lane.is_slow |= not node.health.failed.keys().isdisjoint(grant.devices)
+        is_failed = not node.health.failed.keys().isdisjoint(grant.devices)
+        lane.is_slow = Why.EVICTED in endings or None not in endings or is_failed
         state.table.retake(node.row, grant)
         state.queues.take(job.job.queue, grant)
         held = tenant(job, attempt, attempt.since)

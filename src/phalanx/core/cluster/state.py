@@ -16,6 +16,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.names import JobNames
 from phalanx.core.cluster.overlay import Overlay
 from phalanx.core.cluster.request_ids import RequestIds
+from phalanx.core.cluster.retries import RepeatedJobs
 from phalanx.core.cluster.units import Attempt, Promise
 from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.bindings import Bindings, DispatchView, workflow_key
@@ -36,6 +37,8 @@ from phalanx.core.model.waiting import Queues, Quota, Waiting
 
 # Whose failures in a row are a node's: so many users', or so many jobs' where only one user has work.
 USERS_MIN, JOBS_MIN = 2, 3
+# In the heap of instants, instead of the position of a task: the backoff of a whole job ends, or it may begin.
+BACKOFF, BEGIN = -1, -2
 
 
 class Unfit(Exception):
@@ -220,10 +223,13 @@ class ClusterState(Struct, eq=False):
     ended_workflows: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # oldest first
     stages_of: dict[str, int] = {}  # by user: the tasks of stages that have no job yet
     stage_tasks: int = 0  # of all users together
-    retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
+    retries: list[
+        tuple[float, JobId, int]
+    ] = []  # a heap of instants: backoffs end; BACKOFF, BEGIN: of the whole job
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
     result_bytes: int = 0  # of the results of those
     requests: RequestIds = field(default_factory=RequestIds)
+    repeated: RepeatedJobs = field(default_factory=RepeatedJobs)
     counts: list[int] = field(default_factory=lambda: [0] * 6)  # tasks by status, over the jobs in memory
     tasks_of: dict[str, int] = {}  # by user: the tasks of those jobs that have not ended
     skipped: int = 0  # events that named something unknown, after a damaged record

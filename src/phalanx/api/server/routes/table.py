@@ -6,6 +6,7 @@ from phalanx.api.server.route import Route
 from phalanx.api.server.routes import (
     apply,
     calls,
+    changes,
     cluster,
     files,
     jobs,
@@ -13,6 +14,7 @@ from phalanx.api.server.routes import (
     nodes,
     overlay,
     sessions,
+    sweeps,
     tasks,
     tokens,
     usage,
@@ -22,6 +24,8 @@ from phalanx.api.server.routes import (
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
+    *changes.ROUTES,
+    *sweeps.ROUTES,
     *workflows.ROUTES,
     *tasks.ROUTES,
     *sessions.ROUTES,
