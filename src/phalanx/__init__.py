@@ -3,6 +3,7 @@
     from phalanx import Client
     with Client() as cluster:
         job = cluster.submit(command=["python", "train.py"], gpus=2)
+        job.wait(check=True)
 
 Everything public is a name of this module: the clients, what they take and answer, and the errors they raise. Names
 are imported when they are first used, so that `import phalanx` costs nothing. The reference in docs/reference/python.md
@@ -130,10 +131,12 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
+    from phalanx.client.job_handles import AsyncJobHandle, JobHandle
     from phalanx.client.log_calls import LogPiece
     from phalanx.client.pickles import CallLost, RemoteTraceback
     from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
     from phalanx.client.session_connection import AsyncExecSession
+    from phalanx.client.submit_names import GangKeywords, SubmitKeywords
     from phalanx.client.workflows import (
         ResultReference,
         StageFields,
@@ -150,6 +153,7 @@ if TYPE_CHECKING:
         Conflict,
         Forbidden,
         Gone,
+        JobFailed,
         NeverFits,
         NoRoom,
         NotActive,
@@ -179,6 +183,7 @@ __all__ = [
     "ApplyRequest",
     "AsyncClient",
     "AsyncExecSession",
+    "AsyncJobHandle",
     "AuditLine",
     "BadRequest",
     "Busy",
@@ -216,6 +221,7 @@ __all__ = [
     "FormationView",
     "ForwardRequest",
     "GangFields",
+    "GangKeywords",
     "GangSpec",
     "GangView",
     "GatherSpec",
@@ -223,7 +229,9 @@ __all__ = [
     "GroupSpec",
     "GroupView",
     "IsolationView",
+    "JobFailed",
     "JobFilters",
+    "JobHandle",
     "JobSpec",
     "JobView",
     "LayerSpec",
@@ -281,6 +289,7 @@ __all__ = [
     "StoppedVps",
     "StoryLine",
     "SubmitFields",
+    "SubmitKeywords",
     "SubmitReply",
     "SubmitRequest",
     "SubmittedWorkflow",
@@ -361,10 +370,12 @@ _MODULES = {
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",
     "phalanx.client.executor_jobs": "CallFields",
+    "phalanx.client.job_handles": "AsyncJobHandle JobHandle",
+    "phalanx.client.submit_names": "GangKeywords SubmitKeywords",
     "phalanx.client.pickles": "CallLost RemoteTraceback",
     "phalanx.embedded": "LocalCluster local",
     "phalanx.errors": (
-        "BadRequest Busy CallFailed ConfigError Conflict Forbidden Gone NeverFits NoRoom NotActive NotFound "
+        "BadRequest Busy CallFailed ConfigError Conflict Forbidden Gone JobFailed NeverFits NoRoom NotActive NotFound "
         "PhalanxError TokenError TooLarge TooMany Unauthorized Unavailable Unconfirmed Unprocessable "
         "WrongMethod WrongType"
     ),
@@ -373,10 +384,7 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        found: Any = _version()
-    else:
-        found = getattr(import_module(_home(name)), name)
+    found: Any = _version() if name == "__version__" else getattr(import_module(_home(name)), name)
     globals()[name] = found
     return found
 

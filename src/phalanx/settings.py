@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from phalanx.errors import ConfigError
 from phalanx.settings_elastic import Elastic
+from phalanx.settings_health import HealthSettings
 from phalanx.settings_overlay import OverlaySettings
 from phalanx.settings_scheduler import Scheduler
 from phalanx.settings_types import (
@@ -185,7 +186,7 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
         _check_pair("coordinator.store", self.store_cert_file, self.store_key_file)
 
 
-class RunnerSettings(Struct, frozen=True, kw_only=True):
+class RunnerSettings(HealthSettings, frozen=True, kw_only=True):
     """What `phalanx runner` needs."""
 
     name: Annotated[Name, "the node's name"]
@@ -289,6 +290,7 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)
 
 

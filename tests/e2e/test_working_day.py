@@ -106,14 +106,14 @@ def test_a_sweep_its_failures_and_their_second_try(user: User) -> None:
 
 def test_a_gang_preempts_and_the_victim_says_so(user: User) -> None:
     low = user.says("submit", "-n", "low", "--array", "1-12", "--gpus", "1", "--", "sleep", "300").strip()
-    wait_until(lambda: user.cluster.client.job(low).counts["Running"] == 12, 30.0, "all of it runs")
+    wait_until(lambda: user.cluster.client.job(low).counts.running == 12, 30.0, "all of it runs")
     planned = user.sees("plan", "--tasks", "2", "--gpus", "4", "--priority", "5", "--", "sleep", "1")
     assert any("evicts 8 tasks of job" in line for line in planned), planned
     gang = user.says(
         "submit", "-n", "urgent", "--tasks", "2", "--gpus", "4", "--priority", "5", "--", "sleep", "2"
     ).strip()
     user.says("wait", gang)
-    wait_until(lambda: user.cluster.client.job(low).counts["Running"] == 12, 30.0, "it runs again")
+    wait_until(lambda: user.cluster.client.job(low).counts.running == 12, 30.0, "it runs again")
     story = user.says("story", low)
     assert "urgent" in story, story
     assert any("low" in line for line in user.sees("ps"))
@@ -127,7 +127,8 @@ def test_the_log_of_a_crashed_attempt_outlives_its_node(user: User) -> None:
     ).strip()
     wait_until(lambda: "again" in user.says("logs", task), 30.0, "its second attempt runs")
     words = user.says("logs", task, "--attempt", "1")
-    assert (match := re.fullmatch(r"last words on (n[1-3])\n", words)), words
+    match = re.fullmatch(r"last words on (n[1-3])\n", words)
+    assert match is not None, words
     user.cluster.kill(match.group(1))
     assert user.says("logs", "crash", "--attempt", "1") == words, "it is in the place for files"
     user.says("cancel", "crash")

@@ -20,6 +20,7 @@ BROAD_EXCEPT: dict[str, str] = {
     "src/phalanx/client/executor.py": "at the end of the program nothing is left to be told of an error",
     "src/phalanx/client/executor_futures.py": "an object that is unpickled may raise anything; its future says so",
     "src/phalanx/client/pickles.py": "an object that is pickled or unpickled may raise anything; its future says so",
+    "src/phalanx/runner/health/background.py": "a thread hands it to the one that waits for it, which raises it",
     "src/phalanx/worker/call_process.py": "whatever a call raises is its result",
     "src/phalanx/cli/job_logs.py": "a thread hands it to the one that waits for it, which raises it",
     "src/phalanx/cli/task_log.py": "a thread hands it to the one that waits for it, which raises it",

@@ -13,9 +13,9 @@ from msgspec import Struct, structs
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
 from phalanx.cli.job_logs import JobLogs
+from phalanx.cli.option_form import with_options
 from phalanx.cli.output import note
 from phalanx.cli.session import session
-from phalanx.cli.submit import with_options
 from phalanx.cli.task_log import LogOptions, TaskLog
 from phalanx.errors import BadRequest
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.apply import DraftView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -29,7 +29,6 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import read_problem
 from phalanx.api.schema.files import FilesView
-from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -44,8 +43,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SweepFields
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -65,7 +63,7 @@ from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
-from phalanx.client.sweeps import AsyncSweepCalls
+from phalanx.client.submissions import AsyncSubmitCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflows import WorkflowBuilder
@@ -86,12 +84,12 @@ def _transport(found: ApiAccess) -> AsyncTransport:
 
 
 class AsyncClient(
+    AsyncSubmitCalls,
     AsyncChangeCalls,
     AsyncUsageCalls,
     AsyncOverlayCalls,
     AsyncSessionCalls,
     AsyncVpsCalls,
-    AsyncSweepCalls,
     AsyncLogCalls,
 ):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
@@ -126,24 +124,6 @@ class AsyncClient(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def submit(
-        self, request: SubmitRequest | None = None, /, **fields: Unpack[SweepFields]
-    ) -> SubmitReply:
-        return await self._submitted(request, fields)
-
-    async def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
-        return await self._ask(calls.apply(request))
-
-    async def gang(
-        self,
-        command: Sequence[str],
-        tasks: int,
-        *,
-        gather: Sequence[str | GatherSpec] = (),
-        **fields: Unpack[GangFields],
-    ) -> SubmitReply:
-        return await self._ask(calls.gang(command, tasks, gather, fields))
 
     async def cancel(self, id: str) -> CancelReply:
         return await self._ask(calls.cancel(id))

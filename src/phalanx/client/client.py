@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.apply import DraftView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -29,7 +29,6 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import read_problem
 from phalanx.api.schema.files import FilesView
-from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -44,8 +43,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SweepFields
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.calls import Call, Noun, Spec
@@ -57,7 +55,7 @@ from phalanx.client.leader import RetryDelays, addresses_of
 from phalanx.client.log_calls import LogCalls
 from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
-from phalanx.client.sweeps import SweepCalls
+from phalanx.client.submissions import SubmitCalls
 from phalanx.client.usage import UsageCalls
 from phalanx.client.vps import VpsCalls
 from phalanx.client.workflows import WorkflowCalls
@@ -70,7 +68,7 @@ V = TypeVar("V")
 
 
 class Client(
-    WorkflowCalls, ChangeCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, SweepCalls, LogCalls
+    SubmitCalls, WorkflowCalls, ChangeCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, LogCalls
 ):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
@@ -110,25 +108,6 @@ class Client(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def submit(self, request: SubmitRequest | None = None, /, **fields: Unpack[SweepFields]) -> SubmitReply:
-        """Submit work, given whole or by its fields; `params` or `rows` make a sweep. Durable when this returns."""
-        return self._submitted(request, fields)
-
-    def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
-        """Submit jobs, each a `JobSpec` or what a job file has, as a dict: all of them are accepted, or none."""
-        return self._ask(calls.apply(request))
-
-    def gang(
-        self,
-        command: Sequence[str],
-        tasks: int,
-        *,
-        gather: Sequence[str | GatherSpec] = (),
-        **fields: Unpack[GangFields],
-    ) -> SubmitReply:
-        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather=['rack:must'])`."""
-        return self._ask(calls.gang(command, tasks, gather, fields))
 
     def cancel(self, id: str) -> CancelReply:
         """Cancel a job, or one task of an array."""

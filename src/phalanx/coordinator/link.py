@@ -234,6 +234,7 @@ class Links:
             message.address,
             message.trouble,
             message.overlay,
+            message.health,
         )
 
         def welcome(answers: list[Answer | None]) -> None:
@@ -353,15 +354,8 @@ class Links:
                     session.connection.send([self._in_force(session, [])])
                 session.connection.close()
 
-        beat = Heartbeat(
-            session.node,
-            session.incarnation,
-            message.held,
-            message.generation,
-            message.trouble,
-            message.seen_at,
-            message.starts_expire,
-        )
+        told = message.trouble, message.seen_at, message.starts_expire, message.health
+        beat = Heartbeat(session.node, session.incarnation, message.held, message.generation, *told)
         return [beat], acknowledge
 
     def _leaving(self, session: RunnerSession, message: wire.LeavingMessage) -> Envelope:

@@ -158,7 +158,6 @@ class LogReads:
         return now, lookup.position_in(now, job, position)
 
 
-
 def _is_decided(job: JobState, position: int | None) -> bool:
     """Whether a task has been placed, or never will be."""
     return position is None or job.attempts[position] > 0 or job.status[position] >= Status.COMPLETED

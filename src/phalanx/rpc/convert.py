@@ -35,7 +35,7 @@ LEFT_OUT = frozenset(
         # and a VPS is run by runners of ours alone: others do not find its program, and refuse it.
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),
         *(("LogHello", "snapshots"), ("Command", "environment")),  # (a digest, opened before)
-        ("Beat", "preparing"),  # only runners of ours run containers
+        *(("Beat", "preparing"), ("HelloMessage", "health"), ("Beat", "health")),  # only runners of ours
     }
 )
 FRACTIONS = frozenset({"cores"})

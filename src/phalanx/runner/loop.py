@@ -93,7 +93,7 @@ class RunnerLoop:
         )
         images = images or (containers.images if containers is not None else None)
         self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
-        self._look = KeeperLook(engine, self._keepers, self._launches.names, self._beat_now, self._begun)
+        self._look = KeeperLook(engine, self._keepers, self._launches.names, self.beat_now, self._begun)
         self.leader = self._launches.leader
         self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
@@ -224,11 +224,11 @@ class RunnerLoop:
         await self.joined.wait()
         while True:
             if self.engine.welcomed and self._wire is not None:
-                self._beat_now()
+                self.beat_now()
                 self._flush()
             await asyncio.sleep(self.engine.heartbeat_s)
 
-    def _beat_now(self) -> None:
+    def beat_now(self) -> None:
         if self.engine.welcomed and self._wire is not None:
             self._wire.send(self.engine.beat(self.clock.now()))
 
@@ -240,7 +240,7 @@ class RunnerLoop:
             self._do(self.engine.state.tick(now), now)
             self._look.look(now)
             if self._images.has_news:
-                self._beat_now()
+                self.beat_now()
             self._flush()
             if self._wire is not None and self.engine.is_deserted(now):
                 log.warning("the coordinator does not answer, connecting again")

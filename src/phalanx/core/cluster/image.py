@@ -35,6 +35,7 @@ from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
 from phalanx.core.model.bindings import BindingsImage
 from phalanx.core.model.credential import Credential
+from phalanx.core.model.health import WELL, NodeHealth, in_service
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.lanes import Lane
 from phalanx.core.model.orders import AttemptKey, Status, Why
@@ -129,6 +130,7 @@ class NodeImage(Struct, array_like=True):
     disabled_automatically: bool = False
     toggled_at: float | None = None
     idle_since: float | None = None
+    health: NodeHealth = WELL
 
 
 class ClusterImage(Struct, array_like=True):
@@ -311,7 +313,7 @@ def _whole_image(job: JobState) -> WholeImage:
 
 
 def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
-    state.table.put(image.name, image.capacity)
+    state.table.put(image.name, in_service(image.capacity, image.health))
     number = place if image.number is None else image.number
     node = state.nodes[image.name] = NodeState(image.name, state.table.rows[image.name], number)
     _copy(image, node, _SAME_IN_NODE)
@@ -378,11 +380,11 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
     for lane_id, grant, keys in image.lanes:
         job = state.jobs[keys[0][0]]
         attempt = job.live[keys[0][1]]
-        lane = Lane(lane_id, node.name, grant, job.groups[attempt.group].lanes)
-        node.lanes[lane_id] = lane
+        lane = node.lanes[lane_id] = Lane(lane_id, node.name, grant, job.groups[attempt.group].lanes)
         lane.attempts = dict.fromkeys(keys)
         endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
-        lane.is_slow = Why.EVICTED in endings or None not in endings
+        is_failed = not node.health.failed.keys().isdisjoint(grant.devices)
+        lane.is_slow = Why.EVICTED in endings or None not in endings or is_failed
         state.table.retake(node.row, grant)
         state.queues.take(job.job.queue, grant)
         held = tenant(job, attempt, attempt.since)

@@ -24,6 +24,7 @@ from phalanx.core.model.bindings import Bindings, DispatchView, workflow_key
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
+from phalanx.core.model.health import WELL, NodeHealth
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.orders import AttemptKey, Status
@@ -110,6 +111,7 @@ class NodeState(Struct, eq=False):
     toggled_at: float | None = None  # when it was last disabled or enabled
     idle_since: float | None = None  # None: attempts stand there
     bound_to: JobId = ""  # in the mode static_worker: the workflow that alone is given it
+    health: NodeHealth = WELL  # checks of it that fail: it gets no work, or devices are out of service
     trouble: str = ""  # what keeps its runner from starting tasks, in its own words
     leaving: bool = False  # its runner stops, or has stopped, in an orderly way; until it is back
     kept_s: float = 0.0  # how much longer its lease is while nothing is heard of it
@@ -133,7 +135,8 @@ class NodeState(Struct, eq=False):
     def is_fit(self) -> bool:
         """Whether it would take work if it were enabled and need not rest."""
         is_there = self.connected and not self.lost and not self.leaving
-        return is_there and self.drain_reason is None and not self.leftovers and not self.trouble
+        is_ill = self.leftovers or self.trouble or self.health.reason
+        return is_there and self.drain_reason is None and not is_ill
 
     @property
     def takes_work(self) -> bool:

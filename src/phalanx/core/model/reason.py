@@ -70,6 +70,10 @@ running_unreachable = _reason("NodeUnreachable", _HELD, "host",
     "Was running on {host}, which is not connected; retried if {host} is lost")
 unhealthy = _reason("NodeUnhealthy", _HELD, "host _trouble",
     "{host} cannot start tasks: {_trouble}")
+unhealthy_node = _reason("NodeUnhealthy", _HELD, "host _found",
+    "{host} takes no new work, a health check fails: {_found}")
+devices_failed = _reason("DevicesFailed", _HELD, "host failed _found",
+    "{host} would hold it with all of its GPUs; out of service: {failed}, because {_found}")
 quarantined = _reason("NodeQuarantined", _HELD, "host left",
     "{host} has yet to confirm the end of older attempts ({left} left)")
 losses_braked = _reason("LossesBraked", _HELD, "host silent nodes",

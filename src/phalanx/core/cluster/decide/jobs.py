@@ -22,6 +22,7 @@ from phalanx.core.cluster.dependencies import (
 )
 from phalanx.core.cluster.inputs import Abandon, Cancel, Defer, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.repairs import awaits_repair
 from phalanx.core.cluster.stage_dispatch import dispatch_of, mode_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
@@ -299,11 +300,11 @@ def _never(state: ClusterState, request: Request) -> Reason | None:
         row = state.table.rows.get(request.target.host)
         if row is None:
             return reason.target_not_found(request.target.host, sorted(state.table.names))
-        return state.table.ledgers[row].never(request)
-    if not len(state.table) or state.table.could_ever(request):
+        no = state.table.ledgers[row].never(request)
+        return None if no is not None and awaits_repair(state, request) else no
+    if not len(state.table) or state.table.could_ever(request) or awaits_repair(state, request):
         return None
-    reasons = [no for ledger in state.table if (no := ledger.never(request))]
-    return _nearest(reasons)
+    return _nearest([no for ledger in state.table if (no := ledger.never(request))])
 
 
 def why_not_now(state: ClusterState, job: Job) -> Reason:
@@ -358,6 +359,8 @@ def why_closed(node: NodeState) -> Reason | None:
         return reason.unreachable(node.name)
     if node.trouble:
         return reason.unhealthy(node.name, node.trouble)
+    if node.health.reason:
+        return reason.unhealthy_node(node.name, node.health.reason)
     if node.leftovers:
         return reason.quarantined(node.name, len(node.leftovers))
     if node.is_kept_away:
