@@ -380,13 +380,12 @@ _MODULES = {
         "WrongMethod WrongType"
     ),
     "phalanx.tls": "TlsFiles",
+    "phalanx.version": "__version__",
 }
 
 
 def __getattr__(name: str) -> Any:
-    found: Any = _version() if name == "__version__" else getattr(import_module(_home(name)), name)
-    globals()[name] = found
-    return found
+    return globals().setdefault(name, getattr(import_module(_home(name)), name))
 
 
 def _home(name: str) -> str:
@@ -398,12 +397,3 @@ def _home(name: str) -> str:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("phalanx")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "0.0.0"

@@ -181,8 +181,10 @@ class JobFailed(PhalanxError):
         task: Any = None,
         code: int | None = None,
         log_tail: str = "",
+        retry_after_s: float | None = None,
+        extra: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(detail, reason=reason, hint=hint)
+        super().__init__(detail, reason=reason, hint=hint, retry_after_s=retry_after_s, extra=extra)
         self.job = job
         self.task = task
         self.code = code

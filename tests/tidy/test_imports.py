@@ -52,6 +52,7 @@ ARROWS: dict[str, set[str]] = {
     "core.explain": {"core", "core.model", "core.cluster", "core.placement"},
     "core.runner": {"core", "core.model"},
     "clock": set(),
+    "version": set(),
     "logger": set(),
     "duplex": set(),
     "errors": CORE,
@@ -115,7 +116,7 @@ LAZY_ROOMS = {
     "worker",  # of cloudpickle, which only needs who pickles
 }
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
-ALWAYS_LAZY_FROM_PHALANX = CORE | API | {"client", "embedded", "errors", "tls"}
+ALWAYS_LAZY_FROM_PHALANX = CORE | API | {"client", "embedded", "errors", "tls", "version"}
 
 
 def room_of(name: str) -> str:

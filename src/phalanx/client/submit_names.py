@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any, cast
 
-from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, SweepFields
 
 # As the command line has it: the field that is meant.
@@ -40,13 +39,13 @@ def read_keywords(given: Mapping[str, Any]) -> SweepFields:
         field = NAMES.get(name, name)
         if field in fields or (field != name and field in given):
             raise TypeError(f"{name} and {field} are the same: give one of them")
-        if field not in SubmitRequest.__struct_fields__:  # `rows` is one of them, and of another kind here
+        if field not in SweepFields.__annotations__:
             raise TypeError(f"submit() has no argument {name!r}{_meant(name)}")
         fields[field] = [value] if field in _LISTS and isinstance(value, str) else value
     return cast(SweepFields, fields)
 
 
 def _meant(name: str) -> str:
-    known = [*SubmitRequest.__struct_fields__, *NAMES]
+    known = [*SweepFields.__annotations__, *NAMES]
     close = get_close_matches(name, known, 1)
     return f"; did you mean {close[0]!r}?" if close else "; help(phalanx.Client.submit) lists them"

@@ -31,11 +31,7 @@ LEFT_OUT = frozenset(
     {
         *(("HelloMessage", "token"), ("LogHello", "token")),  # in the metadata of the call
         *(("LogHello", "files"), ("LogHello", "sessions")),  # files and sessions are only sent as frames,
-        *(
-            ("LogHello", "usage"),
-            ("Beat", "idle"),
-            ("LogHello", "times"),
-        ),  # and so are samples of usage, times of logs,
+        *(("LogHello", "usage"), ("Beat", "idle"), ("LogHello", "times")),  # so are usage and times of logs,
         # and a VPS is run by runners of ours alone: others do not find its program, and refuse it.
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),
         *(("LogHello", "snapshots"), ("Command", "environment")),  # (a digest, opened before)

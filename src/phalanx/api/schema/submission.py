@@ -38,7 +38,7 @@ from phalanx.api.schema.groupspec import (
 )
 from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX
 from phalanx.api.schema.params import check_templates, read_params, sweep_array
-from phalanx.api.schema.targets import read_places
+from phalanx.api.schema.targets import Place, read_places
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,
@@ -192,19 +192,27 @@ def to_jobs(
     )
     _check_ip_token(request)
     places, failed = read_places(request.targets, request.required_gpus)
-    groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
-    jobs: list[tuple[str | None, Job]] = []
-    for text, target in places:
-        id, gpus = new_id(), _gpus(request, target, text)
-        check_target("", request.nodes, request.exclusive, target)
-        group = groups.get(gpus) or groups.setdefault(gpus, _group(request, gpus, common.array))
-        aimed = structs.replace(group, request=structs.replace(group.request, target=target))
-        batch = jobs[0][1].id if jobs else id
-        jobs.append((text, structs.replace(common, id=id, batch=batch, groups=(aimed,))))
+    jobs = _aimed(request, common, places, new_id)
     _check_words(request, params, jobs)
     if not places:  # every target failed; what else is wrong is still told first
         _group(request, request.gpus, common.array)
     return jobs, failed
+
+
+def _aimed(
+    request: SubmitRequest, common: Job, places: list[Place], new_id: Callable[[], str]
+) -> list[tuple[str | None, Job]]:
+    """A job for each target; the first gives its id to the whole batch."""
+    groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
+    jobs: list[tuple[str | None, Job]] = []
+    for text, target in places:
+        check_target("", request.nodes, request.exclusive, target)
+        id, gpus = new_id(), _gpus(request, target, text)
+        group = groups.get(gpus) or groups.setdefault(gpus, _group(request, gpus, common.array))
+        aimed = structs.replace(group, request=structs.replace(group.request, target=target))
+        batch = jobs[0][1].id if jobs else id
+        jobs.append((text, structs.replace(common, id=id, batch=batch, groups=(aimed,))))
+    return jobs
 
 
 def _check_words(request: SubmitRequest, params: Params | None, jobs: list[tuple[str | None, Job]]) -> None:

@@ -134,9 +134,8 @@ class NodeState(Struct, eq=False):
     @property
     def is_fit(self) -> bool:
         """Whether it would take work if it were enabled and need not rest."""
-        is_there = self.connected and not self.lost and not self.leaving
         is_ill = self.leftovers or self.trouble or self.health.reason
-        return is_there and self.drain_reason is None and not is_ill
+        return self.connected and self.drain_reason is None and not (self.lost or self.leaving or is_ill)
 
     @property
     def takes_work(self) -> bool:
@@ -225,9 +224,8 @@ class ClusterState(Struct, eq=False):
     ended_workflows: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # oldest first
     stages_of: dict[str, int] = {}  # by user: the tasks of stages that have no job yet
     stage_tasks: int = 0  # of all users together
-    retries: list[
-        tuple[float, JobId, int]
-    ] = []  # a heap of instants: backoffs end; BACKOFF, BEGIN: of the whole job
+    # A heap of instants at which backoffs end; BACKOFF, BEGIN instead of a position: of the whole job.
+    retries: list[tuple[float, JobId, int]] = []
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
     result_bytes: int = 0  # of the results of those
     requests: RequestIds = field(default_factory=RequestIds)
