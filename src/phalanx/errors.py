@@ -175,16 +175,13 @@ class JobFailed(PhalanxError):
         self,
         detail: str,
         *,
-        reason: str = "",
-        hint: str = "",
         job: Any = None,
         task: Any = None,
         code: int | None = None,
         log_tail: str = "",
-        retry_after_s: float | None = None,
-        extra: dict[str, Any] | None = None,
+        **more: Any,
     ) -> None:
-        super().__init__(detail, reason=reason, hint=hint, retry_after_s=retry_after_s, extra=extra)
+        super().__init__(detail, **more)
         self.job = job
         self.task = task
         self.code = code

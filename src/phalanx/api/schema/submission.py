@@ -193,7 +193,8 @@ def to_jobs(
     _check_ip_token(request)
     places, failed = read_places(request.targets, request.required_gpus)
     jobs = _aimed(request, common, places, new_id)
-    _check_words(request, params, jobs)
+    if jobs:
+        check_templates(params, jobs[0][1].groups, "command" if request.shell is None else "shell")
     if not places:  # every target failed; what else is wrong is still told first
         _group(request, request.gpus, common.array)
     return jobs, failed
@@ -213,12 +214,6 @@ def _aimed(
         batch = jobs[0][1].id if jobs else id
         jobs.append((text, structs.replace(common, id=id, batch=batch, groups=(aimed,))))
     return jobs
-
-
-def _check_words(request: SubmitRequest, params: Params | None, jobs: list[tuple[str | None, Job]]) -> None:
-    """Refuse what is no template in the command of a sweep."""
-    if jobs:
-        check_templates(params, jobs[0][1].groups, "command" if request.shell is None else "shell")
 
 
 def check_request_id(request_id: str) -> None:
