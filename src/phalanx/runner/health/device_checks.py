@@ -30,7 +30,7 @@ class DeviceChecks:
         monotonic: Callable[[], float],
         nvml: Any = pynvml,
     ) -> None:
-        self._devices = [device for device in devices if device.uuid]
+        self._devices = [device for device in devices if device.uuid and "pretend" not in device.uuid]
         self._ignored = xids_ignored
         self._xid_s = xid_s
         self._monotonic = monotonic

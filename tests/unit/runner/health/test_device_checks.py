@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.core.model.resources import Device
+from phalanx.runner.health.device_checks import DeviceChecks
 from tests.support.nvml_stub import NvmlStub
 
 PROGRAM = """
@@ -70,3 +72,8 @@ def test_lost_devices_memory_errors_and_xids_fail_one_device_each(nvml: NvmlStub
         nvml.fails(well, well)
         assert looks.after() == {}
         looks.process.kill()
+
+
+def test_simulated_devices_are_not_looked_for() -> None:
+    pretended = [Device(0, "h100", 1, None, "GPU-pretend-n1-0")]
+    assert not DeviceChecks(pretended, frozenset(), 60.0, lambda: 0.0).is_needed
