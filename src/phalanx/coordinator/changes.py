@@ -23,9 +23,7 @@ class ChangeCommands:
         self._store = store
         self._clock = clock
 
-    async def hold(
-        self, id: str, request: HoldRequest, user: str, *, is_operator: bool = False
-    ) -> JobView:
+    async def hold(self, id: str, request: HoldRequest, user: str, *, is_operator: bool = False) -> JobView:
         reason = check_reason(request.reason)
         job = await self._whole(id, "hold")
         return await self._ask(job, Hold(job.job.id, user, reason, is_operator))

@@ -130,7 +130,7 @@ class RowUploads:
         held = sum(each.packer.held_bytes for (owner, _), each in self._uploads.items() if owner == user)
         if held > USER_BYTES_MAX:
             raise TooMany(
-                f"your unfinished uploads of rows hold more than {USER_BYTES_MAX >> 20} MiB: submit a job with one of them,"
+                f"your unfinished uploads of rows hold more than {USER_BYTES_MAX >> 20} MiB: submit a job with one,"
                 f" or wait: each is forgotten {EXPIRES_S:g} s after its last piece",
                 reason="UploadsFull",
                 retry_after_s=5.0,
