@@ -199,7 +199,7 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         self.paused.discard(job.id)
         return self._task_view(job)
 
-    async def hold(self, id: str, request: HoldRequest, user: str) -> JobView:
+    async def hold(self, id: str, request: HoldRequest, user: str, *, is_operator: bool = False) -> JobView:
         return self._job_view(self._find(id))
 
     async def release(self, id: str, user: str, *, is_operator: bool) -> JobView:

@@ -23,10 +23,10 @@ class ChangeCommands:
         self._store = store
         self._clock = clock
 
-    async def hold(self, id: str, request: HoldRequest, user: str) -> JobView:
+    async def hold(self, id: str, request: HoldRequest, user: str, *, is_operator: bool = False) -> JobView:
         reason = check_reason(request.reason)
         job = await self._whole(id, "hold")
-        return await self._ask(job, Hold(job.job.id, user, reason))
+        return await self._ask(job, Hold(job.job.id, user, reason, is_operator))
 
     async def release(self, id: str, user: str, *, is_operator: bool) -> JobView:
         job = await lookup.find_job(self._loop, self._store, lookup.job_part(id))

@@ -336,7 +336,11 @@ def is_same(first: Job, again: Job) -> bool:
         "submitted_at": first.submitted_at,
         "draft": first.draft,
         "after": first.after,
+        "begin_at": first.begin_at,  # `+2h` counts from when it came, and an instant may have passed since
     }
+    if first.revision:  # these were changed since, or may have been
+        changed = ("priority", "time_limit_s", "queue", "dispatch", "revision")
+        known |= {name: getattr(first, name) for name in changed}
     again = _with_key_of(first, again)
     if first.vps is not None and again.vps is not None and first.vps.ssh == again.vps.ssh == "generate":
         known["vps"] = first.vps  # its keys were made for it

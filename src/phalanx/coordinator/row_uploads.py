@@ -22,7 +22,8 @@ from phalanx.errors import BadRequest, Conflict, TooMany, Unprocessable
 EXPIRES_S = 120.0  # after its last piece
 UPLOADS_MAX = 256
 USER_UPLOADS_MAX = 16
-BYTES_MAX = 8 * ROWS_BYTES_MAX  # of all uploads together, packed
+BYTES_MAX = 8 * ROWS_BYTES_MAX  # of all uploads together
+USER_BYTES_MAX = 3 * ROWS_BYTES_MAX  # so that no user keeps others from uploading
 
 
 class RowUpload:
@@ -55,6 +56,7 @@ class RowUploads:
         upload = self._upload(user, piece)
         digest = blake2b(msgpack.encode(piece.rows), digest_size=16).digest()
         if not (piece.piece == upload.pieces - 1 and digest == upload.last):
+            self._check_bytes(user)
             self._add(upload, piece)
             upload.last, upload.pieces = digest, upload.pieces + 1
             self._uploads[user, piece.upload] = upload
@@ -115,11 +117,21 @@ class RowUploads:
 
     def _check_room(self, user: str) -> None:
         own = sum(owner == user for owner, _ in self._uploads)
-        held = sum(upload.packer.bytes for upload in self._uploads.values())
+        held = sum(upload.packer.held_bytes for upload in self._uploads.values())
         if own >= USER_UPLOADS_MAX or len(self._uploads) >= UPLOADS_MAX or held > BYTES_MAX:
             whose = f"{own} of yours" if own >= USER_UPLOADS_MAX else str(len(self._uploads))
             raise TooMany(
                 f"{whose} uploads of rows are unfinished; each is forgotten {EXPIRES_S:g} s after its last piece",
+                reason="UploadsFull",
+                retry_after_s=5.0,
+            )
+
+    def _check_bytes(self, user: str) -> None:
+        held = sum(each.packer.held_bytes for (owner, _), each in self._uploads.items() if owner == user)
+        if held > USER_BYTES_MAX:
+            raise TooMany(
+                f"your unfinished uploads of rows hold more than {USER_BYTES_MAX >> 20} MiB: submit a job with one,"
+                f" or wait: each is forgotten {EXPIRES_S:g} s after its last piece",
                 reason="UploadsFull",
                 retry_after_s=5.0,
             )

@@ -33,6 +33,11 @@ async def test_a_hold_says_who_and_why_and_only_an_operator_undoes_an_operators(
             await here.commands.release(id, "ada", is_operator=False)
         assert refused.value.reason == "HeldByAnother"
         assert (await here.commands.release(f"{id}.2", "root", is_operator=True)).held is None
+        assert (await here.commands.hold(id, HoldRequest("mine"), "ada")).held == "mine (by ada)"
+        assert (await here.commands.hold(id, HoldRequest(), "bob")).held == "mine (by ada)"
+        taken = await here.commands.hold(id, HoldRequest("no"), "op", is_operator=True)
+        assert taken.held == "no (by op)"  # or ada could release it
+        assert (await here.commands.release(id, "op", is_operator=True)).held is None
         with pytest.raises(BadRequest) as one:
             await here.commands.hold(f"{id}.2", HoldRequest(), "ada")
         assert (one.value.reason, one.value.hint) == ("WholeJob", f"phalanx hold {id}")
@@ -93,3 +98,16 @@ def test_runners_that_have_the_brief_get_it_with_the_new_limit() -> None:
     assert [(each.job, each.time_limit_s) for each in briefs] == [("j1", 77.0)]
     assert isinstance(sent["n2"], wire.Orders)
     assert all(each.job == "j2" for each in sent["n2"].orders if isinstance(each, Brief))
+
+
+async def test_a_submission_that_is_sent_again_makes_one_job_also_if_its_time_has_moved_or_it_was_changed():
+    async with a_coordinator() as here:
+        asked = SubmitRequest(["true"], begin="+1h", request_id="r")
+        first = await here.commands.submit(asked, "ada")
+        again = await here.commands.submit(asked, "ada")  # an hour from now is later than it was
+        assert (again.task_ids, again.replayed) == (first.task_ids, True)
+        await here.commands.update(first.batch_id, UpdateRequest(priority=-3, begin="+2h"), "ada", 100)
+        assert (await here.commands.submit(asked, "ada")).replayed
+        with pytest.raises(Conflict) as other:
+            await here.commands.submit(SubmitRequest(["false"], begin="+1h", request_id="r"), "ada")
+        assert other.value.reason == "RequestIdReused"

@@ -151,6 +151,19 @@ def test_a_wrong_piece_is_refused_and_nothing_of_it_is_kept(
     assert not sent[:-1] or uploads.rows("ada", "u").count == len(sent) - 1
 
 
+def test_the_bytes_of_one_users_uploads_leave_others_room(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(row_uploads, "USER_BYTES_MAX", 100)
+    uploads = RowUploads(ManualClock())
+    uploads.take("eve", a_piece(rows=[["x" * 90]]))
+    uploads.take("eve", a_piece(rows=[["x" * 90]], upload="second"))
+    for piece in (a_piece(1), a_piece(upload="third")):
+        with pytest.raises(TooMany, match="hold more than"):
+            uploads.take("eve", piece)
+    assert uploads.take("ada", a_piece(rows=[["x" * 90]])).rows == 1
+    uploads.drop("eve", "second")
+    assert uploads.take("eve", a_piece(1)).rows == 2
+
+
 def test_uploads_are_bounded_and_forgotten(monkeypatch: pytest.MonkeyPatch):
     clock = ManualClock()
     uploads = RowUploads(clock)
@@ -289,6 +302,13 @@ async def test_a_job_runs_again_with_changes(ada: AsyncClient):
         ({"queue": "No Queue"}, "queue"),
         ({"name": "17"}, "name"),
         ({"priority": 2_000_000_000}, "priority"),
+        ({"priority": "1" * 5000}, "no whole number"),
+        ({"queue": 5}, "no queue '5'"),
+        ({"queue": ["default"]}, "neither a text nor a number"),
+        ({"memory": 1.5}, "no whole number of bytes"),
+        ({"memory": True}, "neither a text nor a number"),
+        ({"grace": None}, "neither a text nor a number"),
+        ({"cwd": {"/": 1}}, "neither a text nor a number"),
     ],
 )
 async def test_a_wrong_change_is_refused_by_name(

@@ -5,6 +5,7 @@ What is not changed stays as the job has it, also what no request could say agai
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -34,6 +35,8 @@ from phalanx.errors import BadRequest
 
 CHANGES_MAX = 256
 NONE = "none"  # takes a time limit or a GPU type away
+_REMOVABLE = ("time_limit", "gpu_type")
+_WHOLE = re.compile(r"-?[0-9]{1,20}")
 
 
 def changed(job: Job, changes: Mapping[str, Any]) -> Job:
@@ -45,7 +48,9 @@ def changed(job: Job, changes: Mapping[str, Any]) -> Job:
         kind, dot, name = key.partition(".")
         if dot and kind == "param":
             axes[name] = value
-        elif dot and kind == "env":
+            continue
+        _check_single(key, value)
+        if dot and kind == "env":
             job = _in_command(job, key, _with_variable(name, value))
         elif key in _OF_JOB:
             job = structs.replace(job, **_OF_JOB[key](key, value))
@@ -61,10 +66,18 @@ def changed(job: Job, changes: Mapping[str, Any]) -> Job:
     return _with_params(job, axes) if axes else job
 
 
+def _check_single(key: str, value: Any) -> None:
+    """Refuse what is neither a text nor a number, and null where nothing can be taken away: JSON brings any value."""
+    is_single = isinstance(value, str | int | float) and not isinstance(value, bool)
+    is_variable = key.startswith("env.")  # it has any value as text
+    if not (is_single or is_variable or (value is None and key in _REMOVABLE)):
+        raise BadRequest(f"set: {shown(key)}: {shown(value)} is neither a text nor a number")
+
+
 def _number(key: str, value: Any, most: int, least: int = 0) -> int:
-    if isinstance(value, str) and value.removeprefix("-").isdecimal() and value.isascii():
+    if isinstance(value, str) and _WHOLE.fullmatch(value):
         value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool):
+    if not isinstance(value, int):
         raise BadRequest(f"set: {key}: {shown(value)} is no whole number")
     check_number(f"set: {key}", value, least, most)
     return value
@@ -81,8 +94,9 @@ def _name(key: str, value: Any) -> dict[str, Any]:
 
 
 def _queue(key: str, value: Any) -> dict[str, Any]:
-    check_name(f"set: {key}", _text(key, value))
-    return {"queue": value}
+    queue = _text(key, value)
+    check_name(f"set: {key}", queue)
+    return {"queue": queue}
 
 
 def _time_limit(key: str, value: Any) -> dict[str, Any]:
@@ -114,12 +128,18 @@ def _gpu_type(key: str, value: Any) -> dict[str, Any]:
     return {"gpu_type": _text(key, value)}
 
 
+def _size(key: str, value: Any) -> int:
+    if isinstance(value, float):
+        raise BadRequest(f"set: {key}: {shown(value)} is no whole number of bytes")
+    return read_size(f"set: {key}", value)
+
+
 _OF_REQUEST: dict[str, Callable[[str, Any], dict[str, Any]]] = {
     "cores": _cores,
-    "memory": lambda key, value: {"memory_bytes": read_size(f"set: {key}", value)},
+    "memory": lambda key, value: {"memory_bytes": _size(key, value)},
     "gpus": lambda key, value: {"gpus": _number(key, value, GPUS_MAX)},
     "gpu_type": _gpu_type,
-    "gpu_memory": lambda key, value: {"gpu_memory_bytes": read_size(f"set: {key}", value)},
+    "gpu_memory": lambda key, value: {"gpu_memory_bytes": _size(key, value)},
 }
 
 

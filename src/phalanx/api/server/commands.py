@@ -100,7 +100,7 @@ class Commands(SweepCommands, LogCommands, Protocol):
         """Let a paused task go on. Conflict `Held` if it is not paused and its job is held back."""
         ...
 
-    async def hold(self, id: str, request: HoldRequest, user: str) -> JobView:
+    async def hold(self, id: str, request: HoldRequest, user: str, *, is_operator: bool = False) -> JobView:
         """Place nothing more of a job until it is released. Conflict if nothing of it waits."""
         ...
 

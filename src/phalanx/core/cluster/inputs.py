@@ -60,6 +60,7 @@ class Hold(Input, frozen=True):
     job: JobId
     user: str
     reason: str = ""
+    is_operator: bool = False  # whose hold takes the place of the owner's, who could release that
 
 
 class ReleaseJob(Input, frozen=True):

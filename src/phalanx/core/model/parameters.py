@@ -9,12 +9,16 @@ written (`1..100000` is three numbers), rows as compressed blocks that are opene
 from __future__ import annotations
 
 import zlib
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import accumulate
 
 from msgspec import Struct, msgpack
 
 Range = tuple[int, int, int]  # first, count, step
+Parts = tuple[str | Range, ...]
 BLOCK_ROWS = 256
 PARAMS_MAX = 64
 VALUE_BYTES_MAX = 4096
@@ -25,27 +29,44 @@ LINE = "line"  # the name of what stands in a line of a plain file
 _rows_of = msgpack.Decoder(list[list[str]])
 
 
+class _Ends:
+    """How many values there are up to the end of each part. It is asked for every task, and there may be many parts."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Parts, array[int]]] = {}  # by identity: hashing would look at every part
+
+    def __getitem__(self, parts: Parts) -> array[int]:
+        known = self._known.get(id(parts))
+        if known is not None:
+            return known[1]
+        ends = array("q", accumulate(1 if isinstance(part, str) else part[1] for part in parts))
+        if len(parts) >= _ENDS_KEPT_FROM:
+            if len(self._known) >= _ENDS_KEPT:
+                del self._known[next(iter(self._known))]
+            self._known[id(parts)] = parts, ends  # with the parts, so that no others get their identity
+        return ends
+
+
+_ENDS_KEPT, _ENDS_KEPT_FROM = 16, 16
+_ENDS = _Ends()
+
+
 class Axis(Struct, frozen=True, array_like=True):
     """A parameter of a grid and its values: texts, and ranges of whole numbers."""
 
     name: str
-    parts: tuple[str | Range, ...]
+    parts: Parts
 
     def __len__(self) -> int:
-        return sum(1 if isinstance(part, str) else part[1] for part in self.parts)
+        return _ENDS[self.parts][-1]
 
     def value(self, number: int) -> str:
         """One of its values, counted from 0."""
-        for part in self.parts:
-            if isinstance(part, str):
-                if number == 0:
-                    return part
-                number -= 1
-            elif number < part[1]:
-                return str(part[0] + number * part[2])
-            else:
-                number -= part[1]
-        raise IndexError(number)
+        ends = _ENDS[self.parts]
+        part = self.parts[place := bisect_right(ends, number)]
+        if isinstance(part, str):
+            return part
+        return str(part[0] + (number - (ends[place - 1] if place else 0)) * part[2])
 
     def first(self, parts: int) -> Axis:
         """The same with so many of its parts at most."""
@@ -124,6 +145,7 @@ class RowPacker:
         self.bytes = 0
         self._blocks: list[bytes] = []
         self._open: list[Sequence[str]] = []
+        self._open_bytes = 0
 
     def add(self, rows: Sequence[Sequence[str]]) -> None:
         self.count += len(rows)
@@ -133,6 +155,12 @@ class RowPacker:
             self._close(self._open[at : at + BLOCK_ROWS])
             at += BLOCK_ROWS
         del self._open[:at]
+        self._open_bytes = sum(len(value) for row in self._open for value in row)
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory, about: the blocks, and the rows that do not fill one yet."""
+        return self.bytes + self._open_bytes
 
     def rows(self, names: tuple[str, ...]) -> SweepRows:
         """All that came, also if more is to come."""
@@ -149,7 +177,7 @@ def _packed(rows: Sequence[Sequence[str]]) -> bytes:
     return zlib.compress(msgpack.encode(rows), 1)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=8)  # a block may be of 8 MiB
 def _opened(block: bytes) -> list[list[str]]:
     """Tasks start in order, so a block is opened once for all of its rows."""
     return _rows_of.decode(zlib.decompress(block))

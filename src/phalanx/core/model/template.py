@@ -40,6 +40,9 @@ def used_names(argv: Sequence[str], known: Collection[str]) -> set[str]:
             _refuse_in_program(word, place, known)
         elif "{" in word or "}" in word:
             used |= _names_in(word, place, known)
+            if place == 0 and used:  # whoever sees the job is told which program could not be found
+                text = "word 1: the program has a parameter, and errors would show its value to everybody"
+                raise TemplateError(f"{text}: write env before it", place)
     return used
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from time import process_time
 from typing import Any
 
 import pytest
@@ -148,3 +150,28 @@ def test_a_command_names_only_so_many_parameters():
 
 def test_without_any_parameter_there_is_no_sweep():
     assert read_params({}, (), None) is None
+
+
+@pytest.mark.parametrize("text", ["1.." * 300_000 + "x", ",".join(["1.." * 1300 + "x"] * 250)])
+def test_a_text_that_is_nearly_a_range_is_read_in_no_time(text: str):
+    began = process_time()
+    with suppress(PhalanxError):
+        read_params({"x": text}, (), None)
+    assert process_time() - began < 2  # a pattern that tries every place would take minutes
+
+
+def test_of_a_parameter_with_many_values_each_is_found_at_once():
+    params = read_params({"x": [str(number) for number in range(100_000)], "y": "1..2,a,7..5"}, (), None)
+    assert params is not None
+    began = process_time()
+    found = [params.values(index)["x"] for index in range(1, 600_001, 6)]
+    assert found == [str(number) for number in range(100_000)]
+    assert process_time() - began < 20  # looking at every value for every task would take minutes
+    assert [params.values(index)["y"] for index in range(1, 8)] == ["1", "2", "a", "7", "6", "5", "1"]
+
+
+def test_a_parameter_does_not_name_the_program():
+    for command in (["{lr}"], ["./{lr}", "x"], ["{i}"]):
+        with pytest.raises(BadRequest, match="word 1: the program has a parameter"):
+            submitted(command=command, params={"lr": [1]})
+    assert submitted(command=["env", "{lr}"], params={"lr": [1]}).tasks == 1

@@ -11,7 +11,8 @@ from phalanx.api.server.routes.jobs import seen_job
 
 async def hold(service: Service, http_request: HttpRequest) -> Response:
     request: HoldRequest = http_request.document
-    view = await service.commands.hold(http_request.id, request, http_request.user)
+    is_operator = http_request.identity.scope("control") == "all"
+    view = await service.commands.hold(http_request.id, request, http_request.user, is_operator=is_operator)
     return json_reply(seen_job(http_request, view))
 
 

@@ -24,11 +24,14 @@ from phalanx.core.model.reason import Reason, Tier
 
 
 def hold(state: ClusterState, given: Hold, now: float) -> Decision:
-    """Hold what waits of a job. One that is held already stays so, for the reason it has."""
+    """Hold what waits of a job. One that is held already stays so, for the reason it has, unless its owner holds it and
+    an operator is to: what the owner holds, the owner could release.
+    """
     job = state.jobs.get(given.job)
     if (refused := _why_not_changed(job, given.job)) is not None or job is None:
         return refused or Decision()
-    if job.held_because:
+    is_taken_over = given.is_operator and job.held_by == job.job.user != given.user
+    if job.held_because and not is_taken_over:
         return Decision([], [], Accepted(0))
     waiting = job.counts[Status.PENDING]
     if not waiting or job.merged_into is not None:
