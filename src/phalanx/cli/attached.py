@@ -150,7 +150,7 @@ class Attached:
 
     def _copy_attempt(self, id: str, stream: Stream, attempt: int, sink: Sink) -> None:
         with suppress(NotFound):  # An attempt that never started has no output.
-            for piece in self._client.logs(id, stream=stream, attempt=attempt, offset=0, follow=True):
+            for piece in self._client.logs(id, stream=stream, attempt=attempt, offset=0, follow="hold"):
                 self._writing += 1
                 sink.write(piece)
                 self._writing -= 1

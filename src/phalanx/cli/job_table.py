@@ -20,7 +20,8 @@ def job_status(job: JobView) -> str:
     if job.held and job.status == "Pending":
         return "Held"
     is_paused = job.status == "Running" and 0 < job.counts.running <= job.paused
-    return "Paused" if is_paused else job.status
+    is_unread = job.status == "Running" and 0 < job.counts.running <= job.unread
+    return "Paused" if is_paused else "Unread" if is_unread else job.status
 
 
 def _ended(job: JobView) -> int:

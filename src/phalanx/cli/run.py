@@ -57,6 +57,7 @@ def run(
     until = deadline(timeout)
     split = options.split_output or streams_differ()
     request = replace(options, retries=options.retries or 0, split_output=split).request()
+    request = replace(request, attached=request.tasks <= SHOWN_MAX)
     if request.array or len(request.targets) > 1:
         raise BadRequest(
             "`run` shows the output of one task, or of a gang (--tasks), not of arrays or several targets",

@@ -27,7 +27,7 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Stream, read_problem
+from phalanx.api.schema.documents import Follow, Stream, read_problem
 from phalanx.api.schema.files import FilesView
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
@@ -319,7 +319,7 @@ class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVp
         attempt: int | None = None,
         offset: int | None = None,
         lines: int | None = None,
-        follow: bool = False,
+        follow: Follow = False,
     ) -> AsyncGenerator[bytes, None]:
         place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
         patience = RetryDelays()

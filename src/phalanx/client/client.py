@@ -27,7 +27,7 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Stream, read_problem
+from phalanx.api.schema.documents import Follow, Stream, read_problem
 from phalanx.api.schema.files import FilesView
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
@@ -304,9 +304,9 @@ class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls):
         attempt: int | None = None,
         offset: int | None = None,
         lines: int | None = None,
-        follow: bool = False,
+        follow: Follow = False,
     ) -> Iterator[bytes]:
-        """What a task wrote, in pieces. A cut connection is taken up again where it broke."""
+        """What a task wrote, in pieces. A cut one is taken up again; "hold": an attached task waits for us."""
         place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
         patience = RetryDelays()
         while True:

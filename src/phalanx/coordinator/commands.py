@@ -250,6 +250,7 @@ class CoordinatorCommands:
         offset: int | None,
         lines: int | None,
         follow: bool,
+        hold: bool = False,
     ) -> AsyncIterator[LogChunk]:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
         if attempt is None:
@@ -289,6 +290,7 @@ class CoordinatorCommands:
                 lines=lines,
                 follow=follow,
                 is_split=is_split,
+                hold=hold and follow and job.group_of(position).group.command.attached,
             ):
                 has_ended = False  # what was sent cannot be begun anew
                 yield chunk

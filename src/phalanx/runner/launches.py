@@ -150,6 +150,7 @@ class Launches:
             scratch=limits.scratch,
             memo=limits.memo,
             processes_max=limits.processes_max,
+            attached=brief.command.attached,
         )
         connection.start(name, id, launch)
 

@@ -292,6 +292,7 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             usage=True,
             sessions=True,
             snapshots=True,
+            holds=True,
         ),
         loop.log_root,
         loop.engine.is_live,
@@ -299,4 +300,5 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
         lambda asked: loop.usage.answer(asked, loop.clock.now()),
         sessions.open,
         loop.snapshots.answer,
+        loop.readers,
     )

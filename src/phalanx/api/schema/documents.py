@@ -63,6 +63,7 @@ REVISION_MAX = 2**63 - 1
 _LOOKED_AT_BYTES = 256 * 1024  # of a body that is nested too deep, to name the field
 
 Stream = Literal["stdout", "stderr"]
+Follow = bool | Literal["hold"]  # hold: an attached task waits for its reader
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Word = Annotated[str, Meta(min_length=1, max_length=128)]
 Select = Annotated[str, Meta(max_length=SELECTOR_MAX)]
@@ -261,7 +262,8 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """`offset` counts bytes from the beginning, `lines` lines from the end: one of them, not both.
 
     Bytes that were not kept are told in a line of their own; with `split` the answer ends before them instead, and the
-    next one, asked for from where it ended, begins behind them and says how many they are.
+    next one, asked for from where it ended, begins behind them and says how many they are. With `hold` a task that is
+    `attached` is stopped while this reader is far behind; only who may cancel it may ask for that.
     """
 
     stream: Stream = "stdout"
@@ -270,6 +272,7 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     lines: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     follow: bool = False
     split: bool = False
+    hold: bool = False
 
 
 class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):

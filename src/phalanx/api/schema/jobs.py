@@ -174,6 +174,9 @@ class JobView(Struct):
     nodes: list[str] = []  # of the first few tasks that are on one
     evicted: str = ""  # of one that waits for a place again: by whom, and for whom
     evicted_at: float | None = None  # and when
+    unread: int = (
+        0  # of the running tasks: those that are stopped until the client of `run` reads their output
+    )
 
 
 class TaskView(Struct):
@@ -214,6 +217,7 @@ class TaskView(Struct):
     address: str | None = None  # its own in the overlay network, while it has one
     preparing: str = ""  # its node gets its image ready, and how far that is
     number: str = ""  # the job's number, and the index of the task: 17.3
+    unread: bool = False  # it is stopped until the client of `run` reads its output
 
 
 class JobFilters(TypedDict, total=False):

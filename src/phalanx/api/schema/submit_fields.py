@@ -41,6 +41,8 @@ class GangFields(TypedDict, total=False):
     image: str
     mounts: list[str]
     split_output: bool
+    attached: bool
+    stdin: bool
 
 
 class SubmitFields(GangFields, total=False):

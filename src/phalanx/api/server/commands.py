@@ -267,8 +267,11 @@ class Commands(Protocol):
         offset: int | None,
         lines: int | None,
         follow: bool,
+        hold: bool = False,
     ) -> AsyncIterator[LogChunk]:
         """From `offset`, or the last `lines` lines, or all; with `follow` until the attempt's end.
+
+        With `hold` an attached task is stopped while this reader is far behind.
 
         The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt.
         """

@@ -7,7 +7,8 @@ again (inotify).
 The middle of a log that grew too large is given back to the filesystem: the first quarter of the limit is kept, since
 a task says there what it is, and the newest half. Punching a hole keeps every offset where it was, so readers that
 follow the log are not disturbed; they see a gap (`runner/logs.py`). Between two looks a log may outgrow its limit by
-what is written in that time.
+what is written in that time. Of an attached attempt nothing is cut that its reader has not had; `table.py` stops the
+attempt until it has.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ _KEEP_SIZE_AND_PUNCH = 0x01 | 0x02
 _BLOCK = 4096
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV)
 LOOK_S, FAST_LOOK_S = 0.003, 0.001
+# Of an attached attempt this much is kept that its reader has had: it may be on its way to a client that comes back.
+KEPT_BEHIND_BYTES = 16 << 20
 FAST_BYTES = 2 << 20  # a log that grew by so much between two looks is looked at sooner
 _IN_MODIFY, _IN_ONESHOT = 0x2, 0x80000000
 _EVENT = struct.Struct("iIII")
@@ -51,7 +54,8 @@ class Trimmer:
         """Punch a hole into a log that is too large; returns the sizes of its logs."""
         if not attempt.log_max_bytes or not self.supported:
             return ()
-        return tuple([self._trim_file(attempt, path) for path in attempt.logs])
+        attempt.sizes = tuple([self._trim_file(attempt, path) for path in attempt.logs])
+        return attempt.sizes
 
     def _trim_file(self, attempt: KeptAttempt, path: str) -> int:
         try:
@@ -61,6 +65,11 @@ class Trimmer:
         if size <= attempt.log_max_bytes:
             return size
         begin, end = hole(size, attempt.log_max_bytes)
+        if (
+            attempt.readers is not None
+            and (reader := attempt.readers[attempt.logs.index(path)]).until is not None
+        ):
+            end = min(end, (reader.at - KEPT_BEHIND_BYTES) // _BLOCK * _BLOCK)
         emptied = (attempt.punched or {}).get(path, 0)
         if begin < emptied <= size:
             begin = emptied
@@ -120,6 +129,7 @@ class LogWatch:
             os.O_NONBLOCK | os.O_CLOEXEC
         )  # -1: then nothing ever counts as quiet
         self.next_at = float("inf")
+        self.grown: list[KeptAttempt] = []  # attached ones, as the last look found them
 
     @property
     def supported(self) -> bool:
@@ -139,10 +149,13 @@ class LogWatch:
     def look(self, at: float) -> None:
         """Trim what is too large, and find which logs are quiet now."""
         pause_s = LOOK_S
+        self.grown = []
         for key in [key for key, logs in self._new.items() if logs.due_at <= at]:
             self._written[key] = self._new.pop(key)
         for key, logs in [*self._written.items()]:
             before, logs.sizes = logs.sizes, self._trimmer.trim(logs.attempt)
+            if logs.attempt.readers is not None:
+                self.grown.append(logs.attempt)
             if logs.sizes == before and self._watch(logs):
                 self._quiet[key] = self._written.pop(key)
             elif sum(logs.sizes) - sum(before) > FAST_BYTES:
