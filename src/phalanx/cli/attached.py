@@ -40,6 +40,14 @@ def streams_differ() -> bool:
         return False
 
 
+def write_whole(into: IO[bytes], piece: bytes) -> None:
+    """Write all of it: with PYTHONUNBUFFERED a write may take only a part, as when we were stopped meanwhile."""
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[into.write(rest) or 0 :]
+    into.flush()
+
+
 class Sink(Protocol):
     """Where a stream goes."""
 
@@ -55,8 +63,7 @@ class Plain:
         self._into = into
 
     def write(self, piece: bytes) -> None:
-        self._into.write(piece)
-        self._into.flush()
+        write_whole(self._into, piece)
 
     def end(self) -> None:
         """Nothing is held back."""
@@ -82,8 +89,7 @@ class Labelled:
 
     def _put(self, lines: list[bytes]) -> None:
         with self._lock:
-            self._into.writelines(self._label + line + b"\n" for line in lines)
-            self._into.flush()
+            write_whole(self._into, b"".join(self._label + line + b"\n" for line in lines))
 
 
 class Attached:
