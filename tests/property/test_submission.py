@@ -85,8 +85,7 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "require_isolation": st.booleans(),
     "subdomain": TEXT,
     "split_output": st.booleans(),
-    "attached": st.just(True),
-    "stdin": st.booleans(),
+    "attached": st.booleans(),
     "image": TEXT
     | st.sampled_from(["busybox:1", "rootfs:/srv/x", "/srv/x.tar", "localhost:5000/a/b@sha256:0"]),
     "mounts": st.lists(

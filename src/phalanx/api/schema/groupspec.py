@@ -86,7 +86,6 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
     attached: bool = False  # a client shows its output: the task is stopped while that is far behind
-    stdin: bool = False  # that client gives it standard input: of a gang, to the first task
 
 
 class GatherSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -124,15 +123,13 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
 
 
 def _command(spec: GroupSpec, field: str) -> Command:
-    if spec.stdin and not spec.attached:
-        raise BadRequest(f"{field}stdin: given without attached: it comes from the client that is attached")
     command = read_command(
         *(spec.command, spec.shell, spec.env, spec.cwd),
         *(field, spec.image, spec.mounts, spec.split_output),
     )
     if not spec.attached:
         return command
-    return structs.replace(command, attached=True, stdin=spec.stdin)
+    return structs.replace(command, attached=True)
 
 
 def check_after(groups: tuple[Group, ...]) -> None:

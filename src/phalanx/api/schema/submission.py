@@ -104,7 +104,6 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
     attached: bool = False  # a client shows its output: the task is stopped while that is far behind
-    stdin: bool = False  # that client gives it standard input: of a gang, to the first task
 
 
 class AcceptedTask(Struct, omit_defaults=True):
@@ -285,7 +284,6 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         mounts=request.mounts,
         split_output=request.split_output,
         attached=request.attached,
-        stdin=request.stdin,
     )
     return to_group(spec, "", alone=True, array=array)
 

@@ -42,7 +42,6 @@ class GangFields(TypedDict, total=False):
     mounts: list[str]
     split_output: bool
     attached: bool
-    stdin: bool
 
 
 class SubmitFields(GangFields, total=False):

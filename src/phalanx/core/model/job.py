@@ -216,7 +216,6 @@ class Command(Struct, frozen=True, omit_defaults=True):
     mounts: tuple[str, ...] = ()  # what of the node that container sees besides: SRC:DST[:ro]
     split_output: bool = False  # standard output and standard error go into two logs, not into one
     attached: bool = False  # a client shows its output: the task is stopped while that is far behind
-    stdin: bool = False  # that client also has its standard input; without, it is empty
 
 
 class Vps(Struct, frozen=True, omit_defaults=True):
