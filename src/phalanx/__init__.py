@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         TopologyView,
         WorkflowEstimate,
     )
+    from phalanx.api.schema.changes import UpdateFields
     from phalanx.api.schema.cluster import (
         AuditLine,
         ClusterView,
@@ -292,6 +293,7 @@ __all__ = [
     "Unavailable",
     "Unconfirmed",
     "Unprocessable",
+    "UpdateFields",
     "UsageReply",
     "UsageSummary",
     "UsageSums",
@@ -324,6 +326,7 @@ _MODULES = {
         "AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView NumaView "
         "QueueView QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
     ),
+    "phalanx.api.schema.changes": "UpdateFields",
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",

@@ -59,6 +59,9 @@ _DAILY = {
     "evict": "job:evict",
     "pause": "job:pause",
     "resume": "job:resume",
+    "hold": "change:hold",
+    "release": "change:release",
+    "update": "change:update",
 }
 
 

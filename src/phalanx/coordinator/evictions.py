@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from phalanx.api.schema.jobs import ConditionView
-from phalanx.core.cluster.jobs import Condition, JobState
+from phalanx.core.cluster.conditions import Condition
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.orders import Status
 
 PREEMPTED = "PreemptionByScheduler"

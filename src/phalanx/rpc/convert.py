@@ -35,6 +35,7 @@ LEFT_OUT = frozenset(
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),
         ("LogHello", "snapshots"),
         ("Beat", "preparing"),  # only runners of ours run containers
+        *(("Beat", "unread"), ("ReadLog", "hold"), ("LogHello", "holds")),  # or stop tasks for their readers
     }
 )
 FRACTIONS = frozenset({"cores"})

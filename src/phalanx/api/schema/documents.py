@@ -259,11 +259,9 @@ class WaitQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """`offset` counts bytes from the beginning, `lines` lines from the end: one of them, not both.
+    """`offset` counts bytes from the beginning, `lines` lines from the end: one of them. `hold`: an attached one waits.
 
-    Bytes that were not kept are told in a line of their own; with `split` the answer ends before them instead, and the
-    next one, asked for from where it ended, begins behind them and says how many they are. With `hold` a task that is
-    `attached` is stopped while this reader is far behind; only who may cancel it may ask for that.
+    Bytes not kept are told in a line of their own; with `split` the answer ends there and the next has their number.
     """
 
     stream: Stream = "stdout"

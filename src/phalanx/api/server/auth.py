@@ -46,7 +46,7 @@ MEANINGS: dict[Permission, str] = {
     "follow": "see one job: its state, its tasks, its story",
     "inspect": "read what a job's tasks wrote, and the values of its environment",
     "submit": "submit jobs, under one's own name",
-    "control": "cancel, evict, pause and resume jobs",
+    "control": "cancel, evict, pause, resume, hold, release and change jobs",
     "enter": "run commands beside a job's running tasks, and connect to their ports",
     "operate": "drain nodes and take them back",
     "declare": "set quotas and the layers of the network",
@@ -99,7 +99,7 @@ PRIORITY_OF_OPERATORS = 1_000_000
 
 # What is refused of another user's jobs.
 _WITH_JOBS: dict[Permission, str] = {
-    "control": "cancel, evict, pause or resume jobs of",
+    "control": "cancel, evict, pause, resume, hold, release or change jobs of",
     "inspect": "read the logs or the environment of jobs of",
     "enter": "run commands in, or connect to ports of, tasks of",
 }

@@ -24,6 +24,7 @@ from phalanx.api.schema.calls import (
     TakeReply,
     TakeRequest,
 )
+from phalanx.api.schema.changes import HoldRequest, UpdateRequest
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -98,8 +99,16 @@ class Commands(Protocol):
         """Let a paused task go on. Conflict `Held` if it is not paused and its job is held back."""
         ...
 
-    async def release(self, id: str) -> JobView:
-        """Let a job run that a repair held back."""
+    async def hold(self, id: str, request: HoldRequest, user: str) -> JobView:
+        """Place nothing more of a job until it is released. Conflict if nothing of it waits."""
+        ...
+
+    async def release(self, id: str, user: str, *, is_operator: bool) -> JobView:
+        """End a hold. Forbidden if another user holds it and this one is no operator."""
+        ...
+
+    async def update(self, id: str, request: UpdateRequest, user: str, priority_max: int) -> JobView:
+        """Give a job other settings."""
         ...
 
     async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:
@@ -269,9 +278,7 @@ class Commands(Protocol):
         follow: bool,
         hold: bool = False,
     ) -> AsyncIterator[LogChunk]:
-        """From `offset`, or the last `lines` lines, or all; with `follow` until the attempt's end.
-
-        With `hold` an attached task is stopped while this reader is far behind.
+        """From `offset`, or the last `lines` lines, or all; with `follow` until its end; `hold`: it waits for us.
 
         The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt.
         """

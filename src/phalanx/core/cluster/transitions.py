@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from phalanx.core.cluster import change_events as c
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply import bindings as apply_bindings
+from phalanx.core.cluster.apply import changes as apply_changes
 from phalanx.core.cluster.apply import declared as apply_declared
 from phalanx.core.cluster.apply import gangs as apply_gangs
 from phalanx.core.cluster.apply import jobs as apply_jobs
@@ -25,7 +27,17 @@ from phalanx.core.cluster.apply import nodes as apply_nodes
 from phalanx.core.cluster.apply import overlay as apply_overlay
 from phalanx.core.cluster.apply import workflows as apply_workflows
 from phalanx.core.cluster.apply.grants import queue_up
-from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, overlay, reports, scaling, workflows
+from phalanx.core.cluster.decide import (
+    changes,
+    declared,
+    gangs,
+    jobs,
+    nodes,
+    overlay,
+    reports,
+    scaling,
+    workflows,
+)
 from phalanx.core.cluster.decision import Decision, Effect
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
@@ -73,6 +85,9 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.Abandon: jobs.abandon,
     i.Defer: jobs.defer,
     i.SetPaused: jobs.set_paused,
+    i.Hold: changes.hold,
+    i.ReleaseJob: changes.release,
+    i.Update: changes.update,
     i.SubmitWorkflow: workflows.submit_workflow,
     i.Advance: workflows.advance,
     i.GiveInputs: workflows.give_inputs,
@@ -124,7 +139,9 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.RoomPromised: apply_gangs.promised,
     e.PromiseWithdrawn: apply_gangs.withdrawn,
     e.TasksEvicted: apply_gangs.evicted,
-    e.JobReleased: apply_gangs.let_go,
+    c.JobHeld: apply_changes.held,
+    c.JobReleased: apply_changes.let_go,
+    c.JobUpdated: apply_changes.updated,
     e.JobRestarted: apply_gangs.restarted,
     e.JobSettled: apply_gangs.settled,
     e.NodeJoined: apply_nodes.joined,

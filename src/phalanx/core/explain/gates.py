@@ -15,6 +15,7 @@ from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.reason import Reason
 
 COME_BY_THEMSELVES = {
+    Gate.BEGIN,
     Gate.DEPENDENCY,
     Gate.MERGED,
     Gate.AFTER,
@@ -75,6 +76,8 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
     match gate:
         case Gate.HELD:
             yield reason.held_back(job.held_because)
+        case Gate.BEGIN:
+            yield reason.begins_later(job.begins_at, max(0.0, job.begins_at - now))
         case Gate.APPLIED if job.job.draft is not None:
             yield reason.members_to_come(job.job.draft.lacks)
         case Gate.DEPENDENCY:

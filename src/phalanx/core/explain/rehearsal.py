@@ -219,6 +219,8 @@ class _Rehearsal:
             first = next(each for each in _pending(job, group) if each not in placed)
             if (found := self._explainer.gated(job, first, waiting)) is not None:
                 yield found
+            elif group.group.at_once:  # the gate is open until those that are placed here hold their places
+                yield Finding([reason.at_once_limit(group.group.at_once)], first, waiting, waits=False)
 
     def _one(self, job: JobState, position: int, left: int, waiting: int) -> Finding:
         """Why one task does not start, which speaks for all that are `left`, or for all that wait behind a gate."""

@@ -6,6 +6,7 @@ from phalanx.api.server.route import Route
 from phalanx.api.server.routes import (
     apply,
     calls,
+    changes,
     cluster,
     files,
     jobs,
@@ -22,6 +23,7 @@ from phalanx.api.server.routes import (
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
+    *changes.ROUTES,
     *workflows.ROUTES,
     *tasks.ROUTES,
     *sessions.ROUTES,

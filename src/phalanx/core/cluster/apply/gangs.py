@@ -17,8 +17,9 @@ from phalanx.core.cluster.apply.grants import (
 )
 from phalanx.core.cluster.apply.overlay import end_use
 from phalanx.core.cluster.apply.workflows import note_over
+from phalanx.core.cluster.conditions import Condition
 from phalanx.core.cluster.decision import Effect, Settle, WaitAgain, go_orders
-from phalanx.core.cluster.jobs import Condition, JobState
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Formation, Promise
 from phalanx.core.model.orders import AttemptKey, Status, Why
@@ -40,12 +41,6 @@ def withdrawn(state: ClusterState, event: e.PromiseWithdrawn) -> None:
 
 def evicted(state: ClusterState, event: e.TasksEvicted) -> list[Effect]:
     return _asked_to_leave(state, event.keys, event.text, event.at, preempted=False)
-
-
-def let_go(state: ClusterState, event: e.JobReleased) -> None:
-    job = state.job(event.job)
-    job.held_because = ""
-    queue_up(state, job)
 
 
 def join_formation(state: ClusterState, job: JobState, position: int, number: int, at: float) -> None:
