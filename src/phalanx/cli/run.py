@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
-from phalanx.cli.attached import Attached, streams_differ
+from phalanx.cli.attached import Attached, patiently, streams_differ
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
 from phalanx.cli.session import deadline, session
@@ -122,11 +122,11 @@ def _shown_to_its_end(
 
 
 def _awaited(client: Client, id: str, attached: Attached, until: Deadline) -> View:
-    view = client.wait(id, timeout=until.left_s(WAIT_PACE_S))
+    view = patiently(lambda: client.wait(id, timeout=until.left_s(WAIT_PACE_S)))
     while view.status not in ENDED:
         if until.is_over:
             raise TimedOut(f"{id} was still {view.status}, and is cancelled")
-        view = client.wait(id, timeout=until.left_s(WAIT_PACE_S))
+        view = patiently(lambda: client.wait(id, timeout=until.left_s(WAIT_PACE_S)))
     attached.drain()
     return view
 
