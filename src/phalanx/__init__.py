@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
-    from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+    from phalanx.api.schema.submit_fields import GangFields, SubmitFields, SweepFields
     from phalanx.api.schema.usage import (
         CurvePoint,
         DeviceUsage,
@@ -278,6 +278,7 @@ __all__ = [
     "SubmitRequest",
     "SubmittedWorkflow",
     "SuccessSpec",
+    "SweepFields",
     "TaskUsage",
     "TaskView",
     "TlsFiles",
@@ -346,7 +347,7 @@ _MODULES = {
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
     "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",
-    "phalanx.api.schema.submit_fields": "GangFields SubmitFields",
+    "phalanx.api.schema.submit_fields": "GangFields SubmitFields SweepFields",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",

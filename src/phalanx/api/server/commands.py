@@ -66,13 +66,14 @@ from phalanx.api.schema.workflows import (
     WorkflowView,
 )
 from phalanx.api.server.auth import PRIORITY_OF_USERS, Identity
+from phalanx.api.server.sweep_commands import SweepCommands
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.duplex import Duplex
 
 LINES_MAX = 10_000
 
 
-class Commands(Protocol):
+class Commands(SweepCommands, Protocol):
     async def submit(
         self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
     ) -> SubmitReply:
@@ -280,8 +281,7 @@ class Commands(Protocol):
     ) -> AsyncIterator[LogChunk]:
         """From `offset`, or the last `lines` lines, or all; with `follow` until its end; `hold`: it waits for us.
 
-        The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt.
-        """
+        The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt."""
         ...
 
     async def result(self, id: str) -> Raw:

@@ -14,6 +14,7 @@ from phalanx.api.server.routes import (
     nodes,
     overlay,
     sessions,
+    sweeps,
     tasks,
     tokens,
     usage,
@@ -24,6 +25,7 @@ from phalanx.api.server.routes import (
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *changes.ROUTES,
+    *sweeps.ROUTES,
     *workflows.ROUTES,
     *tasks.ROUTES,
     *sessions.ROUTES,
