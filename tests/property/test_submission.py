@@ -86,6 +86,11 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "subdomain": TEXT,
     "split_output": st.booleans(),
     "attached": st.booleans(),
+    "begin": st.none() | TEXT,
+    "rows": st.none() | TEXT,
+    "each": st.lists(TEXT | st.integers(), max_size=3),
+    "params": st.dictionaries(TEXT, TEXT | st.lists(st.integers(), max_size=3), max_size=2),
+    "at_once": st.integers(-1, 5),
     "image": TEXT
     | st.sampled_from(["busybox:1", "rootfs:/srv/x", "/srv/x.tar", "localhost:5000/a/b@sha256:0"]),
     "mounts": st.lists(
