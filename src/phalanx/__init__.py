@@ -3,6 +3,7 @@
     from phalanx import Client
     with Client() as cluster:
         job = cluster.submit(command=["python", "train.py"], gpus=2)
+        job.wait(check=True)
 
 Everything public is a name of this module: the clients, what they take and answer, and the errors they raise. Names
 are imported when they are first used, so that `import phalanx` costs nothing. The reference in docs/reference/python.md
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         ConditionView,
         Counts,
         DomainSlots,
+        EnvironmentView,
         EvictReply,
         Fix,
         FormationView,
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
         RuleSpec,
         SuccessSpec,
     )
+    from phalanx.api.schema.log_times import LogRow, LogTimesView
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
@@ -128,9 +131,12 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
+    from phalanx.client.job_handles import AsyncJobHandle, JobHandle
+    from phalanx.client.log_calls import LogPiece
     from phalanx.client.pickles import CallLost, RemoteTraceback
     from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
     from phalanx.client.session_connection import AsyncExecSession
+    from phalanx.client.submit_names import GangKeywords, SubmitKeywords
     from phalanx.client.workflows import (
         ResultReference,
         StageFields,
@@ -147,6 +153,7 @@ if TYPE_CHECKING:
         Conflict,
         Forbidden,
         Gone,
+        JobFailed,
         NeverFits,
         NoRoom,
         NotActive,
@@ -176,6 +183,7 @@ __all__ = [
     "ApplyRequest",
     "AsyncClient",
     "AsyncExecSession",
+    "AsyncJobHandle",
     "AuditLine",
     "BadRequest",
     "Busy",
@@ -199,6 +207,7 @@ __all__ = [
     "DomainView",
     "DraftSpec",
     "DraftView",
+    "EnvironmentView",
     "EvictReply",
     "ExecRequest",
     "ExecResult",
@@ -212,6 +221,7 @@ __all__ = [
     "FormationView",
     "ForwardRequest",
     "GangFields",
+    "GangKeywords",
     "GangSpec",
     "GangView",
     "GatherSpec",
@@ -219,12 +229,17 @@ __all__ = [
     "GroupSpec",
     "GroupView",
     "IsolationView",
+    "JobFailed",
     "JobFilters",
+    "JobHandle",
     "JobSpec",
     "JobView",
     "LayerSpec",
     "LayerView",
     "LocalCluster",
+    "LogPiece",
+    "LogRow",
+    "LogTimesView",
     "NamedView",
     "NetworkSpec",
     "NeverFits",
@@ -274,6 +289,7 @@ __all__ = [
     "StoppedVps",
     "StoryLine",
     "SubmitFields",
+    "SubmitKeywords",
     "SubmitReply",
     "SubmitRequest",
     "SubmittedWorkflow",
@@ -330,9 +346,11 @@ _MODULES = {
     "phalanx.api.schema.changes": "UpdateFields",
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
+    "phalanx.api.schema.log_times": "LogRow LogTimesView",
+    "phalanx.client.log_calls": "LogPiece",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
-        "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
+        "CancelReply ConditionView Counts DomainSlots EnvironmentView EvictReply Fix FormationView GangView GroupView "
         "JobFilters JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
         "UsageSummary WatchEvent WhyReply"
     ),
@@ -352,24 +370,22 @@ _MODULES = {
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",
     "phalanx.client.executor_jobs": "CallFields",
+    "phalanx.client.job_handles": "AsyncJobHandle JobHandle",
+    "phalanx.client.submit_names": "GangKeywords SubmitKeywords",
     "phalanx.client.pickles": "CallLost RemoteTraceback",
     "phalanx.embedded": "LocalCluster local",
     "phalanx.errors": (
-        "BadRequest Busy CallFailed ConfigError Conflict Forbidden Gone NeverFits NoRoom NotActive NotFound "
+        "BadRequest Busy CallFailed ConfigError Conflict Forbidden Gone JobFailed NeverFits NoRoom NotActive NotFound "
         "PhalanxError TokenError TooLarge TooMany Unauthorized Unavailable Unconfirmed Unprocessable "
         "WrongMethod WrongType"
     ),
     "phalanx.tls": "TlsFiles",
+    "phalanx.version": "__version__",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        found: Any = _version()
-    else:
-        found = getattr(import_module(_home(name)), name)
-    globals()[name] = found
-    return found
+    return globals().setdefault(name, getattr(import_module(_home(name)), name))
 
 
 def _home(name: str) -> str:
@@ -381,12 +397,3 @@ def _home(name: str) -> str:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("phalanx")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "0.0.0"

@@ -31,11 +31,11 @@ LEFT_OUT = frozenset(
     {
         *(("HelloMessage", "token"), ("LogHello", "token")),  # in the metadata of the call
         *(("LogHello", "files"), ("LogHello", "sessions")),  # files and sessions are only sent as frames,
-        *(("LogHello", "usage"), ("Beat", "idle")),  # and so are samples of usage,
-        # and a VPS is run by runners of ours alone: others do not find its program, and refuse it.
+        *(("LogHello", "usage"), ("Beat", "idle"), ("LogHello", "times")),  # so are usage and times of logs,
+        # and only runners of ours run VPSs (others refuse them), report images and health, or wait for readers.
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),
-        *(("LogHello", "snapshots"), ("Beat", "preparing")),  # only runners of ours run containers
-        *(("Beat", "unread"), ("ReadLog", "hold"), ("LogHello", "holds")),  # or stop tasks for their readers
+        *(("LogHello", "snapshots"), ("HelloMessage", "health"), ("Beat", "health"), ("Beat", "unread")),
+        *(("Beat", "preparing"), ("ReadLog", "hold"), ("LogHello", "holds"), ("Command", "environment")),
     }
 )
 FRACTIONS = frozenset({"cores"})

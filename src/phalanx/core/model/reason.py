@@ -70,6 +70,10 @@ running_unreachable = _reason("NodeUnreachable", _HELD, "host",
     "Was running on {host}, which is not connected; retried if {host} is lost")
 unhealthy = _reason("NodeUnhealthy", _HELD, "host _trouble",
     "{host} cannot start tasks: {_trouble}")
+unhealthy_node = _reason("NodeUnhealthy", _HELD, "host _found",
+    "{host} takes no new work, a health check fails: {_found}")
+devices_failed = _reason("DevicesFailed", _HELD, "host failed _found",
+    "{host} would hold it with all of its GPUs; out of service: {failed}, because {_found}")
 quarantined = _reason("NodeQuarantined", _HELD, "host left",
     "{host} has yet to confirm the end of older attempts ({left} left)")
 losses_braked = _reason("LossesBraked", _HELD, "host silent nodes",
@@ -170,6 +174,12 @@ stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
     "{count} of {stages} stages wait for others: {_text}")
 
 # What gangs need
+not_chosen = _reason("NodeNotChosen", _NEVER, "host lacking",
+    "{host} is not among the nodes that the job may use (--nodes, --exclude)")
+not_empty = _reason("NodeNotEmpty", _CAPACITY, "host holders",
+    "{host} is not empty: others hold {holders} places there, and the job wants the node for itself (--exclusive)")
+held_whole = _reason("NodeHeldWhole", _CAPACITY, "host",
+    "{host} is held by a job that has it for itself (--exclusive)")
 no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
     "{host} does not have {_shown}")
 not_isolated = _reason("NotIsolated", _NEVER, "host _shown lacking",
@@ -183,8 +193,8 @@ exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted tota
 # fmt: on
 
 _OF_TARGET = frozenset({
-    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NotIsolated", "NoContainers",
-    "NoNodes",
+    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NodeNotChosen", "NoMatchingLabels", "NotIsolated",
+    "NoContainers", "NoNodes",
 })  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
+from phalanx.core.cluster.decide.environments import environments_kept, without_environment
 from phalanx.core.cluster.decide.gangs import STALE, placed
 from phalanx.core.cluster.decide.merging import may_merge
 from phalanx.core.cluster.decide.overlay import with_reservation
@@ -21,6 +22,7 @@ from phalanx.core.cluster.dependencies import (
 )
 from phalanx.core.cluster.inputs import Abandon, Cancel, Defer, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.repairs import awaits_repair
 from phalanx.core.cluster.stage_dispatch import dispatch_of, mode_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model import reason
@@ -50,6 +52,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return Decision([], [], known)
     if (no := _too_many(state, job, amends=amends)) is not None:
         return refuse(no, "too_many")
+    if (refused := without_environment(state, given)) is not None:
+        return refused
     if (never := never_after(state, job)) is not None:
         return Decision([], [], never)
     if given.priority_max is not None and (no_entry := unwelcome(state, job, given.priority_max)) is not None:
@@ -65,15 +69,16 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     if amends:
         whole = _amended(state.jobs[job.id].job, job)
         event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id)
-        return Decision([event], [], Accepted(job.tasks))
+        return Decision([*environments_kept(state, given, now), event], [], Accepted(job.tasks))
     number, request = state.next_number(), given.request_id
     submitted = e.JobSubmitted(at=now, cause=cause, job=job, request_id=request, number=number)
+    kept = environments_kept(state, given, now)
     if given.no_queue:
-        return _at_once(state, given, submitted, now)
-    return Decision([submitted], [], Accepted(job.tasks))
+        return _at_once(state, given, [*kept, submitted], now)
+    return Decision([*kept, submitted], [], Accepted(job.tasks))
 
 
-def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now: float) -> Decision:
+def _at_once(state: ClusterState, given: Submit, kept: list[e.Event], now: float) -> Decision:
     """A job that is placed now or not at all."""
     job, found = given.job, given.placement
     if job.tasks != 1:
@@ -83,7 +88,7 @@ def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now:
         return refuse(why_not_now(state, job), "busy" if job.groups[0].request.target else "no_room")
     lane = state.nodes[found.node].next_lane
     start = placed(found, (found.job, found.position, 1), lane, now, "no_queue")
-    return Decision([submitted, start], [], Accepted(1))
+    return Decision([*kept, start], [], Accepted(1))
 
 
 def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
@@ -280,7 +285,7 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
         no = _never(state, checked(group.request, mode)) or state.queues.lacks(
-            job.queue, [(group.request, count)], ever=True
+            job.queue, [(state.table.counted(group.request), count)], ever=True
         )
         if no is not None:
             return no
@@ -288,15 +293,18 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
 
 
 def _never(state: ClusterState, request: Request) -> Reason | None:
+    for name in (*request.nodes, *request.exclude):
+        if name not in state.table.rows:
+            return reason.target_not_found(name, sorted(state.table.names))
     if request.target is not None:
         row = state.table.rows.get(request.target.host)
         if row is None:
             return reason.target_not_found(request.target.host, sorted(state.table.names))
-        return state.table.ledgers[row].never(request)
-    if not len(state.table) or state.table.could_ever(request):
+        no = state.table.ledgers[row].never(request)
+        return None if no is not None and awaits_repair(state, request) else no
+    if not len(state.table) or state.table.could_ever(request) or awaits_repair(state, request):
         return None
-    reasons = [no for ledger in state.table if (no := ledger.never(request))]
-    return _nearest(reasons)
+    return _nearest([no for ledger in state.table if (no := ledger.never(request))])
 
 
 def why_not_now(state: ClusterState, job: Job) -> Reason:
@@ -351,6 +359,8 @@ def why_closed(node: NodeState) -> Reason | None:
         return reason.unreachable(node.name)
     if node.trouble:
         return reason.unhealthy(node.name, node.trouble)
+    if node.health.reason:
+        return reason.unhealthy_node(node.name, node.health.reason)
     if node.leftovers:
         return reason.quarantined(node.name, len(node.leftovers))
     if node.is_kept_away:
