@@ -371,6 +371,7 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         offset: int | None,
         lines: int | None,
         follow: bool,
+        hold: bool = False,
     ) -> AsyncIterator[LogChunk]:
         job = self._find(id)
         position = self._log_start(job.id, offset, lines)

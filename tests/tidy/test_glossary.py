@@ -38,7 +38,7 @@ PLAIN = {
         outage packing place planned preempt prefetch preparing pretend preview priorities product quantity ranking
         read releases repair report removals reserve reserved resources restarts rules shape shortage sim slots smaller
         scheduler spread start stopping store subjects survey times topology traits transitions trim unconfirmed
-        unread victim waiting workload
+        unread reader victim waiting workload
     """,
     "the simulator's checkers and models": """
         checkers chronicle faults floor life places standstill trial vault violation waits watched world

@@ -15,7 +15,7 @@ from tests.tidy.source import ROOT, Source, a_tree, imported, mentions, sources
 CORE = "src/phalanx/core/"
 KEEPER_PACKAGE = "phalanx.runner.keeper"
 KEEPER = "src/phalanx/runner/keeper/"
-KEEPER_TABLE = ("attempt", "table")  # what the keeper decides, and the simulator with it
+KEEPER_TABLE = ("attached", "attempt", "table")  # what the keeper decides, and the simulator with it
 TABLE_MODULES = {"re", "__future__", "collections", "collections.abc", "json", "signal", "typing"}
 
 VALUE_MODULES = {

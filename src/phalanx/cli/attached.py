@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from math import inf
-from threading import Lock, Thread
-from typing import IO, TYPE_CHECKING, Protocol
+from threading import Event, Lock, Thread
+from typing import IO, TYPE_CHECKING, Protocol, TypeVar
 
 from phalanx.cli.output import note, time_of_day
 from phalanx.cli.signals import output_closed
 from phalanx.cli.wait import ENDED
+from phalanx.client.leader import RetryDelays
 from phalanx.clock import SystemClock
-from phalanx.errors import NotFound, PhalanxError
+from phalanx.errors import NotFound, PhalanxError, Unavailable
 
 if TYPE_CHECKING:
     from phalanx.api.schema.documents import Stream
     from phalanx.api.schema.jobs import TaskView
     from phalanx.client.client import Client
 
+T = TypeVar("T")
 STDOUT, STDERR = 1, 2
 PACE_S = 0.2
 STALLED_S = (
@@ -38,6 +41,28 @@ def streams_differ() -> bool:
         return not os.path.samestat(os.fstat(STDOUT), os.fstat(STDERR))
     except OSError:  # one of them is closed
         return False
+
+
+def write_whole(into: IO[bytes], piece: bytes) -> None:
+    """Write all of it: with PYTHONUNBUFFERED a write may take only a part, as when we were stopped meanwhile."""
+    rest = memoryview(piece)
+    while rest:
+        rest = rest[into.write(rest) or 0 :]
+    into.flush()
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """The answer, also of a coordinator that is just being restarted or replaced."""
+    delays = RetryDelays()
+    delays.renew()
+    while True:
+        try:
+            return ask()
+        except Unavailable as error:
+            pause_s = delays.next(error)
+            if pause_s is None:
+                raise
+            Event().wait(pause_s)
 
 
 class Sink(Protocol):
@@ -55,8 +80,7 @@ class Plain:
         self._into = into
 
     def write(self, piece: bytes) -> None:
-        self._into.write(piece)
-        self._into.flush()
+        write_whole(self._into, piece)
 
     def end(self) -> None:
         """Nothing is held back."""
@@ -82,8 +106,7 @@ class Labelled:
 
     def _put(self, lines: list[bytes]) -> None:
         with self._lock:
-            self._into.writelines(self._label + line + b"\n" for line in lines)
-            self._into.flush()
+            write_whole(self._into, b"".join(self._label + line + b"\n" for line in lines))
 
 
 class Attached:
@@ -135,22 +158,24 @@ class Attached:
         """One attempt after another: a task that was lost with its node starts again on another."""
         copied = 0
         while True:
-            task = self._client.task(id)
+            task = patiently(lambda: self._client.task(id))
             if task.attempt > copied:
                 copied += 1
                 if copied > 1 and stream == "stdout":
                     note(_again(id, task, copied))
                 self._copy_attempt(id, stream, copied, sink)
-                if stream == "stdout" and (said := _left(id, self._client.task(id), copied)):
+                if stream == "stdout" and (
+                    said := _left(id, patiently(lambda: self._client.task(id)), copied)
+                ):
                     note(said)
             elif task.status in ENDED:
                 return
             else:
-                self._client.wait(id, timeout=self._pace_s)
+                patiently(lambda: self._client.wait(id, timeout=self._pace_s))
 
     def _copy_attempt(self, id: str, stream: Stream, attempt: int, sink: Sink) -> None:
         with suppress(NotFound):  # An attempt that never started has no output.
-            for piece in self._client.logs(id, stream=stream, attempt=attempt, offset=0, follow=True):
+            for piece in self._client.logs(id, stream=stream, attempt=attempt, offset=0, follow="hold"):
                 self._writing += 1
                 sink.write(piece)
                 self._writing -= 1

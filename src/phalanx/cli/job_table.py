@@ -23,7 +23,8 @@ def job_status(job: JobView) -> str:
     if job.status == "Pending" and job.begin_at and job.begin_at > (now := SystemClock().now()):
         return f"Begins {soon(job.begin_at, now)}"
     is_paused = job.status == "Running" and 0 < job.counts.running <= job.paused
-    return "Paused" if is_paused else job.status
+    is_unread = job.status == "Running" and 0 < job.counts.running <= job.unread
+    return "Paused" if is_paused else "Unread" if is_unread else job.status
 
 
 def _ended(job: JobView) -> int:

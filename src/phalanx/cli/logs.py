@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct, structs
 
+from phalanx.cli.attached import write_whole
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
 from phalanx.cli.job_logs import JobLogs
@@ -118,5 +119,4 @@ def _say(text: str) -> None:
 
 def _write(pieces: Iterator[bytes]) -> None:
     for piece in pieces:
-        sys.stdout.buffer.write(piece)
-        sys.stdout.buffer.flush()
+        write_whole(sys.stdout.buffer, piece)

@@ -101,7 +101,7 @@ def standing(task: TaskView) -> str:
         return "Finished"  # it has done its part, and is Completed with its whole job
     if task.preparing:
         return "Preparing"
-    return "Ready" if task.ready else "Paused" if task.paused else task.status
+    return "Ready" if task.ready else "Paused" if task.paused else "Unread" if task.unread else task.status
 
 
 def condition_lines(task: TaskView) -> Iterable[str]:

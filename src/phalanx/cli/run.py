@@ -14,7 +14,7 @@ import typer
 from msgspec.structs import replace
 
 from phalanx.api.schema.exports import NONE
-from phalanx.cli.attached import Attached, streams_differ
+from phalanx.cli.attached import Attached, patiently, streams_differ
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
 from phalanx.cli.session import deadline, session
@@ -58,6 +58,7 @@ def run(
     until = deadline(timeout)
     split = options.split_output or streams_differ()
     request = replace(options, retries=options.retries or 0, split_output=split).request()
+    request = replace(request, attached=request.tasks <= SHOWN_MAX)
     if request.array or len(request.targets) > 1:
         raise BadRequest(
             "`run` shows the output of one task, or of a gang (--tasks), not of arrays or several targets",
@@ -122,11 +123,11 @@ def _shown_to_its_end(
 
 
 def _awaited(client: Client, id: str, attached: Attached, until: Deadline) -> View:
-    view = client.wait(id, timeout=until.left_s(WAIT_PACE_S))
+    view = patiently(lambda: client.wait(id, timeout=until.left_s(WAIT_PACE_S)))
     while view.status not in ENDED:
         if until.is_over:
             raise TimedOut(f"{id} was still {view.status}, and is cancelled")
-        view = client.wait(id, timeout=until.left_s(WAIT_PACE_S))
+        view = patiently(lambda: client.wait(id, timeout=until.left_s(WAIT_PACE_S)))
     attached.drain()
     return view
 

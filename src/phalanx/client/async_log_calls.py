@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.documents import Follow, Stream
 from phalanx.api.schema.jobs import gap_mark
 from phalanx.api.schema.log_times import LogTimesView
 from phalanx.client.calls import Call
@@ -34,7 +34,7 @@ class AsyncLogCalls:
         attempt: int | None = None,
         offset: int | None = None,
         lines: int | None = None,
-        follow: bool = False,
+        follow: Follow = False,
     ) -> AsyncGenerator[bytes, None]:
         pieces = self.log_pieces(
             id, stream=stream, attempt=attempt, offset=offset, lines=lines, follow=follow
@@ -54,7 +54,7 @@ class AsyncLogCalls:
         attempt: int | None = None,
         offset: int | None = None,
         lines: int | None = None,
-        follow: bool = False,
+        follow: Follow = False,
     ) -> AsyncGenerator[LogPiece, None]:
         place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
         patience = RetryDelays()

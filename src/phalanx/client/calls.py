@@ -35,7 +35,7 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Stream, decoder, read_problem
+from phalanx.api.schema.documents import Follow, Stream, decoder, read_problem
 from phalanx.api.schema.fields import check_name
 from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobs import (
@@ -331,12 +331,12 @@ def ready() -> Call[Any]:
 
 
 def logs(
-    id: str, stream: Stream, attempt: int | None, offset: int | None, lines: int | None, *, follow: bool
+    id: str, stream: Stream, attempt: int | None, offset: int | None, lines: int | None, *, follow: Follow
 ) -> Call[None]:
     """A stream. One that follows may be silent for hours, so no time limit is set for it."""
     query = query_of(stream=stream, attempt=attempt, offset=offset, lines=lines) | {"split": "true"}
     if follow:
-        query["follow"] = "true"
+        query |= {"follow": "true"} | ({"hold": "true"} if follow == "hold" else {})
     timeout_s = None if follow else TIMEOUT_S
     return Call(method="GET", path=path_of("tasks", id, "logs"), query=query, timeout_s=timeout_s)
 

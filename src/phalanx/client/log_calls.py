@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.documents import Follow, Stream
 from phalanx.api.schema.jobs import gap_mark
 from phalanx.api.schema.log_times import LogTimesView
 from phalanx.client.calls import Call, path_of, query_of
@@ -52,11 +52,12 @@ class LogCalls:
         attempt: int | None = None,
         offset: int | None = None,
         lines: int | None = None,
-        follow: bool = False,
+        follow: Follow = False,
     ) -> Iterator[bytes]:
         """What a task wrote, in pieces. A cut connection is taken up again where it broke.
 
-        `stdout` is all that it wrote, unless its job has `split_output`.
+        `stdout` is all that it wrote, unless its job has `split_output`. `follow` may be "hold": an attached task then
+        waits for us.
         """
         for piece in self.log_pieces(
             id, stream=stream, attempt=attempt, offset=offset, lines=lines, follow=follow
@@ -74,7 +75,7 @@ class LogCalls:
         attempt: int | None = None,
         offset: int | None = None,
         lines: int | None = None,
-        follow: bool = False,
+        follow: Follow = False,
     ) -> Iterator[LogPiece]:
         """The same with the place of each piece. The first comes at once, empty if nothing is written yet."""
         place = LogPosition(id, stream, attempt, offset, lines, follow=follow)

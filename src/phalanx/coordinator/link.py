@@ -341,7 +341,7 @@ class Links:
                 return
             if isinstance(answers[0], Accepted):
                 self.idle.told(self._state(), session.node, message.idle, message.sent_at)
-                self.images.told(session.node, message.preparing)
+                self.images.told(session.node, message.preparing, message.unread)
                 epoch = self._state().epoch
                 dismissed = [*session.dismissed, *self.homes.to_remove(self._state(), message.homes)]
                 session.dismissed = []

@@ -51,6 +51,7 @@ class LogReads:
         offset: int | None,
         lines: int | None,
         follow: bool,
+        hold: bool = False,
     ) -> AsyncIterator[LogChunk]:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
         number = self._number(id, job, position, attempt)
@@ -84,6 +85,7 @@ class LogReads:
                 lines=lines,
                 follow=follow,
                 is_split=is_split,
+                hold=hold and follow and job.group_of(position).group.command.attached,
             ):
                 has_ended = False  # what was sent cannot be begun anew
                 yield chunk

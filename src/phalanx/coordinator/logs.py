@@ -7,7 +7,8 @@ the next piece only when it has taken the last one, which is all the flow contro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from phalanx.api.schema.jobs import LogChunk
@@ -25,6 +26,11 @@ from phalanx.link.vps import AskSnapshots, SnapshotAction, SnapshotsTold
 PIECE_BYTES = 256 * 1024
 ANSWER_WITHIN_S = 15.0
 LOG_LINK_WITHIN_S = 3.0
+HOLD_S, HOLD_EVERY_S = (
+    90.0,
+    15.0,
+)  # for how long an attached attempt waits for its reader, unless that is renewed
+GONE_S = 5.0  # when the connection of its reader has ended: it may come back at once
 
 
 class LogLink(Protocol):
@@ -135,18 +141,47 @@ class LogLinks:
         lines: int | None,
         follow: bool,
         is_split: bool = True,
+        hold: bool = False,
     ) -> AsyncIterator[LogChunk]:
         """Pieces of a log; with `follow`, until the attempt has ended and all of it was read.
 
-        Without `is_split` the attempt has one log, if it is not of an earlier version.
+        Without `is_split` the attempt has one log, if it is not of an earlier version. With `hold` the attempt is
+        attached, and stopped while this reader is far behind.
         """
+        renewing = asyncio.create_task(self._hold(node, key, stream)) if hold else None
+        try:
+            async with aclosing(
+                self._pieces(node, key, stream, offset, lines, follow, is_split, hold)
+            ) as pieces:
+                async for piece in pieces:
+                    yield piece
+        finally:
+            if renewing is not None:
+                renewing.cancel()
+                self._tell_held(node, wire.HoldLog(key, stream, GONE_S))
+
+    async def _hold(self, node: str, key: AttemptKey, stream: str) -> None:
+        """Say that a reader is there, also while it is too slow to ask for anything."""
+        while True:
+            await asyncio.sleep(HOLD_EVERY_S)
+            self._tell_held(node, wire.HoldLog(key, stream, HOLD_S))
+
+    def _tell_held(self, node: str, message: wire.HoldLog) -> None:
+        log_link = self._log_links.get(node)
+        if log_link is not None and self._hellos[log_link][0].holds:
+            log_link.send([message])
+
+    async def _pieces(
+        self, node: str, key: AttemptKey, stream: str, offset: int | None, lines: int | None,
+        follow: bool, is_split: bool, hold: bool,
+    ) -> AsyncGenerator[LogChunk, None]:  # fmt: skip
         self._require_active()
         at, number = offset, key[2]
         if at is None and lines is None:
             at = 0
         wait = False  # the first piece comes at once, even if there is nothing yet
         while True:
-            data = await self._ask(node, key, stream, at, lines if at is None else None, wait)
+            data = await self._ask(node, key, stream, at, lines if at is None else None, wait, hold)
             if data.missing and stream == "stderr" and not is_split:
                 raise one_log(key)
             if data.missing and data.ended:
@@ -164,7 +199,7 @@ class LogLinks:
         if log_link is None or not self._hellos[log_link][0].times:
             return None
         try:
-            data = await self._ask(node, key, TIMES, 0, None, wait=False)
+            data = await self._ask(node, key, TIMES, 0, None, wait=False, hold=False)
         except Unavailable:
             return None
         return read_rows(data.data) or None
@@ -224,14 +259,21 @@ class LogLinks:
         return self._log_links[node]
 
     async def _ask(
-        self, node: str, key: AttemptKey, stream: str, offset: int | None, lines: int | None, wait: bool
+        self,
+        node: str,
+        key: AttemptKey,
+        stream: str,
+        offset: int | None,
+        lines: int | None,
+        wait: bool,
+        hold: bool,
     ) -> wire.LogData:
         log_link = await self._log_link(node)
         self._next_id += 1
         id = self._next_id
         answer: asyncio.Future[wire.LogData] = asyncio.get_running_loop().create_future()
         self._waiting[id] = (log_link, answer)
-        log_link.send([wire.ReadLog(id, key, stream, offset, lines, PIECE_BYTES, wait)])
+        log_link.send([wire.ReadLog(id, key, stream, offset, lines, PIECE_BYTES, wait, hold)])
         try:
             if wait:
                 return await answer

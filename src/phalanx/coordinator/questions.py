@@ -66,12 +66,12 @@ class StateReads:
                 extent += _extent(job)
                 if len(found) == limit or (found and extent > PAGE_EXTENT):
                     return Page(found, found[-1].id)
-                found.append(job_view(self._loop.state, job))
+                found.append(self.images.noted_job(job, job_view(self._loop.state, job)))
         return Page(found, None)
 
     async def job(self, id: str) -> JobView:
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
-        return job_view(self._loop.state, found)
+        return self.images.noted_job(found, job_view(self._loop.state, found))
 
     async def named(self, name: str, user: str, *, of_all: bool, kind: naming.Kind = "job") -> str:
         return await naming.find_named(self._loop, self._store, name, user, of_all=of_all, kind=kind)

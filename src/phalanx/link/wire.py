@@ -128,6 +128,7 @@ class Beat(Struct, frozen=True, tag="beat"):
     preparing: list[tuple[AttemptKey, str]] = []  # whose images are got ready, and how far that is
     homes: list[str] = []  # jobs that have files on this node which outlast their attempts: those of VPSs
     health: NodeHealth | None = None  # checks of the node that fail, if any
+    unread: list[AttemptKey] = []  # stopped until their output is read: those of attached runs
 
 
 class BeatAck(Struct, frozen=True, tag="beat_ack"):
@@ -163,6 +164,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     sessions: bool = False  # it opens sessions, if the coordinator asks for one
     snapshots: bool = False  # it can be asked about snapshots of VPSs
     times: bool = False  # it can be asked when logs were written (the stream `times`)
+    holds: bool = False  # it stops attached attempts whose reader is far behind
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):
@@ -175,6 +177,7 @@ class ReadLog(Struct, frozen=True, tag="read_log"):
     lines: int | None
     limit: int
     wait: bool
+    hold: bool = False  # the reader of an attached attempt asks, and has what is before `offset`
 
 
 class LogData(Struct, frozen=True, tag="log_data"):
@@ -189,6 +192,14 @@ class LogData(Struct, frozen=True, tag="log_data"):
 
 class CancelRead(Struct, frozen=True, tag="cancel_read"):
     id: int
+
+
+class HoldLog(Struct, frozen=True, tag="hold_log"):
+    """The reader of an attached attempt is there for so long, though it asks for nothing: it may be slow, or gone."""
+
+    key: AttemptKey
+    stream: str
+    for_s: float
 
 
 class FilesReady(Struct, frozen=True, tag="files_ready"):
@@ -222,7 +233,18 @@ class FileTaken(Struct, frozen=True, tag="file_taken"):
 
 
 _Control = Orders | Reports | Dispositions | Beat | BeatAck | OverlayMap | LeavingMessage | LeaveAck
-_OfLogs = LogHello | ReadLog | LogData | CancelRead | FilesReady | PutFile | FileTaken | ReadUsage | UsageData
+_OfLogs = (
+    LogHello
+    | ReadLog
+    | HoldLog
+    | LogData
+    | CancelRead
+    | FilesReady
+    | PutFile
+    | FileTaken
+    | ReadUsage
+    | UsageData
+)
 _OfVps = AskSnapshots | SnapshotsTold
 Message = HelloMessage | Welcome | Rejected | _Control | _OfLogs | _OfVps | SessionMessage
 
@@ -288,11 +310,12 @@ def why_wrong(message: Message) -> str:
         case Beat():
             times = wrong_times(("sent_at", message.sent_at), ("seen_at", message.seen_at))
             homes = wrong_count("the number of homes", len(message.homes), HOMES_MAX)
+            unread = wrong_count("the number of unread attempts", len(message.unread), HELD_MAX)
             found: Iterable[str] = (
                 *times,
                 wrong_idle(message.idle, DEVICES_MAX),
                 wrong_preparing(message.preparing, HELD_MAX, WORD_MAX),
-                homes,
+                *(homes, unread),
             )
         case UsageData():
             return wrong_samples(message)

@@ -32,10 +32,10 @@ LEFT_OUT = frozenset(
         *(("HelloMessage", "token"), ("LogHello", "token")),  # in the metadata of the call
         *(("LogHello", "files"), ("LogHello", "sessions")),  # files and sessions are only sent as frames,
         *(("LogHello", "usage"), ("Beat", "idle"), ("LogHello", "times")),  # so are usage and times of logs,
-        # and a VPS is run by runners of ours alone: others do not find its program, and refuse it.
+        # and only runners of ours run VPSs (others refuse them), report images and health, or wait for readers.
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),
-        *(("LogHello", "snapshots"), ("Command", "environment")),  # (a digest, opened before)
-        *(("Beat", "preparing"), ("HelloMessage", "health"), ("Beat", "health")),  # only runners of ours
+        *(("LogHello", "snapshots"), ("HelloMessage", "health"), ("Beat", "health"), ("Beat", "unread")),
+        *(("Beat", "preparing"), ("ReadLog", "hold"), ("LogHello", "holds"), ("Command", "environment")),
     }
 )
 FRACTIONS = frozenset({"cores"})

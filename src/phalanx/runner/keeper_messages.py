@@ -31,6 +31,7 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     artifacts: str = ""  # the folder for its artifacts, which the keeper makes; empty: it is there
     scratch: str = ""  # its scratch folder, which the keeper makes; empty: it is there, or there is none
     memo: str = ""  # what a later runner has to know; the keeper gives it back in its listing
+    attached: bool = False  # it is stopped while the reader of its output is far behind
     processes_max: int = (
         0  # the most processes of its account while it starts one (RLIMIT_NPROC); 0: as the keeper
     )
@@ -79,6 +80,13 @@ class ProcessEnded(Struct, frozen=True, array_like=True, tag="ended"):
     exit: ProcessEnd
 
 
+class ProcessUnread(Struct, frozen=True, array_like=True, tag="unread"):
+    """An attached attempt is stopped until its output is read, or goes on."""
+
+    key: str
+    unread: bool
+
+
 class Misunderstood(Struct, frozen=True, array_like=True, tag="misunderstood"):
     """The keeper could not read a request: a mistake of ours, or a keeper of an older version."""
 
@@ -116,8 +124,8 @@ class Listing(Struct, frozen=True, array_like=True, tag="listing"):
 
 
 News = ProcessReady | ProcessStarted | ProcessRefused | ProcessEnded  # of one process
-Answer = News | Misunderstood | Listing | Pong
-Event = News | Misunderstood | KeeperLost  # what a runner receives
+Answer = News | ProcessUnread | Misunderstood | Listing | Pong
+Event = News | ProcessUnread | Misunderstood | KeeperLost  # what a runner receives
 
 
 def instant_of(born: Ticks, now: float, since_boot_s: float) -> float | None:

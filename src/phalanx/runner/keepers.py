@@ -17,7 +17,7 @@ from phalanx.logger import logger
 from phalanx.runner.accounts import Account
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.claim import keeper_folder, keeper_folders
-from phalanx.runner.keeper_messages import Event, KeeperLost
+from phalanx.runner.keeper_messages import Event, KeeperLost, ProcessEnded, ProcessUnread
 from phalanx.runner.machine import Connecting, KeeperHealth, LocalMachine
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.turn import RunnerEngine
@@ -72,6 +72,7 @@ class NodeKeeper:
         self.briefed: dict[str, Account | None] = {}  # its briefs, with the account of their tasks
         self._briefs: dict[str, list[str]] = {}  # those of each group, which has one for every kind of grant
         self.lanes = 0  # that it has
+        self.unread: set[str] = set()  # the keys of attempts that are stopped until their output is read
         self._on_event = on_event
         self._on_found = on_found  # another connection, in place of one that was lost
         self._connecting = Connecting(self.machine, self.health, engine, self._hear, on_settled)
@@ -123,7 +124,13 @@ class NodeKeeper:
         if self._early is not None:
             self._early.append(event)
             return
+        if isinstance(event, ProcessUnread):
+            (self.unread.add if event.unread else self.unread.discard)(event.key)
+            return
+        if isinstance(event, ProcessEnded):
+            self.unread.discard(event.key)
         if isinstance(event, KeeperLost):
+            self.unread.clear()
             log.error("the keeper was lost", keeper=str(self.machine), message=event.message)
             self.connection = None
             if self._reopening is None and not self._is_closed:

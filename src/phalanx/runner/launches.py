@@ -129,8 +129,7 @@ class Launches:
             for folder in limits.cgroups:
                 networks.assign(folder, brief.user)
         launch = Launch(
-            out=paths.stdout,
-            err=paths.stderr,
+            *(paths.stdout, paths.stderr),
             env=env,
             cpus=limits.cpus or None,
             cgroups=limits.cgroups or None,
@@ -146,6 +145,7 @@ class Launches:
             memo=limits.memo,
             processes_max=limits.processes_max,
             argv=own_command(brief, start) if not (brief.command.image and self._containers) else None,
+            attached=brief.command.attached,
         )
         connection.start(name, id, launch)
 

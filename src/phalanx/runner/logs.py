@@ -20,7 +20,7 @@ from typing import Protocol
 
 from msgspec import Struct, structs
 
-from phalanx.clock import Clock, SystemClock
+from phalanx.clock import SystemClock
 from phalanx.core.model.log_times import TIMES, pack_rows
 from phalanx.core.model.orders import AttemptKey
 from phalanx.link import wire
@@ -148,6 +148,14 @@ def _open(path: LogPath) -> int | None:
         return None
 
 
+class ReaderTable(Protocol):
+    """Who has to know how far the readers of attached attempts are."""
+
+    def asked(self, key: AttemptKey, stream: str, at: int) -> None: ...
+
+    def held(self, key: AttemptKey, stream: str, for_s: float) -> None: ...
+
+
 class FileSender(Protocol):
     """Who sends files over this connection."""
 
@@ -170,9 +178,10 @@ class RunnerLogLink:
         usage: Callable[[ReadUsage], UsageData] | None = None,
         open_session: Callable[[OpenSession], None] | None = None,
         snapshots: Callable[[AskSnapshots], Awaitable[SnapshotsTold]] | None = None,
-        clock: Clock | None = None,
+        readers: ReaderTable | None = None,
     ) -> None:
-        self._clock = clock or SystemClock()
+        self._readers = readers
+        self._clock = SystemClock()
         self._files = files
         self._usage = usage
         self._open_session = open_session
@@ -193,6 +202,8 @@ class RunnerLogLink:
                 task = asyncio.get_running_loop().create_task(self._answer(message))
                 self._waiting[message.id] = task
                 task.add_done_callback(lambda _: self._waiting.pop(message.id, None))
+            case wire.HoldLog() if self._readers is not None:
+                self._readers.held(message.key, message.stream, message.for_s)
             case wire.CancelRead():
                 if (waiting := self._waiting.get(message.id)) is not None:
                     waiting.cancel()
@@ -241,6 +252,8 @@ class RunnerLogLink:
             return
         job, position, number = asked.key
         path = log_path(self._root, job, position, number, asked.stream)
+        if asked.hold and asked.offset is not None and self._readers is not None:
+            self._readers.asked(asked.key, asked.stream, asked.offset)
         while True:
             live = self._is_live(asked.key)
             at = asked.offset

@@ -48,6 +48,7 @@ from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
 from phalanx.runner.machine import LOOK_S
 from phalanx.runner.processes import Processes
+from phalanx.runner.readers import OutputReaders
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads
@@ -86,15 +87,14 @@ class RunnerLoop:
         self._keepers = NodeKeepers(
             [NodeKeeper(each, engine, self._news, self._flush_soon, self._attach) for each in places]
         )
-        self.watch = limits.watch
-        machine = places[0][0]
         self._launches = Launches(
-            engine, state_dir, base_env, log_max_bytes, limits, machine, accounts, containers
+            engine, state_dir, base_env, log_max_bytes, limits, places[0][0], accounts, containers
         )
         images = images or (containers.images if containers is not None else None)
         self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
         self._look = KeeperLook(engine, self._keepers, self._launches.names, self.beat_now, self._begun)
-        self.leader = self._launches.leader
+        self.leader, self.watch = self._launches.leader, limits.watch
+        self.readers = OutputReaders(engine, self._keepers, self._launches.names)
         self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
@@ -251,7 +251,7 @@ class RunnerLoop:
     def _news(self, keeper: NodeKeeper, event: messages.Event) -> None:
         if isinstance(event, messages.Misunderstood):
             log.error("the keeper could not read a request", text=event.text)
-        elif not isinstance(event, messages.KeeperLost) and (key := self._launches.key_of(event.key)):
+        elif isinstance(event, messages.News) and (key := self._launches.key_of(event.key)):
             self._news_of(key, event)
 
     def _news_of(self, key: AttemptKey, event: messages.News) -> None:

@@ -304,6 +304,7 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             sessions=True,
             snapshots=True,
             times=True,
+            holds=True,
         ),
         loop.log_root,
         loop.engine.is_live,
@@ -311,4 +312,5 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
         lambda asked: loop.usage.answer(asked, loop.clock.now()),
         sessions.open,
         loop.snapshots.answer,
+        loop.readers,
     )

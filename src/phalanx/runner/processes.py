@@ -40,6 +40,7 @@ STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing aft
 STOPS_SAY_WHY_SINCE = 4  # the first whose ends have the reason of a stop
 MAKES_FOLDERS_SINCE = 5  # the first that makes the folder for artifacts
 JOINS_STREAMS_SINCE = 6  # the first that writes both streams into one log
+ATTACHES_SINCE = 7  # the first that stops an attempt whose reader is far behind
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Answer]).decode
@@ -261,6 +262,9 @@ class Processes(asyncio.Protocol):
 
     def resume(self, key: str) -> None:
         self._ask("resume", key)
+
+    def reader(self, key: str, log: int, at: int | None, for_s: float) -> None:
+        self._ask("reader", key, log, at, for_s)
 
     def lease(self, seconds_left: float, until: float | None = None) -> None:
         """Without another call in that time, and before that instant since boot, the keeper stops everything."""

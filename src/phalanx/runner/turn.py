@@ -60,6 +60,9 @@ class RunnerEngine:
         self.starts_expire = False  # whether the keeper starts nothing after its instant
         self.idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
         self.preparing: Callable[[], list[tuple[AttemptKey, str]]] = list  # whose images are got ready
+        self.unread: Callable[[], list[AttemptKey]] = (
+            list  # those that are stopped until their output is read
+        )
         self.left: wire.LeaveAck | None = None  # the coordinator knows that we leave
         self._hello_at = 0.0
         self._seen_at = 0.0  # the coordinator's time of the last acknowledgement
@@ -164,6 +167,7 @@ class RunnerEngine:
             self.preparing(),
             self.homes(),
             self.health,
+            self.unread(),
         )
 
     def leave(self, now: float, keep_s: float) -> wire.LeavingMessage:

@@ -83,12 +83,13 @@ def test_the_definitions_are_the_same():
 
 
 def test_every_message_of_the_link_has_one_of_grpc():
-    """Except those about files, usage, sessions, snapshots and the overlay network: frames, of our runners alone."""
+    """Except those about files, readers, usage, sessions, snapshots and the overlay: frames, of our runners alone."""
     carried = {kind for kinds in WRAPPERS.values() for kind in kinds}
     as_frames = {
         wire.FilesReady,
         wire.PutFile,
         wire.FileTaken,
+        wire.HoldLog,
         ReadUsage,
         UsageData,
         OverlayMap,

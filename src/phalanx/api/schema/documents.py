@@ -63,6 +63,7 @@ REVISION_MAX = 2**63 - 1
 _LOOKED_AT_BYTES = 256 * 1024  # of a body that is nested too deep, to name the field
 
 Stream = Literal["stdout", "stderr"]
+Follow = bool | Literal["hold"]  # hold: an attached task waits for its reader
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Word = Annotated[str, Meta(min_length=1, max_length=128)]
 Select = Annotated[str, Meta(max_length=SELECTOR_MAX)]
@@ -258,10 +259,9 @@ class WaitQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """`offset` counts bytes from the beginning, `lines` lines from the end: one of them, not both.
+    """`offset` counts bytes from the beginning, `lines` lines from the end: one of them. `hold`: an attached one waits.
 
-    Bytes that were not kept are told in a line of their own; with `split` the answer ends before them instead, and the
-    next one, asked for from where it ended, begins behind them and says how many they are.
+    Bytes not kept are told in a line of their own; with `split` the answer ends there and the next has their number.
     """
 
     stream: Stream = "stdout"
@@ -270,6 +270,7 @@ class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     lines: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     follow: bool = False
     split: bool = False
+    hold: bool = False
 
 
 class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -11,7 +11,7 @@ import re
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from phalanx.api.schema.fields import (
     check_count,
@@ -27,7 +27,7 @@ from phalanx.api.schema.fields import (
 )
 from phalanx.core.model.array import TASKS_MAX, Array
 from phalanx.core.model.containers import required_labels
-from phalanx.core.model.job import GANG_TASKS_MAX, Gather, Group, host_name
+from phalanx.core.model.job import GANG_TASKS_MAX, Command, Gather, Group, host_name
 from phalanx.core.model.resources import ISOLATED, Cores, Request, Target, TargetError, parse_target
 from phalanx.core.model.topology import LAYERS_MAX
 from phalanx.errors import BadRequest
@@ -91,6 +91,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     )
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
+    attached: bool = False  # a client shows its output: the task is stopped while that is far behind
 
 
 class GatherSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -112,10 +113,7 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
     check_count(f"{field}after", len(spec.after), AFTER_MAX)
     _check_objects(spec.objects, tasks, field)
     return Group(
-        command=read_command(
-            *(spec.command, spec.shell, spec.env, spec.cwd),
-            *(field, spec.image, spec.mounts, spec.split_output),
-        ),
+        command=_command(spec, field),
         request=_request(spec, field),
         name=spec.name,
         tasks=tasks,
@@ -128,6 +126,16 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
         objects=tuple(spec.objects),
         tags=read_tags(f"{field}tags", spec.tags),
     )
+
+
+def _command(spec: GroupSpec, field: str) -> Command:
+    command = read_command(
+        *(spec.command, spec.shell, spec.env, spec.cwd),
+        *(field, spec.image, spec.mounts, spec.split_output),
+    )
+    if not spec.attached:
+        return command
+    return structs.replace(command, attached=True)
 
 
 def check_after(groups: tuple[Group, ...]) -> None:

@@ -184,6 +184,9 @@ class JobView(Struct):
     params: dict[str, str] = {}  # of a sweep: the values of each parameter, such as 1..5; rows: how many
     repeats: str = ""  # the job whose failed tasks it runs again
     retries: list[str] = []  # the jobs that run failed tasks of it again, oldest first
+    unread: int = (
+        0  # of the running tasks: those that are stopped until the client of `run` reads their output
+    )
 
 
 class EnvironmentView(Struct):
@@ -232,6 +235,7 @@ class TaskView(Struct):
     preparing: str = ""  # its node gets its image ready, and how far that is
     number: str = ""  # the job's number, and the index of the task: 17.3
     params: dict[str, str] = {}  # of a sweep: what it is given
+    unread: bool = False  # it is stopped until the client of `run` reads its output
 
 
 class JobFilters(TypedDict, total=False):

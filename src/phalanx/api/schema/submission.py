@@ -80,9 +80,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     array: str | None = None  # "1-100%4"
     name: str = ""
     env: dict[str, str] = {}
-    exported: dict[
-        str, str
-    ] = {}  # the caller's environment: weaker than `env` and than all that Phalanx sets
+    exported: dict[str, str] = {}  # the caller's environment: weaker than `env` and than all that we set
     cwd: str | None = None
     time_limit: float | str | None = None  # seconds, or "1h30m"
     grace: float | str | None = None  # between SIGTERM and SIGKILL
@@ -99,9 +97,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     require_isolation: bool = False  # only nodes that hold tasks to all that they were granted
     nodes: list[str] = []  # only on these nodes; empty: on any
     exclude: list[str] = []  # on none of these
-    exclusive: bool = (
-        False  # each task has a node for itself: it starts on an empty one and is given all of it
-    )
+    exclusive: bool = False  # each task has a node for itself: an empty one, of which it is given all
     preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
@@ -111,9 +107,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     ip_token: str | None = None  # of a reservation: its only task has that address
     names: bool = False  # tasks of an array know each other by name, as members of a gang do
     subdomain: str = ""  # of those names; empty: the name of the job
-    image: str = (
-        ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is a folder in it
-    )
+    image: str = ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is in it
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
     begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
@@ -121,6 +115,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     each: list[Any] = []  # a sweep: each row is a task; objects with the same keys, or single values ({line})
     rows: str | None = None  # a sweep whose rows were sent before, by the name of that upload
     at_once: int = 0  # how many tasks of a sweep may run at once; 0: all
+    attached: bool = False  # a client shows its output: the task is stopped while that is far behind
 
 
 class AcceptedTask(Struct, omit_defaults=True):
@@ -332,6 +327,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         image=request.image,
         mounts=request.mounts,
         split_output=request.split_output,
+        attached=request.attached,
     )
     return to_group(spec, "", alone=True, array=array)
 

@@ -48,6 +48,7 @@ class GangFields(TypedDict, total=False):
     mounts: list[str]
     begin: float | str | None
     split_output: bool
+    attached: bool
 
 
 class SubmitFields(GangFields, total=False):

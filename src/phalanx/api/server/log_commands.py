@@ -22,8 +22,9 @@ class LogCommands(Protocol):
         offset: int | None,
         lines: int | None,
         follow: bool,
+        hold: bool = False,
     ) -> AsyncIterator[LogChunk]:
-        """From `offset`, or the last `lines` lines, or all; with `follow` until the attempt's end.
+        """From `offset`, or the last `lines` lines, or all; with `follow` until its end; `hold`: it waits for us.
 
         The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt.
         """

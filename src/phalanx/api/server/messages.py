@@ -35,6 +35,10 @@ class SwitchableConnection(Protocol):
 
     def identify(self, http_request: HttpRequest) -> None: ...
 
+    def wait_for_reader(self) -> None:
+        """Do not give up on a reader that takes nothing: its task waits for it."""
+        ...
+
     def switch(self, protocol: str) -> Duplex | None:
         """Change to another protocol: answer with 101, and let the route have the connection. None if it is gone."""
         ...

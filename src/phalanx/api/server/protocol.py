@@ -54,6 +54,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _stall: asyncio.TimerHandle | None = None
     _linger: asyncio.TimerHandle | None = None
     _linger_bytes = 0
+    _waits_for_reader = False  # however long it takes nothing: the kernel says when it is gone
     _place: Place | None = None
     _held = b""  # pipelined requests that nobody has looked at yet
     _switched: Duplex | None = None  # another protocol has the connection
@@ -86,6 +87,9 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._place is None:
             self._place = self.table.known.take(http_request)
             self.table.unauthenticated.remove(self)
+
+    def wait_for_reader(self) -> None:
+        self._waits_for_reader = True
 
     def switch(self, protocol: str) -> Duplex | None:
         """Change to another protocol. From now on everything is passed on to what is returned; None if it is gone.
@@ -147,7 +151,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._switched.pause_writing()
             return
         super().pause_writing()
-        if self._stall is None:
+        if self._stall is None and not self._waits_for_reader:
             self._stall = self.loop.call_later(self.stall_s_max, self._raw.abort)
 
     def resume_writing(self) -> None:

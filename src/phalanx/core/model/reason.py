@@ -352,6 +352,11 @@ def barrier_wait(ready: int, placed: int, short: int, missing: list[str], second
     return Reason("BarrierWait", Tier.PROGRESS, text, numbers)
 
 
+def output_unread() -> Reason:
+    text = "It is stopped until its output is read: `phalanx run`, which shows it, is far behind"
+    return Reason("OutputUnread", Tier.PROGRESS, text)
+
+
 def was_evicted(at: float, message: str, now: float) -> Reason:
     """An earlier attempt was asked to leave; `message` says by whom and for whom."""
     text = f"An earlier attempt was evicted {describe_seconds(max(0.0, now - at))} ago: {message}"

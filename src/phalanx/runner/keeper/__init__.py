@@ -16,16 +16,20 @@ A frame is a 4-byte big-endian length and a JSON array of requests or answers, e
                                              what many attempts share, until forget_brief id; account: the ids
                                              that they get, and the words before argv that give them
     start        key brief-id {env out err cpus cgroups log_max_bytes lane? limit_s? held?
-                     not_after? memo? result? artifacts? scratch? argv?}
+                     not_after? memo? result? artifacts? scratch? argv? attached?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
                      not_after: from this instant since boot on it is refused as late, not started or prepared
                      held: → ready key | refused key code message; takes its lane, and starts with go
                      out, err: the same path: both streams go into one file, in the order in which they are written
+                     attached: it is stopped while the reader of its output is far behind, and not for long without one
                      artifacts, scratch: folders that are made for it; result: a file that it may write
                      argv: its own command, instead of the brief's
     go           key not_after?              start one that is ready; no effect on any other
     retract      key                         withdraw what still waits for its lane: refused key retracted
     signal       key number                  to the whole tree; pause key and resume key likewise
+    reader       key log at for_s            of log 0 or 1 of an attached one all before `at` was read (null: nothing
+                                             new), and its reader is there for so long; → unread key true|false
+                                             when it is stopped for the reader, and when it goes on
     stop         key grace_s why?            SIGTERM, after the grace SIGKILL; a later start is refused.
                                              Its exit has the why, also for a runner that did not ask for it
     lease        seconds_left until?         without a renewal in that time, and before that instant since
@@ -40,5 +44,5 @@ answered with `misunderstood text`.
 
 # 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts late, stops have a why; 5: memos, threaded
 # sets; makes the folder for artifacts, its exits say which files were left, and tasks have accounts; 6: out and err may
-# be one file
-VERSION = 6
+# be one file; 7: attached attempts
+VERSION = 7

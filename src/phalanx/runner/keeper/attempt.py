@@ -11,6 +11,8 @@ import json
 import re
 from collections import deque
 
+from .attached import LogReader
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -51,13 +53,16 @@ class KeptAttempt:
         "paused",
         "pid",
         "punched",
+        "readers",
         "reason",
         "result",
         "scratch",
         "signal",
+        "sizes",
         "slot",
         "slot_folder",
         "started_at",
+        "unread",
         "used",
         "was_held",
         "why",
@@ -85,6 +90,12 @@ class KeptAttempt:
         self.counted_before: tuple[bytes, ...] = ()  # what its cgroups had counted when it started
         self.punched: dict[str, int] | None = None  # log path → the offset up to which it has been emptied
         self.paused = False
+        # Of an attached one, how far each log was read; while one is far behind, the attempt is stopped (`unread`).
+        self.readers: list[LogReader] | None = (
+            [LogReader() for _ in self.logs] if options.get("attached") else None
+        )
+        self.sizes: tuple[int, ...] = ()
+        self.unread = False
         self.kill_at: float | None = None  # set while it is being stopped
         self.why: str | None = None  # why it was ordered to stop, in the runner's word: a later runner asks
         self.reason: str | None = None

@@ -7,7 +7,8 @@ again (inotify). What was seen is noted (`log_times.py`), so that it is known la
 The middle of a log that grew too large is given back to the filesystem: the first quarter of the limit is kept, since
 a task says there what it is, and the newest half. Punching a hole keeps every offset where it was, so readers that
 follow the log are not disturbed; they see a gap (`runner/logs.py`). Between two looks a log may outgrow its limit by
-what is written in that time.
+what is written in that time. Of an attached attempt nothing is cut that its reader has not had; `table.py` stops the
+attempt until it has.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ _KEEP_SIZE_AND_PUNCH = 0x01 | 0x02
 _BLOCK = 4096
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV)
 LOOK_S, FAST_LOOK_S = 0.003, 0.001
+# Of an attached attempt this much is kept that its reader has had: it may be on its way to a client that comes back.
+KEPT_BEHIND_BYTES = 16 << 20
 UNBOUNDED_LOOK_S = 0.02  # when a log without a limit is looked at first
 FAST_BYTES = 2 << 20  # a log that grew by so much between two looks is looked at sooner
 _IN_MODIFY, _IN_ONESHOT = 0x2, 0x80000000
@@ -53,7 +56,10 @@ class Trimmer:
 
     def trim(self, attempt: KeptAttempt) -> tuple[int, ...]:
         """Punch a hole into a log that is too large; returns the sizes of its logs."""
-        return tuple([self._trim_file(attempt, path) for path in attempt.logs])
+        sizes = tuple([self._trim_file(attempt, path) for path in attempt.logs])
+        # Nothing is cut from a log without a limit, so such an attempt waits for no reader.
+        attempt.sizes = sizes if attempt.log_max_bytes and self.supported else ()
+        return sizes
 
     def _trim_file(self, attempt: KeptAttempt, path: str) -> int:
         try:
@@ -63,6 +69,11 @@ class Trimmer:
         if size <= attempt.log_max_bytes or not attempt.log_max_bytes or not self.supported:
             return size
         begin, end = hole(size, attempt.log_max_bytes)
+        if (
+            attempt.readers is not None
+            and (reader := attempt.readers[attempt.logs.index(path)]).until is not None
+        ):
+            end = min(end, (reader.at - KEPT_BEHIND_BYTES) // _BLOCK * _BLOCK)
         emptied = (attempt.punched or {}).get(path, 0)
         if begin < emptied <= size:
             begin = emptied
@@ -129,6 +140,7 @@ class LogWatch:
             os.O_NONBLOCK | os.O_CLOEXEC
         )  # -1: then nothing ever counts as quiet
         self.next_at = float("inf")
+        self.grown: list[KeptAttempt] = []  # attached ones, as the last look found them
 
     @property
     def supported(self) -> bool:
@@ -155,10 +167,13 @@ class LogWatch:
     def look(self, at: float) -> None:
         """Trim what is too large, and find which logs are quiet now."""
         pause_s = LOOK_S
+        self.grown = []
         for key in [key for key, logs in self._new.items() if logs.due_at <= at]:
             self._written[key] = self._new.pop(key)
         for key, logs in [*self._written.items()]:
             before, sizes = logs.sizes, self._trimmer.trim(logs.attempt)
+            if logs.attempt.readers is not None:
+                self.grown.append(logs.attempt)
             if sizes != before:
                 logs.grew(sizes)
             elif self._watch(logs):

@@ -102,6 +102,8 @@ class EffectRunner:
             self._carry_out(self._table.due(at))
         if at >= self._logs.next_at:
             self._logs.look(at)
+            for attempt in self._logs.grown:
+                self._carry_out(self._table.log_grew(attempt, at))
 
     def _carry_out(self, effects: list[KeeperEffect]) -> None:
         """One after the other. The results of one are carried out after those that were decided with it."""
@@ -144,7 +146,7 @@ class EffectRunner:
             )
         self._processes.leaders[attempt.pid] = attempt
         self._logs.started(attempt, since_boot())
-        self._carry_out(self._table.started(attempt))
+        self._carry_out(self._table.started(attempt, since_boot()))
         self._journal.try_flush()  # at once: a keeper killed later in this turn still has it
         return []
 

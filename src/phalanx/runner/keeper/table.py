@@ -15,6 +15,7 @@ import json
 import signal
 
 from . import VERSION
+from .attached import FIRST_READ_S, is_unread
 from .attempt import KeptBrief, Lanes, RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess
 
 TYPE_CHECKING = False
@@ -52,6 +53,7 @@ class KeeperTable:
         self.next_at = 0.0  # when `due` must be called next, if `is_on_watch`
         self._starting: dict[str, Waiting] = {}  # whose SpawnProcess has not been answered
         self._kill_at: dict[str, float] = {}
+        self._unread: dict[str, KeptAttempt] = {}  # stopped until their output is read
         self.lease_until: float | None = None
         self.fence_grace_s = FENCE_GRACE_S
         self._effects: list[KeeperEffect] = []
@@ -120,7 +122,36 @@ class KeeperTable:
             attempt is not None and attempt.kill_at is None
         ):  # one that is being stopped has to receive its SIGTERM
             attempt.paused = paused
-            self._effects.append(Signal(attempt, number))
+            if not attempt.unread:  # else it is stopped, and goes on when it was read
+                self._effects.append(Signal(attempt, number))
+
+    def _reader(self, now: float, key: str, log: int, at: int | None, for_s: float) -> None:
+        """The reader of a log has come so far, and is there for so long; `at` None: it is as far as it was."""
+        attempt = self.running.get(key)
+        if attempt is not None and attempt.readers is not None and 0 <= log < len(attempt.readers):
+            attempt.readers[log].come(at, now + float(for_s))
+            self._judge_readers(attempt, now)
+
+    def log_grew(self, attempt: KeptAttempt, now: float) -> list[KeeperEffect]:
+        """A look at the logs of an attached attempt: stop it if its reader is far behind, or let it go on."""
+        self._judge_readers(attempt, now)
+        return self._take()
+
+    def _judge_readers(self, attempt: KeptAttempt, now: float) -> None:
+        unread, until = is_unread(attempt, now)
+        if attempt.kill_at is None and unread != attempt.unread:
+            self._set_unread(attempt, unread)
+        self.next_at = min(self.next_at, until)
+
+    def _set_unread(self, attempt: KeptAttempt, unread: bool) -> None:
+        attempt.unread = unread
+        if unread:
+            self._unread[attempt.key] = attempt
+        else:
+            self._unread.pop(attempt.key, None)
+        if not attempt.paused:
+            self._effects.append(Signal(attempt, signal.SIGSTOP if unread else signal.SIGCONT))
+        self._effects.append(SendLine(json.dumps(["unread", attempt.key, unread])))
 
     def _stop(self, now: float, key: str, grace_s: float, why: str | None = None) -> None:
         if not isinstance(why, str | None) or (why is not None and not why.isidentifier()):
@@ -157,6 +188,7 @@ class KeeperTable:
         for state, keys in (("ready", self.lanes.ready), ("waiting", unstarted)):
             rows += [_unstarted_row(state, request) for request in keys.values()]
         self._effects.append(SendLine(f'["listing",[{",".join(rows)}],{json.dumps(facts)}]'))
+        self._effects += [SendLine(json.dumps(["unread", key, True])) for key in self._unread]
 
     def _forget(self, now: float, keys: list[str]) -> None:
         ended = [key for key in keys if key in self.attempts and self.attempts[key].exit is not None]
@@ -176,7 +208,9 @@ class KeeperTable:
 
     # Results of a SpawnProcess.
 
-    def started(self, attempt: KeptAttempt) -> list[KeeperEffect]:
+    def started(self, attempt: KeptAttempt, now: float = 0.0) -> list[KeeperEffect]:
+        for reader in attempt.readers or ():
+            reader.come(None, now + FIRST_READ_S)
         del self._starting[attempt.key]
         self.attempts[attempt.key] = self.running[attempt.key] = attempt
         return [RecordAndSend(attempt.started_line(), False)]
@@ -200,6 +234,7 @@ class KeeperTable:
     def leader_ended(self, attempt: KeptAttempt) -> None:
         """The leader is reaped: from now on it is not signalled, and its end is sent when its tree is gone too."""
         self.running.pop(attempt.key, None)
+        self._unread.pop(attempt.key, None)
 
     def ended(self, attempt: KeptAttempt, now: float) -> list[KeeperEffect]:
         """Nothing of an attempt is left: send its end, and start the next one of its lane."""
@@ -226,6 +261,11 @@ class KeeperTable:
         for key in [key for key, kill_at in self._kill_at.items() if now >= kill_at]:
             self._kill(key, now)
         upcoming = [*self._kill_at.values()]
+        for attempt in [*self._unread.values()]:
+            self._judge_readers(attempt, now)
+            upcoming += [
+                each.until for each in attempt.readers or () if attempt.unread and each.until is not None
+            ]
         if self.lease_until is not None and not over:
             upcoming.append(self.lease_until)
         self.next_at = min(upcoming, default=float("inf"))
@@ -252,6 +292,10 @@ class KeeperTable:
         kill_at = now + max(0.0, grace_s)
         if attempt.kill_at is None:
             attempt.kill_at = kill_at
+            if attempt.unread:
+                attempt.unread = False
+                self._unread.pop(attempt.key, None)
+                self._effects.append(SendLine(json.dumps(["unread", attempt.key, False])))
             # A paused process receives SIGTERM only once it is continued.
             self._effects.append(Signal(attempt, signal.SIGTERM, signal.SIGCONT))
         attempt.kill_at = self._kill_at[attempt.key] = min(attempt.kill_at, kill_at)
@@ -340,6 +384,6 @@ def remember(stopped: dict[str, None], key: str) -> None:
 
 VERBS = (
     *("ping", "brief", "forget_brief", "start", "go", "signal", "pause", "resume", "stop", "retract"),
-    *("lease", "list", "forget", "shutdown"),
+    *("lease", "list", "forget", "shutdown", "reader"),
 )
 _SERVE: dict[str, Callable[..., None]] = {verb: getattr(KeeperTable, f"_{verb}") for verb in VERBS}

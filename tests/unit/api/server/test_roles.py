@@ -269,3 +269,15 @@ def table_of_roles() -> str:
             held = " | ".join(signs[GRANTS[role].get(permission)] for role in shown)
             lines.append(f"| {permission}: {meaning} | {held} |")
     return "\n".join(lines)
+
+
+async def test_only_who_may_cancel_a_job_may_have_it_wait_for_its_reader():
+    stage = await a_stage()
+    for token, id, status in (
+        ("user", stage.own, 200),
+        ("operator", stage.other, 200),
+        ("viewer", stage.own, 403),
+    ):
+        headers = {"authorization": f"Bearer {token}"}
+        asked = await ask(stage.app, path=f"/v1/tasks/{id}/logs", query=b"hold=true", headers=headers)
+        assert asked.status == status, token

@@ -90,7 +90,7 @@ class Driver:
         self.pid += 1
         attempt = KeptAttempt(effect.key, effect.options)
         attempt.pid, attempt.started_at = self.pid, self.now
-        return self.table.started(attempt)
+        return self.table.started(attempt, self.now)
 
 
 def test_a_key_is_started_once_and_told_again_when_asked_again():
@@ -322,3 +322,79 @@ def test_one_at_the_barrier_waits_as_long_as_it_must_and_goes_in_time_or_not_at_
     driver.wait(60.0)
     assert driver.ask("go", "a", 150.0) == [["refused", "a", "late"]]
     assert driver.ask("go", "b", 170.0) == [["started", "b"]]
+
+
+def an_attached(driver: Driver, size: int = 0) -> KeptAttempt:
+    """One whose logs may have 400 bytes, and has written so much."""
+    driver.start("a", attached=True, log_max_bytes=400)
+    attempt = driver.table.running["a"]
+    wrote(driver, attempt, size)
+    return attempt
+
+
+def wrote(driver: Driver, attempt: KeptAttempt, size: int) -> list[list[Any]]:
+    attempt.sizes = (size,)
+    return driver.do(driver.table.log_grew(attempt, driver.now))
+
+
+def test_an_attached_attempt_is_stopped_at_half_a_log_unread_and_goes_on_at_a_quarter():
+    driver = Driver()
+    attempt = an_attached(driver, 200)
+    assert driver.signals == []
+    assert wrote(driver, attempt, 201) == [["unread", "a", True]]
+    assert driver.ask("reader", "a", 0, 100, 90.0) == []
+    assert driver.ask("reader", "a", 0, 101, 90.0) == [["unread", "a", False]]
+    assert driver.signals == [("a", (STOP,)), ("a", (CONT,))]
+
+
+def test_it_goes_on_when_its_reader_is_gone_and_is_stopped_again_if_one_comes_back():
+    driver = Driver()
+    attempt = an_attached(driver)
+    driver.ask("reader", "a", 0, 0, 90.0)
+    wrote(driver, attempt, 300)
+    driver.wait(60.0)
+    driver.ask("reader", "a", 0, None, 90.0)  # it says that it is there
+    assert driver.wait(89.0) == []
+    assert driver.wait(1.5) == [["unread", "a", False]]
+    assert attempt.readers is not None and attempt.readers[0].until is None
+    assert wrote(driver, attempt, 9000) == []
+    assert driver.ask("reader", "a", 0, 10, 90.0) == [["unread", "a", True]]
+
+
+def test_before_its_first_reader_comes_an_attached_attempt_waits_for_a_minute():
+    driver = Driver(KeeperTable())
+    driver.now = 0.0
+    attempt = an_attached(driver)
+    assert wrote(driver, attempt, 300) == [["unread", "a", True]]
+    assert driver.wait(61.0) == [["unread", "a", False]]
+
+
+def test_who_pauses_and_resumes_does_not_let_an_unread_one_go_on():
+    driver = Driver()
+    an_attached(driver, 300)
+    driver.ask("pause", "a")
+    driver.ask("resume", "a")
+    assert driver.signals == [("a", (STOP,))]
+    driver.ask("pause", "a")
+    driver.ask("reader", "a", 0, 300, 90.0)
+    assert driver.signals == [("a", (STOP,))]
+    driver.ask("resume", "a")
+    assert driver.signals[1:] == [("a", (CONT,))]
+
+
+def test_an_unread_one_is_told_to_the_next_runner_and_can_be_stopped():
+    driver = Driver()
+    an_attached(driver, 300)
+    assert driver.ask("list")[-1] == ["unread", "a", True]
+    assert driver.ask("stop", "a", 5.0) == [["unread", "a", False]]
+    assert driver.signals[1:] == [("a", (TERM, CONT))]
+    assert driver.ask("list")[-1][0] == "listing"
+    assert driver.ask("reader", "a", 0, 0, 90.0) == []
+
+
+def test_readers_of_others_and_of_logs_that_are_not_there_change_nothing():
+    driver = Driver()
+    driver.start("b", log_max_bytes=400)
+    an_attached(driver)
+    for request in (("b", 0, 0, 9.0), ("a", 1, 0, 9.0), ("a", -1, 0, 9.0), ("c", 0, 0, 9.0)):
+        assert driver.ask("reader", *request) == []

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.runner.keeper.attempt import KeptAttempt
-from phalanx.runner.keeper.logs import Trimmer, hole
+from phalanx.runner.keeper.logs import KEPT_BEHIND_BYTES, Trimmer, hole
 
 MIB = 1 << 20
 
@@ -96,3 +96,20 @@ def test_only_one_that_lived_long_enough_is_looked_at(tmp_path: Path, lived_s: f
     attempt.started_at, attempt.ended_at = 1000.0, 1000.0 + lived_s
     Trimmer().trim_at_end(attempt)
     assert (path.stat().st_blocks * 512 < 64 * MIB) == looked
+
+
+def test_nothing_is_cut_that_the_reader_of_an_attached_attempt_may_still_need(tmp_path: Path):
+    path = tmp_path / "log"
+    path.write_bytes(b"a" * 40 * MIB)
+    options = {"out": str(path), "err": str(path), "log_max_bytes": 4 * MIB, "attached": True}
+    attempt = KeptAttempt("j/0/1", options)
+    assert attempt.readers is not None
+    (reader,) = attempt.readers
+    trimmer = Trimmer()
+    for at, kept in ((0, 40), (KEPT_BEHIND_BYTES // MIB, 40), (KEPT_BEHIND_BYTES // MIB + 11, 30)):
+        reader.come(at * MIB, 1000.0)
+        trimmer.trim(attempt)
+        assert path.stat().st_blocks * 512 // MIB == kept
+    reader.until = None  # nobody reads it any more
+    trimmer.trim(attempt)
+    assert path.stat().st_blocks * 512 <= 3 * MIB + 8192

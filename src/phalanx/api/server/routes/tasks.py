@@ -21,6 +21,7 @@ from phalanx.api.schema.jobs import (
     gap_mark,
 )
 from phalanx.api.schema.log_times import LogTimesQuery, LogTimesView
+from phalanx.api.server.auth import forbidden
 from phalanx.api.server.messages import Header, HttpRequest, Response, StreamedResponse, json_reply
 from phalanx.api.server.route import Route, Service, held
 from phalanx.api.server.routes.files import with_result
@@ -54,6 +55,12 @@ async def logs(service: Service, http_request: HttpRequest) -> StreamedResponse[
     query: LogsQuery = http_request.query
     if query.offset is not None and query.lines is not None:
         raise BadRequest("offset and lines: give one of them, not both")
+    if query.hold:
+        job, user = await service.commands.owner(http_request.id)
+        if not http_request.identity.may("control", job, user):
+            raise forbidden(http_request.identity, "control", whose=user)
+        if http_request.connection is not None:
+            http_request.connection.wait_for_reader()
     source = service.commands.logs(
         http_request.id,
         stream=query.stream,
@@ -61,6 +68,7 @@ async def logs(service: Service, http_request: HttpRequest) -> StreamedResponse[
         offset=query.offset,
         lines=query.lines,
         follow=query.follow,
+        hold=query.hold,
     )
     chunks = held(service, http_request, source)
     first = await _first(chunks)
