@@ -44,15 +44,11 @@ if TYPE_CHECKING:
         NewToken,
         NodeView,
         NumaView,
-        QueueView,
-        QuotaSpec,
-        QuotaView,
         RemovedNode,
         TokenRequest,
         TokenView,
         TopologyReply,
         TopologySpec,
-        UsageView,
     )
     from phalanx.api.schema.documents import FailedTarget
     from phalanx.api.schema.files import FilesView, FileView
@@ -91,6 +87,14 @@ if TYPE_CHECKING:
         SuccessSpec,
     )
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
+    from phalanx.api.schema.queues import (
+        ApprovalSpec,
+        QueueView,
+        QuotaSpec,
+        QuotaView,
+        UsageView,
+        UserLimitsSpec,
+    )
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
     from phalanx.api.schema.submit_fields import GangFields, SubmitFields
@@ -173,6 +177,7 @@ __all__ = [
     "AppliedJob",
     "ApplyReply",
     "ApplyRequest",
+    "ApprovalSpec",
     "AsyncClient",
     "AsyncExecSession",
     "AuditLine",
@@ -296,6 +301,7 @@ __all__ = [
     "UsageSummary",
     "UsageSums",
     "UsageView",
+    "UserLimitsSpec",
     "VpsFields",
     "VpsRequest",
     "VpsView",
@@ -322,8 +328,9 @@ _MODULES = {
     ),
     "phalanx.api.schema.cluster": (
         "AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView NumaView "
-        "QueueView QuotaSpec QuotaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec UsageView"
+        "RemovedNode TokenRequest TokenView TopologyReply TopologySpec"
     ),
+    "phalanx.api.schema.queues": ("ApprovalSpec QueueView QuotaSpec QuotaView UsageView UserLimitsSpec"),
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",

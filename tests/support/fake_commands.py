@@ -24,16 +24,11 @@ from phalanx.api.schema.cluster import (
     ClusterView,
     NewToken,
     NodeView,
-    QueueView,
-    QuotaSpec,
-    QuotaView,
     RemovedNode,
     TokenRequest,
     TokenView,
     TopologyReply,
     TopologySpec,
-    UsageView,
-    to_quota,
     to_topology,
 )
 from phalanx.api.schema.documents import JobsQuery, Stream
@@ -60,12 +55,13 @@ from phalanx.api.schema.metrics import (
     WorkersMetrics,
     WorkerTotals,
 )
+from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView, to_quota
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.server.auth import Identity
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job, ulid
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.topology import DEFAULT
-from phalanx.core.model.waiting import Quota
 from phalanx.errors import BadRequest, Conflict, Gone, NotActive, NotFound
 from tests.support.fake_calls import FakeCalls
 from tests.support.fake_overlay import FakeOverlay
@@ -104,7 +100,7 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         self.counted: Counter[tuple[str, int]] = Counter()  # requests, by noun and status
         self._ids = itertools.count(1)
 
-    async def submit(self, request: SubmitRequest, user: str, priority_max: int = 0) -> SubmitReply:
+    async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         if request.request_id in self.answered:
             reply = self.answered[request.request_id]
             return SubmitReply(reply.task_ids, reply.batch_id, reply.accepted, replayed=True)
@@ -120,7 +116,7 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
             self.answered[request.request_id] = reply
         return reply
 
-    async def apply(self, request: ApplyRequest, user: str, priority_max: int = 0) -> ApplyReply:
+    async def apply(self, request: ApplyRequest, user: str, role: str = "user") -> ApplyReply:
         made = [
             to_job(spec, id=self._new_id(), now=1.0, user=user, default_retries=3) for spec in request.specs
         ]
@@ -154,7 +150,7 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         return TopologyReply(self.layers.names(), True)
 
     async def plan(
-        self, request: PlanRequest, user: str, priority_max: int = 0, asker: Asker = ADMIN
+        self, request: PlanRequest, user: str, role: str = "user", asker: Asker = ADMIN
     ) -> PlanReply:
         self.planned.append(request)
         return PlanReply([], [], [], 0)

@@ -19,8 +19,6 @@ from phalanx.api.schema.cluster import (
     ClusterView,
     NewToken,
     NodeView,
-    QueueView,
-    QuotaSpec,
     RemovedNode,
     TokenRequest,
     TokenView,
@@ -43,6 +41,7 @@ from phalanx.api.schema.jobs import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, SubmitFields

@@ -14,7 +14,7 @@ from phalanx.api.schema.cluster import NodeView, RemovedNode
 from phalanx.api.schema.documents import FailedTarget, Stream
 from phalanx.api.schema.jobs import JobView, LogChunk, TaskView, WatchEvent, WhyReply
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
-from phalanx.api.server.auth import PRIORITY_OF_USERS, digest
+from phalanx.api.server.auth import digest
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.addresses import AddressCommands
@@ -145,7 +145,7 @@ class CoordinatorCommands:
         self,
         request: SubmitRequest,
         user: str,
-        priority_max: int = PRIORITY_OF_USERS,
+        role: str = "user",
         vps: Vps | None = None,
     ) -> SubmitReply:
         warnings: list[str] = []
@@ -168,7 +168,7 @@ class CoordinatorCommands:
                 request.request_id or "",
                 request.allow_infeasible,
                 request.no_queue,
-                priority_max=priority_max,
+                role=role,
                 ip_digest=digest(request.ip_token) if request.ip_token else b"",
             )
             for _, job in jobs

@@ -93,10 +93,6 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
     "join": {},  # for one hello of one runner
 }
 
-# The highest priority that each may give a job, in a queue that does not say otherwise.
-PRIORITY_OF_USERS = 1_000
-PRIORITY_OF_OPERATORS = 1_000_000
-
 # What is refused of another user's jobs.
 _WITH_JOBS: dict[Permission, str] = {
     "control": "cancel, evict, pause or resume jobs of",
@@ -145,11 +141,6 @@ class Identity(Struct, frozen=True):
         name = self.name if self.scope("control") else ""
         everything = (self.scope(each) == "all" for each in ("control", "operate", "declare"))
         return Asker(name, *everything)
-
-    @property
-    def priority_max(self) -> int:
-        """The highest priority of this one's jobs, in a queue that does not say otherwise."""
-        return PRIORITY_OF_OPERATORS if self.role in {"operator", "admin"} else PRIORITY_OF_USERS
 
     @property
     def power(self) -> int:

@@ -17,7 +17,6 @@ from phalanx.api.schema.cluster import (
     DrainRequest,
     ElasticRequest,
     LoseRequest,
-    QuotaSpec,
     RotateRequest,
     TokenRequest,
     TopologySpec,
@@ -25,6 +24,7 @@ from phalanx.api.schema.cluster import (
 from phalanx.api.schema.documents import PROBLEM_TYPE, Nothing, Problem
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.api.schema.overlay import ReserveRequest
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.vps import SnapshotRequest, VpsRequest

@@ -18,9 +18,9 @@ from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Exit, Status
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Quota
 
 
 class _Submitted(Recorded, frozen=True):

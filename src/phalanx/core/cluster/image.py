@@ -36,11 +36,12 @@ from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.lanes import Lane
 from phalanx.core.model.orders import AttemptKey, Status, Why
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.tenants import NEVER
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.usage import UsageTotals
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.waiting import Waiting
 
 
 class GroupImage(Struct, array_like=True):
@@ -182,6 +183,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state.epoch, state.revision, state.arrivals = image.epoch, image.revision, image.arrivals
     state.table.set_topology(image.topology)
     state.queues.quotas = image.quotas
+    state.waiting = Waiting(state.queues.by_user)
     state.keyring.secret = image.secret
     for credential in image.keyring:
         state.keyring.put(credential)
@@ -379,7 +381,7 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
         endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
         lane.is_slow = Why.EVICTED in endings or None not in endings
         state.table.retake(node.row, grant)
-        state.queues.take(job.job.queue, grant)
+        state.queues.take(job.job.account, grant)
         held = tenant(job, attempt, attempt.since)
         if None not in endings:
             held = structs.replace(held, evictable_at=NEVER, ends_at=attempt.since, is_leaving=True)

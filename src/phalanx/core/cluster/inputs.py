@@ -12,10 +12,10 @@ from phalanx.core.model.credential import Credential
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Phase, Report
 from phalanx.core.model.plan import GangPlacement, Placement
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Quota
 from phalanx.core.model.workflow import Workflow
 
 
@@ -32,9 +32,9 @@ class Submit(Input, frozen=True):
     no_queue: bool = False
     placement: Placement | None = None
     never: Reason | None = None  # why placement says that the job as a whole could never fit
-    # The highest priority of whoever submits, where the queue does not say. Who gives it needs a declared queue, too;
-    # None asks for neither.
-    priority_max: int | None = None
+    # Of whoever submits: what a queue asks about, and how high a priority may be where it does not say. Who has one
+    # needs a declared queue, too; empty asks for nothing.
+    role: str = ""
     ip_digest: bytes = b""  # of the token of a reservation, whose address its only task is to have
     amends: int | None = None  # the version of the gang with this job's id that the job takes the place of
 
@@ -88,7 +88,7 @@ class SubmitWorkflow(Input, frozen=True):
     request_id: str = ""
     allow_infeasible: bool = False
     never: Reason | None = None
-    priority_max: int | None = None
+    role: str = ""
 
 
 class Advance(Input, frozen=True):

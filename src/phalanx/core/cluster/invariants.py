@@ -13,6 +13,7 @@ from phalanx.core.cluster.workflows import StagePhase
 from phalanx.core.model.lanes import lane_kind
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import STATUSES, Status
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Grant
 
 _ACTIVE = (Status.ASSIGNED, Status.RUNNING)
@@ -143,7 +144,7 @@ def ready_jobs_wait(state: ClusterState) -> Iterator[str]:
 
 
 def tenants_follow_lanes(state: ClusterState) -> Iterator[str]:
-    """Every lane and every promise is one tenant, and the queues hold what their tenants hold."""
+    """Every lane and every promise is one tenant."""
     expected = {(node.name, lane) for node in state.nodes.values() for lane in node.lanes}
     for id in state.promised:
         promise = state.jobs[id].promise
@@ -153,13 +154,32 @@ def tenants_follow_lanes(state: ClusterState) -> Iterator[str]:
             expected |= {(id, position) for position in promise.members}
     if expected != set(state.tenants.slots):
         yield f"tenants and lanes differ: {sorted(expected ^ set(state.tenants.slots))[:5]}"
-    held: Counter[str] = Counter()
+
+
+def accounts_are_exact(state: ClusterState) -> Iterator[str]:
+    """Queues, and users in them, hold what their tenants hold, and have submitted what has not ended."""
+    expected = Queues()
     for slot in state.tenants.slots.values():
         tenant = state.tenants.tenants[slot]
-        held[tenant.queue if tenant else ""] += 1
-    counted = {name: used[0] for name, used in state.queues.usage.items() if used[0]}
-    if counted != dict(held):
-        yield f"queues count {counted}, tenants say {dict(held)}"
+        if tenant is not None:
+            expected.take(tenant.account, tenant.grant)
+    for job in state.jobs.values():
+        if not job.is_over:
+            expected.submit(job.job.account, job.job.tasks)
+    for flow in state.workflows.values():
+        for number, phase in enumerate(flow.phases):
+            if phase == StagePhase.WAITING:
+                stage = flow.workflow.stages[number].job
+                expected.submit((stage.queue, flow.workflow.user), stage.tasks)
+    found = state.queues
+    used = {name: each for name, each in found.usage.items() if any(each)}
+    if (used, found.used_by) != (expected.usage, expected.used_by):
+        yield f"queues hold {used}, users {found.used_by}; tenants say {expected.used_by}"
+    submitted = found.submitted, found.submitted_by
+    if not state.skipped and submitted != (expected.submitted, expected.submitted_by):
+        yield f"submitted by queue and user {submitted}; jobs and stages say {expected.submitted_by}"
+    if state.waiting.by_user != found.by_user:
+        yield f"users wait apart in {sorted(state.waiting.by_user)}, and have limits in {sorted(found.by_user)}"
 
 
 def gangs_are_whole(state: ClusterState) -> Iterator[str]:
@@ -289,6 +309,7 @@ SENTENCES = (
     status_follows_attempts,
     ready_jobs_wait,
     tenants_follow_lanes,
+    accounts_are_exact,
     gangs_are_whole,
     rows_are_one_nodes,
     rests_are_counted,

@@ -22,16 +22,17 @@ from phalanx.core.model.bindings import Bindings, DispatchView, workflow_key
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
-from phalanx.core.model.job import Job, JobId, NodeName
+from phalanx.core.model.job import Account, Job, JobId, NodeName
 from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.overlay import OverlayRules
 from phalanx.core.model.plan import PlanMemory, Snapshot
+from phalanx.core.model.queues import Queues, Quota, add_to
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import TenantKey, Tenants
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Queues, Quota, Waiting
+from phalanx.core.model.waiting import Waiting
 
 # Whose failures in a row are a node's: so many users', or so many jobs' where only one user has work.
 USERS_MIN, JOBS_MIN = 2, 3
@@ -278,6 +279,8 @@ class ClusterState(Struct, eq=False):
     def assuming(self, topology: Topology | None, quotas: Mapping[str, Quota]) -> ClusterState:
         """A state to ask, with other layers and quotas over the same jobs and nodes; this one stays as it is."""
         other = structs.replace(self, queues=self.queues.with_quotas(quotas))
+        if (by_user := other.queues.by_user) != self.waiting.by_user:
+            other.waiting = self.waiting.divided(by_user)
         if topology is not None and topology != self.table.topology:
             other.table = self.table.with_topology(topology)
         return other
@@ -293,8 +296,9 @@ class ClusterState(Struct, eq=False):
         self.jobs[job.job.id] = job
         self.counts[0] += job.counts[0]
         if not job.is_over:
-            _add(self.working, job.job.user, 1)
-            _add(self.tasks_of, job.job.user, job.job.tasks)
+            add_to(self.working, job.job.user, 1)
+            add_to(self.tasks_of, job.job.user, job.job.tasks)
+            self.queues.submit(job.job.account, job.job.tasks)
         insort(self.job_ids, job.job.id)
         self.names.add(job)
 
@@ -306,8 +310,9 @@ class ClusterState(Struct, eq=False):
             self._stop_working(job.job)
 
     def _stop_working(self, job: Job) -> None:
-        _add(self.working, job.user, -1)
-        _add(self.tasks_of, job.user, -job.tasks)
+        add_to(self.working, job.user, -1)
+        add_to(self.tasks_of, job.user, -job.tasks)
+        self.queues.submit(job.account, -job.tasks)
 
     def remove_job(self, id: JobId) -> None:
         if id not in self.ended:  # it is amended, or a record was damaged
@@ -323,11 +328,13 @@ class ClusterState(Struct, eq=False):
         del self.job_ids[bisect_left(self.job_ids, id)]
         self.ended.pop(id, None)
 
-    def count_stages(self, user: str, tasks: int) -> None:
+    def count_stages(self, account: Account, tasks: int) -> None:
         """So many more tasks of a user belong to stages that have no job yet, or so many fewer."""
+        user = account[1]
         before = self.stages_of.get(user, 0)
-        _add(self.stages_of, user, tasks)
+        add_to(self.stages_of, user, tasks)
         self.stage_tasks += self.stages_of.get(user, 0) - before
+        self.queues.submit(account, tasks)
 
     @property
     def waiting_tasks(self) -> int:
@@ -380,12 +387,3 @@ class ClusterState(Struct, eq=False):
         at = bisect_left(self.job_ids, prefix)
         found = self.job_ids[at : at + most]
         return [id for id in found if id.startswith(prefix)]
-
-
-def _add(counts: dict[str, int], user: str, count: int) -> None:
-    """Count a user's part up or down; who has none is not listed."""
-    left = counts.get(user, 0) + count
-    if left > 0:
-        counts[user] = left
-    else:
-        counts.pop(user, None)

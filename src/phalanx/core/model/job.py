@@ -25,6 +25,7 @@ from phalanx.core.model.dispatch import Dispatch
 from phalanx.core.model.resources import Request
 
 JobId = str
+Account = tuple[str, str]  # a queue and a user: what one user holds and submits in one queue
 NodeName = str
 NAME_MAX = 63
 OBJECT_MAX = 63 + 1 + 253
@@ -281,6 +282,11 @@ class Job(Struct, frozen=True, omit_defaults=True):
     names: bool = False  # tasks know each other by name; those of a gang always do
     subdomain: str = ""  # of those names; empty: the name of the job
     vps: Vps | None = None
+
+    @property
+    def account(self) -> Account:
+        """On which its use is counted."""
+        return self.queue, self.user
 
     @property
     def is_named(self) -> bool:

@@ -6,7 +6,7 @@ and policy, free capacity, or only patience (progress). Structural tiers win ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
@@ -113,6 +113,16 @@ quota_exhausted = _reason("QuotaExhausted", _POLICY, "_queue _what wanted used l
     "Quota of queue {_queue}: {used} of {limit} {_what} in use, {wanted} more requested")
 exceeds_quota = _reason("ExceedsQuotaMax", _NEVER, "_queue _what wanted limit",
     "Quota of queue {_queue} ({_what}): at most {limit}, {wanted} requested at once")
+user_limit_reached = _reason("UserLimitReached", _POLICY, "_queue user _what wanted used limit",
+    "Limit of {user} in queue {_queue}: {used} of {limit} {_what} in use, {wanted} more requested")
+exceeds_user_limit = _reason("ExceedsUserLimit", _NEVER, "_queue user _what wanted limit",
+    "Limit of {user} in queue {_queue} ({_what}): at most {limit}, {wanted} requested at once")
+user_submit_limit = _reason("UserSubmitLimit", _POLICY, "_queue user added used limit",
+    "Limit of {user} in queue {_queue}: {used} of {limit} unfinished tasks, {added} more submitted")
+queue_submit_limit = _reason("QueueSubmitLimit", _POLICY, "_queue added used limit",
+    "Limit of queue {_queue}: {used} of {limit} unfinished tasks, {added} more submitted")
+waiting_approval = _reason("WaitingApproval", _HELD, "_queue _who _until",
+    "Queue {_queue} requires approval: {_who} may give it with `phalanx approve`{_until}")
 priority_too_high = _reason("PriorityTooHigh", _NEVER, "_queue priority limit",
     "priority: {priority} is too high, the maximum for you in queue {_queue} is {limit}")
 
@@ -252,6 +262,14 @@ def queue_not_found(queue: str, known: list[str]) -> Reason:
     meant = f"; did you mean {near[0]}?" if near else ""
     text = f"queue: there is no queue {queue!r}{meant} (queues: {', '.join(known[:8])})"
     return Reason("QueueNotFound", Tier.NEVER, text, {"queue": queue})
+
+
+def queue_not_allowed(queue: str, user: str, users: Sequence[str], roles: Sequence[str]) -> Reason:
+    shown = ", ".join(users[:8]) + (f" and {len(users) - 8} more" if len(users) > 8 else "")
+    whom = [f"for {shown}"] if users else []
+    whom += [f"for the role {' or '.join(roles)}"] if roles else []
+    text = f"queue: {user} may not use queue {queue}, which is {' and '.join(whom)}"
+    return Reason("QueueNotAllowed", Tier.NEVER, text, {"queue": queue, "user": user})
 
 
 def running(host: str, paused: bool) -> Reason:

@@ -18,8 +18,8 @@ from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Start, Status
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.waiting import Quota
 from phalanx.store.protocol import Loaded
 from tests.support.builders import Cluster, a_capacity, a_gang, a_group, a_job
 

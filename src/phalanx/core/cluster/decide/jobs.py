@@ -32,6 +32,11 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 
 USER_TASKS_MIN = 1000
+_UNWELCOME: dict[str, str] = {
+    "QueueNotFound": "bad",
+    "QueueNotAllowed": "forbidden",
+    "PriorityTooHigh": "range",
+}
 
 
 def submit(state: ClusterState, given: Submit, now: float) -> Decision:
@@ -50,7 +55,7 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return refuse(no, "too_many")
     if (never := never_after(state, job)) is not None:
         return Decision([], [], never)
-    if given.priority_max is not None and (no_entry := unwelcome(state, job, given.priority_max)) is not None:
+    if given.role and (no_entry := unwelcome(state, job, given.role)) is not None:
         return Decision([], [], no_entry)
     if given.no_queue and (no := _why_away(state, job)) is not None:  # asked first, as KohakuRiver does
         return refuse(no, "busy")
@@ -87,7 +92,7 @@ def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now:
 def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
     """Why its tasks may not wait with the others: too many do, or too many of its user's have not ended."""
     added = job.tasks - (state.jobs[job.id].job.tasks if amends else 0)
-    return queue_full(state, job.user, added)
+    return queue_full(state, job.user, added) or state.queues.too_many(job.account, added)
 
 
 def queue_full(state: ClusterState, user: str, added: int) -> Reason | None:
@@ -165,10 +170,10 @@ def _abandoned_tasks(state: ClusterState, job: Job, now: float) -> list[e.Event]
     return events
 
 
-def unwelcome(state: ClusterState, job: Job, priority_max: int) -> Refused | None:
-    """Why a job may not join its queue: nobody declared it, or its priority is too high; None if it may."""
-    no = state.queues.unwelcome(job.queue, job.priority, priority_max)
-    return None if no is None else Refused(no, "range" if no.code == "PriorityTooHigh" else "bad")
+def unwelcome(state: ClusterState, job: Job, role: str) -> Refused | None:
+    """Why a job may not join its queue: not declared, for others, or its priority is too high; else None."""
+    no = state.queues.unwelcome(job, role)
+    return None if no is None else Refused(no, _UNWELCOME[no.code])
 
 
 def _why_not_amended(state: ClusterState, job: Job, version: int) -> Decision | None:
@@ -207,6 +212,8 @@ def propose(state: ClusterState, given: Propose, now: float) -> Decision:
         return STALE
     if placement.lane is None:
         if not state.table.ledgers[node.row].has_room(placement.grant):
+            return STALE
+        if state.queues.refuses(job.job.account, (placement.grant,), ()):
             return STALE
     elif not _takes_more(job, placement):
         return STALE
@@ -283,7 +290,7 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
         no = _never(state, checked(group.request, mode)) or state.queues.lacks(
-            job.queue, [(group.request, count)], ever=True
+            job.account, [(group.request, count)], ever=True
         )
         if no is not None:
             return no
@@ -305,7 +312,7 @@ def _never(state: ClusterState, request: Request) -> Reason | None:
 def why_not_now(state: ClusterState, job: Job) -> Reason:
     """The first reason, in the order of `Ledger.fit`, why one task of this job cannot start at once."""
     request = job.groups[0].request
-    quota = state.queues.lacks(job.queue, [(request, 1)])
+    quota = state.queues.lacks(job.account, [(request, 1)])
     if request.target is None:
         no_room = Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
         return quota or _why_all_closed(state, request) or no_room
