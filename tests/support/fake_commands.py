@@ -20,6 +20,7 @@ from phalanx.api.schema.apply import (
     PlanRequest,
     TopologyView,
 )
+from phalanx.api.schema.approvals import ApprovalReply
 from phalanx.api.schema.cluster import (
     ClusterView,
     NewToken,
@@ -130,6 +131,11 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
 
     async def evict(self, id: str, user: str) -> EvictReply:
         return EvictReply(self._find(id).id, 1)
+
+    async def approve(
+        self, id: str, user: str, role: str, *, approves: bool = True, text: str = ""
+    ) -> ApprovalReply:
+        return ApprovalReply(id, approves, user)
 
     async def queues(self) -> list[QueueView]:
         return [await self.queue(name) for name in self.quotas]

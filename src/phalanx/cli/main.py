@@ -59,6 +59,8 @@ _DAILY = {
     "evict": "job:evict",
     "pause": "job:pause",
     "resume": "job:resume",
+    "approve": "approve:approve",
+    "deny": "approve:deny",
 }
 
 

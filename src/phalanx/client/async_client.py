@@ -55,6 +55,7 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.client import calls, file_calls, workflow_calls
 from phalanx.client.access import ApiAccess, ClientToken, access
+from phalanx.client.approvals import AsyncApprovalCalls
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.file_calls import ArrivingFile
@@ -81,7 +82,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient(AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls):
+class AsyncClient(AsyncUsageCalls, AsyncApprovalCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(

@@ -47,6 +47,7 @@ from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, SubmitFields
 from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
+from phalanx.client.approvals import ApprovalCalls
 from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
@@ -65,7 +66,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls):
+class Client(WorkflowCalls, UsageCalls, ApprovalCalls, OverlayCalls, SessionCalls, VpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(

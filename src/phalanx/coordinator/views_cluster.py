@@ -123,6 +123,7 @@ def queue_view(state: ClusterState, name: str, *, with_users: bool = True) -> Qu
         _usage(queues.usage.get(name)),
         sum(len(kind.ranks) for kind in units),
         queues.submitted.get(name, 0),
+        sum(state.jobs[id].job.queue == name for id in state.unapproved),
         users=_users(queues, name) if with_users else [],
     )
 

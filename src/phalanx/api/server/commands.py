@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from msgspec import Raw
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.approvals import ApprovalReply
 from phalanx.api.schema.calls import (
     CallsReply,
     CallsRequest,
@@ -95,6 +96,12 @@ class Commands(Protocol):
 
     async def release(self, id: str) -> JobView:
         """Let a job run that a repair held back."""
+        ...
+
+    async def approve(
+        self, id: str, user: str, role: str, *, approves: bool = True, text: str = ""
+    ) -> ApprovalReply:
+        """Approve or deny a job or a workflow. Forbidden unless its queue lets this user."""
         ...
 
     async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:

@@ -30,6 +30,7 @@ OTHER = "other"
 # Of a job that holds no place: in which of four ways it waits, and for what.
 WAITS: dict[Gate, tuple[str, str]] = {
     Gate.HELD: ("held", "held"),
+    Gate.APPROVAL: ("held", "approval"),
     Gate.APPLIED: ("held", "members"),
     Gate.DEPENDENCY: ("held", "dependency"),
     Gate.BACKOFF: ("held", "backoff"),

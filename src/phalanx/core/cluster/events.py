@@ -11,6 +11,7 @@ from msgspec import msgpack
 from phalanx.core.cluster import number_events as n
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
@@ -44,6 +45,7 @@ class TermOpened(ClusterEvent, frozen=True):
 
 class JobSubmitted(_Submitted, frozen=True, kw_only=True):
     number: int = 0  # by arrival, with workflows; 0: of an older version, which counted on
+    approve_by: float | None = None  # it waits for an approval until then, 0: for ever; None: it needs none
 
 
 class JobAmended(_Submitted, frozen=True):
@@ -389,7 +391,7 @@ Event = (
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded
     | TaskDeferred | MergedEnded | w.WorkflowSubmitted | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled
     | w.WorkflowStopped | w.WorkflowRetried | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved
-    | o.ReservationEnded | n.NumbersSkipped
+    | o.ReservationEnded | n.NumbersSkipped | JobApproved | WorkflowApproved
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)

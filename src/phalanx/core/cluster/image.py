@@ -12,6 +12,7 @@ from operator import attrgetter
 
 from msgspec import Raw, Struct, msgpack, structs
 
+from phalanx.core.cluster.apply.approvals import wait_for_approval
 from phalanx.core.cluster.apply.bindings import restore_bindings
 from phalanx.core.cluster.apply.dependencies import restore_dependents
 from phalanx.core.cluster.apply.grants import (
@@ -25,7 +26,8 @@ from phalanx.core.cluster.apply.grants import (
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.overlay import restore_overlay
 from phalanx.core.cluster.apply.workflows import restore_workflows
-from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, Condition, JobState, told_preemption
+from phalanx.core.cluster.conditions import Condition, told_preemption
+from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
 from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
@@ -97,6 +99,7 @@ class JobImage(Struct, array_like=True):
     usage: bytes | None = None
     device_usage: dict[int, DeviceNumbers] = {}
     usage_totals: UsageTotals | None = None
+    approve_by: float | None = None
 
 
 class NodeImage(Struct, array_like=True):
@@ -247,7 +250,7 @@ _SAME_IN_NODE = tuple(set(NodeImage.__struct_fields__) - {"name", "number", "lef
 _SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
     "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",
-    "earlier", "held_because", "results", "kept_results",
+    "earlier", "held_because", "results", "kept_results", "approve_by",
 )  # fmt: skip
 _whole_facts = attrgetter(*WholeImage.__struct_fields__)
 _node_facts = attrgetter(*NodeImage.__struct_fields__)
@@ -297,6 +300,7 @@ def _job_image(job: JobState) -> JobImage:
         None if job.usage.column is None else job.usage.column.tobytes(),
         job.usage.devices,
         job.usage.totals if job.usage.totals.attempts else None,
+        job.approve_by,
     )
 
 
@@ -322,6 +326,7 @@ def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
 def _restore_job(state: ClusterState, image: JobImage) -> None:
     job = _job_state(image, state.counts, state.incomplete, state.rules.aging_s)
     state.add_job(job)
+    wait_for_approval(state, job, job.approve_by)
     share_lanes(state, job)
     for status, count in enumerate(job.counts[1:], start=1):
         state.counts[status] += count

@@ -45,6 +45,26 @@ class Cancel(Input, frozen=True):
     cause: str = "user"
 
 
+class Approve(Input, frozen=True):
+    """Somebody approves or denies a job."""
+
+    job: JobId
+    approves: bool
+    user: str
+    role: str
+    text: str = ""  # of a denial: why
+
+
+class ApproveWorkflow(Input, frozen=True):
+    """The same for a workflow as a whole."""
+
+    workflow: JobId
+    approves: bool
+    user: str
+    role: str
+    text: str = ""
+
+
 class SetPaused(Input, frozen=True):
     job: JobId
     position: int | None  # None: the job as a whole, which can be released and nothing else

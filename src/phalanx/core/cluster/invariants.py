@@ -143,6 +143,14 @@ def ready_jobs_wait(state: ClusterState) -> Iterator[str]:
                 yield f"{id} is in the queue with nothing to place"
 
 
+def approvals_are_listed(state: ClusterState) -> Iterator[str]:
+    """Who waits for an approval is listed, and holds no place."""
+    waiting = {id for id, job in state.jobs.items() if job.approve_by is not None and not job.is_over}
+    if waiting != set(state.unapproved):
+        yield f"wait for an approval: {sorted(state.unapproved)}; jobs say {sorted(waiting)}"
+    yield from (f"{id} runs and was not approved" for id in waiting if state.jobs[id].live)
+
+
 def tenants_follow_lanes(state: ClusterState) -> Iterator[str]:
     """Every lane and every promise is one tenant."""
     expected = {(node.name, lane) for node in state.nodes.values() for lane in node.lanes}
@@ -310,6 +318,7 @@ SENTENCES = (
     ready_jobs_wait,
     tenants_follow_lanes,
     accounts_are_exact,
+    approvals_are_listed,
     gangs_are_whole,
     rows_are_one_nodes,
     rests_are_counted,

@@ -12,8 +12,8 @@ from bisect import bisect_right
 from itertools import accumulate
 
 import numpy as np
-from msgspec import Struct
 
+from phalanx.core.cluster.conditions import Condition
 from phalanx.core.cluster.units import Attempt, Formation, GangState, Gate, GroupState, Promise
 from phalanx.core.cluster.usage import JobUsage
 from phalanx.core.model.job import Job, JobId
@@ -59,29 +59,15 @@ def check_move(who: str, before: Status, after: Status) -> None:
         raise IllegalMove(who, before, after)
 
 
-class Condition(Struct):
-    """That an attempt was asked to leave, by whom and for whom: Kubernetes' DisruptionTarget."""
-
-    at: float
-    message: str
-    preempted: bool  # by the scheduler, for a more urgent job; otherwise somebody evicted it
-    past_at: float | None = None  # when a later attempt was placed, of which it is not true
-
-
-def told_preemption(message: str) -> bool:
-    """What an image of an earlier version says of a condition, which kept its sentence alone."""
-    return ", preemptor: " in message or "preempted to make room for" in message
-
-
 class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "attempts", "awaits", "by_task", "charged", "code", "conditions", "counts", "delayed", "details", "done",
-        "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming", "gang", "groups",
-        "held_because", "hold_until", "job", "kept_results", "live", "losses", "merged_into", "nodes", "outcome",
-        "promise", "recalls", "restarting", "restarts", "result_bytes", "results", "satisfied", "setbacks", "status",
-        "times", "totals", "usage", "why",
+        "approve_by", "attempts", "awaits", "by_task", "charged", "code", "conditions", "counts", "delayed",
+        "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming",
+        "gang", "groups", "held_because", "hold_until", "job", "kept_results", "live", "losses", "merged_into",
+        "nodes", "outcome", "promise", "recalls", "restarting", "restarts", "result_bytes", "results", "satisfied",
+        "setbacks", "status", "times", "totals", "usage", "why",
     )  # fmt: skip
 
     def __init__(
@@ -143,6 +129,9 @@ class JobState:
         self.restarting = False  # attempts of the life before are still ending
         self.hold_until = 0.0  # nothing is placed before this
         self.held_because = ""  # nothing is placed until somebody releases it, and why
+        self.approve_by: float | None = (
+            None  # it waits for an approval until then, 0: for ever; None: for none
+        )
         self.awaits: set[JobId] = set()  # of the jobs that come first, those that have not come yet
         self.merged_into: AttemptKey | None = None  # it runs as a part of this attempt of another job
 
@@ -181,6 +170,8 @@ class JobState:
         closed = []
         if self.held_because:
             closed.append(Gate.HELD)
+        if self.approve_by is not None:
+            closed.append(Gate.APPROVAL)
         if self.job.draft is not None:
             closed.append(Gate.APPLIED)
         if self.awaits:

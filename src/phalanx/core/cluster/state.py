@@ -204,6 +204,7 @@ class ClusterState(Struct, eq=False):
     keyring: Keyring = field(default_factory=Keyring)  # the credentials that were created
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
+    unapproved: dict[JobId, None] = {}  # jobs that wait for an approval
     promised: dict[JobId, None] = {}  # jobs for which places are set aside
     # By the job that comes first: those after it, of them those that wait task by task, and those for its start.
     dependents: dict[JobId, dict[JobId, None]] = {}
@@ -306,6 +307,7 @@ class ClusterState(Struct, eq=False):
         """Every task of it is over, for the first time or again."""
         if job.job.id not in self.ended:
             self.ended[job.job.id] = None
+            self.unapproved.pop(job.job.id, None)
             self.result_bytes += job.result_bytes
             self._stop_working(job.job)
 
@@ -320,6 +322,7 @@ class ClusterState(Struct, eq=False):
         else:
             self.result_bytes -= self.jobs[id].result_bytes
         job = self.jobs.pop(id)
+        self.unapproved.pop(id, None)
         self.bindings.deferred.discard(id)
         self.leave_dependencies(job)
         self.names.remove(job)

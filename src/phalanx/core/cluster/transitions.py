@@ -17,6 +17,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.apply import approvals as apply_approvals
 from phalanx.core.cluster.apply import bindings as apply_bindings
 from phalanx.core.cluster.apply import declared as apply_declared
 from phalanx.core.cluster.apply import gangs as apply_gangs
@@ -25,7 +26,18 @@ from phalanx.core.cluster.apply import nodes as apply_nodes
 from phalanx.core.cluster.apply import overlay as apply_overlay
 from phalanx.core.cluster.apply import workflows as apply_workflows
 from phalanx.core.cluster.apply.grants import queue_up
-from phalanx.core.cluster.decide import declared, gangs, jobs, nodes, overlay, reports, scaling, workflows
+from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
+from phalanx.core.cluster.decide import (
+    approvals,
+    declared,
+    gangs,
+    jobs,
+    nodes,
+    overlay,
+    reports,
+    scaling,
+    workflows,
+)
 from phalanx.core.cluster.decision import Decision, Effect
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
@@ -73,6 +85,8 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.Abandon: jobs.abandon,
     i.Defer: jobs.defer,
     i.SetPaused: jobs.set_paused,
+    i.Approve: approvals.approve,
+    i.ApproveWorkflow: approvals.approve_workflow,
     i.SubmitWorkflow: workflows.submit_workflow,
     i.Advance: workflows.advance,
     i.GiveInputs: workflows.give_inputs,
@@ -125,6 +139,8 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.PromiseWithdrawn: apply_gangs.withdrawn,
     e.TasksEvicted: apply_gangs.evicted,
     e.JobReleased: apply_gangs.let_go,
+    JobApproved: apply_approvals.job_approved,
+    WorkflowApproved: apply_approvals.workflow_approved,
     e.JobRestarted: apply_gangs.restarted,
     e.JobSettled: apply_gangs.settled,
     e.NodeJoined: apply_nodes.joined,

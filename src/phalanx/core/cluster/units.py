@@ -35,6 +35,7 @@ class Gate(Enum):
     """One thing that has to come first. The order is that in which closed gates are told."""
 
     HELD = auto()  # of a job: a person has to release it
+    APPROVAL = auto()  # of a job: its queue asks for an approval
     APPLIED = auto()  # of a job: not all members of the gang have been applied
     DEPENDENCY = auto()  # of a job: another job comes first; of a task: the same task of another array does
     MERGED = auto()  # of a job: it runs as a part of another

@@ -11,9 +11,11 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
 from phalanx.core.model import reason
+from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.reason import Reason
 
+NAMES_SHOWN = 8
 COME_BY_THEMSELVES = {
     Gate.DEPENDENCY,
     Gate.MERGED,
@@ -75,6 +77,8 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
     match gate:
         case Gate.HELD:
             yield reason.held_back(job.held_because)
+        case Gate.APPROVAL if job.approve_by is not None:
+            yield waits_for_approval(state, job, job.approve_by, now)
         case Gate.APPLIED if job.job.draft is not None:
             yield reason.members_to_come(job.job.draft.lacks)
         case Gate.DEPENDENCY:
@@ -100,6 +104,15 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
         case Gate.MEMBERS if job.gang is not None:
             yield from _members_missing(job, job.gang)
             yield from comes_first(job, job.group_of(position))
+
+
+def waits_for_approval(state: ClusterState, job: JobState, until: float, now: float) -> Reason:
+    """Who may approve it, and for how long it waits for that."""
+    quota = state.queues.quotas.get(job.job.queue)
+    named = () if quota is None or quota.approval is None else quota.approval.by
+    who = [name for name in named if name != job.job.user][:NAMES_SHOWN]
+    expires = f"; it is cancelled in {describe_seconds(max(0.0, until - now))} otherwise" if until else ""
+    return reason.waiting_approval(job.job.queue, ", ".join([*who, "operators and admins"]), expires)
 
 
 def _merged(state: ClusterState, key: AttemptKey) -> Reason:

@@ -122,7 +122,7 @@ user_submit_limit = _reason("UserSubmitLimit", _POLICY, "_queue user added used 
 queue_submit_limit = _reason("QueueSubmitLimit", _POLICY, "_queue added used limit",
     "Limit of queue {_queue}: {used} of {limit} unfinished tasks, {added} more submitted")
 waiting_approval = _reason("WaitingApproval", _HELD, "_queue _who _until",
-    "Queue {_queue} requires approval: {_who} may give it with `phalanx approve`{_until}")
+    "Queue {_queue} requires approval, by {_who} (`phalanx approve`){_until}")
 priority_too_high = _reason("PriorityTooHigh", _NEVER, "_queue priority limit",
     "priority: {priority} is too high, the maximum for you in queue {_queue} is {limit}")
 

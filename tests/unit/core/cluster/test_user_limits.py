@@ -38,8 +38,8 @@ def lab(quota: Quota = LAB, *, cores: int = 64, gpus: int = 8) -> Cluster:
     return cluster
 
 
-def of(user: str, **fields: object) -> Job:
-    return a_job(queue="lab", user=user, cores=1, **fields)
+def of(user: str, *, array: str | None = None, **fields: object) -> Job:
+    return a_job(None, array=array, queue="lab", user=user, cores=1, **fields)
 
 
 def code(answer: object) -> str:

@@ -11,6 +11,7 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
@@ -121,6 +122,8 @@ TOLD: list[tuple[Event, str]] = [
         "the job is Failed: j1.2 failed",
     ),
     (e.JobReleased(at=1.0, job="j1"), "released"),
+    (JobApproved(at=1.0, job="j1", by="carol"), "approved by carol"),
+    (WorkflowApproved(at=1.0, workflow="w1", by="carol"), "approved by carol"),
     (e.LogSettled(at=1.0, after=7), "the store can be written again"),
     (
         e.LogRepaired(at=1.0, after=7, choice="hold", jobs=("j1",)),

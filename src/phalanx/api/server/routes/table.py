@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes import (
     apply,
+    approvals,
     calls,
     cluster,
     files,
@@ -23,6 +24,7 @@ from phalanx.api.server.routes import (
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *workflows.ROUTES,
+    *approvals.ROUTES,
     *tasks.ROUTES,
     *sessions.ROUTES,
     *files.ROUTES,

@@ -17,8 +17,9 @@ from phalanx.core.cluster.apply.grants import (
 )
 from phalanx.core.cluster.apply.overlay import end_use
 from phalanx.core.cluster.apply.workflows import note_over
+from phalanx.core.cluster.conditions import Condition
 from phalanx.core.cluster.decision import Effect, Settle, WaitAgain, go_orders
-from phalanx.core.cluster.jobs import Condition, JobState
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, Unfit
 from phalanx.core.cluster.units import Formation, Promise
 from phalanx.core.model.orders import AttemptKey, Status, Why
@@ -190,6 +191,8 @@ def settled(state: ClusterState, event: e.JobSettled) -> list[Effect]:
     why, others = _REST[event.status]
     if job.awaits:  # it never started
         why, job.details[0] = Why.DEPENDENCY, (event.text, "")
+    elif job.approve_by is not None:  # it was denied, or nobody approved it in time
+        job.details[0] = (event.text, "")
     own = None if event.culprit is None else Why(job.why[event.culprit])
     orders, rest = end_rest(state, job, others, why, event.at)
     if event.culprit is not None and own is not None and event.status == Status.FAILED:

@@ -27,6 +27,7 @@ _PHASES = {
 def workflow_submitted(state: ClusterState, event: w.WorkflowSubmitted) -> None:
     number = state.take_number(event.number) if event.number else 0
     flow = add_workflow(state, WorkflowState(event.content, number))
+    flow.unapproved = event.unapproved
     state.note_due(flow)
     if event.request_id:
         most = state.rules.request_ids_max

@@ -7,6 +7,7 @@ from msgspec import structs
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.applied_objects import applied_before
+from phalanx.core.cluster.decide.approvals import needed_until
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decide.gangs import STALE, placed
 from phalanx.core.cluster.decide.merging import may_merge
@@ -70,7 +71,13 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id)
         return Decision([event], [], Accepted(job.tasks))
     number, request = state.next_number(), given.request_id
-    submitted = e.JobSubmitted(at=now, cause=cause, job=job, request_id=request, number=number)
+    until = needed_until(state, job, given.role, now)
+    submitted = e.JobSubmitted(
+        at=now, cause=cause, job=job, request_id=request, number=number, approve_by=until
+    )
+    if given.no_queue and until is not None:
+        text = f"queue {job.queue} requires approval, so a job cannot start there at once"
+        return refuse_because("WaitingApproval", text, "bad")
     if given.no_queue:
         return _at_once(state, given, submitted, now)
     return Decision([submitted], [], Accepted(job.tasks))

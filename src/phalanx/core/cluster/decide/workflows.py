@@ -16,6 +16,7 @@ from msgspec import structs
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.workflows import stage_result
+from phalanx.core.cluster.decide.approvals import stage_until, workflow_needs
 from phalanx.core.cluster.decide.deadlines import cancelled_jobs, why_stopped_again
 from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome, why_never
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
@@ -54,6 +55,7 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
         content=flow,
         request_id=given.request_id,
         number=state.next_number(),
+        unapproved=workflow_needs(state, flow, given.role),
     )
     return Decision([event], [], Accepted(flow.tasks))
 
@@ -138,7 +140,8 @@ def _begin(
     if isinstance(made, SkippedStage):
         return StageEnd(number, name, Status.COMPLETED, text=made.text, skipped=True)
     cause = f"workflow {flow.workflow.id}"
-    return e.JobSubmitted(at=now, cause=cause, job=made, number=state.next_number())
+    until = stage_until(state, flow, made, now)
+    return e.JobSubmitted(at=now, cause=cause, job=made, number=state.next_number(), approve_by=until)
 
 
 def give_inputs(state: ClusterState, given: GiveInputs, now: float) -> Decision:
