@@ -254,6 +254,11 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
         "folders with ';' between them",
         "folders below which users may mount files and folders into their containers; without it none",
     ] = None
+    cdi_kind: Annotated[
+        Text,
+        "VENDOR/CLASS or none",
+        "kind of this node's devices in CDI specifications, by which containers get them; none = device nodes only",
+    ] = "nvidia.com/gpu"
     image_limit_s: Annotated[Seconds, "how long an image may take to be pulled or loaded"] = 600.0
     device_nodes: Annotated[
         Text | None,

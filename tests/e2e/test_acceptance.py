@@ -236,7 +236,9 @@ def test_case_27_twenty_at_once_for_one_gpu(cluster: RealCluster) -> None:
 
 
 def test_case_29_output(cluster: RealCluster) -> None:
-    id = cluster.client.submit(command=["/bin/sh", "-c", "seq 1 100; echo no >&2"]).task_ids[0]
+    id = cluster.client.submit(
+        command=["/bin/sh", "-c", "seq 1 100; echo no >&2"], split_output=True
+    ).task_ids[0]
     cluster.wait_task(id, "Completed")
     assert b"".join(cluster.client.logs(id, lines=3)) == b"98\n99\n100\n"
     assert cluster.output(id, "stderr") == "no\n"

@@ -94,7 +94,7 @@ def processes(word: str) -> list[int]:
 
 def test_output_exit_code_and_environment(cluster: RealCluster, podman: Podman):
     script = "echo out; echo err >&2; echo $PHALANX_NODE $GREETING; pwd; exit 7"
-    id = submit(cluster, script, env={"GREETING": "hello"}, cwd="/data")
+    id = submit(cluster, script, env={"GREETING": "hello"}, cwd="/data", split_output=True)
     view = cluster.wait_task(id, "Completed", "Failed")
     assert (view.status, view.reason, view.exit_code, view.node) == ("Failed", "exited", 7, "n1"), (
         view.message
@@ -131,7 +131,7 @@ def test_result_and_artifacts_come_back(cluster: RealCluster):
     id = submit(
         cluster, "echo 42 > $PHALANX_RESULT; echo kept > $PHALANX_ARTIFACTS/a; touch $PHALANX_SCRATCH_DIR/b"
     )
-    assert cluster.wait_task(id, "Completed", "Failed").status == "Completed", cluster.output(id, "stderr")
+    assert cluster.wait_task(id, "Completed", "Failed").status == "Completed", cluster.output(id)
     assert cluster.client.task(id).result == 42
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "never")
+KIND = "phalanx.test/gpu"
 DAEMON = 1  # the account of alice, which every Debian has
 
 
@@ -40,7 +42,35 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def cluster(podman: Podman, folder: Path) -> Iterator[RealCluster]:
+def specification(folder: Path) -> Iterator[None]:
+    """Of device 1: its node and a library, as the tool of a vendor would write it, where runtimes look for it."""
+    (folder / "data/library").write_text("of the driver\n")
+    edits = {
+        "deviceNodes": [{"path": "/dev/fuse"}],
+        "env": ["DRIVER=7"],
+        "mounts": [
+            {"hostPath": f"{folder}/data/library", "containerPath": "/usr/library", "options": ["ro", "bind"]}
+        ],
+    }
+    spec = {
+        "cdiVersion": "0.3.0",
+        "kind": KIND,
+        "devices": [{"name": "1", "containerEdits": edits}],
+        "containerEdits": {},
+    }
+    place = Path("/var/run/cdi")
+    was_there = place.exists()
+    place.mkdir(exist_ok=True)
+    path = place / f"{KIND.replace('/', '-')}.json"
+    path.write_text(json.dumps(spec))
+    yield
+    path.unlink()
+    if not was_there:
+        place.rmdir()
+
+
+@pytest.fixture(scope="module")
+def cluster(podman: Podman, folder: Path, specification: None) -> Iterator[RealCluster]:
     cluster = RealCluster(folder / "cluster", settings={"coordinator.breaker_failures": 0})
     (folder / "cluster").chmod(0o711)
     cluster.node_settings["n1"] = {
@@ -48,6 +78,7 @@ def cluster(podman: Podman, folder: Path) -> Iterator[RealCluster]:
         "runner.container_socket": str(podman.socket),
         "runner.container_mounts": str(folder / "data"),
         "runner.device_nodes": "0=/dev/kmsg;1=/dev/fuse",
+        "runner.cdi_kind": KIND,
     }
     try:
         cluster.start({"n1": "cpus=4,ram=4GiB,gpus=2"})
@@ -125,6 +156,18 @@ def test_only_granted_devices_are_there(alice: phalanx.Client):
     nodes = "ls /dev/kmsg /dev/fuse 2>/dev/null; true"
     assert run(alice, nodes, targets=["n1::0"])[2] == "/dev/kmsg\n"
     assert run(alice, nodes)[2] == ""
+
+
+def test_a_device_with_a_cdi_name_brings_its_libraries(alice: phalanx.Client):
+    reason, message, text = run(
+        alice, "ls /dev/kmsg /dev/fuse 2>/dev/null; cat /usr/library; echo $DRIVER", targets=["n1::1"]
+    )
+    assert (reason, text) == ("", "/dev/fuse\nof the driver\n7\n"), message
+    _, _, both = run(alice, "ls /dev/kmsg /dev/fuse; echo $DRIVER", targets=["n1::0,1"])
+    assert both == "/dev/fuse\n/dev/kmsg\n7\n"
+    assert run(alice, "cat /usr/library || echo none; echo $DRIVER", targets=["n1::0"])[2].endswith(
+        "none\n\n"
+    )
 
 
 def test_a_mount_shows_nothing_that_the_account_cannot_reach(alice: phalanx.Client, folder: Path):

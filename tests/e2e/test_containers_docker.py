@@ -55,7 +55,7 @@ def test_output_exit_code_environment_and_rights(cluster: RealCluster, docker: D
     script = (
         "echo out; echo err >&2; echo $PHALANX_NODE $GREETING; pwd; grep CapBnd /proc/self/status; exit 7"
     )
-    id = submit(cluster, script, env={"GREETING": "hello"}, cwd="/data")
+    id = submit(cluster, script, env={"GREETING": "hello"}, cwd="/data", split_output=True)
     view = cluster.wait_task(id, "Completed", "Failed")
     assert (view.reason, view.exit_code) == ("exited", 7), view.message
     assert cluster.output(id) == "out\nn1 hello\n/data\nCapBnd:\t00000000000004fb\n"
@@ -66,7 +66,7 @@ def test_output_exit_code_environment_and_rights(cluster: RealCluster, docker: D
 def test_mounts_and_result(cluster: RealCluster):
     script = "cat /mnt/seen; touch /mnt/new 2>/dev/null || echo ro; echo 42 > $PHALANX_RESULT"
     id = submit(cluster, script, mounts=[f"{cluster.folder}/data:/mnt:ro"])
-    assert cluster.wait_task(id, "Completed", "Failed").status == "Completed", cluster.output(id, "stderr")
+    assert cluster.wait_task(id, "Completed", "Failed").status == "Completed", cluster.output(id)
     assert cluster.client.task(id).result == 42
     assert cluster.output(id) == "seen\nro\n"
 

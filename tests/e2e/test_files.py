@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.errors import NotFound, PhalanxError, Unavailable
+from phalanx.errors import BadRequest, NotFound, PhalanxError, Unavailable
 from phalanx.runner.log_files import log_path
 from tests.support.real_cluster import RealCluster, a_real_cluster, end_keeper
 from tests.support.s3_server import CREDENTIALS, shared_s3
@@ -35,13 +35,16 @@ def lose_node(cluster: RealCluster, name: str) -> None:
 def test_the_log_of_an_ended_attempt_outlives_its_node(tmp_path: Path) -> None:
     with a_real_cluster(tmp_path, ONE_NODE) as cluster:
         script = f"seq {LINES}; echo trouble >&2"
-        id = cluster.client.submit(command=["sh", "-c", script]).task_ids[0]
+        id = cluster.client.submit(command=["sh", "-c", script], split_output=True).task_ids[0]
         silent = cluster.client.submit(command=["true"]).task_ids[0]
-        only_err = cluster.client.submit(command=["sh", "-c", "echo bad >&2"]).task_ids[0]
-        for each in (id, silent, only_err):
+        bad = ["sh", "-c", "echo bad >&2"]
+        only_err = cluster.client.submit(command=bad, split_output=True).task_ids[0]
+        one = cluster.client.submit(command=bad).task_ids[0]
+        for each in (id, silent, only_err, one):
             cluster.wait_task(each, "Completed")
         wait_until(
-            lambda: len(kept(cluster)) == 4, what="both logs of one, and one with its mark, are copied"
+            lambda: len(kept(cluster)) == 5,
+            what="both logs of one, one with its mark, and one log are copied",
         )
         whole = cluster.output(id)
         lose_node(cluster, "n1")
@@ -51,6 +54,9 @@ def test_the_log_of_an_ended_attempt_outlives_its_node(tmp_path: Path) -> None:
         assert cluster.output(id) == whole
         assert cluster.output(id, "stderr") == "trouble\n"
         assert (cluster.output(only_err), cluster.output(only_err, "stderr")) == ("", "bad\n")
+        assert cluster.output(one) == "bad\n"
+        with pytest.raises(BadRequest, match="has one log with both streams"):
+            cluster.output(one, "stderr")
         assert b"".join(cluster.client.logs(id, lines=2)) == f"{LINES - 1}\n{LINES}\n".encode()
         assert b"".join(cluster.client.logs(id, offset=len(whole) - 6)) == whole[-6:].encode()
         assert b"".join(cluster.client.logs(id, follow=True)) == whole.encode()

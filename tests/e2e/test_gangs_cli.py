@@ -201,7 +201,7 @@ def test_an_urgent_gang_takes_the_place_of_another_and_both_say_so(cluster: Real
     assert cluster.client.task(f"{urgent}.0").nominated_node
     condition = next(task.conditions[0] for task in cluster.client.tasks(victim).items if task.conditions)
     assert condition.reason == "PreemptionByScheduler"
-    assert "preempted to make room for urgent (priority 10)" in condition.message
+    assert "preempted to make room for urgent (job " in condition.message
     cluster.wait_task(f"{urgent}.0", "Running", within_s=30.0)
     assert any(line.event == "RoomPromised" for line in cluster.client.story(victim).items)
 

@@ -59,7 +59,7 @@ def test_a_stage_on_another_node_uses_the_artifacts_and_the_large_result_of_one_
         run = flow.submit()
         view = run.wait(timeout=60)
         reasons = {stage.name: stage.reason for stage in view.stages}
-        assert view.status == "Completed", (reasons, cluster.output(run.jobs["use"], "stderr"))
+        assert view.status == "Completed", (reasons, cluster.output(run.jobs["use"]))
         found = run.results()["use"]
         assert found == {
             "same": True,

@@ -122,7 +122,7 @@ def snapshot_of(case: Case) -> Snapshot:
         table.set_open(spot.name, spot.is_open)
     for tenant in sorted(case.picture.tenants, key=lambda each: each.is_promise):  # tenants were there first
         tenants.add(tenant)
-        queues.take(tenant.account, tenant.grant)
+        queues.take(tenant.queue_user, tenant.grant)
         come = table.promise if tenant.is_promise else table.take
         come(tenant.node_row, tenant.grant)
     tenants.needed.update(case.picture.needed)

@@ -84,6 +84,7 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "names": st.booleans(),
     "require_isolation": st.booleans(),
     "subdomain": TEXT,
+    "split_output": st.booleans(),
     "image": TEXT
     | st.sampled_from(["busybox:1", "rootfs:/srv/x", "/srv/x.tar", "localhost:5000/a/b@sha256:0"]),
     "mounts": st.lists(

@@ -191,7 +191,7 @@ class PlannedCluster:
         unit, row = self.units[placement.job], self.nodes.rows[placement.node]
         job = unit.job
         self.nodes.take(row, placement.grant)
-        self.queues.take(job.account, placement.grant)
+        self.queues.take(job.queue_user, placement.grant)
         ends_at = NEVER if job.time_limit_s is None else self.now + job.time_limit_s
         key = (job.id, placement.position)
         self.tenants.add(
@@ -208,7 +208,7 @@ class PlannedCluster:
         tenant = self.tenants.get(key)
         assert tenant is not None
         self.nodes.give_back(tenant.node_row, tenant.grant)
-        self.queues.give_back(tenant.account, tenant.grant)
+        self.queues.give_back(tenant.queue_user, tenant.grant)
         self.tenants.remove(key)
 
     def _add(self, unit: WaitingTasks | PlannedGang) -> None:

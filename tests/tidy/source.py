@@ -10,7 +10,7 @@ import ast
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -24,6 +24,11 @@ class Source:
     path: str
     text: str
     tree: ast.Module
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node of the tree: finding them takes most of the time, and many rules ask."""
+        return list(ast.walk(self.tree))
 
     def at(self, line: int, complaint: str) -> str:
         """A violation in the form editors can jump to."""
@@ -90,14 +95,14 @@ def _mentions(source: Source) -> Iterator[tuple[int, str]]:
     that was not imported stands for itself, so that `open` and `print` are seen too.
     """
     origins: dict[str, str] = {}
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Import | ast.ImportFrom):
             for alias, name in zip(node.names, imported(source, node), strict=True):
                 yield node.lineno, name
                 top_only = isinstance(node, ast.Import) and alias.asname is None
                 local = alias.asname or alias.name.split(".")[0]
                 origins[local] = name.split(".")[0] if top_only else name
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Name | ast.Attribute) and (reached := _dotted(node, origins)):
             yield node.lineno, reached
 

@@ -55,7 +55,7 @@ def oversized(found: tuple[Source, ...]) -> list[str]:
 def _oversized(source: Source) -> Iterator[str]:
     if (lines := source.text.count("\n")) > FILE_LINES_MAX:
         yield source.at(lines, f"{lines} lines; over {FILE_LINES_MAX} a file is asking to become two nouns")
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if lines > FUNCTION_LINES_MAX:
@@ -84,7 +84,7 @@ def broad_excepts(found: tuple[Source, ...]) -> list[str]:
         source.at(node.lineno, "say which errors, or give the reason in BROAD_EXCEPT")
         for source in found
         if source.path not in BROAD_EXCEPT
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.ExceptHandler | ast.Call) and _catches_everything(node)
     ]
 
@@ -106,7 +106,7 @@ def shells(found: tuple[Source, ...]) -> list[str]:
     by_flag = [
         source.at(flag.value.lineno, "shell=True: pass a list of arguments instead")
         for source in found
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in RUNNERS_OF_PROGRAMS
         for flag in node.keywords
         if flag.arg == "shell"
@@ -133,7 +133,7 @@ def sleeps(found: tuple[Source, ...]) -> list[str]:
         source.at(node.lineno, "select on nothing is a sleep: use tests/support/waiting.py")
         for source in found
         if source.path.startswith("tests/") and source.path not in TASKS
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Call) and ast.unparse(node).startswith("select.select([], [], []")
     ]
     return by_name + by_select

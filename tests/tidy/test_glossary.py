@@ -26,7 +26,7 @@ PLAIN = {
     "protocols and things outside": """
         acceptor aichor api async batchjob ca certificates cgroups containers descriptors etcd eventloop grpc
         jobset json kernel keyspace manifests memory netlink nftables podgroups pods ports project redis rlimits
-        routes rpc sqlite taints tls wireguard
+        routes rpc signals sqlite taints tls wireguard
     """,
     "commands, as they are typed": """
         alloc apply cancel completion connect down exec forward port ps run stop submit up wait why

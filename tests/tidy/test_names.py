@@ -22,7 +22,7 @@ def defined_twice(found: tuple[Source, ...]) -> list[str]:
     """Classes of one name in several modules: a reader of the name has to ask which."""
     places: dict[str, list[str]] = defaultdict(list)
     for source in found:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(source.at(node.lineno, f"class {node.name}"))
     return [
@@ -54,7 +54,7 @@ def former_words(found: tuple[Source, ...]) -> list[str]:
     for source in found:
         words = set(re.split(r"[/_.]", source.path.removeprefix("src/phalanx/")))
         violations += [source.at(1, f"{word!r} in its name was given up") for word in sorted(_former(words))]
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.ClassDef):
                 parts = {part.lower() for part in re.findall(r"[A-Z][a-z]*", node.name)}
                 violations += [
@@ -74,7 +74,7 @@ def former_identifiers(found: tuple[Source, ...]) -> list[str]:
 
 
 def _identifiers(source: Source) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.lineno, node.name
         elif isinstance(node, ast.arg):

@@ -60,7 +60,7 @@ def impure_imports(found: tuple[Source, ...]) -> list[str]:
     return [
         source.at(node.lineno, f"core may not import {name}")
         for source in _core(found)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in imported(source, node)
         if not _is_value(name, from_import=isinstance(node, ast.ImportFrom))
@@ -81,7 +81,7 @@ def keeper_violations(found: tuple[Source, ...]) -> list[str]:
         source.at(node.lineno, f"the keeper may not import {name}")
         for source in found
         if source.path.startswith(KEEPER)
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in imported(source, node)
         if name.split(".")[0] not in sys.stdlib_module_names and not _within(name, KEEPER_PACKAGE)
@@ -96,7 +96,7 @@ def table_violations(found: tuple[Source, ...]) -> list[str]:
         source.at(node.lineno, f"the keeper's table may not import {name}")
         for source in found
         if source.path in pure
-        for node in ast.walk(source.tree)
+        for node in source.nodes
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in imported(source, node)
         if name not in allowed

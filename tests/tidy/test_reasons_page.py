@@ -16,7 +16,7 @@ PAGE = (ROOT / "docs/operations/reasons.md").read_text(encoding="utf-8")
 
 def codes(source: Source) -> Iterator[str]:
     """The codes of the reasons that a file makes."""
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in MAKERS and node.args:
             for part in ast.walk(node.args[0]):
                 if (
@@ -59,6 +59,6 @@ def test_every_code_on_the_page_is_made_by_the_program_and_by_a_test():
 
 
 def strings(source: Source) -> Iterator[str]:
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value

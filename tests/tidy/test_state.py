@@ -56,7 +56,7 @@ def changers(found: tuple[Source, ...]) -> frozenset[str]:
         node
         for source in found
         if source.path.startswith(CORE)
-        for owner in ast.walk(source.tree)
+        for owner in source.nodes
         if isinstance(owner, ast.ClassDef) and owner.name in STATE_CLASSES
         for node in owner.body
         if isinstance(node, ast.FunctionDef) and node.name != "__init__" and node.name not in REMEMBERED
@@ -85,7 +85,7 @@ def _in_file(source: Source, changing: frozenset[str]) -> Iterator[tuple[int, st
     reached = STATE_NAMES | (
         SEEN_NAMES if source.path.startswith((f"{CORE}placement", f"{CORE}explain")) else set()
     )
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ClassDef) and node.name not in STATE_CLASSES:
             methods = [each for each in node.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
             own = {name for each in methods for name in _kept(each, frozenset(reached))}

@@ -1,25 +1,43 @@
 """A task's output, copied as it comes: as it is for one task, line by line with a label for each of several.
 
-Where the output comes from is the client's business; how the job ended is reported by the caller.
+Where the output comes from is the client's business; how the job ended is reported by the caller. That an attempt was
+evicted or lost, and another one begins, is said on standard error.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
+from math import inf
 from threading import Lock, Thread
 from typing import IO, TYPE_CHECKING, Protocol
 
-from phalanx.cli.output import note
+from phalanx.cli.output import note, time_of_day
+from phalanx.cli.signals import output_closed
 from phalanx.cli.wait import ENDED
+from phalanx.clock import SystemClock
 from phalanx.errors import NotFound, PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.api.schema.documents import Stream
+    from phalanx.api.schema.jobs import TaskView
     from phalanx.client.client import Client
 
+STDOUT, STDERR = 1, 2
 PACE_S = 0.2
-DRAIN_S = 10.0
+STALLED_S = (
+    60.0  # without any output, after the end of the task: longer than the client tries to reach its cluster
+)
+LOOK_S = 1.0
+
+
+def streams_differ() -> bool:
+    """Whether our standard output and standard error go to different places, so that a task's must stay apart."""
+    try:
+        return not os.path.samestat(os.fstat(STDOUT), os.fstat(STDERR))
+    except OSError:  # one of them is closed
+        return False
 
 
 class Sink(Protocol):
@@ -69,31 +87,46 @@ class Labelled:
 
 
 class Attached:
-    """Copies both streams of tasks, in threads of their own, until the tasks have ended."""
+    """Copies the output of tasks, each log in a thread of its own, until the tasks have ended."""
 
-    def __init__(self, client: Client, tasks: dict[str, str]) -> None:
-        """`tasks` has a label for each id; it is shown if there are several."""
+    def __init__(self, client: Client, tasks: dict[str, str], split: bool) -> None:
+        """`tasks` has a label for each id; it is shown if there are several. `split`: they have two logs each."""
         self._client = client
         self._pace_s = PACE_S * max(1, len(tasks) // 4)
         self._copiers: list[Thread] = []
+        self._moved = 0  # pieces that were copied
+        self._writing = 0  # copiers whose piece is being taken by whoever reads our output
         lock = Lock()
+        streams: list[tuple[Stream, IO[bytes]]] = [("stdout", sys.stdout.buffer)]
+        if split:
+            streams.append(("stderr", sys.stderr.buffer))
         for id, label in tasks.items():
-            for stream, into in (("stdout", sys.stdout.buffer), ("stderr", sys.stderr.buffer)):
+            for stream, into in streams:
                 sink = Plain(into) if len(tasks) == 1 else Labelled(into, label, lock)
-                self._copiers.append(Thread(target=self._copy, args=(id, stream, sink), daemon=True))
+                self._copiers.append(Thread(target=self._copy, args=(id, stream, sink, into), daemon=True))
         for copier in self._copiers:
             copier.start()
 
-    def drain(self) -> None:
-        """Wait until what was written has been copied, but not for ever."""
+    def drain(self, within_s: float = inf) -> None:
+        """Wait until what was written has been copied, however slow its reader; but not for a cluster that is gone."""
+        waited_s = stalled_s = 0.0
         for copier in self._copiers:
-            copier.join(DRAIN_S)
+            while copier.is_alive() and waited_s < within_s:
+                before = self._moved
+                copier.join(min(LOOK_S, within_s - waited_s))
+                waited_s += LOOK_S
+                stalled_s = 0.0 if self._moved != before or self._writing else stalled_s + LOOK_S
+                if stalled_s >= STALLED_S:
+                    note("output may be missing: nothing more came from the node")
+                    return
 
-    def _copy(self, id: str, stream: Stream, sink: Sink) -> None:
+    def _copy(self, id: str, stream: Stream, sink: Sink, into: IO[bytes]) -> None:
         try:
             self._copy_attempts(id, stream, sink)
         except BrokenPipeError:
-            return  # Nobody reads our output any more; the task goes on.
+            # What is still buffered goes nowhere, or Python would complain at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), into.fileno())
+            output_closed()
         except PhalanxError as error:
             is_none = error.reason == "LogNotServed"
             note(error.detail if is_none else f"{stream} was cut off: {error.detail}")
@@ -105,7 +138,11 @@ class Attached:
             task = self._client.task(id)
             if task.attempt > copied:
                 copied += 1
+                if copied > 1 and stream == "stdout":
+                    note(_again(id, task, copied))
                 self._copy_attempt(id, stream, copied, sink)
+                if stream == "stdout" and (said := _left(id, self._client.task(id), copied)):
+                    note(said)
             elif task.status in ENDED:
                 return
             else:
@@ -114,5 +151,26 @@ class Attached:
     def _copy_attempt(self, id: str, stream: Stream, attempt: int, sink: Sink) -> None:
         with suppress(NotFound):  # An attempt that never started has no output.
             for piece in self._client.logs(id, stream=stream, attempt=attempt, offset=0, follow=True):
+                self._writing += 1
                 sink.write(piece)
+                self._writing -= 1
+                self._moved += 1
         sink.end()
+
+
+def _again(id: str, task: TaskView, attempt: int) -> str:
+    where = f" on {task.node}" if task.attempt == attempt and task.node else ""
+    return f"{id}: attempt {attempt}{where} begins"
+
+
+def _left(id: str, task: TaskView, attempt: int) -> str:
+    """Of an attempt that is over while its task is not: why, and what follows."""
+    if task.status in ENDED:
+        return ""
+    told = next((each for each in task.conditions if each.type == "DisruptionTarget"), None)
+    is_evicted = told is not None and (told.status == "True" or task.attempt > attempt)
+    if told is not None and is_evicted:
+        at = told.last_transition_at if told.status == "True" else SystemClock().now()
+        return f"{id}: attempt {attempt} was evicted at {time_of_day(at)}: {told.message}"
+    why = task.message.removeprefix("an earlier attempt: ") or task.reason or "it is tried again"
+    return f"{id}: attempt {attempt} ended: {why}"

@@ -218,5 +218,5 @@ def _newest_attempt(task: TaskView) -> Iterable[str]:
     )
     yield from map(clean, condition_lines(task))
     if task.stderr_tail:
-        yield "Last lines of standard error:"
+        yield "Last lines of its log:"
         yield from (f"  {line}" for line in clean_lines(task.stderr_tail).splitlines())

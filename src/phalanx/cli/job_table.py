@@ -8,7 +8,7 @@ from typing import Any
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.labels import label
 from phalanx.cli.members import placed, standing
-from phalanx.cli.output import Table, moment, span
+from phalanx.cli.output import Table, moment, span, time_of_day
 from phalanx.errors import BadRequest
 
 Cell = Callable[[Any, float], object]
@@ -41,6 +41,13 @@ def _nodes(job: JobView) -> str:
     return ",".join(job.nodes) + more
 
 
+def _reason(job: JobView) -> str:
+    """The reason in a word; of an eviction, also when, by whom and for whom."""
+    if not job.evicted or job.evicted_at is None:
+        return job.reason
+    return f"evicted at {time_of_day(job.evicted_at)}: {job.evicted.removeprefix('phalanx: ')}"
+
+
 OF_JOBS: dict[str, Cell] = {
     "ID": lambda job, _: label(job),
     "NAME": lambda job, _: job.name,
@@ -52,7 +59,7 @@ OF_JOBS: dict[str, Cell] = {
     "NODES": lambda job, _: _nodes(job),
     "COMMAND": lambda job, _: " ".join(job.command),
     "PRIORITY": lambda job, _: job.priority,
-    "REASON": lambda job, _: job.reason,
+    "REASON": lambda job, _: _reason(job),
     "PHASE": lambda job, _: job.gang.phase if job.gang is not None else None,
     "PLACED/MEMBERS": lambda job, _: placed(job) if job.gang is not None else None,
     "EXIT": lambda job, _: job.exit_code,
@@ -116,6 +123,8 @@ def chosen_columns(text: str | None, items: Sequence[JobView | TaskView], wide: 
         few.remove("QUEUE")
     if not any(job.nodes for job in jobs):
         few.remove("NODES")
+    if any(job.evicted for job in jobs):
+        few.insert(few.index("COMMAND"), "REASON")
     return few
 
 

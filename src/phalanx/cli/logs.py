@@ -1,4 +1,4 @@
-"""`phalanx logs`: what a task wrote: standard output, then standard error; followed, both as they come."""
+"""`phalanx logs`: what a task wrote, in its order; of a task with two logs, standard output, then standard error."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ def logs(
     stderr: Annotated[bool, typer.Option("--stderr", help="Show only standard error.")] = False,
     attempt: Annotated[int | None, typer.Option(min=1, help="Attempt number; by default the newest.")] = None,
 ) -> None:
-    """Show the output of a task: standard output and standard error.
+    """Show the output of a task, in the order in which it was written.
 
-    On a terminal, the last 1000 lines of each unless --tail says otherwise.
+    A task of a job with --split-output has two logs: standard output is shown, then standard error; with -f, both as
+    they come. On a terminal, the last 1000 lines of each unless --tail says otherwise.
     """
     if stdout and stderr:
         raise BadRequest("--stdout and --stderr: give one of them, or none for both")
@@ -45,7 +46,11 @@ def logs(
     id = id_of(client, id)
 
     def read(stream: Stream) -> Iterator[bytes]:
-        return client.logs(id, stream=stream, attempt=attempt, lines=lines, follow=follow)
+        try:
+            yield from client.logs(id, stream=stream, attempt=attempt, lines=lines, follow=follow)
+        except BadRequest as error:
+            if error.reason != "OneLog" or stderr:  # what was read as the first stream is all there is
+                raise
 
     if stdout or stderr:
         _write(read("stderr" if stderr else "stdout"))

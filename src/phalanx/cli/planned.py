@@ -42,15 +42,35 @@ def _paragraph(reply: PlanReply, job: str, wide: bool) -> Iterator[str]:
     yield from _verdict(job, placed, evicted, reasons)
     if placed:
         yield from _places(placed, wide)
-    for each in evicted:
-        word = "GPU" if len(each.devices) == 1 else "GPUs"
-        devices = f" {word} {_numbers(each.devices)}" if each.devices else ""
-        job = f"{each.job} {each.name}" if each.name and each.job.isdigit() else each.job
-        yield f"  evicts {each.task} on {each.node}{devices} (job {job}, priority {each.priority})"
+    yield from _evictions(evicted, wide)
     for why in dict.fromkeys(each.why for each in evicted):
         yield f"    {why}"
     for no in reasons:
         yield from _reason(no)
+
+
+def _evictions(evicted: list[PlannedEviction], wide: bool) -> Iterator[str]:
+    """A line for each job that loses tasks, with their nodes; with `wide` a line for each task."""
+    jobs: dict[str, list[PlannedEviction]] = {}
+    for each in evicted:
+        jobs.setdefault(each.id if wide else each.job, []).append(each)
+    for each, *others in jobs.values():
+        job = f"{each.job} {each.name}" if each.name and each.job.isdigit() else each.job
+        if not others:
+            yield f"  evicts {each.task} on {_place([each])} (job {job}, priority {each.priority})"
+            continue
+        nodes: dict[str, list[PlannedEviction]] = {}
+        for other in (each, *others):
+            nodes.setdefault(other.node, []).append(other)
+        places = ", ".join(_place(on_node) for on_node in nodes.values())
+        yield f"  evicts {len(others) + 1} tasks of job {job} (priority {each.priority}): {places}"
+
+
+def _place(evicted: list[PlannedEviction]) -> str:
+    """A node, and the devices that tasks leave there: n1 GPUs 0-3."""
+    devices = sorted({device for each in evicted for device in each.devices})
+    word = "GPU" if len(devices) == 1 else "GPUs"
+    return evicted[0].node + (f" {word} {_numbers(devices)}" if devices else "")
 
 
 def _estimate(flow: WorkflowEstimate) -> str:
@@ -112,7 +132,8 @@ def _places(placed: list[PlannedPlacement], wide: bool) -> Iterator[str]:
 
 def _reason(reason: PlanReason) -> Iterator[str]:
     if not reason.waits:
-        yield f"  later: {reason.text} ({reason.code})"
+        more = f"{plural(reason.tasks, 'more task')}; " if reason.tasks else ""
+        yield f"  later: {more}{reason.text} ({reason.code})"
     elif not reason.dominant:
         yield f"  also: {reason.text} ({reason.code})"
     needed = reason.numbers.get("wanted", reason.numbers.get("needed"))

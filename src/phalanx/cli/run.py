@@ -1,20 +1,23 @@
 """`phalanx run`: submit one piece of work, show its output as it comes, and exit with its code.
 
-Ctrl-C cancels it. What one task wrote is copied byte by byte; the tasks of a gang have their lines labelled.
+Ctrl-C cancels it, and shows what it writes until it has ended; Ctrl-C again leaves at once. What one task wrote is
+copied byte by byte; the tasks of a gang have their lines labelled. `signals.py` has the signals.
 """
 
 from __future__ import annotations
 
+import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from msgspec.structs import replace
 
-from phalanx.cli.attached import Attached
+from phalanx.cli.attached import Attached, streams_differ
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
 from phalanx.cli.session import deadline, session
+from phalanx.cli.signals import HungUp, LeavesRunning, OnHangUp, caught_signals
 from phalanx.cli.submit import SubmitOptions, takes_options
 from phalanx.cli.wait import ENDED, TimedOut, View, exit_code
 from phalanx.clock import Deadline
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
 
 WAIT_PACE_S = 60.0
+LAST_S = 60.0  # for a cancelled task to end, within which its output is shown
 SHOWN_MAX = 32  # members of a gang whose output is shown
 
 
@@ -34,16 +38,25 @@ def run(
     timeout: Annotated[
         str | None, typer.Option(help="Cancel the job after this long and exit with 124.")
     ] = None,
+    on_hangup: Annotated[
+        OnHangUp,
+        typer.Option(
+            help="What SIGHUP, SIGTERM and a closed output do: cancel the job, or leave it running."
+        ),
+    ] = "cancel",
 ) -> int:
     """Run a command and show its output.
 
-    `phalanx run --gpus 1 -- nvidia-smi` exits with the command's own code. Ctrl-C cancels it. A failure is not
+    `phalanx run --gpus 1 -- nvidia-smi` exits with the command's own code. Ctrl-C cancels it, and so does a closed
+    terminal unless `--on-hangup detach` is given; Ctrl-\\ detaches. A failure is not
     tried again unless `--retries` says so. With `--tasks N` the lines of N tasks that start together are shown,
-    each behind the number of its task. Arrays and several targets are for `phalanx submit`. Tasks have no standard
-    input: give them a file.
+    each behind the number of its task. If standard output and standard error go to different places, so do the
+    task's (--split-output); else their order is kept. Arrays and several targets are for `phalanx submit`. Tasks
+    have no standard input: give them a file.
     """
     until = deadline(timeout)
-    request = replace(options, retries=options.retries or 0).request()
+    split = options.split_output or streams_differ()
+    request = replace(options, retries=options.retries or 0, split_output=split).request()
     if request.array or len(request.targets) > 1:
         raise BadRequest(
             "`run` shows the output of one task, or of a gang (--tasks), not of arrays or several targets",
@@ -55,10 +68,10 @@ def run(
         note(f"warning: {warning}")
     id = label(reply.accepted[0])
     try:
-        view = _attached(client, id, _shown(id, request.tasks), until)
-    except (KeyboardInterrupt, TimedOut):
-        _cancel(client, id)
-        raise
+        with caught_signals():
+            view = _shown_to_its_end(client, id, _shown(id, request.tasks), until, on_hangup, split)
+    except HungUp as signalled:
+        return signalled.exit_code
     except PhalanxError:
         note(f"connection lost; {id} is still running: `phalanx wait {id}`, `phalanx logs {id} -f`")
         raise
@@ -85,9 +98,29 @@ def _why(client: Client, id: str, tasks: int) -> str:
     return ""
 
 
-def _attached(client: Client, id: str, tasks: dict[str, str], until: Deadline) -> View:
-    """Copy the output while the work runs; the work as it ended."""
-    attached = Attached(client, tasks)
+def _shown_to_its_end(
+    client: Client, id: str, tasks: dict[str, str], until: Deadline, on_hangup: OnHangUp, split: bool
+) -> View:
+    """Copy the output while the work runs; the work as it ended. Whatever ends us before is raised again."""
+    attached = Attached(client, tasks, split)
+    try:
+        return _awaited(client, id, attached, until)
+    except (KeyboardInterrupt, TimedOut):
+        _cancel(client, id)
+        attached.drain(LAST_S)
+        raise
+    except HungUp as signalled:
+        if on_hangup == "detach" or isinstance(signalled, LeavesRunning):
+            with suppress(OSError):  # its terminal may be closed
+                note(f"detached; {id} is still running: `phalanx wait {id}`, `phalanx logs {id} -f`")
+            raise
+        _cancel(client, id)
+        if signalled.number == signal.SIGTERM:
+            attached.drain(LAST_S)
+        raise
+
+
+def _awaited(client: Client, id: str, attached: Attached, until: Deadline) -> View:
     view = client.wait(id, timeout=until.left_s(WAIT_PACE_S))
     while view.status not in ENDED:
         if until.is_over:
@@ -98,8 +131,9 @@ def _attached(client: Client, id: str, tasks: dict[str, str], until: Deadline) -
 
 
 def _cancel(client: Client, id: str) -> None:
-    try:
-        client.cancel(id)
-        note(f"cancelled {id}")
-    except PhalanxError as error:
-        note(f"{id} could not be cancelled: {error.detail}")
+    with suppress(OSError):  # of what is said: the terminal may be closed
+        try:
+            client.cancel(id)
+            note(f"cancelled {id}")
+        except PhalanxError as error:
+            note(f"{id} could not be cancelled: {error.detail}")

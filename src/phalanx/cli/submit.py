@@ -180,6 +180,13 @@ class SubmitOptions(Struct, kw_only=True):
             help="What of the node the container sees, where the node allows it; repeatable.",
         ),
     ] = None
+    split_output: Annotated[
+        bool,
+        typer.Option(
+            "--split-output",
+            help="Keep standard output and standard error in two logs, for `logs --stdout` and `--stderr`.",
+        ),
+    ] = False
     shell: Annotated[bool, typer.Option("--shell", help="Run CMD, one string, with /bin/sh.")] = False
     no_queue: Annotated[bool, typer.Option("--no-queue", help="Reject the job if it cannot start now.")] = (
         False
@@ -228,7 +235,7 @@ _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
     *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation"),
-    *("network", "ip_token", "names", "subdomain", "image"),
+    *("network", "ip_token", "names", "subdomain", "image", "split_output"),
 )
 
 

@@ -40,7 +40,8 @@ def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:
     name = f"{reply.object} ({label(reply)})" if reply.object else label(reply)
     yield f"{name} is {reply.status}: {reply.dominant.text} ({reply.dominant.code})"
     for other in reply.others:
-        yield f"  also: {other.text} ({other.code})"
+        at = f", {moment(other.numbers['at'])}" if other.code == "WasEvicted" else ""
+        yield f"  also: {other.text} ({other.code}{at})"
     for domain in reply.domains:
         yield f"  {_in_domain(domain, reply.needed or 0)}"
     for group in reply.nodes:

@@ -111,6 +111,7 @@ class StageFields(TypedDict, total=False):
     time_limit: float | str
     grace: float | str
     tags: dict[str, str]
+    split_output: bool
 
 
 Word = str | ResultReference
@@ -125,6 +126,7 @@ _OF_GROUP = (
     "require_isolation",
     "target",
     "cwd",
+    "split_output",
 )
 
 

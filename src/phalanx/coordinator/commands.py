@@ -27,7 +27,7 @@ from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.kept_logs import KeptLogs
-from phalanx.coordinator.logs import LogLinks
+from phalanx.coordinator.logs import LogLinks, one_log
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.naming import number_in
@@ -274,9 +274,11 @@ class CoordinatorCommands:
         key = (job.job.id, position, number)
         live = job.live.get(position)
         has_ended = live is None or live.key[2] != number
+        is_split = job.group_of(position).group.command.split_output
         node = self._reads.node_name(job, position, number)
         is_away = node is None or not self._log_links.is_open(node)
-        if has_ended and is_away and (kept := await self._kept(key, stream, offset, lines)) is not None:
+        kept = await self._kept(key, stream, offset, lines, is_split) if has_ended and is_away else None
+        if kept is not None:
             async for chunk in kept:
                 yield chunk
             return
@@ -288,24 +290,27 @@ class CoordinatorCommands:
                 offset=offset,
                 lines=lines,
                 follow=follow,
+                is_split=is_split,
             ):
                 has_ended = False  # what was sent cannot be begun anew
                 yield chunk
         except (NotFound, Unavailable):
-            kept = await self._kept(key, stream, offset, lines) if has_ended else None
+            kept = await self._kept(key, stream, offset, lines, is_split) if has_ended else None
             if kept is None:
                 raise
             async for chunk in kept:
                 yield chunk
 
     async def _kept(
-        self, key: AttemptKey, stream: Stream, offset: int | None, lines: int | None
+        self, key: AttemptKey, stream: Stream, offset: int | None, lines: int | None, is_split: bool
     ) -> AsyncIterator[LogChunk] | None:
         """The log as it was copied when the attempt had ended; None if it was not."""
         if self._kept_logs is None:
             return None
         self._loop.require_active()  # a folder of its own has only what came to it
         runs = await self._kept_logs.runs(key, stream)
+        if runs == [] and stream == "stderr" and not is_split:
+            raise one_log(key)
         return None if runs is None else self._kept_logs.read(key, stream, runs, offset=offset, lines=lines)
 
     async def ready(self) -> None:

@@ -15,7 +15,7 @@ from phalanx.coordinator.link_auth import STRANGER, LinkAuthenticator
 from phalanx.coordinator.uploads import Uploads
 from phalanx.core.model.orders import AttemptKey
 from phalanx.duplex import Duplex
-from phalanx.errors import NotFound, Unavailable
+from phalanx.errors import BadRequest, NotFound, Unavailable
 from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession, SessionHello
 from phalanx.link.usage import ReadUsage, UsageData
@@ -125,9 +125,20 @@ class LogLinks:
             waiting[1].set_result(data)
 
     async def read(
-        self, node: str, key: AttemptKey, *, stream: str, offset: int | None, lines: int | None, follow: bool
+        self,
+        node: str,
+        key: AttemptKey,
+        *,
+        stream: str,
+        offset: int | None,
+        lines: int | None,
+        follow: bool,
+        is_split: bool = True,
     ) -> AsyncIterator[LogChunk]:
-        """Pieces of a log; with `follow`, until the attempt has ended and all of it was read."""
+        """Pieces of a log; with `follow`, until the attempt has ended and all of it was read.
+
+        Without `is_split` the attempt has one log, if it is not of an earlier version.
+        """
         self._require_active()
         at, number = offset, key[2]
         if at is None and lines is None:
@@ -135,6 +146,8 @@ class LogLinks:
         wait = False  # the first piece comes at once, even if there is nothing yet
         while True:
             data = await self._ask(node, key, stream, at, lines if at is None else None, wait)
+            if data.missing and stream == "stderr" and not is_split:
+                raise one_log(key)
             if data.missing and data.ended:
                 raise _no_log(node, key)
             wait = follow
@@ -218,6 +231,15 @@ class LogLinks:
             del self._waiting[id]
             if not answer.done() or answer.cancelled():
                 log_link.send([wire.CancelRead(id)])
+
+
+def one_log(key: AttemptKey) -> BadRequest:
+    """Standard error alone was asked for, of an attempt whose streams are in one log."""
+    return BadRequest(
+        f"stderr: attempt {key[2]} of task {key[1]} has one log with both streams, in the order they were written",
+        reason="OneLog",
+        hint="leave --stderr (stream=stderr) out to read it; jobs submitted with --split-output have two logs",
+    )
 
 
 def _no_log(node: str, key: AttemptKey) -> NotFound:

@@ -9,7 +9,6 @@ import msgspec
 
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
-    ConditionView,
     Counts,
     FormationView,
     GangView,
@@ -21,6 +20,7 @@ from phalanx.api.schema.jobs import (
     StatusWord,
     TaskView,
 )
+from phalanx.coordinator.evictions import conditions, last_eviction
 from phalanx.coordinator.naming import in_numbers
 from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
@@ -36,8 +36,6 @@ from phalanx.core.model.resources import ISOLATED, Request
 LIVE_LOOKED_AT = 10_000  # of a job's attempts, for how many are paused
 NODES_SHOWN = 3  # and for where they are
 DONE = "finished with code 0; Completed once its whole job is"
-PREEMPTED = "PreemptionByScheduler"
-EVICTED = "EvictionByEvictionAPI"  # as Kubernetes calls an eviction that a user asked for
 
 
 def job_view(state: ClusterState, job: JobState) -> JobView:
@@ -66,6 +64,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         cwd=spec.groups[0].command.cwd,
         image=spec.groups[0].command.image,
         mounts=[*spec.groups[0].command.mounts],
+        split_output=spec.groups[0].command.split_output,
         env=spec.groups[0].command.env,
         groups=[_group_view(job, group) for group in job.groups],
         gang=gang_view(state, job),
@@ -86,6 +85,8 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         number=job.arrival,
         paused=sum(bool(attempt.paused) for attempt in islice(job.live.values(), LIVE_LOOKED_AT)),
         nodes=list(dict.fromkeys(attempt.node for attempt in islice(job.live.values(), NODES_SHOWN))),
+        evicted="" if (left := last_eviction(job)) is None else left.message,
+        evicted_at=None if left is None else left.at,
     )
 
 
@@ -227,6 +228,8 @@ def _last_words(job: JobState, position: int, held: dict[int, str]) -> tuple[str
     if position in job.done:
         return DONE, ""
     message, stderr_tail = job.details.get(position, ("", ""))
+    if job.why[position] == Why.EVICTED and (condition := job.conditions.get(position)) is not None:
+        message = condition.message
     attempt = job.live.get(position)
     if attempt is None:
         return message, stderr_tail
@@ -265,6 +268,8 @@ def _job_reason(job: JobState, status: Status) -> str:
         return (Why.DEPENDENCY if job.why[0] == Why.DEPENDENCY else Why.CANCELLED).word
     if status == Status.RUNNING and job.live and all(attempt.paused for attempt in job.live.values()):
         return "paused"
+    if status == Status.PENDING and last_eviction(job) is not None:
+        return Why.EVICTED.word
     if status != Status.FAILED:
         return ""
     if job.outcome is None:
@@ -335,17 +340,6 @@ def phase(job: JobState, gang: GangState) -> PhaseWord:
     if held.total() or job.promise is not None:
         return "Scheduling"
     return "PreScheduling" if gang.has_ready else "Pending"
-
-
-def conditions(job: JobState, position: int) -> list[ConditionView]:
-    """That a task was asked to leave its place: by whom and for whom. It is no longer true of a later attempt."""
-    found = job.conditions.get(position)
-    if found is None:
-        return []
-    reason = PREEMPTED if found.preempted else EVICTED
-    if found.past_at is None:
-        return [ConditionView("DisruptionTarget", "True", reason, found.message, found.at)]
-    return [ConditionView("DisruptionTarget", "False", reason, found.message, found.past_at)]
 
 
 def ranks(job: JobState) -> dict[int, int]:

@@ -136,8 +136,8 @@ def _users(queues: Queues, name: str) -> list[QueueUserView]:
     for user in sorted({*known, *quota.by_user})[:NAMES_MAX]:
         limits = quota.of_user(user)
         shown = convert(to_builtins(limits), UserLimitsView) if limits.is_set else None
-        account = (name, user)
-        used, submitted = _usage(queues.used_by.get(account)), queues.submitted_by.get(account, 0)
+        whose = (name, user)
+        used, submitted = _usage(queues.used_by.get(whose)), queues.submitted_by.get(whose, 0)
         found.append(QueueUserView(user, used, submitted, shown))
     return found
 

@@ -110,7 +110,8 @@ class Launches:
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
         is_inside = self._accounts.are_mapped or bool(brief.command.image)
-        paths = attempt_paths(self._logs_in, start.key, is_inside)
+        is_split = brief.command.split_output or not connection.joins_streams
+        paths = attempt_paths(self._logs_in, start.key, is_inside, is_split)
         if brief.vps is not None:
             self.homes.prepare(start, brief, account, self._engine.vps_addresses)
         owner = None if account is None else (account.uid, account.gid)

@@ -1,9 +1,12 @@
-"""The files of attempts: where each writes its streams and its result, and how they are opened.
+"""The files of attempts: where each writes its output and its result, and how they are opened.
+
+Both streams go into one file, under the name of the first, as with `2>&1`: so their order is exact. A job with
+`split_output` has two, and so have attempts of earlier versions.
 
 They belong to tasks, so nothing is believed about them: they are opened folder by folder without following links.
 
 Jobs that were submitted within half a minute share a folder for their logs, and so do all stages of a workflow: on
-ext4 a new folder with two files in it costs a millisecond of CPU, two files in a folder that exists cost 0.04. Most
+ext4 a new folder with a file in it costs a millisecond of CPU, a file in a folder that exists 0.02. Most
 tasks give no result and leave no artifacts, so those have a small folder of their own: to find out that a file is not
 there costs 0.04 ms in a large one. Earlier versions made a folder for every job; what they have left is still found.
 """
@@ -67,7 +70,7 @@ def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> 
 
 
 class AttemptPaths(Struct, frozen=True):
-    """All files of one attempt."""
+    """All files of one attempt; with one log for both streams, their paths are the same."""
 
     stdout: str
     stderr: str
@@ -75,14 +78,17 @@ class AttemptPaths(Struct, frozen=True):
     artifacts: str
 
 
-def attempt_paths(root: Path | str, key: AttemptKey, inner_result: bool = False) -> AttemptPaths:
+def attempt_paths(
+    root: Path | str, key: AttemptKey, inner_result: bool = False, split: bool = True
+) -> AttemptPaths:
     """Where `log_path` has them, found at once; of a job whose id was checked."""
     job, position, attempt = key
     logs = f"{root}/{folder_of(job)}/{job}.{position}.{attempt}"
     results = f"{root}/{RESULTS_FOLDER}/{job}.{position}.{attempt}"
     artifacts = f"{results}.{ARTIFACTS}"
     result = f"{artifacts}/{INNER_RESULT}" if inner_result else f"{results}.{RESULT}"
-    return AttemptPaths(f"{logs}.stdout", f"{logs}.stderr", result, artifacts)
+    stdout = f"{logs}.stdout"
+    return AttemptPaths(stdout, f"{logs}.stderr" if split else stdout, result, artifacts)
 
 
 def inner_result(artifacts: LogPath) -> LogPath:

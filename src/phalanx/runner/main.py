@@ -29,7 +29,8 @@ from phalanx.runner.accounts import Accounts
 from phalanx.runner.addresses import LinkAddresses
 from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.containers.found import find_runtime, with_runtime
+from phalanx.runner.containers.cdi import CdiDevices
+from phalanx.runner.containers.found import find_runtime
 from phalanx.runner.containers.launching import ContainerLaunches, parse_folders
 from phalanx.runner.containers.looking import RuntimeLook
 from phalanx.runner.credential import NodeCredential
@@ -145,7 +146,10 @@ def _containers(section: RunnerSettings, state_dir: Path) -> ContainerLaunches:
     found = find_runtime(section.container_socket)
     log.info("containers", runtime=found.text)
     allowed = parse_folders(section.container_mounts or "")
-    return ContainerLaunches(found, state_files.origin(state_dir), state_dir, allowed, section.image_limit_s)
+    cdi = CdiDevices(section.cdi_kind)
+    return ContainerLaunches(
+        found, state_files.origin(state_dir), state_dir, allowed, section.image_limit_s, cdi
+    )
 
 
 def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) -> RunnerLoop:
@@ -154,7 +158,7 @@ def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) ->
     credential.shown()  # a token that cannot be used ends the start, not the first connection
     has = capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots)
     nodes = find_nodes(has, section.device_nodes)
-    containers.nodes = nodes
+    containers.nodes, containers.devices = nodes, has.devices
     every = section.cgroups == "every-task"
 
     def cgroups(suffix: str) -> Cgroups:
@@ -168,7 +172,7 @@ def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) ->
         secrets.token_hex(8),
         origin,
         credential.shown,
-        with_runtime(isolating(has, limits.isolation), containers.found),
+        containers.described(isolating(has, limits.isolation)),
         section.address or "",
         credential.keep,
     )

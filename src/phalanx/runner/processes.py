@@ -39,6 +39,7 @@ LEASE_ENDS_SINCE = 3  # the first that gets the instant at which a lease ends
 STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing after its instant
 STOPS_SAY_WHY_SINCE = 4  # the first whose ends have the reason of a stop
 MAKES_FOLDERS_SINCE = 5  # the first that makes the folder for artifacts
+JOINS_STREAMS_SINCE = 6  # the first that writes both streams into one log
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Answer]).decode
@@ -196,6 +197,11 @@ class Processes(asyncio.Protocol):
     def makes_folders(self) -> bool:
         """False for an older keeper: the runner makes folders for artifacts, and tasks have no accounts."""
         return self._version >= MAKES_FOLDERS_SINCE
+
+    @property
+    def joins_streams(self) -> bool:
+        """False for an older keeper, which writes two logs for each attempt."""
+        return self._version >= JOINS_STREAMS_SINCE
 
     def ping(self) -> asyncio.Future[Any]:
         """Done when the keeper has answered; also when it is lost, which is an event."""

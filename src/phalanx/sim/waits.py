@@ -80,4 +80,4 @@ def _fits(view: Snapshot, unit: Unit) -> bool:
 def _has_quota(view: Snapshot, unit: Unit) -> bool:
     if unit.is_gang:
         return _fits(view, unit)
-    return view.queues.room(unit.job.account, unit.request) != 0
+    return view.queues.room(unit.job.queue_user, unit.request) != 0

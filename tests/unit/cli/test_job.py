@@ -10,6 +10,7 @@ import pytest
 from msgspec import json, yaml
 
 from phalanx.api.schema.jobs import CancelReply, JobView, TaskView
+from phalanx.errors import BadRequest
 from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
 SECOND = ID[:-1] + "z"
@@ -21,7 +22,7 @@ def test_show_tells_a_job_and_its_only_task(cli: Cli, cluster: FakeClient):
     out = cli("show", ID[:12]).out
     assert "Failed (exited)" in out
     assert "Devices:" in out
-    assert out.endswith("Last lines of standard error:\n  Traceback\n  boom\n")
+    assert out.endswith("Last lines of its log:\n  Traceback\n  boom\n")
 
 
 def test_show_in_json_is_the_view(cli: Cli, cluster: FakeClient):
@@ -102,6 +103,19 @@ def test_logs_show_both_streams(cli: Cli, cluster: FakeClient):
     assert "standard error" in said.err
     followed = cli("logs", "-f", ID).out
     assert sorted(followed.splitlines()) == ["Traceback", "step 1"]
+
+
+def test_a_task_with_one_log_has_no_standard_error(cli: Cli, cluster: FakeClient):
+    def refused() -> Iterator[bytes]:
+        yield from ()
+        raise BadRequest("it has one log", reason="OneLog")
+
+    for words in (("logs", ID), ("logs", "-f", ID)):
+        cluster.output = {"stdout": [b"step 1\n"], "stderr": cast(list[bytes], refused())}
+        assert (cli(*words).code, cli(*words).out) == (0, "step 1\n")
+    cluster.output["stderr"] = cast(list[bytes], refused())
+    said = cli("logs", "--stderr", ID)
+    assert (said.code, said.err.startswith("error: it has one log")) == (2, True)
 
 
 @pytest.mark.timeout(30)

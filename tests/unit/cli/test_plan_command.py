@@ -46,6 +46,23 @@ def test_evictions_are_told_with_their_reason(cli: Cli, files: Path):
     assert "phalanx: preempted to make room for train (priority 5)" in said.out
 
 
+def test_evictions_of_one_job_are_one_line_unless_all_are_asked_for(cli: Cli, files: Path):
+    (files / "running.yaml").write_text(
+        "running: [{name: low, tasks: 4, gpus: 2, places: [n1, n1, n2, n2]}]\n"
+    )
+    said = cli("plan", "--cluster", "nodes.yaml", "running.yaml", "-f", "job.yaml")
+    assert "evicts 4 tasks of job low (priority 0): n1 GPUs 0-3, n2 GPUs 0-3\n" in said.out
+    wide = cli("plan", "--cluster", "nodes.yaml", "running.yaml", "-f", "job.yaml", "-o", "wide")
+    assert wide.out.count("evicts low.") == 4
+
+
+def test_the_rest_of_an_array_is_told(cli: Cli, files: Path):
+    said = cli("plan", "--cluster", "nodes.yaml", "--array", "1-10%4", "--", "true")
+    assert said.code == 0
+    assert "would start now: 4 tasks" in said.out
+    assert "later: 6 more tasks; " in said.out
+
+
 def test_who_must_wait_ends_with_3_and_a_fix(cli: Cli, files: Path):
     (files / "running.yaml").write_text("running: [{name: high, gpus: 4, priority: 9, places: [n2]}]\n")
     said = cli("plan", "--cluster", "nodes.yaml", "--cluster", "running.yaml", "-f", "job.yaml")

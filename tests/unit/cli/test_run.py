@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import signal
+import threading
+from typing import Any, Literal
 
 import pytest
 
-from phalanx.api.schema.jobs import JobView, TaskView
+from phalanx.api.schema.jobs import ConditionView, JobView, TaskView
 from phalanx.errors import NotFound, Unauthorized, Unavailable
 from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
@@ -23,6 +25,18 @@ def test_output_and_code_are_the_tasks_own(cli: Cli, cluster: FakeClient):
     said = cli("run", "--gpus", "1", "--", "python", "x.py")
     assert (said.code, said.out) == (7, "one\ntwo\x1b[0m\n")
     assert set(said.err.splitlines()) == {"oh", f"{ID} Failed: exited"}
+
+
+@pytest.mark.parametrize("differ", [False, True])
+def test_streams_stay_apart_if_ours_do(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch, differ: bool
+):
+    monkeypatch.setattr("phalanx.cli.run.streams_differ", lambda: differ)
+    finished(cluster)
+    cli("run", "--", "true")
+    assert [call[1].split_output for call in cluster.asked if call[0] == "submit"] == [differ]
+    asked = {call[2]["stream"] for call in cluster.asked if call[0] == "logs"}
+    assert asked == ({"stdout", "stderr"} if differ else {"stdout"})
 
 
 def test_it_is_not_tried_again_unless_asked(cli: Cli, cluster: FakeClient):
@@ -105,3 +119,82 @@ def test_who_can_no_longer_watch_says_which_task_goes_on(
     said = cli("run", "--", "true")
     assert said.code == 77
     assert f"{ID} is still running: `phalanx wait {ID}`" in said.err
+
+
+def an_eviction(status: Literal["True", "False"] = "True") -> ConditionView:
+    return ConditionView(
+        "DisruptionTarget", status, "PreemptionByScheduler", "phalanx: preempted for urgent", 1000.0
+    )
+
+
+def test_an_eviction_is_told_and_so_is_the_next_attempt(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    finished(cluster)
+    left = a_task(status="Pending", attempt=1, conditions=[an_eviction()])
+    again = a_task(status="Completed", attempt=2, node="n2", conditions=[an_eviction("False")])
+    views = {"stdout": [a_task(), left, again, again, again], "stderr": [again] * 5}
+    turn = iter([*views["stdout"], *views["stderr"]])
+    both = threading.Lock()
+
+    def task(id: str) -> TaskView:
+        with both:
+            return next(turn, again)
+
+    monkeypatch.setattr(cluster, "task", task)
+    monkeypatch.setattr("phalanx.cli.run.streams_differ", lambda: False)
+    said = cli("run", "--", "true")
+    assert said.code == 0
+    first, second = said.err.splitlines()
+    assert first.startswith(f"{ID}: attempt 1 was evicted at ")
+    assert first.endswith("phalanx: preempted for urgent")
+    assert second == f"{ID}: attempt 2 on n2 begins"
+
+
+@pytest.mark.parametrize(
+    ("number", "words", "cancelled"),
+    [
+        (signal.SIGTERM, [], True),
+        (signal.SIGHUP, [], True),
+        (signal.SIGHUP, ["--on-hangup", "detach"], False),
+        (signal.SIGTERM, ["--on-hangup", "detach"], False),
+        (signal.SIGQUIT, [], False),
+    ],
+)
+def test_a_signal_cancels_or_detaches_as_told(
+    cli: Cli,
+    cluster: FakeClient,
+    monkeypatch: pytest.MonkeyPatch,
+    number: signal.Signals,
+    words: list[str],
+    cancelled: bool,
+):
+    def wait(id: str, timeout: float | None = None) -> JobView:
+        signal.raise_signal(number)
+        return a_job()
+
+    finished(cluster)
+    cluster.held = [a_job()]
+    before = signal.getsignal(number)
+    monkeypatch.setattr(cluster, "wait", wait)
+    said = cli("run", *words, "--", "sleep", "100")
+    assert said.code == 128 + number
+    assert (("cancel", ID) in cluster.asked) is cancelled
+    assert ("still running" in said.err) is not cancelled
+    assert signal.getsignal(number) == before
+
+
+def test_a_signal_that_nohup_ignores_stays_ignored(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    def wait(id: str, timeout: float | None = None) -> JobView:
+        signal.raise_signal(signal.SIGHUP)
+        return a_job(status="Completed", exit_code=0)
+
+    finished(cluster)
+    monkeypatch.setattr(cluster, "wait", wait)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert cli("run", "--", "true").code == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -281,6 +281,7 @@ def read_command(
     field: str = "",
     image: str = "",
     mounts: Sequence[str] = (),
+    split_output: bool = False,
 ) -> Command:
     """The command of a group; `field` is put before each name, as in `groups[0].`."""
     if command and shell is not None:
@@ -292,7 +293,7 @@ def read_command(
     argv = tuple(command) if shell is None else ("/bin/sh", "-c", shell)
     check_argv(argv, f"{field}command" if shell is None else f"{field}shell")
     check_container(image, mounts, field)
-    return Command(argv, env, cwd, image, tuple(mounts))
+    return Command(argv, env, cwd, image, tuple(mounts), split_output)
 
 
 def check_container(image: str, mounts: Sequence[str], field: str) -> None:

@@ -84,6 +84,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
         ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is a folder in it
     )
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
+    split_output: bool = False  # two logs, of standard output and standard error, instead of one
 
 
 class GatherSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -105,7 +106,10 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
     check_count(f"{field}after", len(spec.after), AFTER_MAX)
     _check_objects(spec.objects, tasks, field)
     return Group(
-        command=read_command(spec.command, spec.shell, spec.env, spec.cwd, field, spec.image, spec.mounts),
+        command=read_command(
+            *(spec.command, spec.shell, spec.env, spec.cwd),
+            *(field, spec.image, spec.mounts, spec.split_output),
+        ),
         request=_request(spec, field),
         name=spec.name,
         tasks=tasks,

@@ -165,6 +165,7 @@ class JobView(Struct):
     workflow: str = ""  # of a stage: the workflow and the stage, as ID:STAGE
     image: str = ""  # the container it runs in
     mounts: list[str] = []  # what of the node that container sees
+    split_output: bool = False  # it has two logs, of standard output and standard error, instead of one
     written: list[
         str
     ] = []  # of a stage: its command before references were replaced; others see no other one
@@ -172,6 +173,8 @@ class JobView(Struct):
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
     nodes: list[str] = []  # of the first few tasks that are on one
+    evicted: str = ""  # of one that waits for a place again: by whom, and for whom
+    evicted_at: float | None = None  # and when
 
 
 class TaskView(Struct):

@@ -102,6 +102,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
         ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is a folder in it
     )
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
+    split_output: bool = False  # two logs, of standard output and standard error, instead of one
 
 
 class AcceptedTask(Struct, omit_defaults=True):
@@ -280,6 +281,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         network=request.network,
         image=request.image,
         mounts=request.mounts,
+        split_output=request.split_output,
     )
     return to_group(spec, "", alone=True, array=array)
 

@@ -40,6 +40,7 @@ class GangFields(TypedDict, total=False):
     subdomain: str
     image: str
     mounts: list[str]
+    split_output: bool
 
 
 class SubmitFields(GangFields, total=False):

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from phalanx.api.schema import sse
 from phalanx.api.schema.apply import ApplyRequest, PlanRequest
+from phalanx.api.schema.approvals import ApprovalRequest
 from phalanx.api.schema.calls import CallsRequest, GiveRequest, TakeRequest
 from phalanx.api.schema.cluster import (
     DrainRequest,
@@ -89,6 +90,7 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
         "results": [{"id": 0, "outcome": "returned", "value": "gARLCS4="}],
     },
     ReserveRequest: {"ip": "10.128.0.5", "ttl": 300},
+    ApprovalRequest: {"reason": "ask for fewer GPUs"},
     QuotaSpec: {"gpus": 64, "memory": "2TiB"},
     TokenRequest: {"name": "ada", "role": "user", "expires": "30d"},
     RotateRequest: {"overlap": "1h"},

@@ -18,7 +18,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.cluster.units import Gate
 from phalanx.core.model.amounts import CORES, MILLICORES
-from phalanx.core.model.job import Account
+from phalanx.core.model.job import QueueUser
 from phalanx.core.model.orders import Status
 from phalanx.core.model.queues import DEFAULT
 from phalanx.core.model.resources import Request
@@ -83,7 +83,7 @@ async def survey(state: ClusterState, slices: TimeSlices, now: float) -> Survey:
         if node.name in state.nodes:
             _add_node(found, state, node, now)
     queues = queue_labels(state)
-    limits: dict[tuple[Account, Request], tuple[str, str]] = {}
+    limits: dict[tuple[QueueUser, Request], tuple[str, str]] = {}
     for number, job in enumerate(list(state.jobs.values())):
         if not number % JOBS_PER_GLANCE and piece.is_over:
             piece = await slices.turn()
@@ -101,7 +101,7 @@ def _add_job(
     state: ClusterState,
     job: JobState,
     queues: frozenset[str],
-    limits: dict[tuple[Account, Request], tuple[str, str]],
+    limits: dict[tuple[QueueUser, Request], tuple[str, str]],
 ) -> None:
     queue = job.job.queue if job.job.queue in queues else OTHER
     found.jobs[WORDS[job.overall_status], queue] += 1
@@ -119,10 +119,10 @@ def _add_job(
 
 
 def _waits_for(
-    state: ClusterState, job: JobState, limits: dict[tuple[Account, Request], tuple[str, str]]
+    state: ClusterState, job: JobState, limits: dict[tuple[QueueUser, Request], tuple[str, str]]
 ) -> tuple[str, str]:
     """Whether a limit of the queue, one of its user or a lack of room keeps it. Those that ask alike are asked once."""
-    key = job.job.account, job.groups[0].request
+    key = job.job.queue_user, job.groups[0].request
     if key not in limits:
         no = state.queues.lacks(key[0], [(key[1], 1)])
         limits[key] = CAPACITY if no is None else USER_LIMIT if "user" in no.numbers else QUOTA

@@ -386,7 +386,7 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
         endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
         lane.is_slow = Why.EVICTED in endings or None not in endings
         state.table.retake(node.row, grant)
-        state.queues.take(job.job.account, grant)
+        state.queues.take(job.job.queue_user, grant)
         held = tenant(job, attempt, attempt.since)
         if None not in endings:
             held = structs.replace(held, evictable_at=NEVER, ends_at=attempt.since, is_leaving=True)

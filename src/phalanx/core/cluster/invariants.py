@@ -170,10 +170,10 @@ def accounts_are_exact(state: ClusterState) -> Iterator[str]:
     for slot in state.tenants.slots.values():
         tenant = state.tenants.tenants[slot]
         if tenant is not None:
-            expected.take(tenant.account, tenant.grant)
+            expected.take(tenant.queue_user, tenant.grant)
     for job in state.jobs.values():
         if not job.is_over:
-            expected.submit(job.job.account, job.job.tasks)
+            expected.submit(job.job.queue_user, job.job.tasks)
     for flow in state.workflows.values():
         for number, phase in enumerate(flow.phases):
             if phase == StagePhase.WAITING:

@@ -22,7 +22,7 @@ from phalanx.core.model.bindings import Bindings, DispatchView, workflow_key
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
-from phalanx.core.model.job import Account, Job, JobId, NodeName
+from phalanx.core.model.job import Job, JobId, NodeName, QueueUser
 from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.overlay import OverlayRules
@@ -299,7 +299,7 @@ class ClusterState(Struct, eq=False):
         if not job.is_over:
             add_to(self.working, job.job.user, 1)
             add_to(self.tasks_of, job.job.user, job.job.tasks)
-            self.queues.submit(job.job.account, job.job.tasks)
+            self.queues.submit(job.job.queue_user, job.job.tasks)
         insort(self.job_ids, job.job.id)
         self.names.add(job)
 
@@ -314,7 +314,7 @@ class ClusterState(Struct, eq=False):
     def _stop_working(self, job: Job) -> None:
         add_to(self.working, job.user, -1)
         add_to(self.tasks_of, job.user, -job.tasks)
-        self.queues.submit(job.account, -job.tasks)
+        self.queues.submit(job.queue_user, -job.tasks)
 
     def remove_job(self, id: JobId) -> None:
         if id not in self.ended:  # it is amended, or a record was damaged
@@ -331,13 +331,13 @@ class ClusterState(Struct, eq=False):
         del self.job_ids[bisect_left(self.job_ids, id)]
         self.ended.pop(id, None)
 
-    def count_stages(self, account: Account, tasks: int) -> None:
+    def count_stages(self, whose: QueueUser, tasks: int) -> None:
         """So many more tasks of a user belong to stages that have no job yet, or so many fewer."""
-        user = account[1]
+        user = whose[1]
         before = self.stages_of.get(user, 0)
         add_to(self.stages_of, user, tasks)
         self.stage_tasks += self.stages_of.get(user, 0) - before
-        self.queues.submit(account, tasks)
+        self.queues.submit(whose, tasks)
 
     @property
     def waiting_tasks(self) -> int:

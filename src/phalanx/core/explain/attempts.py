@@ -43,7 +43,7 @@ def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Chan
         case Why.REFUSED:
             return _fix_refused(job.group_of(position).group.command)
         case Why.EXITED | Why.SIGNALLED:
-            return Change("see its stderr", {}, f"phalanx logs {task} --stderr")
+            return Change("see its log", {}, f"phalanx logs {task}")
     return None
 
 

@@ -37,7 +37,9 @@ def explain(
         share = Share(job, position=position)
         rehearse(state, [share], policy, seen, asker, most)
         first = max(0, job.status.find(Status.PENDING))
-        return next(iter(share.findings), Finding([reason.evaluating()], first))
+        waits = next(iter(share.findings), Finding([reason.evaluating()], first))
+        waits.reasons.extend(_evicted(job, waits.position, seen.now))
+        return waits
     speaker = _speaker(job, status) if position is None else position
     said = why_placed(state, job, speaker, seen.now)
     found = Finding([said], speaker, status=status, fix=fix_placed(job, speaker, said, asker))
@@ -47,7 +49,15 @@ def explain(
         found.reasons.append(there)
     if job.held_because and not job.is_over:  # what runs of it goes on, and nothing else starts
         found.reasons.append(reason.held_back(job.held_because))
+    if status == Status.RUNNING and found.dominant.code == "Running":
+        found.reasons.extend(_evicted(job, speaker, seen.now))
     return found
+
+
+def _evicted(job: JobState, position: int, now: float) -> Iterator[Reason]:
+    """That an earlier attempt of a task was evicted: when, and by whom."""
+    if (condition := job.conditions.get(position)) is not None:
+        yield reason.was_evicted(condition.at, condition.message, now)
 
 
 def place_in_queue(state: ClusterState, job: JobState, position: int) -> int | None:

@@ -179,7 +179,7 @@ class Explainer:
     def _said(self, unit: GroupState | GangState, verdicts: list[Verdict]) -> list[Reason]:
         """What quotas and nodes say, what only a person can change first."""
         if isinstance(unit, GroupState):
-            quota = self._draft.queues.lacks(unit.job.account, [(unit.request, 1)])
+            quota = self._draft.queues.lacks(unit.job.queue_user, [(unit.request, 1)])
             room = None if verdicts[0].fits else verdicts[0].dominant
             return sorted([no for no in (room, quota) if no is not None], key=lambda no: no.tier)
         room = quota = self._tried(self._draft, unit)

@@ -67,8 +67,8 @@ def _smaller_ever(state: ClusterState, job: Job, could_ever: Holds) -> Changes:
         smaller: Requests = iter(())
         if not table.could_ever(group.request):
             smaller = smaller_requests(table, group.request, (), ever=True)
-        elif queues.lacks(job.account, [(group.request, 1)], ever=True) is not None:
-            smaller = quotas.requests_within(queues, job.account, group.request, ever=True)
+        elif queues.lacks(job.queue_user, [(group.request, 1)], ever=True) is not None:
+            smaller = quotas.requests_within(queues, job.queue_user, group.request, ever=True)
         for text, fields, request in smaller:
             if could_ever(changed := _asking(job, number, request)):
                 yield text, fields, changed
@@ -83,7 +83,7 @@ def _quota_in_the_way(state: ClusterState, job: Job) -> Quota | None:
     if job.queue not in queues.quotas:
         return None
     for unit in JobState(job, 0, [0] * 6).units:
-        quota = quotas.raised(queues, job.account, quotas.asked_by(unit), ever=True)
+        quota = quotas.raised(queues, job.queue_user, quotas.asked_by(unit), ever=True)
         queues = queues.with_quotas({job.queue: quota})
     quota = queues.quotas[job.queue]
     return None if quota == state.queues.quotas[job.queue] else quota
@@ -110,7 +110,7 @@ def _to_start(case: Case) -> Change | None:
 
 def _more_quota(case: Case) -> Change | None:
     """A higher quota for those who may set it; for others less of what it asks for, or the end of another first."""
-    queue, user = case.job.job.account
+    queue, user = case.job.job.queue_user
     quota = _enough_quota(case)
     if quota is None:
         return _to_start(case)
@@ -126,7 +126,7 @@ def _enough_quota(case: Case) -> Quota | None:
     """The quota of its queue with which it would start: raised for it alone, or for those ahead in the queue too."""
     queues, mine = case.draft.queues, quotas.asked_by(case.unit, case.ahead)
     for asked in (mine, [*quotas.asked_before(case.state.waiting, case.unit), *mine]):
-        quota = quotas.raised(queues, case.job.job.account, asked)
+        quota = quotas.raised(queues, case.job.job.queue_user, asked)
         if case.trials.starts_with_quota(case.unit, case.ahead, quota):
             return quota
     return None
@@ -218,7 +218,7 @@ def _other_request(case: Case) -> Change | None:
                 return case.asking_for(f"it would start now {text}", fields, changed)
         return None
     smaller = chain(
-        quotas.requests_within(case.draft.queues, job.account, unit.request, ever=False),
+        quotas.requests_within(case.draft.queues, job.queue_user, unit.request, ever=False),
         smaller_requests(case.state.table, unit.request, case.closed, ever=False),
     )
     for text, fields, request in smaller:

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain.smaller import Requests
 from phalanx.core.model.amounts import WORDS, describe_bytes, format_bytes, plural, written
-from phalanx.core.model.job import Account, Job
+from phalanx.core.model.job import Job, QueueUser
 from phalanx.core.model.queues import DEFAULT, Asked, Queues, Quota, UserLimits
 from phalanx.core.model.resources import Cores, Request
 from phalanx.core.model.waiting import Unit, Waiting
@@ -41,16 +41,16 @@ def asked_before(waiting: Waiting, unit: Unit) -> list[Asked]:
     return found
 
 
-def raised(queues: Queues, account: Account, asked: Sequence[Asked], *, ever: bool = False) -> Quota:
+def raised(queues: Queues, held_by: QueueUser, asked: Sequence[Asked], *, ever: bool = False) -> Quota:
     """The quota of a queue, raised as far as these tasks of a user need it beside what is held; `ever`: beside nothing.
 
     Where the limit of the user is in the way, his own is raised and not that of the others.
     """
-    queue, user = account
+    queue, user = held_by
     quota = queues.quotas[queue]
     unused = Queues()
     unused.quotas = queues.quotas
-    for whose, left in (unused if ever else queues).left(account, asked):
+    for whose, left in (unused if ever else queues).left(held_by, asked):
         if whose is None:
             quota = structs.replace(quota, **_more(_FIELDS, quota.limits, left))
         elif more := _more(_USER_FIELDS, quota.of_user(user).limits, left):
@@ -106,11 +106,11 @@ def _differing(fields: Sequence[str], old: Struct, new: Struct) -> list[str]:
     return terms
 
 
-def requests_within(queues: Queues, account: Account, request: Request, *, ever: bool) -> Requests:
+def requests_within(queues: Queues, held_by: QueueUser, request: Request, *, ever: bool) -> Requests:
     """Requests for as much of one thing as the limits leave for one more task; `ever`: if nothing of it were used."""
-    if account[0] not in queues.quotas:
+    if held_by[0] not in queues.quotas:
         return
-    left = queues.free(account, ever=ever)
+    left = queues.free(held_by, ever=ever)
     if 0 < left[3] < request.gpus and not (request.target and request.target.devices):
         gpus = int(left[3])
         text = f"with {plural(gpus, 'GPU')} instead of {request.gpus}"

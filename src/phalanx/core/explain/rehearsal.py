@@ -153,7 +153,7 @@ class _Rehearsal:
             self._explainer.note_start(share.job, share.alone)
         for each in share.alone:
             if each.lane is None:
-                self._taken.place(self._state.table.rows[each.node], each, share.job.job.account)
+                self._taken.place(self._state.table.rows[each.node], each, share.job.job.queue_user)
 
     def _evict(self, tenant: Tenant | None) -> None:
         if tenant is not None and tenant.key not in self._taken.gone:
@@ -163,7 +163,7 @@ class _Rehearsal:
         job = self._share(gang_placement.job).job
         self._explainer.note_start(job, gang_placement.members)
         for each in gang_placement.members:
-            self._taken.take(self._state.table.rows[each.node], each.grant, job.job.account)
+            self._taken.take(self._state.table.rows[each.node], each.grant, job.job.queue_user)
         self._taken.enlist(gang_placement)
 
     def _share(self, id: JobId) -> Share:
@@ -219,6 +219,8 @@ class _Rehearsal:
             first = next(each for each in _pending(job, group) if each not in placed)
             if (found := self._explainer.gated(job, first, waiting)) is not None:
                 yield found
+            elif group.group.at_once:  # the gate is open until those that are placed here hold their places
+                yield Finding([reason.at_once_limit(group.group.at_once)], first, waiting, waits=False)
 
     def _one(self, job: JobState, position: int, left: int, waiting: int) -> Finding:
         """Why one task does not start, which speaks for all that are `left`, or for all that wait behind a gate."""

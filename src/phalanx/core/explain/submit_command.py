@@ -24,7 +24,7 @@ def submit_line(job: Job) -> str | None:
     if not _is_plain(job, group):
         return None
     words = ["phalanx", "submit", *_of_request(group.request), *_of_gang(job, group), *_of_job(job)]
-    line = shlex.join([*words, *_of_container(group.command), "--", *group.command.argv])
+    line = shlex.join([*words, *_of_command(group.command), "--", *group.command.argv])
     return line if len(line) <= LINE_MAX and line.isprintable() else None
 
 
@@ -49,13 +49,15 @@ def _is_plain(job: Job, group: Group) -> bool:
     )
 
 
-def _of_container(command: Command) -> Iterator[str]:
+def _of_command(command: Command) -> Iterator[str]:
     if command.cwd is not None:
         yield from ("--cwd", command.cwd)
     if command.image:
         yield from ("--image", command.image)
     for mount in command.mounts:
         yield from ("--mount", mount)
+    if command.split_output:
+        yield "--split-output"
 
 
 def _of_request(request: Request) -> Iterator[str]:

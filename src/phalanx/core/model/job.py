@@ -25,7 +25,7 @@ from phalanx.core.model.dispatch import Dispatch
 from phalanx.core.model.resources import Request
 
 JobId = str
-Account = tuple[str, str]  # a queue and a user: what one user holds and submits in one queue
+QueueUser = tuple[str, str]  # a queue and a user: what one user holds and submits in one queue
 NodeName = str
 NAME_MAX = 63
 OBJECT_MAX = 63 + 1 + 253
@@ -215,6 +215,7 @@ class Command(Struct, frozen=True, omit_defaults=True):
     cwd: str | None = None
     image: str = ""  # the container it runs in; empty: none (`containers.py`)
     mounts: tuple[str, ...] = ()  # what of the node that container sees besides: SRC:DST[:ro]
+    split_output: bool = False  # standard output and standard error go into two logs, not into one
 
 
 class Vps(Struct, frozen=True, omit_defaults=True):
@@ -284,7 +285,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
     vps: Vps | None = None
 
     @property
-    def account(self) -> Account:
+    def queue_user(self) -> QueueUser:
         """On which its use is counted."""
         return self.queue, self.user
 

@@ -1,7 +1,7 @@
 """Queues: who may use them, what their tasks may hold, together and by user, and what they hold now.
 
-Use is counted by *account*, a queue and a user: the quota of the queue limits the sum over its users, the limits of a
-user one account. Who is over a limit waits, and nobody behind waits for that (`Block.QUOTA`, `Block.USER`).
+Use is counted by queue, and in it by user: the quota of the queue limits the sum over its users, the limits of a user
+his own part. Who is over a limit waits, and nobody behind waits for that (`Block.QUOTA`, `Block.USER`).
 
 Submitted are the tasks of jobs that have not ended, those of stages of workflows that have no job yet among them. Too
 many of them are refused, for they cannot wait anywhere else.
@@ -18,7 +18,7 @@ from msgspec import Struct, structs
 from phalanx.core.model import reason
 from phalanx.core.model.amounts import MILLICORES, WORDS, headroom, total, use, written
 from phalanx.core.model.dispatch import DispatchMode, Selection
-from phalanx.core.model.job import Account, Job
+from phalanx.core.model.job import Job, QueueUser
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Cores, Grant, Request
 
@@ -35,7 +35,7 @@ PRIORITY_OF_OPERATORS = 1_000_000
 Asked = tuple[Request, int]  # so many tasks with this request
 _UNUSED = [0] * len(WORDS)
 _Limits = tuple[int | None, ...]
-_Key = TypeVar("_Key", str, Account)
+_Key = TypeVar("_Key", str, QueueUser)
 
 
 class UserLimits(Struct, frozen=True, omit_defaults=True):
@@ -131,9 +131,9 @@ class Queues:
     def __init__(self) -> None:
         self.quotas: dict[str, Quota] = {}
         self.usage: dict[str, list[int]] = {}  # what the tasks of each hold, as a vector
-        self.used_by: dict[Account, list[int]] = {}  # the same by user; who holds nothing is not listed
+        self.used_by: dict[QueueUser, list[int]] = {}  # the same by user; who holds nothing is not listed
         self.submitted: dict[str, int] = {}
-        self.submitted_by: dict[Account, int] = {}
+        self.submitted_by: dict[QueueUser, int] = {}
 
     def with_quotas(self, quotas: Mapping[str, Quota]) -> Queues:
         """The same usage under these quotas as well."""
@@ -165,125 +165,125 @@ class Queues:
             limit = quota.priority_max
         return None if job.priority <= limit else reason.priority_too_high(job.queue, job.priority, limit)
 
-    def too_many(self, account: Account, added: int) -> Reason | None:
+    def too_many(self, whose: QueueUser, added: int) -> Reason | None:
         """Why so many more tasks may not be submitted there, or None if they may."""
-        queue, user = account
+        queue, user = whose
         quota = self.quotas.get(queue)
         if quota is None:
             return None
         limit, held = quota.submitted, self.submitted.get(queue, 0)
         if limit is not None and held + added > limit:
             return reason.queue_submit_limit(queue, added, held, limit)
-        limit, held = quota.of_user(user).submitted, self.submitted_by.get(account, 0)
+        limit, held = quota.of_user(user).submitted, self.submitted_by.get(whose, 0)
         if limit is not None and held + added > limit:
             return reason.user_submit_limit(queue, user, added, held, limit)
         return None
 
-    def submit(self, account: Account, tasks: int) -> None:
-        """So many more tasks of an account have not ended, or so many fewer."""
-        add_to(self.submitted, account[0], tasks)
-        add_to(self.submitted_by, account, tasks)
+    def submit(self, whose: QueueUser, tasks: int) -> None:
+        """So many more tasks of one user in a queue have not ended, or so many fewer."""
+        add_to(self.submitted, whose[0], tasks)
+        add_to(self.submitted_by, whose, tasks)
 
-    def take(self, account: Account, grant: Grant) -> None:
-        used = self.usage.get(account[0])
+    def take(self, whose: QueueUser, grant: Grant) -> None:
+        used = self.usage.get(whose[0])
         if used is None:
-            used = self.usage[account[0]] = [0] * len(WORDS)
+            used = self.usage[whose[0]] = [0] * len(WORDS)
         use(used, grant, 1)
-        mine = self.used_by.get(account)
+        mine = self.used_by.get(whose)
         if mine is None:
-            mine = self.used_by[account] = [0] * len(WORDS)
+            mine = self.used_by[whose] = [0] * len(WORDS)
         use(mine, grant, 1)
 
-    def give_back(self, account: Account, grant: Grant) -> None:
-        use(self.usage[account[0]], grant, -1)
-        mine = self.used_by[account]
+    def give_back(self, whose: QueueUser, grant: Grant) -> None:
+        use(self.usage[whose[0]], grant, -1)
+        mine = self.used_by[whose]
         use(mine, grant, -1)
         if not mine[0]:
-            del self.used_by[account]
+            del self.used_by[whose]
 
-    def room(self, account: Account, request: Request, beside: Iterable[Asked] = ()) -> int | None:
+    def room(self, whose: QueueUser, request: Request, beside: Iterable[Asked] = ()) -> int | None:
         """How many tasks with this request the limits admit now beside others, or None if there are none."""
-        if account[0] not in self.quotas:
+        if whose[0] not in self.quotas:
             return None
         ask, others, counts = total([(request, 1)]), total(beside), list[int]()
-        for _, limits, used in self._accounts(account):
+        for _, limits, used in self._limited(whose):
             taken = [each + more for each, more in zip(used, others, strict=True)]
             left = headroom(limits, taken, ask)
             counts += [1 + int(each) // asked for each, asked in zip(left, ask, strict=True) if each != inf]
         return max(0, min(counts)) if counts else None
 
-    def lacks(self, account: Account, asked: Iterable[Asked], *, ever: bool = False) -> Reason | None:
+    def lacks(self, whose: QueueUser, asked: Iterable[Asked], *, ever: bool = False) -> Reason | None:
         """Why the limits do not admit these tasks together now, or `ever`: even if nothing were used; else None."""
-        return self._refused(account, total(asked), ever=ever) if account[0] in self.quotas else None
+        return self._refused(whose, total(asked), ever=ever) if whose[0] in self.quotas else None
 
     def refuses(
-        self, account: Account, grants: Iterable[Grant], leaving: Iterable[tuple[Account, Grant]]
+        self, whose: QueueUser, grants: Iterable[Grant], leaving: Iterable[tuple[QueueUser, Grant]]
     ) -> bool:
         """Whether the limits do not admit these grants together once others have left."""
-        if account[0] not in self.quotas:
+        if whose[0] not in self.quotas:
             return False
         needed, of_queue, own = [0] * len(WORDS), [0] * len(WORDS), [0] * len(WORDS)
         for grant in grants:
             use(needed, grant, 1)
         for other, grant in leaving:
-            if other[0] == account[0]:
+            if other[0] == whose[0]:
                 use(of_queue, grant, -1)
-            if other == account:
+            if other == whose:
                 use(own, grant, -1)
-        for user, limits, used in self._accounts(account):
+        for user, limits, used in self._limited(whose):
             left = [each + gone for each, gone in zip(used, of_queue if user is None else own, strict=True)]
             if min(headroom(limits, left, needed)) < 0:
                 return True
         return False
 
-    def admitted(self, account: Account, parts: Sequence[Part]) -> list[int] | Reason:
+    def admitted(self, whose: QueueUser, parts: Sequence[Part]) -> list[int] | Reason:
         """How many members of each part the limits admit, or why they do not admit what is needed."""
         needed = [(part.request, part.need) for part in parts]
-        if account[0] not in self.quotas:
+        if whose[0] not in self.quotas:
             return [part.most for part in parts]
-        no = self.lacks(account, needed, ever=True) or self.lacks(account, needed)
+        no = self.lacks(whose, needed, ever=True) or self.lacks(whose, needed)
         if no is not None:
             return no
         most: list[int] = []
         for at, part in enumerate(parts):
             # Those of the parts before are counted as admitted, those of the others as needed.
             beside = [(each.request, count) for each, count in zip(parts, most, strict=False)] + needed[at:]
-            left, more = self.room(account, part.request, beside), part.most - part.need
+            left, more = self.room(whose, part.request, beside), part.most - part.need
             most.append(part.need + (more if left is None else min(more, left)))
         return most
 
-    def left(self, account: Account, asked: Iterable[Asked]) -> list[tuple[str | None, list[float]]]:
+    def left(self, whose: QueueUser, asked: Iterable[Asked]) -> list[tuple[str | None, list[float]]]:
         """What the limits leave of each row beside these tasks: of the queue (under None), and of the user."""
-        if account[0] not in self.quotas:
+        if whose[0] not in self.quotas:
             return []
         needed = total(asked)
-        return [(user, headroom(limits, used, needed)) for user, limits, used in self._accounts(account)]
+        return [(user, headroom(limits, used, needed)) for user, limits, used in self._limited(whose)]
 
-    def free(self, account: Account, *, ever: bool = False) -> list[float]:
+    def free(self, whose: QueueUser, *, ever: bool = False) -> list[float]:
         """What the limits leave of each row, or `ever`: would leave if nothing were used."""
         free = [inf] * len(WORDS)
-        for _, limits, used in self._accounts(account) if account[0] in self.quotas else ():
+        for _, limits, used in self._limited(whose) if whose[0] in self.quotas else ():
             held = _UNUSED if ever else used
             left = (inf if most is None else most - has for most, has in zip(limits, held, strict=True))
             free = [min(pair) for pair in zip(free, left, strict=True)]
         return free
 
-    def _refused(self, account: Account, needed: Sequence[int], *, ever: bool) -> Reason | None:
-        for user, limits, used in self._accounts(account):
+    def _refused(self, whose: QueueUser, needed: Sequence[int], *, ever: bool) -> Reason | None:
+        for user, limits, used in self._limited(whose):
             held = _UNUSED if ever else used
             for row, left in enumerate(headroom(limits, held, needed)):
                 limit = limits[row]
                 if left < 0 and limit is not None:
                     wanted, has, most = (_shown(row, amount) for amount in (needed[row], held[row], limit))
-                    return _no(account[0], user, row, ever=ever, wanted=wanted, has=has, most=most)
+                    return _no(whose[0], user, row, ever=ever, wanted=wanted, has=has, most=most)
         return None
 
-    def _accounts(self, account: Account) -> Iterator[tuple[str | None, _Limits, list[int]]]:
+    def _limited(self, whose: QueueUser) -> Iterator[tuple[str | None, _Limits, list[int]]]:
         """Limits and use of a queue (under None), and of the user there if that is limited."""
-        quota = self.quotas[account[0]]
-        yield None, quota.limits, self.usage.get(account[0], _UNUSED)
+        quota = self.quotas[whose[0]]
+        yield None, quota.limits, self.usage.get(whose[0], _UNUSED)
         if quota.limits_users:
-            yield account[1], quota.of_user(account[1]).limits, self.used_by.get(account, _UNUSED)
+            yield whose[1], quota.of_user(whose[1]).limits, self.used_by.get(whose, _UNUSED)
 
 
 def _no(

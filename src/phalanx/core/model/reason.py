@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from phalanx.core.model.amounts import describe_bytes, plural
+from phalanx.core.model.amounts import describe_bytes, describe_seconds, plural
 from phalanx.core.model.resources import Cores
 
 
@@ -353,6 +353,12 @@ def barrier_wait(ready: int, placed: int, short: int, missing: list[str], second
     text += f"; all give their places back in {seconds:.0f} s unless complete by then"
     numbers = {"ready": ready, "placed": placed, "short": short, "missing": missing, "seconds": seconds}
     return Reason("BarrierWait", Tier.PROGRESS, text, numbers)
+
+
+def was_evicted(at: float, message: str, now: float) -> Reason:
+    """An earlier attempt was asked to leave; `message` says by whom and for whom."""
+    text = f"An earlier attempt was evicted {describe_seconds(max(0.0, now - at))} ago: {message}"
+    return Reason("WasEvicted", Tier.PROGRESS, text, {"at": at})
 
 
 def waiting_victims(victims: list[str], nodes: dict[str, int], seconds: float) -> Reason:

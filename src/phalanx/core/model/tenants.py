@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from phalanx.core.model.amounts import ANY, FIXED, DeviceKind, Rows, fixed, matching
 from phalanx.core.model.columns import Columns, Matrix
-from phalanx.core.model.job import Account, JobId
+from phalanx.core.model.job import JobId, QueueUser
 from phalanx.core.model.resources import Grant
 
 NEVER = float("inf")
@@ -49,7 +49,7 @@ class Tenant(Struct, frozen=True):
     user: str = ""
 
     @property
-    def account(self) -> Account:
+    def queue_user(self) -> QueueUser:
         """On which its use is counted."""
         return self.queue, self.user
 

@@ -196,7 +196,7 @@ class _Pass:
         return self._place_group(waiting_class, unit)
 
     def _place_group(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Block | None:
-        quota = self.draft.queues.room(unit.job.account, unit.request)
+        quota = self.draft.queues.room(unit.job.queue_user, unit.request)
         if quota == 0:
             return self._without(self._limit(unit), waiting_class, unit)
         if is_dispatched(unit):
@@ -222,7 +222,7 @@ class _Pass:
 
     def _limit(self, unit: WaitingGroup) -> Block:
         """Which limit keeps one more of its tasks from being placed: that of its queue or that of its user there."""
-        no = self.draft.queues.lacks(unit.job.account, [(unit.request, 1)])
+        no = self.draft.queues.lacks(unit.job.queue_user, [(unit.request, 1)])
         return Block.USER if no is not None and "user" in no.numbers else Block.QUOTA
 
     def _dispatch(self, waiting_class: WaitingClass, unit: WaitingGroup, quota: int | None) -> Block | None:
@@ -259,7 +259,7 @@ class _Pass:
     def _take(self, unit: WaitingGroup, position: int, spot: tuple[int, Grant]) -> None:
         row, grant = spot
         placement = Placement(unit.job.id, position, self.draft.nodes.names[row], grant)
-        self.draft.place(row, placement, unit.job.account)
+        self.draft.place(row, placement, unit.job.queue_user)
 
     def _place_gang(self, waiting_class: WaitingClass, unit: WaitingGang) -> Block | None:
         mark = self.draft.mark()

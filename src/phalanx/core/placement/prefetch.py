@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from heapq import heapify, heapreplace
 
-from phalanx.core.model.job import Account
+from phalanx.core.model.job import QueueUser
 from phalanx.core.model.lanes import LanePool
 from phalanx.core.model.plan import Placement, PlanMemory, Policy, Snapshot
 from phalanx.core.model.waiting import Block, Rank, Waiting, WaitingClass, WaitingGroup
@@ -63,7 +63,7 @@ def _first_of_others(
     mine: WaitingClass, waiting: Waiting, memory: PlanMemory, gain: int, now: float
 ) -> Rank | None:
     """The first that waits in another class and may take a place that these stages would hold."""
-    account = mine.units[mine.ranks[0]].job.account
+    whose = mine.units[mine.ranks[0]].job.queue_user
     found: Rank | None = None
     for other in waiting.classes.values():
         rank = other.ranks[0]
@@ -71,7 +71,7 @@ def _first_of_others(
             continue
         note = memory.notes.get(other.number)
         if note is not None and note.blocked_at == gain and note.last_entry == other.last_entry:
-            is_capped = _is_capped(note.blocked_by, other.units[rank].job.account, account)
+            is_capped = _is_capped(note.blocked_by, other.units[rank].job.queue_user, whose)
             if is_capped or note.hopeless_at == gain:
                 continue
         if memory.failed.get(other.number, (0.0, ""))[0] <= now:
@@ -79,7 +79,7 @@ def _first_of_others(
     return found
 
 
-def _is_capped(block: Block | None, theirs: Account, mine: Account) -> bool:
+def _is_capped(block: Block | None, theirs: QueueUser, mine: QueueUser) -> bool:
     """Whether a limit keeps another class from a place that these stages hold, and would if they gave it up."""
     return (block is Block.QUOTA and theirs[0] != mine[0]) or (block is Block.USER and theirs != mine)
 

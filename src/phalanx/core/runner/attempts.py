@@ -154,7 +154,7 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
     if stopping == Why.TIMEOUT and end.stopped:
         return Why.TIMEOUT, "its time limit passed"
     if stopping not in (None, Why.TIMEOUT, Why.OOM):
-        return stopping, "stopped on request"
+        return stopping, "evicted" if stopping == Why.EVICTED else "stopped on request"
     if end.oom or (stopping == Why.OOM and end.stopped):
         return Why.OOM, _out_of_memory(end)
     if end.signal:

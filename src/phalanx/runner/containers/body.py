@@ -43,7 +43,9 @@ if TYPE_CHECKING:
         closed: list[str]  # what no mount may show, whatever is allowed
         has_network: bool  # it is in the network namespace of its process; else in the node's
         hostname: str
-        devices: list[str]
+        devices: list[str]  # device nodes
+        device_names: list[str]  # by CDI, or by their UUIDs for `device_driver`
+        device_driver: str  # of Docker: cdi or nvidia
         is_tracked: bool  # whoever signals the attempt reaches the container's processes by their cgroup
         pid_file: str
         result: str
@@ -66,7 +68,7 @@ def podman_body(spec: ContainerSpec, env: dict[str, str], pid: int) -> dict[str,
         "privileged": False,
         "netns": network,
         "mounts": [_podman_mount(each) for each in (*spec["own_mounts"], *spec["mounts"])],
-        "devices": [{"path": path} for path in spec["devices"]],
+        "devices": [{"path": path} for path in (*spec["devices"], *spec["device_names"])],
         "r_limits": [{"type": name, "soft": soft, "hard": hard} for name, soft, hard in _limits()],
         "log_configuration": {"driver": "none"},
         "image_volume_mode": "ignore",
@@ -106,6 +108,8 @@ def docker_body(spec: ContainerSpec, env: dict[str, str]) -> dict[str, Any]:
         "LogConfig": {"Type": "none"},
         "RestartPolicy": {"Name": "no"},
     }
+    if spec["device_names"]:
+        host["DeviceRequests"] = [_device_request(spec)]
     body: dict[str, Any] = {
         "Image": spec["image"],
         "Entrypoint": spec["argv"],
@@ -127,6 +131,11 @@ def docker_body(spec: ContainerSpec, env: dict[str, str]) -> dict[str, Any]:
     if spec["cwd"]:
         body["WorkingDir"] = spec["cwd"]
     return body
+
+
+def _device_request(spec: ContainerSpec) -> dict[str, Any]:
+    wanted = {"Driver": spec["device_driver"], "DeviceIDs": spec["device_names"]}
+    return wanted | ({} if spec["device_driver"] == "cdi" else {"Capabilities": [["gpu"]]})
 
 
 def _podman_mount(mount: OwnMount) -> dict[str, Any]:

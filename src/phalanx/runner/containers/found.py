@@ -14,6 +14,8 @@ from phalanx.runner.containers.runtime import DOCKER, Runtime, RuntimeFailed
 AUTO, NONE = "auto", "none"
 ANSWER_S = 10.0  # a service that is started by its socket takes a while
 TEXT_MAX = 200
+CDI, NVIDIA = "cdi", "nvidia"  # drivers of devices
+CDI_SINCE = [4, 1]  # version of podman
 
 
 class RuntimeFound(Struct, frozen=True):
@@ -22,6 +24,7 @@ class RuntimeFound(Struct, frozen=True):
     socket: str = ""
     kind: str = ""  # podman or docker
     text: str = "none"  # for people: podman 4.3.1, or why none
+    device_driver: str = ""  # cdi or nvidia: how it is given devices with their libraries; empty: it cannot
 
     @property
     def runtime(self) -> Runtime:
@@ -74,4 +77,22 @@ def _asked(path: str) -> RuntimeFound:
     parts = said.get("Components") or []
     is_podman = any(part.get("Name") == "Podman Engine" for part in parts)
     kind = "podman" if is_podman else "docker"
-    return RuntimeFound(path, kind, f"{kind} {said.get('Version', '')}"[:TEXT_MAX].strip())
+    version = str(said.get("Version", ""))
+    driver = _podman_driver(version) if is_podman else _docker_driver(path)
+    return RuntimeFound(path, kind, f"{kind} {version}"[:TEXT_MAX].strip(), driver)
+
+
+def _podman_driver(version: str) -> str:
+    numbers = [int(part) for part in version.split("-", maxsplit=1)[0].split(".")[:2] if part.isdecimal()]
+    return CDI if numbers >= CDI_SINCE else ""
+
+
+def _docker_driver(path: str) -> str:
+    """Docker says whether it reads CDI specifications, and whether it has NVIDIA's runtime."""
+    try:
+        about = Runtime(path).call("GET", f"{DOCKER}/info", timeout_s=ANSWER_S)
+    except RuntimeFailed:
+        return ""
+    if about.get("CDISpecDirs"):
+        return CDI
+    return NVIDIA if NVIDIA in (about.get("Runtimes") or {}) else ""

@@ -10,18 +10,20 @@ import os
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from phalanx.core.model.containers import parse_mount
 from phalanx.core.model.orders import AttemptKey, Brief, Start, key_from_text, key_text
+from phalanx.core.model.resources import Capacity, Device
 from phalanx.errors import ConfigError
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account
-from phalanx.runner.containers.found import RuntimeFound
+from phalanx.runner.containers.cdi import CdiDevices
+from phalanx.runner.containers.found import CDI, RuntimeFound, with_runtime
 from phalanx.runner.containers.preparing import ImagePreparations, PreparedImage
 from phalanx.runner.containers.process import VARIABLE
 from phalanx.runner.containers.runtime import DOCKER, RuntimeFailed
@@ -33,10 +35,18 @@ if TYPE_CHECKING:
     from phalanx.runner.containers.body import ContainerSpec, OwnMount
 
 log = logger("runner")
+NO_LIBRARIES = "GPUs by their device nodes, without the driver's libraries: no CDI specification names them"
 PROGRAM = Path(__file__).parent / "__main__.py"
 NODE_LABEL, ATTEMPT_LABEL = "io.phalanx.node", "io.phalanx.attempt"
 # What a container's root may do where tasks have the runner's own account. Not among them: raw packets, device nodes.
 CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETGID", "SETUID")
+
+
+class ContainerDevices(NamedTuple):
+    """What of the node's devices a container gets."""
+
+    nodes: list[str]  # device nodes
+    names: list[str]  # for the runtime, which adds the driver's libraries, too
 
 
 class OfAttempt(Struct, frozen=True):
@@ -68,6 +78,7 @@ class ContainerLaunches:
         state_dir: Path,
         allowed: tuple[str, ...],
         limit_s: float,
+        cdi: CdiDevices,
     ) -> None:
         self.found = found
         self.images = ImagePreparations(found, state_dir, limit_s, allowed)
@@ -76,7 +87,17 @@ class ContainerLaunches:
         self._state_dir = state_dir
         self._allowed = allowed
         self.nodes = DeviceNodes({})
+        self.devices: tuple[Device, ...] = ()
+        self._cdi = cdi
         self._removing: set[asyncio.Future[None]] = set()
+
+    def described(self, capacity: Capacity) -> Capacity:
+        """A node's capacity with its runtime, and how containers get its devices."""
+        about = self.found
+        real = [each for each in self.devices if "pretend" not in each.uuid]
+        if about.socket and real and not any(self._device_name(each.index) for each in real):
+            about = structs.replace(about, text=f"{about.text}; {NO_LIBRARIES}")
+        return with_runtime(capacity, about)
 
     def adopt(self, found: RuntimeFound) -> None:
         """The node has another runtime from now on, or none; containers that run keep theirs."""
@@ -115,6 +136,7 @@ class ContainerLaunches:
         own += [_own(has.hosts, "/etc/hosts", read_only=True)] if has.hosts else []
         own += [_own(has.home, CONTAINER_HOME)] if has.home else []
         mounts = [parse_mount(text) for text in brief.command.mounts]
+        devices = self._devices(start.grant.devices)
         return {
             "socket": self.found.socket,
             "kind": self.found.kind,
@@ -134,7 +156,9 @@ class ContainerLaunches:
             "closed": [str(self._state_dir.resolve()), self.found.socket],
             "has_network": has.has_network,
             "hostname": has.hostname,
-            "devices": self._devices(start.grant.devices),
+            "devices": devices.nodes,
+            "device_names": devices.names,
+            "device_driver": self.found.device_driver,
             "is_tracked": has.is_tracked,
             "pid_file": str(self._path(start.key, "pid")),
             "result": has.result,
@@ -209,8 +233,21 @@ class ContainerLaunches:
         self._removing.add(future)
         future.add_done_callback(self._removing.discard)
 
-    def _devices(self, granted: Iterable[int]) -> list[str]:
-        return [path for index in granted for path in self.nodes.paths_of(index)]
+    def _devices(self, granted: Iterable[int]) -> ContainerDevices:
+        """By their names where the runtime and this node know them, else by their device nodes."""
+        found = ContainerDevices([], [])
+        for index in granted:
+            if name := self._device_name(index):
+                found.names.append(name)
+            else:
+                found.nodes.extend(self.nodes.paths_of(index))
+        return found
+
+    def _device_name(self, index: int) -> str:
+        device = next((each for each in self.devices if each.index == index), None)
+        if device is None or not self.found.device_driver:
+            return ""
+        return self._cdi.name_of(device) if self.found.device_driver == CDI else device.uuid
 
     def name_of(self, key: AttemptKey) -> str:
         """The name of its container."""

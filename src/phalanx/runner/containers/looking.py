@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 
 from phalanx.logger import logger
-from phalanx.runner.containers.found import RuntimeFound, find_runtime, sockets, with_runtime
+from phalanx.runner.containers.found import RuntimeFound, find_runtime, sockets
 from phalanx.runner.containers.launching import ContainerLaunches
 from phalanx.runner.turn import RunnerEngine
 
@@ -64,7 +64,7 @@ class RuntimeLook:
         say = log.info if found.socket else log.warning
         say("containers: the runtime has changed", runtime=found.text, before=self._containers.found.text)
         self._containers.adopt(found)
-        self._engine.capacity = with_runtime(self._engine.capacity, found)
+        self._engine.capacity = self._containers.described(self._engine.capacity)
         self._hello_again()
         await self._containers.sweep(self._engine.live_keys())
 

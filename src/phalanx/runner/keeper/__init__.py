@@ -20,6 +20,7 @@ A frame is a 4-byte big-endian length and a JSON array of requests or answers, e
                      → started key pid started_at | refused key code message; waits while its lane is taken
                      not_after: from this instant since boot on it is refused as late, not started or prepared
                      held: → ready key | refused key code message; takes its lane, and starts with go
+                     out, err: the same path: both streams go into one file, in the order in which they are written
                      artifacts, scratch: folders that are made for it; result: a file that it may write
     go           key not_after?              start one that is ready; no effect on any other
     retract      key                         withdraw what still waits for its lane: refused key retracted
@@ -37,5 +38,6 @@ answered with `misunderstood text`.
 """
 
 # 2: held starts; 3: a lease ends at an instant; 4: ping, nothing starts late, stops have a why; 5: memos, threaded
-# sets; makes the folder for artifacts, its exits say which files were left, and tasks have accounts
-VERSION = 5
+# sets; makes the folder for artifacts, its exits say which files were left, and tasks have accounts; 6: out and err may
+# be one file
+VERSION = 6

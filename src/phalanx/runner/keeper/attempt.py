@@ -95,6 +95,11 @@ class KeptAttempt:
         self.exit: str | None = None  # as JSON, once nothing of the tree is left
 
     @property
+    def logs(self) -> tuple[str, ...]:
+        """The files that it writes: one for both streams, or one for each."""
+        return (self.out,) if self.out == self.err else (self.out, self.err)
+
+    @property
     def folders(self) -> list[str]:
         """All the cgroups it is in."""
         return [*self.cgroups, self.slot_folder] if self.slot_folder else self.cgroups

@@ -51,7 +51,7 @@ class LeftFiles:
     def left(self, attempt: KeptAttempt) -> int:
         """What it has left, now that nothing of it runs any more."""
         found = 0 if _is_empty(attempt.out) else STDOUT
-        if not _is_empty(attempt.err):
+        if attempt.err != attempt.out and not _is_empty(attempt.err):
             found |= STDERR
         if attempt.result and os.path.lexists(attempt.result):
             found |= RESULT

@@ -47,11 +47,11 @@ class Trimmer:
         if not 0 <= lived_s < fills_in_s(attempt):
             self.trim(attempt)
 
-    def trim(self, attempt: KeptAttempt) -> tuple[int, int]:
-        """Punch a hole into a log that is too large; returns the sizes of both."""
+    def trim(self, attempt: KeptAttempt) -> tuple[int, ...]:
+        """Punch a hole into a log that is too large; returns the sizes of its logs."""
         if not attempt.log_max_bytes or not self.supported:
-            return 0, 0
-        return self._trim_file(attempt, attempt.out), self._trim_file(attempt, attempt.err)
+            return ()
+        return tuple([self._trim_file(attempt, path) for path in attempt.logs])
 
     def _trim_file(self, attempt: KeptAttempt, path: str) -> int:
         try:
@@ -102,7 +102,7 @@ class _Logs:
     def __init__(self, attempt: KeptAttempt, due_at: float) -> None:
         self.attempt = attempt
         self.due_at = due_at  # when it is looked at first
-        self.sizes = (0, 0)
+        self.sizes: tuple[int, ...] = (0,) * len(attempt.logs)
         self.watches: list[int] = []
 
 
@@ -167,13 +167,14 @@ class LogWatch:
         self.next_at = min(self.next_at, at + FAST_LOOK_S)
 
     def _watch(self, logs: _Logs) -> bool:
-        """Ask the kernel to report writes to either log; False if it cannot, or if one has just happened."""
-        for path in (logs.attempt.out, logs.attempt.err):
+        """Ask the kernel to report writes to its logs; False if it cannot, or if one has just happened."""
+        paths = logs.attempt.logs
+        for path in paths:
             watch = self._libc.inotify_add_watch(self.fd, os.fsencode(path), _IN_MODIFY | _IN_ONESHOT)
             if watch >= 0:
                 logs.watches.append(watch)
                 self._watched[watch] = logs.attempt.key
-        if len(logs.watches) == 2 and self._trimmer.trim(logs.attempt) == logs.sizes:
+        if len(logs.watches) == len(paths) and self._trimmer.trim(logs.attempt) == logs.sizes:
             return True
         self._unwatch(logs)
         return False

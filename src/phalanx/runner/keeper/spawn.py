@@ -121,7 +121,7 @@ class Spawner:
         attempt, argv, env, cwd = self._read(key, brief, options)
 
         def look() -> int:
-            _make_logs(attempt.out, attempt.err)
+            _make_logs(attempt)
             self._checked_program(attempt, argv[0], env)
             return 0
 
@@ -215,18 +215,12 @@ class Spawner:
             argv = [*account.prefix, *words, program, *argv[1:]]
             program = argv[0]
             if not attempt.was_held:
-                _make_logs(attempt.out, attempt.err)
-        opened = _open_made(attempt.out, attempt.err) if attempt.was_held or account is not None else []
+                _make_logs(attempt)
+        opened = _open_made(attempt) if attempt.was_held or account is not None else []
         if account is not None:
             for fd in opened:  # it may open them once more, by /dev/stdout
                 os.fchown(fd, account.uid, account.gid)
-        actions: tuple[tuple[Any, ...], ...] = (
-            _STDIN,
-            (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600),
-            (os.POSIX_SPAWN_OPEN, 2, attempt.err, _LOG_FLAGS, 0o600),
-        )
-        if opened:
-            actions = (_STDIN, (os.POSIX_SPAWN_DUP2, opened[0], 1), (os.POSIX_SPAWN_DUP2, opened[1], 2))
+        actions = _file_actions(attempt, opened)
 
         def spawn() -> int:
             if (no := why_not()) is not None:
@@ -239,14 +233,14 @@ class Spawner:
             try:
                 return spawn()
             except FileExistsError:  # only a log gives this error: one that was planted
-                _remove_logs(attempt.out, attempt.err)
+                _remove_logs(*attempt.logs)
                 return spawn()
             except (FileNotFoundError, NotADirectoryError):
-                if not _remake_folders(attempt.out, attempt.err):
+                if not _remake_folders(attempt):
                     raise
                 return spawn()
         except OSError as error:
-            _make_logs(attempt.out, attempt.err)  # the error number does not say which file it is about
+            _make_logs(attempt)  # the error number does not say which file it is about
             raise refusal(error, program, name) from None
         finally:
             for fd in opened:
@@ -287,24 +281,35 @@ def _limit_processes(most: int) -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (resource.RLIM_INFINITY if most == sys.maxsize else most, hard))
 
 
-def _make_logs(out: str, err: str) -> None:
-    """Create both logs anew, or raise SpawnRefused."""
-    for path in (out, err):
+def _file_actions(attempt: KeptAttempt, opened: list[int]) -> tuple[tuple[Any, ...], ...]:
+    """The three streams of the child. With one log, both descriptors are one opening of it: the order is exact."""
+    out: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600)
+    err: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, 2, attempt.err, _LOG_FLAGS, 0o600)
+    if opened:
+        out, err = (os.POSIX_SPAWN_DUP2, opened[0], 1), (os.POSIX_SPAWN_DUP2, opened[-1], 2)
+    elif attempt.out == attempt.err:
+        err = (os.POSIX_SPAWN_DUP2, 1, 2)
+    return _STDIN, out, err
+
+
+def _make_logs(attempt: KeptAttempt) -> None:
+    """Create its logs anew, or raise SpawnRefused."""
+    for path in attempt.logs:
         try:
             try:
                 os.close(os.open(path, _LOG_FLAGS, 0o600))
             except (FileExistsError, FileNotFoundError, NotADirectoryError):
-                _remake_folders(out, err)
+                _remake_folders(attempt)
                 _remove_logs(path)
                 os.close(os.open(path, _LOG_FLAGS, 0o600))
         except OSError as error:
             raise _no_log(path, error) from None
 
 
-def _open_made(out: str, err: str) -> list[int]:
-    """The two logs, open, if both exist and are as new; else they are created anew, as any other's."""
+def _open_made(attempt: KeptAttempt) -> list[int]:
+    """Its logs, open, if they exist and are as new; else they are created anew, as any other's."""
     logs: list[int] = []
-    for path in (out, err):
+    for path in attempt.logs:
         try:
             logs.append(os.open(path, _MADE_FLAGS))
         except OSError:
@@ -320,10 +325,10 @@ def _open_made(out: str, err: str) -> list[int]:
     return []
 
 
-def _remake_folders(out: str, err: str) -> bool:
+def _remake_folders(attempt: KeptAttempt) -> bool:
     """Create the folder of a job's logs, which a task of it may have removed or replaced; False if it existed."""
     made = False
-    for folder in (system.parent(out), system.parent(err)):
+    for folder in {system.parent(path) for path in attempt.logs}:
         try:
             system.set_aside(folder, unless=stat.S_ISDIR)
             os.mkdir(folder, 0o700)  # noqa: PTH102 (the keeper imports no pathlib)

@@ -53,11 +53,11 @@ def test_nobody_else_gets_a_promised_place():
 
 def test_a_victim_is_told_for_whom_it_leaves():
     cluster, (small,) = a_full_cluster()
-    gang = a_gang(a_group(1, gpus=1), priority=10, name="hello-job")
+    gang = a_gang(a_group(1, gpus=1), priority=10, name="hello-job", user="alice")
     cluster.submit(gang)
     cluster.evicting(gang, {0: "n1"}, [("n1", 1)])
     condition = cluster.state.jobs[small].conditions[0]
-    assert condition.message == "phalanx: preempted to make room for hello-job (priority 10)"
+    assert condition.message == "phalanx: preempted to make room for hello-job (job 2 of alice, priority 10)"
     assert cluster.state.jobs[small].live[0].ending == Why.EVICTED
 
 

@@ -52,6 +52,7 @@ def read(line: str) -> SubmitRequest:
         {"targets": ["n1:0::0,1"], "cores": 0},
         {"targets": ["n1"], "gpus": 1, "labels": {"disk": "ssd", "zone": "a"}},
         {"require_isolation": True, "labels": {"disk": "ssd"}},
+        {"split_output": True},
         {"array": "1-100%4", "name": "sweep", "queue": "lab", "priority": 7},
         {"tasks": 4, "min": 2, "gang_wait": "90s", "max_retries": 1},
         {"tasks": 4, "gather": [GatherSpec("rack", True), GatherSpec("pod"), GatherSpec("row", False, 2)]},

@@ -29,6 +29,8 @@ SPEC: ContainerSpec = {
     "has_network": False,
     "hostname": "exp-worker-0-0",
     "devices": ["/dev/nvidia0"],
+    "device_names": [],
+    "device_driver": "cdi",
     "is_tracked": True,
     "pid_file": "/s/pid",
     "result": "/s/artifacts/r",

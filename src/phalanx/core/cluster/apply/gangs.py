@@ -127,7 +127,9 @@ def eviction_text(job: JobState, trigger: int) -> str:
     """What a victim is told: for whom it leaves. Of objects of Kubernetes, in Koordinator's words."""
     spec = job.job
     if not spec.object_name:
-        return f"{SCHEDULER}: preempted to make room for {spec.name or spec.id} (priority {spec.priority})"
+        whose = f"job {job.arrival} of {spec.user}, " if job.arrival and spec.user else ""
+        who = f"{spec.name or spec.id} ({whose}priority {spec.priority})"
+        return f"{SCHEDULER}: preempted to make room for {who}"
     return (
         f"{SCHEDULER}: preempting to accommodate higher priority pods, preemptor: {spec.object_name}, "
         f"triggerpod: {spec.task_name(trigger)}"

@@ -29,7 +29,7 @@ def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -
         state.overlay.hold(attempt.grant.address, attempt.node, job.job.user)
     if state.rules.overlay.is_on:
         state.overlay.came(attempt.node, job.job.user)
-    state.queues.take(job.job.account, attempt.grant)
+    state.queues.take(job.job.queue_user, attempt.grant)
     lane = Lane(attempt.lane, attempt.node, attempt.grant, job.groups[attempt.group].lanes)
     node.lanes[attempt.lane] = lane
     node.next_lane, node.idle_since = attempt.lane + 1, None
@@ -100,7 +100,7 @@ def end_attempt(state: ClusterState, job: JobState, attempt: Attempt, at: float)
         del node.lanes[attempt.lane]
         lane.close()
         state.table.give_back(node.row, attempt.grant)
-        state.queues.give_back(job.job.account, attempt.grant)
+        state.queues.give_back(job.job.queue_user, attempt.grant)
         state.tenants.remove((attempt.node, attempt.lane))
         if job.gang is not None and job.job.id not in state.tenants.of_job:
             state.tenants.needed.pop(job.job.id, None)
@@ -229,7 +229,7 @@ def keep_for(state: ClusterState, job: JobState, at: float) -> None:
     for position, (node, grant) in job.promise.members.items():
         row = state.nodes[node].row
         state.table.promise(row, grant)
-        state.queues.take(job.job.account, grant)
+        state.queues.take(job.job.queue_user, grant)
         state.tenants.add(
             Tenant(
                 (job.job.id, position),
@@ -255,7 +255,7 @@ def drop_promise(state: ClusterState, job: JobState) -> None:
         return
     for position, (node, grant) in job.promise.members.items():
         state.table.withdraw(state.nodes[node].row, grant)
-        state.queues.give_back(job.job.account, grant)
+        state.queues.give_back(job.job.queue_user, grant)
         state.tenants.remove((job.job.id, position))
     job.promise = None
     del state.promised[job.job.id]

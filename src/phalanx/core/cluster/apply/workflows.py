@@ -75,7 +75,7 @@ def release_stage(state: ClusterState, job: Job) -> None:
     if found is None:
         return
     flow, stage = found
-    state.count_stages(job.account, -job.tasks)
+    state.count_stages(job.queue_user, -job.tasks)
     flow.release(stage)
     state.note_due(flow)
 

@@ -17,7 +17,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.amounts import describe_seconds
-from phalanx.core.model.job import Account, Job
+from phalanx.core.model.job import Job, QueueUser
 from phalanx.core.model.orders import Status
 from phalanx.core.model.queues import OPERATORS, Quota
 from phalanx.core.model.reason import Reason, Tier
@@ -60,7 +60,7 @@ def approve(state: ClusterState, given: Approve, now: float) -> Decision:
     if job.is_over or job.approve_by is None:
         ended = ": it has ended" if job.is_over else ""
         return refuse_because("NotWaitingApproval", f"{given.job} does not wait for an approval{ended}")
-    if (no := _why_not(state, job.job.account, given.user, given.role)) is not None:
+    if (no := _why_not(state, job.job.queue_user, given.user, given.role)) is not None:
         return Decision([], [], no)
     cause = f"user {given.user}"
     if given.approves:
@@ -105,9 +105,9 @@ def _denial(user: str, text: str) -> str:
     return f"denied by {user}: {text}" if text else f"denied by {user}"
 
 
-def _why_not(state: ClusterState, account: Account, user: str, role: str) -> Refused | None:
+def _why_not(state: ClusterState, held_by: QueueUser, user: str, role: str) -> Refused | None:
     """Why this one may not approve jobs of a user in a queue; None if it may."""
-    queue, owner = account
+    queue, owner = held_by
     quota = state.queues.quotas.get(queue, Quota())
     text = ""
     if not quota.may_approve(user, role):

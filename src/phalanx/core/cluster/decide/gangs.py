@@ -192,8 +192,8 @@ def _is_within_limits(state: ClusterState, job: JobState, gang_placement: GangPl
     leaving = [tenant for key in keys if (tenant := state.tenants.get(key)) is not None]
     for id in gang_placement.displaced:
         leaving += state.tenants.of_job.get(id, {}).values()
-    gone = ((each.account, each.grant) for each in leaving)
-    return not state.queues.refuses(job.job.account, (each.grant for each in gang_placement.members), gone)
+    gone = ((each.queue_user, each.grant) for each in leaving)
+    return not state.queues.refuses(job.job.queue_user, (each.grant for each in gang_placement.members), gone)
 
 
 def _fits_after(state: ClusterState, gang_placement: GangPlacement) -> bool:

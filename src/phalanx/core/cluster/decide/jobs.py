@@ -99,7 +99,7 @@ def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now:
 def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
     """Why its tasks may not wait with the others: too many do, or too many of its user's have not ended."""
     added = job.tasks - (state.jobs[job.id].job.tasks if amends else 0)
-    return queue_full(state, job.user, added) or state.queues.too_many(job.account, added)
+    return queue_full(state, job.user, added) or state.queues.too_many(job.queue_user, added)
 
 
 def queue_full(state: ClusterState, user: str, added: int) -> Reason | None:
@@ -220,7 +220,7 @@ def propose(state: ClusterState, given: Propose, now: float) -> Decision:
     if placement.lane is None:
         if not state.table.ledgers[node.row].has_room(placement.grant):
             return STALE
-        if state.queues.refuses(job.job.account, (placement.grant,), ()):
+        if state.queues.refuses(job.job.queue_user, (placement.grant,), ()):
             return STALE
     elif not _takes_more(job, placement):
         return STALE
@@ -297,7 +297,7 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
         no = _never(state, checked(group.request, mode)) or state.queues.lacks(
-            job.account, [(group.request, count)], ever=True
+            job.queue_user, [(group.request, count)], ever=True
         )
         if no is not None:
             return no
@@ -319,7 +319,7 @@ def _never(state: ClusterState, request: Request) -> Reason | None:
 def why_not_now(state: ClusterState, job: Job) -> Reason:
     """The first reason, in the order of `Ledger.fit`, why one task of this job cannot start at once."""
     request = job.groups[0].request
-    quota = state.queues.lacks(job.account, [(request, 1)])
+    quota = state.queues.lacks(job.queue_user, [(request, 1)])
     if request.target is None:
         no_room = Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
         return quota or _why_all_closed(state, request) or no_room

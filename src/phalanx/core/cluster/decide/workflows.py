@@ -27,7 +27,7 @@ from phalanx.core.cluster.stages import SkippedStage, job_of_stage
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_events import StageEnd
 from phalanx.core.cluster.workflows import WORKFLOW_RESULTS_BYTES_MAX, StagePhase, WorkflowState
-from phalanx.core.model.job import Account, After, Job
+from phalanx.core.model.job import After, Job, QueueUser
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.references import Unresolved
@@ -62,10 +62,10 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
 
 def _over_limit(state: ClusterState, stages: Sequence[Stage]) -> Reason | None:
     """Why the tasks of these stages are too many for one of their queues, or for their user there."""
-    added = Counter[Account]()
+    added = Counter[QueueUser]()
     for stage in stages:
-        added[stage.job.account] += stage.job.tasks
-    found = (state.queues.too_many(account, tasks) for account, tasks in added.items())
+        added[stage.job.queue_user] += stage.job.tasks
+    found = (state.queues.too_many(whose, tasks) for whose, tasks in added.items())
     return next((no for no in found if no is not None), None)
 
 

@@ -67,7 +67,7 @@ class Preemption:
     def quota(self, leaving: Iterable[Tenant]) -> QuotaLeft:
         """What the queue may hold beside the members that are needed, when these have left."""
         asked = [(part.request, part.need) for part in self.needed]
-        return QuotaLeft(self.draft.queues, self.ask.job.account, asked, leaving)
+        return QuotaLeft(self.draft.queues, self.ask.job.queue_user, asked, leaving)
 
     @property
     def quota_now(self) -> QuotaLeft:
@@ -75,7 +75,7 @@ class Preemption:
         if not self.has_multiples:
             return self.quota(())
         asked = [(part.request, part.most) for part in self.parts]
-        return QuotaLeft(self.draft.queues, self.ask.job.account, asked, ())
+        return QuotaLeft(self.draft.queues, self.ask.job.queue_user, asked, ())
 
     def layouts(self, slots: Sequence[Column], cost: Column | None = None) -> Iterator[Layout]:
         """Layouts over these slots, all of what is needed and no more."""
@@ -315,7 +315,7 @@ class EvictionDomain:
         fits = {row: NodeFit(ledgers[row], asked[row], mine) for row, mine in by_row.items()}
         everybody = (tenant for unit in (*fixed, *loose) for tenant in unit.tenants)
         sizes = [each for row in asked.values() for each in row]
-        return Trim(fits, QuotaLeft(draft.queues, self._for.ask.job.account, sizes, everybody))
+        return Trim(fits, QuotaLeft(draft.queues, self._for.ask.job.queue_user, sizes, everybody))
 
     def _stuck(self, layout: Layout, leaving: Mask) -> set[int] | None:
         """The victims that cannot come back even if all others stay away; None if the members do not fit at all.

@@ -152,7 +152,7 @@ class EvictionDomains:
 
     def plans(self) -> Iterator[EvictionPlan]:
         """Ways to make room in the domains that promise the most."""
-        quota, (queue, user) = self._for.quota_now, self._for.ask.job.account
+        quota, (queue, user) = self._for.quota_now, self._for.ask.job.queue_user
         if quota.holds():
             yield from self._worked_out(None)
             return

@@ -15,7 +15,7 @@ from itertools import combinations, islice, product
 from msgspec import structs
 
 from phalanx.core.model.amounts import MILLICORES, add, fixed, use
-from phalanx.core.model.job import Account, JobId
+from phalanx.core.model.job import JobId, QueueUser
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.queues import Asked, Queues
 from phalanx.core.model.resources import Request, Target
@@ -196,10 +196,10 @@ class QuotaLeft:
     """What a queue and the user may still hold there beside the members, once their victims have left."""
 
     def __init__(
-        self, queues: Queues, account: Account, asked: Iterable[Asked], leaving: Iterable[Tenant]
+        self, queues: Queues, whose: QueueUser, asked: Iterable[Asked], leaving: Iterable[Tenant]
     ) -> None:
-        self._account = account
-        self._left = queues.left(account, asked)
+        self._whose = whose
+        self._left = queues.left(whose, asked)
         self._add(leaving, 1)
 
     def holds(self) -> bool:
@@ -221,7 +221,7 @@ class QuotaLeft:
 
     def counts(self, tenant: Tenant) -> bool:
         """Whether it matters to a limit if this one leaves."""
-        return bool(self._left) and tenant.queue == self._account[0]
+        return bool(self._left) and tenant.queue == self._whose[0]
 
     def readmit(self, tenants: Iterable[Tenant]) -> None:
         self._add(tenants, -1)
@@ -231,7 +231,7 @@ class QuotaLeft:
             return
         self._left = [(user, left.copy()) for user, left in self._left]
         for tenant in tenants:
-            if tenant.queue == self._account[0]:
+            if tenant.queue == self._whose[0]:
                 for user, left in self._left:
                     if user is None or tenant.user == user:
                         use(left, tenant.grant, sign)
