@@ -42,7 +42,7 @@ from phalanx.runner.processes import Processes
 from phalanx.runner.scratch import ScratchFolders
 from phalanx.runner.turn import RunnerEngine
 
-JOB = "01k1234567890abcdefghjkmnp"
+JOB = "01k1234567890abcdefghj"  # and a number
 LANES, AHEAD = 16, 16  # attempts that a lane has at a time
 TOGETHER = 4  # tasks whose news a keeper sends in one frame
 
@@ -61,6 +61,9 @@ class Sent:
 
     def get_extra_info(self, _name: str) -> None:
         return None
+
+    def close(self) -> None:
+        return
 
     def take(self) -> bytes:
         data, self.data = b"".join(self.data), []
@@ -84,36 +87,48 @@ class MemoryMachine(LocalMachine):
 class Rig:
     """One runner between keepers and a coordinator that answer from memory."""
 
-    def __init__(self, folder: Path, keepers: int) -> None:
+    machines: type[LocalMachine] = MemoryMachine
+
+    def __init__(self, folder: Path, keepers: int, lanes: int = LANES, has_cgroups: bool = True) -> None:
         self.timing = Timing(None)
+        self.ended = 0
         names = [f"bench-{os.getpid()}.{number}" for number in range(keepers)]
-        self._cgroups = [Cgroups.find(name, isolate=True) for name in names]
-        self._machines = [MemoryMachine(folder / name) for name in names]
-        capacity = Capacity(LANES, 1 << 40)
+        self._cgroups = [Cgroups.find(name, isolate=has_cgroups, track=has_cgroups) for name in names]
+        self.folders = [folder / name for name in names]
+        self._machines = [self.machines(each) for each in self.folders]
+        self._lanes = lanes
+        capacity = Capacity(lanes, 1 << 40)
         scratch = ScratchFolders(folder / "scratch")
         limits = AttemptLimits(self._cgroups[0], capacity, scratch=scratch, others=self._cgroups[1:])
         engine = RunnerEngine("n1", "life", "origin", "token", capacity)
         places = list(zip(self._machines, self._cgroups, strict=True))
-        self._loop = RunnerLoop(engine, folder, SteadyClock(), task_environment(), 1 << 20, places, limits)
-        self._link, self._out, self._unpacker = Wire(self._loop), Sent(), wire.Unpacker()
-        self._number = self._ended = 0
+        self.loop = RunnerLoop(engine, folder, SteadyClock(), task_environment(), 64 << 20, places, limits)
+        self._link, self._out, self._unpacker = Wire(self.loop), Sent(), wire.Unpacker()
+        self._number = self._jobs = 0
+        self._job = ""
 
     async def open(self) -> None:
-        await self._loop.open()
+        await self.loop.open()
         self._link.connection_made(cast(Any, self._out))
         self._out.take()
         self._receive(wire.Welcome(wire.VERSION, 1, 5.0, 1e6))
 
     async def run(self, tasks: int) -> None:
-        command = Command(("/bin/true",))
-        brief = Brief(JOB, 0, command, "job", "default", JOB, tasks, f"1-{tasks}", 10.0, None)
-        self._number = self._ended = 0
-        first = [self._start(lane) for _ in range(AHEAD) for lane in range(LANES)]
-        self._receive(wire.Orders(1, [structs.replace(brief, group_tasks=tasks), *first]))
+        self.begin(tasks)
         waiting: list[deque[str]] = [deque() for _ in self._machines]
-        while self._ended < tasks:
+        while self.ended < tasks:
             await self._turn(waiting)
-            self._answer(tasks)
+            self.answer(tasks)
+
+    def begin(self, tasks: int) -> None:
+        """The first starts of a new array."""
+        self._jobs += 1
+        self._job = f"{JOB}{self._jobs:04}"
+        command = Command(("/bin/true",))
+        brief = Brief(self._job, 0, command, "job", "default", self._job, tasks, f"1-{tasks}", 10.0, None)
+        self._number = self.ended = 0
+        first = [self._start(lane) for _ in range(AHEAD) for lane in range(self._lanes)]
+        self._receive(wire.Orders(1, [structs.replace(brief, group_tasks=tasks), *first[:tasks]]))
 
     async def leave(self) -> None:
         for cgroups in self._cgroups:
@@ -126,13 +141,14 @@ class Rig:
 
     def _start(self, lane: int) -> Start:
         self._number += 1
-        return Start((JOB, self._number - 1, 1), lane, Grant(1, 0), self._number, 0)
+        return Start((self._job, self._number - 1, 1), lane, Grant(1, 0), self._number, 0)
 
     async def _turn(self, waiting: list[deque[str]]) -> None:
         """What keepers were asked to start has started and ended, a few at a time."""
         with self.timing("flushes"):
             await asyncio.sleep(0)
         for machine, keys in zip(self._machines, waiting, strict=True):
+            assert isinstance(machine, MemoryMachine)
             requests = _requests(machine.transport.take())
             keys.extend(request[1] for request in requests if request[0] == "start")
             some = [keys.popleft() for _ in range(min(TOGETHER, len(keys)))]
@@ -141,14 +157,14 @@ class Rig:
                 with self.timing("news"):
                     machine.processes.data_received(frame)
 
-    def _answer(self, tasks: int) -> None:
+    def answer(self, tasks: int) -> None:
         """Acknowledge the ends that were reported, and send as many starts."""
         reports = [each for each in self._unpacker.feed(self._out.take()) if isinstance(each, wire.Reports)]
         ends = [report for each in reports for report in each.reports if isinstance(report, Ended)]
         if not ends:
             return
-        self._ended += len(ends)
-        starts = [self._start(end.key[1] % LANES) for end in ends if self._number < tasks]
+        self.ended += len(ends)
+        starts = [self._start(end.key[1] % self._lanes) for end in ends[: tasks - self._number]]
         self._receive(wire.Orders(1, list(starts)))
         self._receive(wire.Dispositions(1, [(each.key, Disposition.ACCEPTED) for each in ends]))
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         TopologyView,
         WorkflowEstimate,
     )
+    from phalanx.api.schema.changes import UpdateFields
     from phalanx.api.schema.cluster import (
         AuditLine,
         ClusterView,
@@ -297,6 +298,7 @@ __all__ = [
     "Unavailable",
     "Unconfirmed",
     "Unprocessable",
+    "UpdateFields",
     "UsageReply",
     "UsageSummary",
     "UsageSums",
@@ -331,6 +333,7 @@ _MODULES = {
         "RemovedNode TokenRequest TokenView TopologyReply TopologySpec"
     ),
     "phalanx.api.schema.queues": ("ApprovalSpec QueueView QuotaSpec QuotaView UsageView UserLimitsSpec"),
+    "phalanx.api.schema.changes": "UpdateFields",
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import datetime
 from typing import Protocol
 
 # CLOCK_BOOTTIME goes on while the machine is suspended, so a lease that ran out meanwhile is seen to be over.
@@ -35,6 +36,11 @@ class SystemClock:
 
     def monotonic(self) -> float:
         return time.clock_gettime(_SINCE_BOOT)
+
+
+def local_now() -> datetime:
+    """What a clock on the wall shows here, without a zone."""
+    return datetime.fromtimestamp(time.time())  # noqa: DTZ006
 
 
 class SteadyClock(SystemClock):

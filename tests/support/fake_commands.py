@@ -21,6 +21,7 @@ from phalanx.api.schema.apply import (
     TopologyView,
 )
 from phalanx.api.schema.approvals import ApprovalReply
+from phalanx.api.schema.changes import HoldRequest, UpdateRequest
 from phalanx.api.schema.cluster import (
     ClusterView,
     NewToken,
@@ -184,7 +185,13 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         self.paused.discard(job.id)
         return self._task_view(job)
 
-    async def release(self, id: str) -> JobView:
+    async def hold(self, id: str, request: HoldRequest, user: str) -> JobView:
+        return self._job_view(self._find(id))
+
+    async def release(self, id: str, user: str, *, is_operator: bool) -> JobView:
+        return self._job_view(self._find(id))
+
+    async def update(self, id: str, request: UpdateRequest, user: str, role: str) -> JobView:
         return self._job_view(self._find(id))
 
     async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:

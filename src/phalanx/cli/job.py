@@ -84,7 +84,7 @@ def pause(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> No
 
 
 def resume(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
-    """Resume a paused task, or release a job that `phalanx store repair` put on hold."""
+    """Resume a paused task, or release a job that is held."""
     here = session(ctx)
     client = here.client()
     try:
@@ -126,6 +126,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Status", f"{job_status(job)} ({job.reason})" if job.reason else job_status(job)),
             ("Held", job.held),
             ("After", ", ".join(job.after)),
+            ("Begins", moment(job.begin_at) if job.begin_at else None),
             ("Exit code", job.exit_code),
             ("Tasks", counted(job.counts, job.finished) if job.tasks > 1 else None),
             ("Array", job.array),
@@ -145,6 +146,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
             ("Retries", _retries(job) if job.restart_limit is None else None),
             ("Restarts", restarts(job)),
+            ("Revision", job.revision or None),
             ("Submitted", moment(job.submitted_at)),
             ("Started", moment(job.started_at)),
             ("Ended", moment(job.ended_at)),

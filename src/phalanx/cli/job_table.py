@@ -8,7 +8,8 @@ from typing import Any
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.labels import label
 from phalanx.cli.members import placed, standing
-from phalanx.cli.output import Table, moment, span, time_of_day
+from phalanx.cli.output import Table, moment, soon, span, time_of_day
+from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest
 
 Cell = Callable[[Any, float], object]
@@ -21,6 +22,8 @@ def job_status(job: JobView) -> str:
         return "Unapproved"
     if job.held and job.status == "Pending":
         return "Held"
+    if job.status == "Pending" and job.begin_at and job.begin_at > (now := SystemClock().now()):
+        return f"Begins {soon(job.begin_at, now)}"
     is_paused = job.status == "Running" and 0 < job.counts.running <= job.paused
     return "Paused" if is_paused else job.status
 
@@ -69,6 +72,7 @@ OF_JOBS: dict[str, Cell] = {
     "SUBMITTED": lambda job, _: moment(job.submitted_at),
     "STARTED": lambda job, _: moment(job.started_at),
     "ENDED": lambda job, _: moment(job.ended_at),
+    "BEGINS": lambda job, _: moment(job.begin_at) if job.begin_at else None,
     "WORKFLOW": lambda job, _: job.workflow,
     "LONG ID": lambda job, _: job.id,
 }
@@ -89,7 +93,7 @@ OF_TASKS: dict[str, Cell] = {
     "MESSAGE": lambda task, _: task.message,
     "LONG ID": lambda task, _: task.id,
 }
-_BEYOND_WIDE = ("STARTED", "ENDED", "WORKFLOW")
+_BEYOND_WIDE = ("STARTED", "ENDED", "BEGINS", "WORKFLOW")
 _FEW_OF_TASKS = ("ID", "STATUS", "NODE", "GPUS", "ATTEMPT", "EXIT", "ELAPSED", "REASON")
 NARROWS = {"COMMAND": 10, "NAME": 12, "NODES": 8, "REASON": 12, "USER": 6}
 SORTS: dict[str, Callable[[JobView], Any]] = {

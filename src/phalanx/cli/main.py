@@ -61,6 +61,9 @@ _DAILY = {
     "resume": "job:resume",
     "approve": "approve:approve",
     "deny": "approve:deny",
+    "hold": "change:hold",
+    "release": "change:release",
+    "update": "change:update",
 }
 
 

@@ -85,6 +85,11 @@ def time_of_day(at: float) -> str:
     return datetime.fromtimestamp(at).astimezone().strftime("%H:%M:%S %Z")
 
 
+def soon(at: float, now: float) -> str:
+    """A time to come where we are, short: 18:00 within a day, else with its date."""
+    return datetime.fromtimestamp(at).astimezone().strftime("%H:%M" if at - now < 86_400 else "%m-%d %H:%M")
+
+
 def span(begin: float | None, end: float | None) -> str:
     """How long something took, or a dash."""
     return "-" if begin is None or end is None else describe_seconds(max(0.0, end - begin))

@@ -41,7 +41,7 @@ def repair(
     hold: Annotated[
         bool,
         typer.Option(
-            "--hold", help="Continue with what can be read; affected jobs are held until `phalanx resume`."
+            "--hold", help="Continue with what can be read; affected jobs are held until `phalanx release`."
         ),
     ] = False,
     to_image: Annotated[

@@ -109,6 +109,13 @@ class SubmitOptions(Struct, kw_only=True):
             " of arrays, each task after its own (each). Repeatable.",
         ),
     ] = None
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Start no earlier: 18:00, tomorrow, 'tomorrow 8:00', +2h, 2027-01-31T08:00 (here) or with a zone.",
+        ),
+    ] = None
     name: Annotated[str, typer.Option("-n", "--name", help="Name of the job.")] = ""
     label: Annotated[
         list[str] | None,
@@ -235,7 +242,7 @@ _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
     *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation"),
-    *("network", "ip_token", "names", "subdomain", "image", "split_output"),
+    *("network", "ip_token", "names", "subdomain", "image", "split_output", "begin"),
 )
 
 

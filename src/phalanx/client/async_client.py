@@ -58,6 +58,7 @@ from phalanx.client.access import ApiAccess, ClientToken, access
 from phalanx.client.approvals import AsyncApprovalCalls
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.changes import AsyncChangeCalls
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
@@ -82,7 +83,9 @@ def _transport(found: ApiAccess) -> AsyncTransport:
     return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
 
 
-class AsyncClient(AsyncUsageCalls, AsyncApprovalCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls):
+class AsyncClient(
+    AsyncChangeCalls, AsyncUsageCalls, AsyncApprovalCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls
+):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
     def __init__(
@@ -145,9 +148,6 @@ class AsyncClient(AsyncUsageCalls, AsyncApprovalCalls, AsyncOverlayCalls, AsyncS
 
     async def resume(self, id: str) -> TaskView:
         return await self._ask(calls.resume(id))
-
-    async def release(self, id: str) -> JobView:
-        return await self._ask(calls.release(id))
 
     async def jobs(
         self, *, cursor: str | None = None, limit: int = 100, **filters: Unpack[JobFilters]

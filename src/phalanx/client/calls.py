@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from phalanx.api.schema import sse
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.begin import local_begin
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -52,10 +53,11 @@ from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+from phalanx.clock import local_now
 from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
-Method = Literal["GET", "POST", "PUT", "DELETE"]
+Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens", "workflows", "reservations", "addresses"]
 Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
@@ -118,6 +120,8 @@ def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitRe
     if request is not None and fields:
         raise TypeError("give a SubmitRequest or its fields, not both")
     request = SubmitRequest(**fields) if request is None else request
+    if isinstance(request.begin, str):
+        request = msgspec.structs.replace(request, begin=local_begin(request.begin, local_now()))
     if request.cwd is None and not request.image:
         request = msgspec.structs.replace(request, cwd=str(Path.cwd()))
     if request.request_id is None:
@@ -193,10 +197,6 @@ def pause(id: str) -> Call[TaskView]:
 
 def resume(id: str) -> Call[TaskView]:
     return Call(method="POST", path=path_of("tasks", id, "resume"), answer=TaskView)
-
-
-def release(id: str) -> Call[JobView]:
-    return Call(method="POST", path=path_of("jobs", id, "release"), answer=JobView)
 
 
 def jobs(filters: JobFilters, cursor: str | None, limit: int) -> Call[Page[JobView]]:

@@ -49,6 +49,7 @@ from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.approvals import ApprovalCalls
 from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.changes import ChangeCalls
 from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
@@ -66,7 +67,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, UsageCalls, ApprovalCalls, OverlayCalls, SessionCalls, VpsCalls):
+class Client(WorkflowCalls, ChangeCalls, UsageCalls, ApprovalCalls, OverlayCalls, SessionCalls, VpsCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(
@@ -140,10 +141,6 @@ class Client(WorkflowCalls, UsageCalls, ApprovalCalls, OverlayCalls, SessionCall
     def resume(self, id: str) -> TaskView:
         """Let the processes of a paused task run again."""
         return self._ask(calls.resume(id))
-
-    def release(self, id: str) -> JobView:
-        """Let a job run that a repair of the store held back."""
-        return self._ask(calls.release(id))
 
     def jobs(
         self, *, cursor: str | None = None, limit: int = 100, **filters: Unpack[JobFilters]

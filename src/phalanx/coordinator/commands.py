@@ -21,6 +21,7 @@ from phalanx.coordinator.addresses import AddressCommands
 from phalanx.coordinator.approvals import ApprovalCommands
 from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.call_queues import CallQueues
+from phalanx.coordinator.changes import ChangeCommands
 from phalanx.coordinator.declarations import Declarations, is_same_elsewhere
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
@@ -112,6 +113,8 @@ class CoordinatorCommands:
         self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
         self.release_reservation = overlay.release_reservation
         self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
+        changes = ChangeCommands(loop, store, clock)
+        self.hold, self.release, self.update = changes.hold, changes.release, changes.update
         removals = Removals(loop, store)
         self.cancel, self.evict = removals.cancel, removals.evict
         tokens = TokenCommands(loop, clock)
@@ -188,18 +191,11 @@ class CoordinatorCommands:
         attempt = None if position is None else job.live.get(position)
         if job.held_because and not job.is_over and not (attempt is not None and attempt.paused):
             raise Conflict(
-                f"{job.job.id} is held back as a whole: {job.held_because}",
+                f"{job.job.id} is held: {job.held_because}",
                 reason="Held",
-                hint=f"phalanx resume {job.job.id} releases it",
+                hint=f"phalanx release {job.job.id}",
             )
         return await self._set_paused(id, False)
-
-    async def release(self, id: str) -> JobView:
-        job = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
-        if job.is_over or not job.held_because:
-            raise Conflict(f"{job.job.id} is not held back", reason="NotHeld")
-        accepted(await self._loop.ask([SetPaused(job.job.id, None, False)]), job.job.id)
-        return job_view(self._loop.state, job)
 
     async def wait(self, id: str, timeout_s: float) -> JobView | TaskView:
         job, position = await lookup.find_task(self._loop, self._store, id)

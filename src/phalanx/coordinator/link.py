@@ -16,7 +16,17 @@ from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
 from phalanx.coordinator.vps_homes import ReportedHomes
-from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Refused, Send, brief, roll
+from phalanx.core.cluster.decision import (
+    Accepted,
+    Answer,
+    Disposed,
+    Effect,
+    Rebrief,
+    Refused,
+    Send,
+    brief,
+    roll,
+)
 from phalanx.core.cluster.inputs import Admit, Disconnect, Heartbeat, Hello, Input, Leave, Tell
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -107,6 +117,10 @@ class Links:
         for effect in effects:
             if type(effect) is Send and not self._is_late(effect.order):
                 by_node.setdefault(effect.node, []).append(effect.order)
+            elif type(effect) is Rebrief and (job := self._state().jobs.get(effect.job)) is not None:
+                for has in filter(None, map(self.sessions.get, self._briefed.get(effect.job, ()))):
+                    groups = sorted(has.briefed.get(effect.job, ()))
+                    by_node.setdefault(has.node, []).extend(self._brief(job.job, each) for each in groups)
         self._introduce(by_node)
         self._tell_overlay()
         for node, orders in by_node.items():

@@ -27,13 +27,13 @@ _KINDS: dict[str, type[PhalanxError]] = {
     "busy": Busy,
     "no_room": NoRoom,
     "conflict": Conflict,
+    "forbidden": Forbidden,
     "bad": BadRequest,
     "range": Unprocessable,
     "reservation": BadRequest,
     "not_found": NotFound,
     "too_many": TooMany,
     "stale": Conflict,
-    "forbidden": Forbidden,
 }
 
 

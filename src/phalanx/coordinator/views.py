@@ -85,6 +85,8 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         number=job.arrival,
         paused=sum(bool(attempt.paused) for attempt in islice(job.live.values(), LIVE_LOOKED_AT)),
         nodes=list(dict.fromkeys(attempt.node for attempt in islice(job.live.values(), NODES_SHOWN))),
+        begin_at=spec.begin_at or None,
+        revision=spec.revision,
         evicted="" if (left := last_eviction(job)) is None else left.message,
         evicted_at=None if left is None else left.at,
     )

@@ -25,6 +25,7 @@ from phalanx.runner.turn import RunnerEngine
 log = logger("runner")
 CORES_EACH = 2
 USUAL_MAX = 8  # more are of no use: by then the runner itself is busy
+BRIEFS_MAX = 1000  # from then on only one for each group
 REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
 Place = tuple[Machine, Cgroups]  # where one keeper works
 
@@ -69,6 +70,7 @@ class NodeKeeper:
         self.connection: Processes | None = None
         self.health = KeeperHealth()
         self.briefed: dict[str, Account | None] = {}  # its briefs, with the account of their tasks
+        self._briefs: dict[str, list[str]] = {}  # those of each group, which has one for every kind of grant
         self.lanes = 0  # that it has
         self._on_event = on_event
         self._on_found = on_found  # another connection, in place of one that was lost
@@ -82,6 +84,22 @@ class NodeKeeper:
         self._early = []
         self.connection = await self._connecting.first()
         return self.connection
+
+    def can_be_briefed(self, id: str) -> bool:
+        """Whether it has this brief, or so few that it may get another one beside that of a group."""
+        return id in self.briefed or len(self.briefed) < BRIEFS_MAX
+
+    def note_brief(self, group: str, id: str, account: Account | None) -> None:
+        """It has this brief of a group."""
+        self.briefed[id] = account
+        self._briefs.setdefault(group, []).append(id)
+
+    def forget_briefs(self, group: str) -> list[str]:
+        """All briefs of a group that it has, and may forget."""
+        found = self._briefs.pop(group, [])
+        for id in found:
+            del self.briefed[id]
+        return found
 
     def deliver(self) -> None:
         """Let its events through, also those that have waited."""
@@ -120,6 +138,7 @@ class NodeKeeper:
                 try:
                     found = await self._connecting.again()
                     self.briefed.clear()
+                    self._briefs.clear()
                     self._on_found(self, found)
                     return
                 except (RuntimeError, OSError) as error:  # KeeperFailed, or no thread, process or descriptor

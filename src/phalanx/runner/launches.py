@@ -49,7 +49,7 @@ from phalanx.runner.log_files import (
     inner_result,
     log_path,
 )
-from phalanx.runner.lone_environment import LoneEnvironments
+from phalanx.runner.lone_environment import LoneEnvironments, SharedEnvironment
 from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
@@ -59,7 +59,6 @@ from phalanx.runner.usage.sampler import UsageSampler
 from phalanx.runner.vps_homes import VpsHomes
 
 log = logger("runner")
-_TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
 
 
 class Launches:
@@ -105,8 +104,8 @@ class Launches:
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
             return
-        id = brief_id(brief.job, brief.group)
-        account = self._brief(keeper, connection, brief, id)
+        lone = self._alone(keeper, effect)
+        account, id = self._brief(keeper, connection, brief, None if lone is None else lone[0])
         name = self.names[start.key] = f"{key_text(start.key)}/{start.lane}"
         self._keys[name] = start.key
         is_inside = self._accounts.are_mapped or bool(brief.command.image)
@@ -118,7 +117,7 @@ class Launches:
         limits = self._limits.take(
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
         )
-        env, spaces = self._surroundings(effect)
+        env, spaces = self._surroundings(effect) if lone is None else (lone[1], {})
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
         for variable, text in limits.env.items():
@@ -153,13 +152,21 @@ class Launches:
         )
         connection.start(name, id, launch)
 
+    def _alone(self, keeper: NodeKeeper, effect: Spawn) -> tuple[SharedEnvironment, dict[str, str]] | None:
+        """The variables of an attempt that stands alone: those it shares with others, and its own; None for others."""
+        start, brief, engine = effect.start, effect.brief, self._engine
+        is_together = start.formation or effect.roll is not None or brief.names or start.grant.address
+        if is_together or brief.command.image or brief.vps is not None:
+            return None
+        port, here = self._ports.take(start.key), Peer(engine.node, engine.address or LOOPBACK)
+        shared, own = self._lone.of(brief, start, port, here, engine.capacity, engine.state.epoch)
+        return (shared, own) if keeper.can_be_briefed(shared.brief_id) else None
+
     def _surroundings(self, effect: Spawn) -> tuple[dict[str, str], dict[str, str]]:
         """The variables of an attempt, and the namespaces it starts in."""
         start, brief, engine = effect.start, effect.brief, self._engine
         here = Peer(engine.node, engine.address or LOOPBACK)
         port = 0 if start.formation else self._ports.take(start.key)
-        if effect.roll is None and port and not brief.names and not start.grant.address:
-            return self._lone.of(brief, start, port, here, engine.capacity, engine.state.epoch), {}
         others = engine.state.briefing.roll(start.key[0], 0) if brief.names else None
         place = standing(start, brief, effect.roll, here, port, others)
         env = attempt_environment(brief, start, place, engine.capacity, engine.state.epoch)
@@ -309,11 +316,10 @@ class Launches:
             keeper.forget((name,))
 
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
-        id = brief_id(job, group)
         self._lone.forget(job, group)
-        if keeper.connection is not None and id in keeper.briefed:
-            del keeper.briefed[id]
-            keeper.connection.forget_brief(id)
+        if keeper.connection is not None:
+            for id in keeper.forget_briefs(brief_id(job, group)):
+                keeper.connection.forget_brief(id)
 
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of it is alive: its limits are given back; the end, with what it used."""
@@ -345,10 +351,13 @@ class Launches:
         """The runner stops, and nothing runs any more: remove all that was made for attempts."""
         await self._limits.leave()
 
-    def _brief(self, keeper: NodeKeeper, connection: Processes, brief: Brief, id: str) -> Account | None:
-        """Send the keeper what a group's attempts share, once; returns their account. The job's logs get a folder."""
+    def _brief(
+        self, keeper: NodeKeeper, connection: Processes, brief: Brief, shared: SharedEnvironment | None
+    ) -> tuple[Account | None, str]:
+        """Send the keeper what attempts of a group share, once; their account, and its id. The logs get a folder."""
+        id = brief_id(brief.job, brief.group) if shared is None else shared.brief_id
         if id in keeper.briefed:
-            return keeper.briefed[id]
+            return keeper.briefed[id], id
         account = self._accounts.of(brief.user)
         if account is not None and not connection.makes_folders:
             raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
@@ -356,7 +365,9 @@ class Launches:
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         checkpoints = f"{self._checkpoints}/{brief.job}"
         env = self._base_env | ({} if account is None else account.environment)
-        env |= group_environment(brief, self._engine.node, checkpoints)
+        env |= group_environment(brief, self._engine.node, checkpoints) | (
+            {} if shared is None else shared.env
+        )
         argv, cwd, told = brief.command.argv, brief.command.cwd, None
         in_container = bool(brief.command.image) and self._containers is not None
         is_ours = in_container or brief.vps is not None  # it takes on the account by itself
@@ -372,8 +383,8 @@ class Launches:
             self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
         connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)
-        keeper.briefed[id] = account
-        return account
+        keeper.note_brief(brief_id(brief.job, brief.group), id, account)
+        return account, id
 
     def _tracking(self, keeper: NodeKeeper, user: str) -> str | None:
         """The folder in which attempts have cgroups; those of one user have their own in an overlay network."""

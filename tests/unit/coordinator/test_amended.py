@@ -114,13 +114,13 @@ async def test_a_job_that_is_held_back_is_released_as_a_whole():
     async with a_coordinator() as here:
         (id,) = (await here.commands.submit(SubmitRequest(["true"], array="0-3"), "ada")).task_ids
         with pytest.raises(Conflict) as refused:
-            await here.commands.release(id)
+            await here.commands.release(id, "ada", is_operator=False)
         assert refused.value.reason == "NotHeld"
         state = here.leadership.state
         hold_back(state, state.jobs[id], "it may have ended")
         for name in (id, f"{id}.3"):
-            with pytest.raises(Conflict, match="held back as a whole: it may have ended") as refused:
+            with pytest.raises(Conflict, match="is held: it may have ended") as refused:
                 await here.commands.resume(name)
             assert refused.value.reason == "Held"
-        released = await here.commands.release(f"{id}.3")
+        released = await here.commands.release(f"{id}.3", "ada", is_operator=False)
         assert (released.id, released.held) == (id, None)

@@ -206,8 +206,8 @@ async def test_every_error_has_its_status_and_its_document(error: Exception, cod
         ),
         (
             "Call",
-            messages.CallRequestMessage(method="PATCH").SerializeToString(),
-            "method = 'PATCH': expected",
+            messages.CallRequestMessage(method="TRACE").SerializeToString(),
+            "method = 'TRACE': expected",
         ),
         (
             "Call",

@@ -45,6 +45,13 @@ def in_full(brief: Brief, start: Start, port: int, here: Peer = HERE, epoch: int
     return attempt_environment(brief, start, place, CAPACITY, epoch)
 
 
+def whole_of(environments: LoneEnvironments, *given: Any) -> dict[str, str]:
+    """What an attempt shares with others, and its own, of which none is in both."""
+    shared, own = environments.of(*given)
+    assert shared.env.keys().isdisjoint(own)
+    return shared.env | own
+
+
 starts = st.builds(
     a_start,
     st.integers(2, 11),
@@ -75,14 +82,14 @@ def test_each_attempt_has_the_variables_that_it_would_have_by_itself(
     brief = a_brief(env, group_first=2, group_tasks=shape[0], replicas=shape[1])
     environments = LoneEnvironments()
     for start, port in attempts:
-        made = environments.of(brief, start, port, here, CAPACITY, 7)
+        made = whole_of(environments, brief, start, port, here, CAPACITY, 7)
         assert made == in_full(brief, start, port, here)
 
 
 @pytest.mark.parametrize("what", ["brief", "address", "capacity", "epoch"])
 def test_what_changes_for_all_of_them_is_made_anew(what: str):
     brief, environments = a_brief(group_tasks=12), LoneEnvironments()
-    environments.of(brief, a_start(0), 25_000, HERE, CAPACITY, 7)
+    whole_of(environments, brief, a_start(0), 25_000, HERE, CAPACITY, 7)
     here, epoch, capacity = HERE, 7, CAPACITY
     if what == "brief":
         brief = structs.replace(brief, group_tasks=6)
@@ -93,17 +100,26 @@ def test_what_changes_for_all_of_them_is_made_anew(what: str):
     start = a_start(1, grant=Grant(1, 0, (0,)))
     if what == "capacity":
         capacity = structs.replace(CAPACITY, devices=(Device(0, "h100", uuid="GPU-new"),))
-        environments.of(brief, start, 25_001, HERE, CAPACITY, 7)
-    made = environments.of(brief, start, 25_001, here, capacity, epoch)
+        whole_of(environments, brief, start, 25_001, HERE, CAPACITY, 7)
+    made = whole_of(environments, brief, start, 25_001, here, capacity, epoch)
     place = standing(start, brief, None, here, 25_001)
     assert made == attempt_environment(brief, start, place, capacity, epoch)
 
 
 def test_none_has_what_another_was_given():
     brief, environments = a_brief(group_tasks=12), LoneEnvironments()
-    first = environments.of(brief, a_start(0, index=5, merged="[1]"), 25_000, HERE, CAPACITY, 7)
+    first = whole_of(environments, brief, a_start(0, index=5, merged="[1]"), 25_000, HERE, CAPACITY, 7)
     first["PHALANX_RESULT"] = "/of/the/first"
-    second = environments.of(brief, a_start(1), 25_001, HERE, CAPACITY, 7)
+    second = whole_of(environments, brief, a_start(1), 25_001, HERE, CAPACITY, 7)
     assert "PHALANX_RESULT" not in second
     assert not {"PHALANX_ARRAY_INDEX", "PHALANX_MERGED"} & second.keys()
     assert {name for name in second if second[name] != first[name]} <= OF_ONE
+
+
+def test_a_brief_is_known_by_what_it_says():
+    """A runner that starts anew must not replace one that attempts of its former life still wait with."""
+    brief, environments = a_brief(group_tasks=12), LoneEnvironments()
+    one, _ = environments.of(brief, a_start(0), 25_000, HERE, CAPACITY, 7)
+    same, _ = LoneEnvironments().of(brief, a_start(3), 25_001, HERE, CAPACITY, 7)
+    other, _ = LoneEnvironments().of(brief, a_start(0, grant=Grant(1, 0, (1,))), 25_000, HERE, CAPACITY, 7)
+    assert one.brief_id == same.brief_id != other.brief_id

@@ -158,7 +158,7 @@ class JobView(Struct):
     finished: int = 0  # of the running tasks: ended with code 0, Completed once the whole job is
     failures: int = 0  # attempts of all tasks that counted against their retries
     unapproved: bool = False  # it waits for an approval
-    held: str | None = None  # why it does not run until it is resumed, or completed with what it lacks
+    held: str | None = None  # why it does not run until it is released, or completed with what it lacks
     object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
     tags: dict[str, str] = {}
     after: list[str] = []  # jobs that come first, such as ID:ok
@@ -173,6 +173,8 @@ class JobView(Struct):
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
     nodes: list[str] = []  # of the first few tasks that are on one
+    begin_at: float | None = None  # nothing of it is placed before this instant
+    revision: int = 0  # how often its settings were changed after it was submitted
     evicted: str = ""  # of one that waits for a place again: by whom, and for whom
     evicted_at: float | None = None  # and when
 

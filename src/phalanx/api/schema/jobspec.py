@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from phalanx.api.schema.begin import read_begin
 from phalanx.api.schema.fields import (
     PatternBudget,
     check_count,
@@ -146,6 +147,7 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     after: list[str] = []  # jobs that come first: ID (completed), ID:any, ID:failed, ID:started, ID:each
     names: bool = False  # tasks know each other by name, as those of a gang do without it
     network: Network | NetworkSpec = "node"  # of all groups; a mapping has a subdomain as well
+    begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
 
 
 def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: int) -> Job:
@@ -184,6 +186,7 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
         after=read_after(spec.after),
         names=read_names(spec.names and gang is None, sum(group.tasks for group in groups)),
         subdomain=read_subdomain("network.subdomain", _network(spec).subdomain),
+        begin_at=read_begin("begin", spec.begin, now),
     )
 
 

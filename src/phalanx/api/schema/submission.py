@@ -12,6 +12,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
+from phalanx.api.schema.begin import read_begin
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import (
     check_job_name,
@@ -102,6 +103,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
         ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is a folder in it
     )
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
+    begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
 
 
@@ -167,6 +169,7 @@ def to_jobs(
         names=read_names(request.names, _count(request)),
         subdomain=read_subdomain("subdomain", request.subdomain),
         vps=vps,
+        begin_at=_begin(request, now),
     )
     _check_ip_token(request)
     places, failed = read_places(request.targets, request.required_gpus)
@@ -209,6 +212,7 @@ def _check_vps(request: SubmitRequest) -> None:
         "max_retries": request.max_retries is not None,
         "max_attempts": request.max_attempts,
         "after": request.after,
+        "begin": request.begin,
         "names": request.names,
     }
     if wrong := [field for field, value in given.items() if value]:
@@ -292,6 +296,14 @@ def _after(request: SubmitRequest) -> tuple[After, ...]:
             "no_queue and after: what starts now or not at all cannot start after others: give one of them"
         )
     return read_after(request.after)
+
+
+def _begin(request: SubmitRequest, now: float) -> float:
+    if request.begin is not None and request.no_queue:
+        raise BadRequest(
+            "no_queue and begin: what starts now or not at all cannot begin later: give one of them"
+        )
+    return read_begin("begin", request.begin, now)
 
 
 def _gang(request: SubmitRequest) -> Gang | None:

@@ -40,6 +40,7 @@ class GangFields(TypedDict, total=False):
     subdomain: str
     image: str
     mounts: list[str]
+    begin: float | str | None
     split_output: bool
 
 

@@ -254,7 +254,7 @@ async def _in_turn(service: Service, route: Route, http_request: HttpRequest) ->
 
 async def _handled(service: Service, route: Route, http_request: HttpRequest) -> Reply:
     http_request.query = read_query(http_request.query_string, route.query)
-    if route.method in ("POST", "PUT"):
+    if route.method in ("POST", "PUT", "PATCH"):
         http_request.document = await _document(service, route, http_request)
     return await route.handler(service, http_request)
 

@@ -25,6 +25,7 @@ from phalanx.api.schema.calls import (
     TakeReply,
     TakeRequest,
 )
+from phalanx.api.schema.changes import HoldRequest, UpdateRequest
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -94,15 +95,22 @@ class Commands(Protocol):
         """Let a paused task go on. Conflict `Held` if it is not paused and its job is held back."""
         ...
 
-    async def release(self, id: str) -> JobView:
-        """Let a job run that a repair held back."""
+    async def hold(self, id: str, request: HoldRequest, user: str) -> JobView:
+        """Place nothing more of a job until it is released. Conflict if nothing of it waits."""
+        ...
+
+    async def release(self, id: str, user: str, *, is_operator: bool) -> JobView:
+        """End a hold. Forbidden if another user holds it and this one is no operator."""
+        ...
+
+    async def update(self, id: str, request: UpdateRequest, user: str, role: str) -> JobView:
+        """Give a job other settings."""
         ...
 
     async def approve(
         self, id: str, user: str, role: str, *, approves: bool = True, text: str = ""
     ) -> ApprovalReply:
         """Approve or deny a job or a workflow. Forbidden unless its queue lets this user."""
-        ...
 
     async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:
         """Newest first."""

@@ -14,6 +14,7 @@ from phalanx.api.schema import sse
 from phalanx.api.schema.apply import ApplyRequest, PlanRequest
 from phalanx.api.schema.approvals import ApprovalRequest
 from phalanx.api.schema.calls import CallsRequest, GiveRequest, TakeRequest
+from phalanx.api.schema.changes import HoldRequest, UpdateRequest
 from phalanx.api.schema.cluster import (
     DrainRequest,
     ElasticRequest,
@@ -51,6 +52,8 @@ _PLURALS = {
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
     DrainRequest: {"reason": "a fan is broken"},
+    HoldRequest: {"reason": "until the data is there"},
+    UpdateRequest: {"priority": 10, "time_limit": "12h"},
     ExecRequest: {"command": ["nvidia-smi"]},
     ForwardRequest: {"port": 8888},
     SnapshotRequest: {"name": "before-upgrade"},

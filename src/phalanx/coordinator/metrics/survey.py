@@ -31,6 +31,7 @@ OTHER = "other"
 WAITS: dict[Gate, tuple[str, str]] = {
     Gate.HELD: ("held", "held"),
     Gate.APPROVAL: ("held", "approval"),
+    Gate.BEGIN: ("held", "begin"),
     Gate.APPLIED: ("held", "members"),
     Gate.DEPENDENCY: ("held", "dependency"),
     Gate.BACKOFF: ("held", "backoff"),

@@ -57,7 +57,13 @@ class WaitAgain(Struct, frozen=True):
     count: int
 
 
-Effect = Send | Settle | WaitAgain | FetchInputs
+class Rebrief(Struct, frozen=True):
+    """The settings of a job have changed that its brief tells: runners that have it are sent it anew."""
+
+    job: JobId
+
+
+Effect = Send | Settle | WaitAgain | FetchInputs | Rebrief
 
 
 class Accepted(Struct, frozen=True):

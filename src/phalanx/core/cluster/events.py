@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from msgspec import msgpack
 
+from phalanx.core.cluster import change_events as c
 from phalanx.core.cluster import number_events as n
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
@@ -375,13 +376,9 @@ class LogRepaired(ClusterEvent, frozen=True):
     jobs: tuple[JobId, ...] = ()  # those that are held, or whose past since then is forgotten
 
 
-class JobReleased(JobEvent, frozen=True):
-    """An operator lets a job run again that a repair held back."""
-
-
 # fmt: off
 Event = (
-    TermOpened | LogSettled | LogRepaired | JobReleased | JobSubmitted | JobAmended | TaskPlaced | AttemptReady
+    TermOpened | LogSettled | LogRepaired | c.JobReleased | JobSubmitted | JobAmended | TaskPlaced | AttemptReady
     | GangReleased | GangRecalled | RoomPromised | PromiseWithdrawn | TasksEvicted | JobRestarted | JobSettled
     | TopologySet | QuotaSet | AttemptStarted | AttemptPreparing | AttemptPrepared | AttemptSuspected | AttemptEnded
     | TasksCancelled | TasksAbandoned | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected
@@ -391,7 +388,7 @@ Event = (
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded
     | TaskDeferred | MergedEnded | w.WorkflowSubmitted | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled
     | w.WorkflowStopped | w.WorkflowRetried | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved
-    | o.ReservationEnded | n.NumbersSkipped | JobApproved | WorkflowApproved
+    | o.ReservationEnded | n.NumbersSkipped | c.JobHeld | c.JobUpdated | JobApproved | WorkflowApproved
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)

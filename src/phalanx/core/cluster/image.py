@@ -29,7 +29,7 @@ from phalanx.core.cluster.apply.workflows import restore_workflows
 from phalanx.core.cluster.conditions import Condition, told_preemption
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
-from phalanx.core.cluster.state import Brake, ClusterState, NodeState, Timers
+from phalanx.core.cluster.state import BACKOFF, BEGIN, Brake, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
@@ -99,6 +99,8 @@ class JobImage(Struct, array_like=True):
     usage: bytes | None = None
     device_usage: dict[int, DeviceNumbers] = {}
     usage_totals: UsageTotals | None = None
+    begins_at: float = 0.0
+    held_by: str = ""
     approve_by: float | None = None
 
 
@@ -185,9 +187,8 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state = ClusterState(rules)
     state.epoch, state.revision, state.arrivals = image.epoch, image.revision, image.arrivals
     state.table.set_topology(image.topology)
-    state.queues.quotas = image.quotas
+    state.queues.quotas, state.keyring.secret = image.quotas, image.secret
     state.waiting = Waiting(state.queues.by_user)
-    state.keyring.secret = image.secret
     for credential in image.keyring:
         state.keyring.put(credential)
     names = [node.name for node in image.nodes] if image.known_names is None else image.known_names
@@ -250,7 +251,7 @@ _SAME_IN_NODE = tuple(set(NodeImage.__struct_fields__) - {"name", "number", "lef
 _SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
     "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",
-    "earlier", "held_because", "results", "kept_results", "approve_by",
+    "earlier", "held_because", "results", "kept_results", "begins_at", "held_by", "approve_by",
 )  # fmt: skip
 _whole_facts = attrgetter(*WholeImage.__struct_fields__)
 _node_facts = attrgetter(*NodeImage.__struct_fields__)
@@ -300,6 +301,8 @@ def _job_image(job: JobState) -> JobImage:
         None if job.usage.column is None else job.usage.column.tobytes(),
         job.usage.devices,
         job.usage.totals if job.usage.totals.attempts else None,
+        job.begins_at,
+        job.held_by,
         job.approve_by,
     )
 
@@ -339,7 +342,9 @@ def _restore_job(state: ClusterState, image: JobImage) -> None:
         group.staying += attempt.ending is None
     state.retries += [(at, job.job.id, position) for position, at in job.delayed.items()]
     if job.hold_until:
-        state.retries.append((job.hold_until, job.job.id, -1))
+        state.retries.append((job.hold_until, job.job.id, BACKOFF))
+    if job.begins_at:
+        state.retries.append((job.begins_at, job.job.id, BEGIN))
     _restore_whole(state, job, image.whole)
 
 

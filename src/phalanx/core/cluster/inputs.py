@@ -67,8 +67,37 @@ class ApproveWorkflow(Input, frozen=True):
 
 class SetPaused(Input, frozen=True):
     job: JobId
-    position: int | None  # None: the job as a whole, which can be released and nothing else
+    position: int | None
     paused: bool
+
+
+class Hold(Input, frozen=True):
+    """Place nothing more of a job until it is released."""
+
+    job: JobId
+    user: str
+    reason: str = ""
+
+
+class ReleaseJob(Input, frozen=True):
+    """Let a job that is held be placed again."""
+
+    job: JobId
+    user: str
+    is_operator: bool = False  # who may release what others hold
+
+
+class Update(Input, frozen=True):
+    """Change settings of a job; None leaves one as it is."""
+
+    job: JobId
+    user: str
+    priority: int | None = None
+    time_limit_s: float | None = None  # 0: none
+    queue: str | None = None
+    begin_at: float | None = None  # 0: at once
+    role: str = ""  # as in `Submit`
+    if_revision: int | None = None  # refuse it if the settings were changed since this revision
 
 
 class Propose(Input, frozen=True):

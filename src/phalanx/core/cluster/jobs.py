@@ -59,15 +59,20 @@ def check_move(who: str, before: Status, after: Status) -> None:
         raise IllegalMove(who, before, after)
 
 
+def urgency_of(job: Job, aging_s: float) -> float:
+    """Where it stands in the queue by its priority, and by its age if that counts; the smaller goes first."""
+    return -float(job.priority) + (job.submitted_at / aging_s if aging_s else 0.0)
+
+
 class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "approve_by", "attempts", "awaits", "by_task", "charged", "code", "conditions", "counts", "delayed",
-        "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations", "forming",
-        "gang", "groups", "held_because", "hold_until", "job", "kept_results", "live", "losses", "merged_into",
-        "nodes", "outcome", "promise", "recalls", "restarting", "restarts", "result_bytes", "results", "satisfied",
-        "setbacks", "status", "times", "totals", "usage", "why",
+        "approve_by", "attempts", "awaits", "begins_at", "by_task", "charged", "code", "conditions", "counts",
+        "delayed", "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations",
+        "forming", "gang", "groups", "held_because", "held_by", "hold_until", "job", "kept_results", "live", "losses",
+        "merged_into", "nodes", "outcome", "promise", "recalls", "restarting", "restarts", "result_bytes", "results",
+        "satisfied", "setbacks", "status", "times", "totals", "usage", "why",
     )  # fmt: skip
 
     def __init__(
@@ -88,8 +93,9 @@ class JobState:
         self.code = array("h", [NO_CODE]) * size
         self.counts = [size, 0, 0, 0, 0, 0]
         self._begin()
+        self.begins_at = job.begin_at  # nothing is placed before this; 0: nothing or the time has come
         self.firsts = [0, *accumulate(group.tasks for group in job.groups)][:-1]
-        urgency = -float(job.priority) + (job.submitted_at / aging_s if aging_s else 0.0)
+        urgency = urgency_of(job, aging_s)
         self.groups = [
             GroupState(self, number, first, (urgency, arrival, number))
             for number, first in enumerate(self.firsts)
@@ -129,9 +135,9 @@ class JobState:
         self.restarting = False  # attempts of the life before are still ending
         self.hold_until = 0.0  # nothing is placed before this
         self.held_because = ""  # nothing is placed until somebody releases it, and why
-        self.approve_by: float | None = (
-            None  # it waits for an approval until then, 0: for ever; None: for none
-        )
+        self.held_by = ""  # the user who holds it; empty: a repair of the store does
+        # It waits for an approval until then, 0: for ever; None: for none.
+        self.approve_by: float | None = None
         self.awaits: set[JobId] = set()  # of the jobs that come first, those that have not come yet
         self.merged_into: AttemptKey | None = None  # it runs as a part of this attempt of another job
 
@@ -172,6 +178,8 @@ class JobState:
             closed.append(Gate.HELD)
         if self.approve_by is not None:
             closed.append(Gate.APPROVAL)
+        if self.begins_at > 0.0:
+            closed.append(Gate.BEGIN)
         if self.job.draft is not None:
             closed.append(Gate.APPLIED)
         if self.awaits:

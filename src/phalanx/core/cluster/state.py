@@ -36,6 +36,8 @@ from phalanx.core.model.waiting import Waiting
 
 # Whose failures in a row are a node's: so many users', or so many jobs' where only one user has work.
 USERS_MIN, JOBS_MIN = 2, 3
+# In the heap of instants, instead of the position of a task: the backoff of a whole job ends, or it may begin.
+BACKOFF, BEGIN = -1, -2
 
 
 class Unfit(Exception):
@@ -219,7 +221,9 @@ class ClusterState(Struct, eq=False):
     ended_workflows: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # oldest first
     stages_of: dict[str, int] = {}  # by user: the tasks of stages that have no job yet
     stage_tasks: int = 0  # of all users together
-    retries: list[tuple[float, JobId, int]] = []  # a heap of backoffs that end; −1: of the whole job
+    retries: list[
+        tuple[float, JobId, int]
+    ] = []  # a heap of instants: backoffs end; BACKOFF, BEGIN: of the whole job
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
     result_bytes: int = 0  # of the results of those
     requests: RequestIds = field(default_factory=RequestIds)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from phalanx.core.cluster import change_events as c
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
@@ -19,6 +20,7 @@ from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply import approvals as apply_approvals
 from phalanx.core.cluster.apply import bindings as apply_bindings
+from phalanx.core.cluster.apply import changes as apply_changes
 from phalanx.core.cluster.apply import declared as apply_declared
 from phalanx.core.cluster.apply import gangs as apply_gangs
 from phalanx.core.cluster.apply import jobs as apply_jobs
@@ -29,6 +31,7 @@ from phalanx.core.cluster.apply.grants import queue_up
 from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.decide import (
     approvals,
+    changes,
     declared,
     gangs,
     jobs,
@@ -87,6 +90,9 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.SetPaused: jobs.set_paused,
     i.Approve: approvals.approve,
     i.ApproveWorkflow: approvals.approve_workflow,
+    i.Hold: changes.hold,
+    i.ReleaseJob: changes.release,
+    i.Update: changes.update,
     i.SubmitWorkflow: workflows.submit_workflow,
     i.Advance: workflows.advance,
     i.GiveInputs: workflows.give_inputs,
@@ -138,7 +144,9 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.RoomPromised: apply_gangs.promised,
     e.PromiseWithdrawn: apply_gangs.withdrawn,
     e.TasksEvicted: apply_gangs.evicted,
-    e.JobReleased: apply_gangs.let_go,
+    c.JobHeld: apply_changes.held,
+    c.JobReleased: apply_changes.let_go,
+    c.JobUpdated: apply_changes.updated,
     JobApproved: apply_approvals.job_approved,
     WorkflowApproved: apply_approvals.workflow_approved,
     e.JobRestarted: apply_gangs.restarted,

@@ -49,6 +49,8 @@ def explain(
         found.reasons.append(there)
     if job.held_because and not job.is_over:  # what runs of it goes on, and nothing else starts
         found.reasons.append(reason.held_back(job.held_because))
+    if job.begins_at and not job.is_over:
+        found.reasons.append(reason.begins_later(job.begins_at, max(0.0, job.begins_at - seen.now)))
     if status == Status.RUNNING and found.dominant.code == "Running":
         found.reasons.extend(_evicted(job, speaker, seen.now))
     return found

@@ -17,6 +17,7 @@ from phalanx.core.model.reason import Reason
 
 NAMES_SHOWN = 8
 COME_BY_THEMSELVES = {
+    Gate.BEGIN,
     Gate.DEPENDENCY,
     Gate.MERGED,
     Gate.AFTER,
@@ -79,6 +80,8 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
             yield reason.held_back(job.held_because)
         case Gate.APPROVAL if job.approve_by is not None:
             yield waits_for_approval(state, job, job.approve_by, now)
+        case Gate.BEGIN:
+            yield reason.begins_later(job.begins_at, max(0.0, job.begins_at - now))
         case Gate.APPLIED if job.job.draft is not None:
             yield reason.members_to_come(job.job.draft.lacks)
         case Gate.DEPENDENCY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.core.cluster import change_events as c
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
@@ -11,7 +12,7 @@ from phalanx.core.cluster.dependencies import WORDS
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.explain.choices import told_choice
-from phalanx.core.model.amounts import describe_bytes, plural
+from phalanx.core.model.amounts import describe_bytes, describe_seconds, plural, utc
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
 from phalanx.core.model.patterns import unreadable
@@ -23,7 +24,7 @@ _SAME_EACH_TIME: dict[type, str] = {
     e.TaskPaused: "paused; its resources stay allocated",
     e.TaskResumed: "resumed",
     e.JobForgotten: "moved to the history",
-    e.JobReleased: "released",
+    c.JobReleased: "released",
     e.LogSettled: "the store can be written again",
     w.WorkflowForgotten: "moved to the history",
     e.SecretKnown: "fingerprint of the cluster's secret recorded",
@@ -68,9 +69,9 @@ def _task_sentence(event: e.Event) -> str:
                 for each in event.job.after
             )
             after = f"; starts after {others}" if others else ""
-            approval = "; waits for an approval" if event.approve_by is not None else ""
-            told = f"{_describe_job(event.job)}{_describe_unreadable(event.job)}"
-            return f"submitted: {told}{lacks}{after}{approval}"
+            after += f"; begins at {utc(event.job.begin_at)}" if event.job.begin_at else ""
+            after += "; waits for an approval" if event.approve_by is not None else ""
+            return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}{lacks}{after}"
         case JobApproved() | WorkflowApproved():
             return f"approved by {event.by}"
         case e.JobAmended():
@@ -143,6 +144,10 @@ def _whole_sentence(event: e.Event) -> str:
             return f"{what} restarted{'' if event.counted else ' (not counted against its limit)'}"
         case e.JobSettled():
             return f"the job is {event.status.word}: {event.text}"
+        case c.JobHeld():
+            return f"held: {event.because}"
+        case c.JobUpdated():
+            return f"changed: {_describe_change(event)}"
     return ""
 
 
@@ -268,6 +273,17 @@ def _describe_job(job: Job) -> str:
     # The command of a stage may hold values of results, which are not for everybody who may read stories.
     what = " ".join(first.command.argv)[:200] if job.workflow is None else job.name or "a stage"
     return f"{what}{many}{groups}{gang}{target}"
+
+
+def _describe_change(event: c.JobUpdated) -> str:
+    """The settings that are others from now on."""
+    parts = [] if event.priority is None else [f"priority {event.priority}"]
+    if event.time_limit_s is not None:
+        parts.append(f"time limit {describe_seconds(event.time_limit_s) if event.time_limit_s else 'none'}")
+    parts += [] if event.queue is None else [f"queue {event.queue}"]
+    if event.begin_at is not None:
+        parts.append(f"begins at {utc(event.begin_at)}" if event.begin_at else "begins at once")
+    return f"{', '.join(parts)} ({event.cause})"
 
 
 def _describe_unreadable(job: Job) -> str:

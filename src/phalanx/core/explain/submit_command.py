@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from phalanx.core.model.amounts import format_bytes
+from phalanx.core.model.amounts import format_bytes, utc
 from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.job import WAIT_S, Command, Gang, Gather, Group, Job, Restart, Success
 from phalanx.core.model.resources import ISOLATED, Request
@@ -114,6 +114,8 @@ def _of_job(job: Job) -> Iterator[str]:
         yield "--not-evictable"
     for after in job.after:
         yield from ("--after", str(after))
+    if job.begin_at:
+        yield from ("--begin", utc(job.begin_at))
     for name, value in job.tags:
         yield from ("--tag", f"{name}={value}")
 

@@ -137,6 +137,20 @@ def describe_seconds(seconds: float) -> str:
     return f"{whole}s"
 
 
+def utc(at: float) -> str:
+    """An instant, in seconds since 1970, as ISO 8601 writes it, in UTC."""
+    days, second = divmod(int(at), 86_400)
+    # Years that begin in March have the leap day at their end; 400 of them have 146,097 days.
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day += 1 - (153 * month + 2) // 5
+    month += 3 if month < 10 else -9
+    year += 400 * era + (month <= 2)
+    return f"{year:04}-{month:02}-{day:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
+
+
 def _plain(text: str) -> float | None:
     return float(text) if len(text) <= 20 and text.isascii() else None
 

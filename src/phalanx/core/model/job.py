@@ -283,6 +283,8 @@ class Job(Struct, frozen=True, omit_defaults=True):
     names: bool = False  # tasks know each other by name; those of a gang always do
     subdomain: str = ""  # of those names; empty: the name of the job
     vps: Vps | None = None
+    begin_at: float = 0.0  # nothing of it is placed before this instant, in seconds since 1970; 0: at once
+    revision: int = 0  # how often its settings were changed after it was submitted
 
     @property
     def queue_user(self) -> QueueUser:

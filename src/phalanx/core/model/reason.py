@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from phalanx.core.model.amounts import describe_bytes, describe_seconds, plural
+from phalanx.core.model.amounts import describe_bytes, describe_seconds, plural, utc
 from phalanx.core.model.resources import Cores
 
 
@@ -157,7 +157,7 @@ waiting_condition = _reason("WaitingCondition", _HELD, "stage field equals",
 waiting_files = _reason("WaitingFiles", _PROGRESS, "_text",
     "{_text}")
 held_back = _reason("Held", _HELD, "because",
-    "Held: {because}. `phalanx resume` releases it, `phalanx cancel` ends it")
+    "Held: {because}. `phalanx release` releases it, `phalanx cancel` ends it")
 restarting = _reason("Restarting", _PROGRESS, "left",
     "The job is restarting; waiting for attempts of the previous run to stop ({left} left)")
 recall_backoff = _reason("RestartBackoff", _PROGRESS, "seconds recalls",
@@ -207,6 +207,11 @@ def target_not_found(host: str, known: list[str]) -> Reason:
     names = ", ".join(known[:8]) or "none"
     text = f"Node not registered: {host} (nodes: {names})"
     return Reason("TargetNotFound", Tier.NEVER, text, {"host": host})
+
+
+def begins_later(at: float, seconds: float) -> Reason:
+    text = f"Begins at {utc(at)}, in {describe_seconds(seconds)}; `phalanx update --begin now` lets it start"
+    return Reason("BeginTime", Tier.HELD, text, {"begin_at": at, "seconds": seconds})
 
 
 def resting(host: str, failures: int, until: float, own: str = "") -> Reason:

@@ -281,9 +281,10 @@ class RunnerState:
 
     def _set_deadline(self, key: AttemptKey, held: Held) -> None:
         brief = self.briefing.any_brief(key[0])
-        if brief is not None and brief.time_limit_s is not None and held.since is not None:
-            held.deadline = held.since + brief.time_limit_s
-            held.grace_s = brief.grace_s
+        if brief is None or held.since is None:
+            return
+        held.deadline = None if brief.time_limit_s is None else held.since + brief.time_limit_s
+        held.grace_s = brief.grace_s
 
     def _start(self, order: Start, now: float) -> list[RunnerEffect]:
         if order.key in self.held:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Options = dict[str, Any]
     Waiting = tuple[str, str, Options]
 
+FOLDERS_MAX = 1000
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}(?:/[0-9]{1,18}){2,3}")
 
 
@@ -81,7 +82,7 @@ class KeptAttempt:
         self.was_held = "held" in options  # its logs were created when it was checked
         self.log_max_bytes = int(options.get("log_max_bytes") or 0)
         self.memo = options.get("memo") or ""  # for a later runner
-        self.counted_before = (0, 0)  # OOM kills and refused forks in its cgroups when it started
+        self.counted_before: tuple[bytes, ...] = ()  # what its cgroups had counted when it started
         self.punched: dict[str, int] | None = None  # log path → the offset up to which it has been emptied
         self.paused = False
         self.kill_at: float | None = None  # set while it is being stopped
@@ -106,7 +107,8 @@ class KeptAttempt:
 
     def started_line(self) -> str:
         """The runner reads up to the ticks since boot; the other fields are for a later keeper."""
-        cgroups = ",".join([_quoted(folder) for folder in self.folders])
+        folders = self.folders
+        cgroups = ",".join([_quoted_folder(folder) for folder in folders]) if folders else ""
         born = f"[{self.born[0]},{self.born[1]}]"
         return f'["started",{_quoted(self.key)},{self.pid},{self.started_at},{born},[{cgroups}]]'
 
@@ -150,6 +152,18 @@ def _quoted(text: str) -> str:
     return f'"{text}"' if is_plain else json.dumps(text)
 
 
+_folders: dict[str, str] = {}  # of cgroups, as JSON: they are used again and again
+
+
+def _quoted_folder(folder: str) -> str:
+    text = _folders.get(folder)
+    if text is None:
+        if len(_folders) >= FOLDERS_MAX:
+            _folders.clear()
+        text = _folders[folder] = _quoted(folder)
+    return text
+
+
 class KeptAccount:
     """The account of a brief, and the words before its command."""
 
@@ -165,11 +179,12 @@ class KeptAccount:
 class KeptBrief:
     """What many attempts of one job share."""
 
-    __slots__ = ("account", "argv", "cgroups", "cwd", "env")
+    __slots__ = ("account", "argv", "cgroups", "cwd", "encoded", "env")
 
     def __init__(self, content: dict[str, Any]) -> None:
         self.argv: list[str] = [*content["argv"]]
         self.env: dict[str, str] = {**content["env"]}
+        self.encoded: dict[bytes | str, bytes | str] = {}  # the same as bytes, once an attempt is spawned
         self.cwd: str | None = content.get("cwd")
         self.account = KeptAccount(content["account"]) if content.get("account") else None
         self.cgroups: str = (

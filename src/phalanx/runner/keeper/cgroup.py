@@ -143,6 +143,12 @@ def node_folder(base: str) -> str:
     return base.partition(f"/{THREADED}")[0]
 
 
+def is_beside(folders: list[str], base: str) -> bool:
+    """Whether one of these is in the node's folder that this folder of slots is in."""
+    node = node_folder(base)
+    return any(system.parent(folder) == node for folder in folders)
+
+
 def is_of_a_node(folder: str) -> bool:
     """Whether it can be an attempt's, beside a keeper's leaf: whatever a journal says, no other is killed."""
     base, _, name = folder.rpartition("/")

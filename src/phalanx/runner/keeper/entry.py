@@ -13,6 +13,7 @@ import os
 from . import cgroup, system
 
 OPEN_MAX = 256
+_READ_BYTES = 4096
 COUNTERS = ("memory.events", "memory.oom_control", "pids.events")  # of memory on v2, on v1; of processes
 
 
@@ -69,8 +70,10 @@ class Entries(cgroup.Homes):
         os.write(self._files[path], b"0")
 
 
-_lists_in: dict[str, str] = {}  # by the folder that cgroups are in: what lists the processes of each
+_emptiness_in: dict[str, str] = {}  # by the folder that cgroups are in: what tells at once that one is empty
+_lists_in: dict[str, str] = {}  # likewise: what lists the processes of each
 _counters_in: dict[str, tuple[str, ...]] = {}  # likewise: what they count
+_open: dict[str, int] = {}  # files that are read for one attempt after another
 
 
 def is_deserted(folders: list[str]) -> bool:
@@ -80,22 +83,60 @@ def is_deserted(folders: list[str]) -> bool:
         if parent not in _lists_in:
             threaded = cgroup.way_in(folder) == "cgroup.threads"
             _lists_in[parent] = "cgroup.threads" if threaded else "cgroup.procs"
+            _emptiness_in[parent] = "pids.current" if os.access(f"{folder}/pids.current", os.R_OK) else ""
+        if (name := _emptiness_in[parent]) and _read_again(f"{folder}/{name}") == b"0\n":
+            continue
+        # It is opened anew: the kernel (v1) answers a second read of the same open list from a copy that may be old.
         if system.read_surely(f"{folder}/{_lists_in[parent]}"):
             return False
     return True
 
 
-def counted(folders: list[str]) -> tuple[int, int]:
-    """How many processes the kernel has OOM-killed in these cgroups so far, and how many it refused to start."""
+def counters(folders: list[str]) -> tuple[bytes, ...]:
+    """What the kernel has counted in these cgroups so far, as it shows it; to be compared by `counted_since`."""
+    return tuple([_read_again(f"{folder}/{name}") for folder in folders for name in _counters(folder)])
+
+
+def counted_since(before: tuple[bytes, ...], folders: list[str]) -> tuple[int, int]:
+    """How many processes the kernel has OOM-killed in these cgroups since then, and how many it refused to start."""
+    now = counters(folders)
+    if before == now:
+        return 0, 0
+    names = [name for folder in folders for name in _counters(folder)]
+    (kills, refused), (kills_before, refused_before) = _sums(names, now), _sums(names, before)
+    return max(0, kills - kills_before), max(0, refused - refused_before)
+
+
+def _sums(names: list[str], texts: tuple[bytes, ...]) -> tuple[int, int]:
     kills = refused = 0
-    for folder in folders:
-        for name in _counters(folder):
-            for line in system.read(f"{folder}/{name}").splitlines():
-                if line.startswith(b"oom_kill "):
-                    kills += int(line.split()[1])
-                elif name == "pids.events" and line.startswith(b"max "):
-                    refused += int(line.split()[1])
+    for name, text in zip(names, texts, strict=False):
+        for line in text.splitlines():
+            if line.startswith(b"oom_kill "):
+                kills += int(line.split()[1])
+            elif name == "pids.events" and line.startswith(b"max "):
+                refused += int(line.split()[1])
     return kills, refused
+
+
+def _read_again(path: str) -> bytes:
+    """The content of a control file, which stays open; empty when it cannot be read."""
+    fd = _open.get(path)
+    try:
+        if fd is not None:
+            try:
+                return os.pread(fd, _READ_BYTES, 0)
+            except OSError:  # the cgroup was removed, and perhaps made anew
+                os.close(_open.pop(path))
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    if len(_open) >= OPEN_MAX:
+        os.close(_open.pop(next(iter(_open))))
+    _open[path] = fd
+    try:
+        return os.pread(fd, _READ_BYTES, 0)
+    except OSError:
+        return b""
 
 
 def _counters(folder: str) -> tuple[str, ...]:

@@ -2,7 +2,8 @@
 
 The runner looks only at those that are named here, so that the many tasks that leave none cost it nothing. The folder
 of an attempt that left no artifacts is taken for the next one: to rename a folder costs a tenth of removing it and
-making another.
+making another. Whether anything was put into one is told by its time of change, which is set to a time that no change
+gives; only if that is another one it is looked into.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 STDOUT, STDERR, RESULT, ARTIFACTS, SCRATCH = 1, 2, 4, 8, 16  # what an attempt has left, added up
 SPARE_MAX = 4096
 _EMPTY_FOLDER = stat.S_IFDIR | 0o700
+_UNCHANGED_NS = 1_000_000_007_123_456_789  # long ago, and no round time, such as that of an unpacked archive
 
 
 class LeftFiles:
@@ -44,6 +46,7 @@ class LeftFiles:
                 os.rename(self._spare.pop(), path)  # noqa: PTH104
             else:
                 os.mkdir(path, 0o700)  # noqa: PTH102
+                _set_unchanged(path)
         except OSError:  # it exists, or something else does, or the folder above it is missing
             system.set_aside(path, unless=stat.S_ISDIR)
             os.makedirs(path, 0o700, exist_ok=True)  # noqa: PTH103
@@ -53,7 +56,7 @@ class LeftFiles:
         found = 0 if _is_empty(attempt.out) else STDOUT
         if attempt.err != attempt.out and not _is_empty(attempt.err):
             found |= STDERR
-        if attempt.result and os.path.lexists(attempt.result):
+        if attempt.result and os.access(attempt.result, os.F_OK, follow_symlinks=False):
             found |= RESULT
         return found | self.close(attempt)
 
@@ -69,21 +72,28 @@ class LeftFiles:
     def _take_again(self, attempt: KeptAttempt, path: str) -> bool | None:
         """True if nothing is in it, False if something is, None if it is not as it was made."""
         try:
-            mode = os.lstat(path).st_mode
-            own = attempt.result.removeprefix(f"{path}/")  # a result may be in the folder, and is no artifact
-            with os.scandir(path) as entries:
-                if stat.S_ISDIR(mode) and any(entry.name != own for entry in entries):
+            found = os.lstat(path)
+            is_usual = found.st_mode == _EMPTY_FOLDER and attempt.account is None
+            if not is_usual or found.st_mtime_ns != _UNCHANGED_NS:
+                own = attempt.result.removeprefix(f"{path}/")  # may be in the folder, and is no artifact
+                names = os.listdir(path)  # noqa: PTH208
+                if stat.S_ISDIR(found.st_mode) and any(name != own for name in names):
                     return False
-            if attempt.account is not None:
-                os.rmdir(path)  # noqa: PTH106
-                return True
+                if attempt.account is not None:
+                    os.rmdir(path)  # noqa: PTH106
+                    return True
+                if not is_usual or names:
+                    return None
+                _set_unchanged(path)
         except OSError:  # the task has removed it, or put something else in its place
-            return None
-        if mode != _EMPTY_FOLDER:
             return None
         if len(self._spare) < SPARE_MAX:
             self._spare.append(path)
         return True
+
+
+def _set_unchanged(path: str) -> None:
+    os.utime(path, ns=(_UNCHANGED_NS, _UNCHANGED_NS))
 
 
 def _is_empty(path: str) -> bool:

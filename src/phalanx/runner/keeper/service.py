@@ -7,6 +7,7 @@ connected to. It writes to stderr why it could not.
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import select
 import sys
@@ -20,6 +21,7 @@ from .tree import Mark
 from .watchdog import Watchdog
 
 LOCK = "keeper.lock"
+COLLECT_AFTER = 20_000  # objects: hardly anything here is in a cycle
 WITHDRAW_S_MAX = 0.5  # how long one that is starting takes to see that it has to withdraw, with a margin
 
 
@@ -63,6 +65,8 @@ def main(arguments: list[str]) -> int:
         system.go_first()
         written = journal.Journal(f"{state_dir}/{journal.NAME}")
         written.begin(boot, attempts, past.stopped)
+        gc.freeze()
+        gc.set_threshold(COLLECT_AFTER)
         KeeperLoop(
             listener, KeeperTable(attempts, past.stopped), written, watchdog, boot, mark, alone_s
         ).run()

@@ -18,8 +18,8 @@ import sys
 
 from . import log, system
 from .attempt import KeptAttempt
-from .cgroup import node_folder
-from .entry import Entries, counted
+from .cgroup import is_beside
+from .entry import Entries, counters
 from .identity import FileIdentity
 from .later import hold_back, set_later
 from .namespaces import Namespaces
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "PHALANX_ATTEMPT_KEY"
 KEEPER_VARIABLE = "PHALANX_KEEPER"
 DEADLINE_VARIABLE = "PHALANX_DEADLINE"  # known only when it starts, which may be long after it was sent
+_AS_TEXT = frozenset(("PATH", KEY_VARIABLE, KEEPER_VARIABLE, DEADLINE_VARIABLE))
 _LOG_FLAGS = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
 _MADE_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
@@ -76,16 +77,14 @@ class Spawner:
         spaces = options.get("spaces")
         if spaces and spaces.get("confined") and attempt.account is None:  # an account has no such rights
             argv = self._namespaces.confined(self._checked_program(attempt, argv[0], env), argv)
-        attempt.counted_before = counted(attempt.cgroups) if attempt.cgroups else (0, 0)
+        attempt.counted_before = counters(attempt.cgroups) if attempt.cgroups else ()
         attempt.started_at = system.wall()
         if limit_s := options.get("limit_s"):
             env[DEADLINE_VARIABLE] = f"{attempt.started_at + limit_s:.3f}"
         tick = system.tick()
         cpus = options.get("cpus")
         processes_max = options.get("processes_max")
-        is_apart = bool(attempt.cgroups) and any(
-            system.parent(folder) == node_folder(brief.cgroups) for folder in attempt.cgroups
-        )
+        is_apart = bool(attempt.cgroups) and is_beside(attempt.cgroups, brief.cgroups)
         self._make_files(attempt)
         self._slots.take(attempt, "" if is_apart else brief.cgroups)
         try:
@@ -129,9 +128,13 @@ class Spawner:
 
     def _read(
         self, key: str, brief: KeptBrief, options: Options
-    ) -> tuple[KeptAttempt, list[str], dict[str, str], str | None]:
+    ) -> tuple[KeptAttempt, list[str], dict[Any, Any], str | None]:
         """The attempt, its argv, its environment and its folder: errors are found before there is a process."""
-        env = {**brief.env, **(options.get("env") or {}), KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
+        own = options.get("env") or {}
+        shared: dict[Any, Any] = brief.env
+        if brief.account is None and shared.keys().isdisjoint(own):
+            shared = brief.encoded = brief.encoded or _encoded(shared)
+        env = {**shared, **own, KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
         attempt = KeptAttempt(key, options)
         attempt.account = brief.account
         return attempt, brief.argv, env, brief.cwd
@@ -259,6 +262,14 @@ class Spawner:
         account = attempt.account if attempt.account is not None and attempt.account.prefix else None
         uid = -1 if account is None else account.uid
         return self._identity.of(account, lambda: self._programs.find_checked(name, env, uid))
+
+
+def _encoded(env: dict[str, str]) -> dict[bytes | str, bytes | str]:
+    """What many attempts share of their environment, as the kernel gets it. What is looked up or set here is text."""
+    return {
+        name if name in _AS_TEXT else os.fsencode(name): text if name in _AS_TEXT else os.fsencode(text)
+        for name, text in env.items()
+    }
 
 
 def _go_to(cwd: str) -> None:

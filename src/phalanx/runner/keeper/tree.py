@@ -313,11 +313,12 @@ class KeeperEndings:
 
     def _finish(self, attempt: KeptAttempt) -> None:
         self._trimmer.trim_at_end(attempt)
-        before = attempt.counted_before
-        kills, refused = entry.counted(attempt.cgroups) if attempt.cgroups else before
+        kills = refused = 0
+        if attempt.cgroups:
+            kills, refused = entry.counted_since(attempt.counted_before, attempt.cgroups)
         tail = "" if attempt.code == 0 else _tail(attempt.err)
         attempt.files = self._files.left(attempt)
-        attempt.close(kills > before[0], tail, max(0, refused - before[1]))
+        attempt.close(kills > 0, tail, refused)
         self._processes.slots.give_back(attempt)
         self._ended(attempt)
 

@@ -9,7 +9,7 @@ from phalanx.core.cluster.apply.grants import hold_back
 from phalanx.core.cluster.decide import declared
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import Cancel, Drain, SetPaused, SetQuota, Submit
+from phalanx.core.cluster.inputs import Cancel, Drain, ReleaseJob, SetPaused, SetQuota, Submit
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Job
@@ -232,9 +232,9 @@ def test_a_paused_task_of_a_held_job_is_resumed_before_its_job_is_released() -> 
     assert cluster.give(SetPaused(job.id, 1, False)) == [Accepted()]
     assert (bool(state.live[1].paused), state.held_because) == (False, "it may have ended")
     cluster.give(SetPaused(job.id, 0, True))
-    assert cluster.give(SetPaused(job.id, None, False)) == [Accepted()]
+    assert cluster.give(ReleaseJob(job.id, "ada")) == [Accepted(0)]
     assert (bool(state.live[0].paused), state.held_because) == (True, "")
-    assert code(cluster.give(SetPaused(job.id, None, False))[0]) == "conflict NotRunning"
+    assert code(cluster.give(ReleaseJob(job.id, "ada"))[0]) == "conflict NotHeld"
 
 
 def test_a_cancelled_task_says_so() -> None:

@@ -162,3 +162,21 @@ def test_a_submission_of_an_older_version_needs_no_approval():
     [event] = decode(encode([JobSubmitted(at=1.0, job=bobs())]))
     assert isinstance(event, JobSubmitted)
     assert event.approve_by is None
+
+
+def test_a_job_that_is_moved_into_the_queue_waits_too_and_counts_there():
+    cluster, job = lab(), a_job(user="bob", cores=99)
+    cluster.submit(job, allow_infeasible=True)
+    [answer] = cluster.give(Update(job.id, "bob", queue="lab", role="user"))
+    assert answer == Accepted(1)
+    assert dominant(cluster, job) == "WaitingApproval"
+    assert cluster.state.queues.submitted_by == {("lab", "bob"): 1}
+    cluster.give(SetQuota("full", Quota(submitted=0)), SetQuota("hers", Quota(users=("ada",))))
+    assert (
+        code(cluster.give(Update(job.id, "bob", queue="full", role="user"))[0]) == "too_many QueueSubmitLimit"
+    )
+    assert (
+        code(cluster.give(Update(job.id, "bob", queue="hers", role="user"))[0]) == "forbidden QueueNotAllowed"
+    )
+    cluster.give(Update(job.id, "bob", queue="default", role="user"))
+    assert cluster.state.unapproved == {}

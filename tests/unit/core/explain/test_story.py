@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 from msgspec import structs
 
+from phalanx.core.cluster import change_events as c
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
@@ -121,7 +122,18 @@ TOLD: list[tuple[Event, str]] = [
         e.JobSettled(at=1.0, job="j1", status=Status.FAILED, text="j1.2 failed"),
         "the job is Failed: j1.2 failed",
     ),
-    (e.JobReleased(at=1.0, job="j1"), "released"),
+    (c.JobReleased(at=1.0, job="j1"), "released"),
+    (c.JobHeld(at=1.0, job="j1", because="by ada", user="ada"), "held: by ada"),
+    (
+        c.JobUpdated(
+            at=1.0, cause="user ada", job="j1", priority=5, time_limit_s=0.0, queue="b", begin_at=3600.0
+        ),
+        "changed: priority 5, time limit none, queue b, begins at 1970-01-01T01:00:00Z (user ada)",
+    ),
+    (
+        c.JobUpdated(at=1.0, cause="user ada", job="j1", time_limit_s=90.0, begin_at=0.0),
+        "changed: time limit 1m30s, begins at once (user ada)",
+    ),
     (JobApproved(at=1.0, job="j1", by="carol"), "approved by carol"),
     (WorkflowApproved(at=1.0, workflow="w1", by="carol"), "approved by carol"),
     (e.LogSettled(at=1.0, after=7), "the store can be written again"),

@@ -104,6 +104,17 @@ def test_a_time_limit_stops_once_and_is_the_reason() -> None:
     assert exit_of(runner.outbox[KEY]).why == Why.TIMEOUT
 
 
+def test_another_time_limit_counts_from_the_start_of_what_runs() -> None:
+    runner = a_runner(time_limit_s=5.0, grace_s=2.0)
+    runner.process_started(KEY, 11.0)
+    runner.order(1, a_brief(time_limit_s=50.0), 12.0)
+    assert runner.tick(16.0) == []
+    runner.order(1, a_brief(), 17.0)
+    assert runner.tick(25.0) == []
+    runner.order(1, a_brief(time_limit_s=3.0, grace_s=1.0), 26.0)
+    assert runner.tick(26.0) == [Halt(KEY, 1.0)]
+
+
 def test_a_time_limit_survives_the_runner() -> None:
     runner = RunnerState()
     runner.adopt(KEY, 1, None, 11.0)

@@ -106,3 +106,31 @@ def test_a_scratch_folder_is_taken_again_or_told_to_be_removed(tmp_path: Path) -
     assert [files.left(attempt) for attempt in attempts[:4]] == [0, SCRATCH, SCRATCH, SCRATCH]
     files.make(attempts[4])
     assert folders[4].is_dir() and not folders[4].is_symlink()
+
+
+def test_what_is_put_into_a_folder_that_was_taken_again_is_seen(tmp_path: Path) -> None:
+    files = LeftFiles()
+    first, second, third, fourth = (an_attempt(tmp_path, number) for number in range(4))
+    files.make(first)
+    assert files.left(first) == 0
+    files.make(second)
+    (Path(second.artifacts) / "passing").touch()
+    (Path(second.artifacts) / "passing").unlink()
+    assert files.left(second) == 0  # it was changed, and is empty again
+    files.make(third)
+    assert Path(third.artifacts).stat().st_ino and not Path(second.artifacts).exists()
+    (Path(third.artifacts) / "model").touch()
+    assert files.left(third) == ARTIFACTS
+    files.make(fourth)
+    (Path(fourth.artifacts) / "folder").mkdir()
+    assert files.left(fourth) == ARTIFACTS
+
+
+def test_a_folder_with_the_result_in_it_is_not_given_to_another(tmp_path: Path) -> None:
+    files, first, second = LeftFiles(), an_attempt(tmp_path), an_attempt(tmp_path, 1)
+    first.result = f"{first.artifacts}/.result"
+    files.make(first)
+    Path(first.result).write_text("1")
+    assert files.left(first) == RESULT
+    files.make(second)
+    assert Path(first.result).read_text() == "1" and not any(Path(second.artifacts).iterdir())

@@ -104,10 +104,6 @@ async def evict(service: Service, http_request: HttpRequest) -> Response:
     return json_reply(await service.commands.evict(http_request.id, http_request.user))
 
 
-async def release(service: Service, http_request: HttpRequest) -> Response:
-    return json_reply(seen_job(http_request, await service.commands.release(http_request.id)))
-
-
 async def why(service: Service, http_request: HttpRequest) -> Response:
     reply = await service.commands.why(http_request.id, http_request.identity.asker)
     return json_reply(_in_numbers(service, reply))
@@ -232,15 +228,6 @@ ROUTES = (
         handler=evict,
         summary="Preempt a job's tasks; its restart policy decides what follows.",
         answer=EvictReply,
-        is_about_a_job=True,
-    ),
-    Route(
-        method="POST",
-        path="/v1/jobs/{id}/release",
-        permission="control",
-        handler=release,
-        summary="Release a job that a repair of the store put on hold.",
-        answer=JobView,
         is_about_a_job=True,
     ),
     Route(

@@ -7,6 +7,7 @@ from phalanx.api.server.routes import (
     apply,
     approvals,
     calls,
+    changes,
     cluster,
     files,
     jobs,
@@ -23,6 +24,7 @@ from phalanx.api.server.routes import (
 
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
+    *changes.ROUTES,
     *workflows.ROUTES,
     *approvals.ROUTES,
     *tasks.ROUTES,

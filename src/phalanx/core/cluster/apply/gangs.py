@@ -43,12 +43,6 @@ def evicted(state: ClusterState, event: e.TasksEvicted) -> list[Effect]:
     return _asked_to_leave(state, event.keys, event.text, event.at, preempted=False)
 
 
-def let_go(state: ClusterState, event: e.JobReleased) -> None:
-    job = state.job(event.job)
-    job.held_because = ""
-    queue_up(state, job)
-
-
 def join_formation(state: ClusterState, job: JobState, position: int, number: int, at: float) -> None:
     """A member was placed: it waits at the barrier, and its gang for nobody else unless it may hold a part."""
     assert job.gang is not None

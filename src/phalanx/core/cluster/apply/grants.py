@@ -13,7 +13,7 @@ from msgspec import structs
 from phalanx.core.cluster.apply.overlay import end_use, rest
 from phalanx.core.cluster.decision import Send
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import JobId
 from phalanx.core.model.lanes import Lane
@@ -213,13 +213,20 @@ def back_off(state: ClusterState, job: JobState, until: float, now: float) -> No
     """Nothing of the job is placed before `until`."""
     if until > now:
         job.hold_until = until
-        heappush(state.retries, (until, job.job.id, -1))
+        heappush(state.retries, (until, job.job.id, BACKOFF))
 
 
-def hold_back(state: ClusterState, job: JobState, because: str) -> None:
+def wait_to_begin(state: ClusterState, job: JobState, now: float) -> None:
+    """Nothing of the job is placed before the instant that it is to begin at."""
+    job.begins_at = job.job.begin_at if job.job.begin_at > now else 0.0
+    if job.begins_at:
+        heappush(state.retries, (job.begins_at, job.job.id, BEGIN))
+
+
+def hold_back(state: ClusterState, job: JobState, because: str, user: str = "") -> None:
     """Nothing of the job is placed until somebody releases it. What runs goes on."""
     drop_promise(state, job)
-    job.held_because = because
+    job.held_because, job.held_by = because, user
     queue_up(state, job)
 
 

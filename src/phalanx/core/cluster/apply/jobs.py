@@ -26,6 +26,7 @@ from phalanx.core.cluster.apply.grants import (
     queue_up,
     share_lanes,
     tell_to_leave,
+    wait_to_begin,
 )
 from phalanx.core.cluster.apply.nodes import count_fault
 from phalanx.core.cluster.apply.overlay import bind_reservation, end_rests, free_again
@@ -36,7 +37,7 @@ from phalanx.core.cluster.dependencies import told_abandoned
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
 from phalanx.core.cluster.number_events import NumbersSkipped
-from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState, Unfit
 from phalanx.core.cluster.units import Attempt, kind_of
 from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
 
@@ -54,18 +55,19 @@ def amended(state: ClusterState, event: e.JobAmended) -> None:
     old = state.job(event.job.id)
     leave_queue(state, old)
     state.remove_job(event.job.id)
-    _add(state, event, old.arrival, old.held_because, old.approve_by)
+    _add(state, event, old.arrival, (old.held_because, old.held_by), old.approve_by)
 
 
 def _add(
     state: ClusterState,
     event: e.JobSubmitted | e.JobAmended,
     arrival: int,
-    held_because: str = "",
+    held: tuple[str, str] = ("", ""),
     approve_by: float | None = None,
 ) -> None:
     job = JobState(event.job, arrival, state.counts, state.incomplete, state.rules.aging_s)
-    job.held_because = held_because
+    job.held_because, job.held_by = held
+    wait_to_begin(state, job, event.at)
     state.add_job(job)
     wait_for_approval(state, job, approve_by)
     if event.job.workflow is not None:
@@ -96,8 +98,8 @@ def placed(state: ClusterState, event: e.TaskPlaced) -> list[Effect]:
     if event.merged:
         merge(state, attempt, event.merged)
     note_placed(state, job, node)
-    if job.hold_until:  # in a replay the hold may not have been noticed to end
-        job.hold_until = 0.0
+    if job.hold_until or job.begins_at:  # in a replay it may not have been noticed that they end
+        job.hold_until = job.begins_at = 0.0
         queue_up(state, job)
     if event.formation:
         attempt.formation, attempt.released = event.formation, False
@@ -319,8 +321,10 @@ def backoffs_ended(state: ClusterState, event: e.BackoffsEnded) -> None:
         job = state.jobs.get(job_id)
         if job is None:
             continue
-        if position < 0 and job.hold_until == at:
+        if position == BACKOFF and job.hold_until == at:
             job.hold_until = 0.0
+        elif position == BEGIN and job.begins_at == at:
+            job.begins_at = 0.0
         elif position >= 0 and job.delayed.get(position) == at:
             job.wait_again(position)
         else:

@@ -8,7 +8,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_up
 from phalanx.core.cluster.apply.overlay import assigned, tell_addresses, with_block
-from phalanx.core.cluster.state import Brake, ClusterState, NodeState
+from phalanx.core.cluster.state import BEGIN, Brake, ClusterState, NodeState
 from phalanx.core.model.job import NodeName
 from phalanx.core.model.orders import Status
 from phalanx.core.model.resources import Capacity
@@ -157,12 +157,16 @@ def _count_anew(state: ClusterState, node: NodeState, at: float) -> None:
 def _shorten_waits(state: ClusterState, at: float) -> None:
     """No wait is longer than it could have been made just now: the clock it was made with may have been ahead."""
     longest = at + state.rules.backoff_max_s
-    for id in {id for ready_at, id, _ in state.retries if ready_at > longest}:
+    late = {id for ready_at, id, position in state.retries if ready_at > longest and position != BEGIN}
+    for id in late:
         job = state.jobs.get(id)
         if job is not None:
             job.hold_until = min(job.hold_until, longest)
             job.delayed = {position: min(until, longest) for position, until in job.delayed.items()}
-    state.retries = [(min(ready_at, longest), id, position) for ready_at, id, position in state.retries]
+    state.retries = [  # when a job begins is no wait: it is an instant that its user has named
+        (ready_at if position == BEGIN else min(ready_at, longest), id, position)
+        for ready_at, id, position in state.retries
+    ]
     heapify(state.retries)
     for id in state.forming:
         forming = state.jobs[id].forming

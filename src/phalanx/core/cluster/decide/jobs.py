@@ -273,15 +273,10 @@ def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
 
 
 def set_paused(state: ClusterState, given: SetPaused, now: float) -> Decision:
-    """Pause or resume a running task, which keeps all that it holds; or release a job that a repair held back.
-
-    A paused task of a held job is resumed, and its job stays held.
-    """
+    """Pause or resume a running task, which keeps all that it holds."""
     job, at = state.jobs.get(given.job), given.position
     attempt = None if job is None or at is None else job.live.get(at)
     is_paused = attempt is not None and bool(attempt.paused)
-    if job is not None and job.held_because and not given.paused and not job.is_over and not is_paused:
-        return Decision([e.JobReleased(at=now, cause="user", job=given.job)], [], Accepted())
     if job is None or at is None or attempt is None or job.status[at] != Status.RUNNING:
         return refuse_because("NotRunning", "only a running task can be paused or resumed")
     if is_paused == given.paused:

@@ -1,0 +1,159 @@
+"""Choices about jobs that people change after they were submitted: held, released, given other settings.
+
+A hold concerns what has no place yet: of a job that runs in part, the tasks that wait. A change is judged as a
+submission with the new settings would be: the queue has to be declared, the priority within the limit, and the quota
+large enough. What runs keeps its place, so of a job that holds one the queue stays as it is.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from phalanx.core.cluster import events as e
+from phalanx.core.cluster.change_events import NO_LIMIT, JobHeld, JobReleased, JobUpdated
+from phalanx.core.cluster.decide.approvals import needed_until
+from phalanx.core.cluster.decide.jobs import unwelcome
+from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse_because
+from phalanx.core.cluster.inputs import Hold, ReleaseJob, Update
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.stage_dispatch import dispatch_of
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.dispatch import TASK_TYPE_TAG, Dispatch
+from phalanx.core.model.job import Job
+from phalanx.core.model.orders import Status
+from phalanx.core.model.reason import Reason, Tier
+
+
+def hold(state: ClusterState, given: Hold, now: float) -> Decision:
+    """Hold what waits of a job. One that is held already stays so, for the reason it has."""
+    job = state.jobs.get(given.job)
+    if (refused := _why_not_changed(job, given.job)) is not None or job is None:
+        return refused or Decision()
+    if job.held_because:
+        return Decision([], [], Accepted(0))
+    waiting = job.counts[Status.PENDING]
+    if not waiting or job.merged_into is not None:
+        text = f"{given.job} has nothing to hold: every task has a place or has ended"
+        hint = "; `phalanx pause` stops a running task where it is, `phalanx evict` takes its place"
+        return refuse_because("NothingWaiting", text + hint)
+    because = f"{given.reason} (by {given.user})" if given.reason else f"by {given.user}"
+    event = JobHeld(at=now, cause=f"user {given.user}", job=given.job, because=because, user=given.user)
+    return Decision([event], [], Accepted(waiting))
+
+
+def release(state: ClusterState, given: ReleaseJob, now: float) -> Decision:
+    """End a hold. What an operator holds is released by an operator."""
+    job = state.jobs.get(given.job)
+    if job is None or job.is_over or not job.held_because:
+        return refuse_because("NotHeld", f"{given.job} is not held")
+    if job.held_by not in ("", given.user) and not given.is_operator:
+        text = f"{given.job} is held by {job.held_by}: only {job.held_by} or an operator may release it"
+        return refuse_because("HeldByAnother", text, "forbidden")
+    event = JobReleased(at=now, cause=f"user {given.user}", job=given.job)
+    return Decision([event], [], Accepted(job.counts[Status.PENDING]))
+
+
+def update(state: ClusterState, given: Update, now: float) -> Decision:
+    """Give a job other settings, or say which of them it may not have. Settings that it has already change nothing."""
+    job = state.jobs.get(given.job)
+    if (refused := _why_not_changed(job, given.job)) is not None or job is None:
+        return refused or Decision()
+    if given.if_revision is not None and given.if_revision != job.job.revision:
+        text = f"{given.job} was changed: its settings are at revision {job.job.revision}, not {given.if_revision}"
+        return refuse_because("Changed", f"{text}; read it again", tier=Tier.PROGRESS)
+    event = _news(job.job, given, now)
+    if event is None:
+        return Decision([], [], Accepted(0))
+    if (no := _why_never(state, job, event, given)) is not None:
+        return Decision([], [], no)
+    if event.queue is not None:
+        moved = structs.replace(job.job, queue=event.queue)
+        until = needed_until(state, moved, given.role, now)
+        event = structs.replace(event, dispatch=_dispatch(state, job.job, event.queue), approve_by=until)
+    events: list[e.Event] = [event]
+    return Decision(events, [], Accepted(sum(job.counts[:3])))
+
+
+def _why_not_changed(job: JobState | None, id: str) -> Decision | None:
+    if job is None:
+        return refuse_because("NotFound", f"no job {id}", "not_found")
+    return refuse_because("AlreadyEnded", f"job {id} has already ended") if job.is_over else None
+
+
+def _news(job: Job, given: Update, now: float) -> JobUpdated | None:
+    """What would be other than it is; None if nothing would."""
+    limit_s = job.time_limit_s or NO_LIMIT
+    event = JobUpdated(
+        at=now,
+        cause=f"user {given.user}",
+        job=job.id,
+        priority=None if given.priority == job.priority else given.priority,
+        time_limit_s=None if given.time_limit_s == limit_s else given.time_limit_s,
+        queue=None if given.queue == job.queue else given.queue,
+        begin_at=None if given.begin_at == job.begin_at else given.begin_at,
+    )
+    settings = (event.priority, event.time_limit_s, event.queue, event.begin_at)
+    return event if any(each is not None for each in settings) else None
+
+
+def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Update) -> Refused | None:
+    """Why a job may not have the new settings, or None if it may."""
+    spec = job.job
+    if spec.workflow is not None and (no := _of_stage(state, job, event)) is not None:
+        return no
+    if event.queue is not None and job.live:
+        text = (
+            f"queue: {spec.id} holds places in queue {spec.queue}; only a job that waits can change its queue"
+        )
+        return _no("Running", f"{text}: phalanx evict {spec.id}")
+    if event.begin_at is not None and not job.counts[Status.PENDING]:
+        return _no("NothingWaiting", f"begin: {spec.id} has nothing that waits")
+    if event.priority is None and event.queue is None:
+        return None
+    changed = structs.replace(
+        spec,
+        queue=spec.queue if event.queue is None else event.queue,
+        priority=spec.priority if event.priority is None else event.priority,
+    )
+    if given.role and (refused := unwelcome(state, changed, given.role)):
+        return refused
+    if (
+        event.queue is not None
+        and (many := state.queues.too_many(changed.queue_user, spec.tasks)) is not None
+    ):
+        return Refused(many, "too_many")
+    no_quota = None if event.queue is None else _exceeds_quota(state, changed)
+    return None if no_quota is None else Refused(no_quota, "never")
+
+
+def _of_stage(state: ClusterState, job: JobState, event: JobUpdated) -> Refused | None:
+    """Why the job of a stage keeps what it has: others of its workflow follow it, or share its lane."""
+    spec = job.job
+    if event.queue is not None:
+        return _no("OfWorkflow", f"queue: {spec.id} is a stage, and keeps the queue of its workflow")
+    for attempt in job.live.values():
+        lane = state.nodes[attempt.node].lanes[attempt.lane]
+        if any(key[0] != spec.id for key in lane.attempts):
+            text = f"{spec.id} has other stages behind it in its lane; try again when they have left"
+            return Refused(Reason("SharesLane", Tier.PROGRESS, text))
+    return None
+
+
+def _exceeds_quota(state: ClusterState, job: Job) -> Reason | None:
+    """Why the quota of its queue could never admit it: one task of each group, or all that its gang needs."""
+    asked = [(each.request, each.needed if job.gang is not None else 1) for each in job.groups]
+    if job.gang is not None:
+        return state.queues.lacks(job.queue_user, asked, ever=True)
+    return next(
+        (no for each in asked if (no := state.queues.lacks(job.queue_user, [each], ever=True)) is not None),
+        None,
+    )
+
+
+def _dispatch(state: ClusterState, job: Job, queue: str) -> Dispatch | None:
+    """How it is given its node in another queue."""
+    return dispatch_of(state, structs.replace(job, queue=queue), dict(job.tags).get(TASK_TYPE_TAG, ""))
+
+
+def _no(code: str, text: str) -> Refused:
+    return Refused(Reason(code, Tier.NEVER, text))
