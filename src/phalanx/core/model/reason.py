@@ -93,8 +93,6 @@ merged = _reason("Merged", _PROGRESS, "parent host",
     "It runs on {host} as a part of {parent}, which differs from it only in its data")
 dispatched = _reason("Dispatched", _PROGRESS, "host strategy pool reused weight score others _told",
     "{_told}")
-numa_not_found = _reason("NumaNotFound", _NEVER, "_host asked valid",
-    "Invalid NUMA ID {asked} on {_host} (Valid: {valid})")
 gpu_index_invalid = _reason("GpuIndexInvalid", _NEVER, "_host bad valid",
     "Invalid GPU IDs: {bad} on {_host} (Valid: {valid})")
 gpus_busy = _reason("TargetBusy", _CAPACITY, "_host busy",
@@ -217,6 +215,13 @@ def begins_later(at: float, seconds: float) -> Reason:
 def resting(host: str, failures: int, until: float, own: str = "") -> Reason:
     text = f"{host} is temporarily excluded: {own or plural(failures, 'consecutive task failure')}"
     return Reason("NodeResting", Tier.HELD, text, {"host": host, "failures": failures, "until": until})
+
+
+def numa_not_found(host: str, asked: int, valid: Sequence[int]) -> Reason:
+    text = f"Invalid NUMA ID {asked} on {host} (Valid: {list(valid)})"
+    if not valid:
+        text += f"; {host} reports no NUMA nodes, so name it alone: {host}, or {host}::0 for a GPU"
+    return Reason("NumaNotFound", Tier.NEVER, text, {"asked": asked, "valid": valid})
 
 
 def not_enough_gpus(host: str, wanted: int, free: int, total: int, kind: str) -> Reason:

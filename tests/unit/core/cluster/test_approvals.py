@@ -16,6 +16,7 @@ from phalanx.core.cluster.inputs import (
     Submit,
     SubmitWorkflow,
     Tick,
+    Update,
 )
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
