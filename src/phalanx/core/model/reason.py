@@ -276,8 +276,7 @@ def queue_not_found(queue: str, known: list[str]) -> Reason:
 
 def queue_not_allowed(queue: str, user: str, users: Sequence[str], roles: Sequence[str]) -> Reason:
     shown = ", ".join(users[:8]) + (f" and {len(users) - 8} more" if len(users) > 8 else "")
-    whom = [f"for {shown}"] if users else []
-    whom += [f"for the role {' or '.join(roles)}"] if roles else []
+    whom = [f"for {shown}"] * bool(users) + [f"for the role {' or '.join(roles)}"] * bool(roles)
     text = f"queue: {user} may not use queue {queue}, which is {' and '.join(whom)}"
     return Reason("QueueNotAllowed", Tier.NEVER, text, {"queue": queue, "user": user})
 
