@@ -102,7 +102,7 @@ if TYPE_CHECKING:
     )
     from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
     from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
-    from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+    from phalanx.api.schema.submit_fields import GangFields, SubmitFields, SweepFields
     from phalanx.api.schema.usage import (
         CurvePoint,
         DeviceUsage,
@@ -192,12 +192,12 @@ __all__ = [
     "ReserveRequest", "RestartSpec", "ResultReference", "RetryReply", "RetryRequest", "RuleSpec", "SeatView",
     "SessionAccess", "SessionTicket", "SnapshotRequest", "SnapshotView", "StageFields", "StageHandle",
     "StageSpec", "StageView", "StoppedVps", "StoryLine", "SubmitFields", "SubmitReply", "SubmitRequest",
-    "SubmittedWorkflow", "SuccessSpec", "TaskUsage", "TaskView", "TlsFiles", "TokenError", "TokenRequest",
-    "TokenView", "TooLarge", "TooMany", "TopologyReply", "TopologySpec", "TopologyView", "Unauthorized",
-    "Unavailable", "Unconfirmed", "Unprocessable", "UpdateFields", "UsageReply", "UsageSummary", "UsageSums",
-    "UsageView", "UserLimitsSpec", "UserLimitsView", "VpsFields", "VpsRequest", "VpsView", "WatchEvent",
-    "WhyReply", "WorkflowBuilder", "WorkflowEstimate", "WorkflowHandle", "WorkflowRequest", "WorkflowSpec",
-    "WorkflowView", "WrongMethod", "WrongType", "__version__", "local",
+    "SubmittedWorkflow", "SuccessSpec", "SweepFields", "TaskUsage", "TaskView", "TlsFiles", "TokenError",
+    "TokenRequest", "TokenView", "TooLarge", "TooMany", "TopologyReply", "TopologySpec", "TopologyView",
+    "Unauthorized", "Unavailable", "Unconfirmed", "Unprocessable", "UpdateFields", "UsageReply", "UsageSummary",
+    "UsageSums", "UsageView", "UserLimitsSpec", "UserLimitsView", "VpsFields", "VpsRequest", "VpsView",
+    "WatchEvent", "WhyReply", "WorkflowBuilder", "WorkflowEstimate", "WorkflowHandle", "WorkflowRequest",
+    "WorkflowSpec", "WorkflowView", "WrongMethod", "WrongType", "__version__", "local",
 ]
 # fmt: on
 
@@ -237,7 +237,7 @@ _MODULES = {
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
     "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",
-    "phalanx.api.schema.submit_fields": "GangFields SubmitFields",
+    "phalanx.api.schema.submit_fields": "GangFields SubmitFields SweepFields",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",

@@ -59,6 +59,7 @@ from phalanx.api.schema.metrics import (
 )
 from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView, to_quota
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
+from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
 from phalanx.api.server.auth import Identity
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job, ulid
@@ -117,6 +118,15 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         if request.request_id is not None:
             self.answered[request.request_id] = reply
         return reply
+
+    async def take_rows(self, piece: RowsPiece, user: str) -> RowsTaken:
+        return RowsTaken(piece.upload, piece.piece + 1, len(piece.rows), 60.0)
+
+    async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
+        return SubmitReply([id], id, [AcceptedTask(id)])
+
+    async def resubmit(self, id: str, request: ResubmitRequest, user: str, role: str = "user") -> SubmitReply:
+        return SubmitReply([id], id, [AcceptedTask(id)])
 
     async def apply(self, request: ApplyRequest, user: str, role: str = "user") -> ApplyReply:
         made = [

@@ -59,6 +59,8 @@ _DAILY = {
     "story": "story:story",
     "cancel": "cancel:cancel",
     "evict": "job:evict",
+    "retry": "retry:retry",
+    "resubmit": "retry:resubmit",
     "pause": "job:pause",
     "resume": "job:resume",
     "approve": "approve:approve",

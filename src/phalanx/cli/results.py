@@ -1,9 +1,14 @@
-"""`phalanx results`: what the tasks of a job gave as their results, as a table, CSV or JSON."""
+"""`phalanx results`: parameters, outcome, usage and result of each task of a job, as a table, CSV or JSON.
+
+Of a job whose failed tasks were retried, each task is shown once, with its newest outcome. A table leaves out columns
+that would be empty, and on a terminal the parameters that are the same everywhere; CSV and JSON have everything.
+"""
 
 from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -17,16 +22,21 @@ from phalanx.cli.labels import label
 from phalanx.cli.output import CONTROL, Table, clean, emit, note
 from phalanx.cli.pages import collected
 from phalanx.cli.session import session
+from phalanx.cli.usage_table import percent
 from phalanx.client.client import Client
-from phalanx.core.model.amounts import describe_seconds
+from phalanx.core.model.amounts import describe_bytes, describe_seconds
 from phalanx.errors import Forbidden, NotFound, Unavailable
 
 COLUMNS_MAX = 40
+OWN = (
+    *("task", "status", "exit_code", "seconds", "index", "attempts", "reason"),
+    *("memory_peak_bytes", "cpu_s", "gpu_use", "gpu_memory_peak_bytes"),
+)
 Format = Literal["table", "csv", "json"]
 
 
 class ResultRow(Struct):
-    """One task and its result."""
+    """One task: what it was given, how it ended, what it used, and its result."""
 
     id: str
     index: int | None
@@ -35,15 +45,28 @@ class ResultRow(Struct):
     seconds: float | None  # that its last attempt ran
     result: Any
     number: str = ""  # such as 17.3
+    params: dict[str, str] = {}
+    attempts: int = 0
+    reason: str = ""
+    memory_peak_bytes: int | None = None
+    cpu_s: float | None = None
+    gpu_use: float | None = None  # mean utilisation of its devices, 1 is all of it
+    gpu_memory_peak_bytes: int | None = None
 
 
 def results(
     ctx: typer.Context,
     id: IdArgument,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of tasks.")] = 100_000,
+    retries: Annotated[
+        bool,
+        typer.Option(
+            "--with-retries/--without-retries", help="Show the newest outcome of tasks that were retried."
+        ),
+    ] = True,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
-    """Show the results of a job: what its tasks wrote to the file named in PHALANX_RESULT.
+    """Show the results of a job: parameters, outcome, usage, and what its tasks wrote to $PHALANX_RESULT.
 
     If all results are JSON objects, each of their keys is a column.
     """
@@ -52,7 +75,7 @@ def results(
     if "." in id:
         tasks = [client.task(id)]
     else:
-        tasks, more = collected(partial(client.tasks, id), limit)
+        tasks, more = _newest(client, id, limit) if retries else collected(partial(client.tasks, id), limit)
     _refuse_hidden(client, tasks)
     rows = [_row(_with_result(client, task)) for task in tasks]
     if output == "csv":
@@ -61,6 +84,28 @@ def results(
         emit(rows, output, [label(row) for row in rows], lambda _wide: _table(rows))
     if more:
         note(f"showing {limit} tasks; use --limit for more")
+
+
+def _newest(client: Client, id: str, limit: int) -> tuple[list[TaskView], bool]:
+    """The tasks of a job, each as the last job has it that repeats it."""
+    job = client.job(id)
+    try:
+        first = client.job(job.repeats) if job.repeats else job
+    except NotFound:  # it is no longer kept
+        first = job
+    tasks, more = collected(partial(client.tasks, first.id), limit)
+    found = {task.index: task for task in tasks}
+    for retry in first.retries:
+        try:
+            again, _ = collected(partial(client.tasks, retry), limit)
+        except NotFound:
+            note(f"{retry}, a retry of {label(first)}, is no longer kept: the outcomes before it are shown")
+            continue
+        if again and again[0].index is None:  # a gang, or a single task: repeated as a whole
+            tasks = again
+        else:
+            found |= {task.index: task for task in again if task.index in found}
+    return [task if task.index is None else found[task.index] for task in tasks], more
 
 
 def _refuse_hidden(client: Client, tasks: list[TaskView]) -> None:
@@ -91,7 +136,24 @@ def _row(task: TaskView) -> ResultRow:
     seconds = None
     if task.started_at is not None and task.ended_at is not None:
         seconds = round(task.ended_at - task.started_at, 3)
-    return ResultRow(task.id, task.index, task.status, task.exit_code, seconds, task.result, task.number)
+    used = task.usage
+    has_devices = used is not None and used.device_use is not None
+    return ResultRow(
+        task.id,
+        task.index,
+        task.status,
+        task.exit_code,
+        seconds,
+        task.result,
+        task.number,
+        task.params,
+        task.attempt,
+        task.reason,
+        None if used is None else used.memory_peak_bytes,
+        None if used is None else round(used.cpu_s, 3),
+        None if used is None or used.device_use is None else round(used.device_use, 4),
+        used.device_memory_peak_bytes if used is not None and has_devices else None,
+    )
 
 
 def _keys(rows: list[ResultRow]) -> list[str] | None:
@@ -101,6 +163,11 @@ def _keys(rows: list[ResultRow]) -> list[str] | None:
         return None
     keys = list(dict.fromkeys(key for each in given for key in each))
     return keys if len(keys) <= COLUMNS_MAX else None
+
+
+def _names(rows: list[ResultRow]) -> list[str]:
+    """The parameters of all rows."""
+    return list(dict.fromkeys(name for row in rows for name in row.params))
 
 
 def _cells(row: ResultRow, keys: list[str] | None) -> list[str]:
@@ -118,19 +185,43 @@ def _word(value: Any) -> str:
 
 
 def _table(rows: list[ResultRow]) -> Table:
-    keys = _keys(rows)
-    table = Table("TASK", "STATUS", "EXIT", "TIME", *(["RESULT"] if keys is None else map(clean, keys)))
-    for row in rows:
-        took = None if row.seconds is None else describe_seconds(row.seconds)
-        table.add(label(row), row.status, row.exit_code, took, *_cells(row, keys))
+    keys, names = _keys(rows), _names(rows)
+    if len(rows) > 1:  # what is the same everywhere tells nothing of a task
+        names = [name for name in names if len({row.params.get(name) for row in rows}) > 1] or names
+    columns = [(title, cells) for title, cells in _measured(rows) if any(cells)]
+    has_results = any(row.result is not None for row in rows)
+    heads = [] if not has_results else ["RESULT"] if keys is None else [*map(clean, keys)]
+    table = Table("TASK", *map(clean, names), "STATUS", *(title for title, _ in columns), *heads)
+    for number, row in enumerate(rows):
+        given = [row.params.get(name, "") for name in names]
+        ends = [cells[number] for _, cells in columns]
+        table.add(label(row), *given, row.status, *ends, *(_cells(row, keys) if heads else []))
     return table
+
+
+def _measured(rows: list[ResultRow]) -> Iterator[tuple[str, list[str]]]:
+    """Columns about the outcome, in few characters."""
+    yield "EXIT", ["" if row.exit_code is None else str(row.exit_code) for row in rows]
+    yield "TIME", ["" if row.seconds is None else describe_seconds(row.seconds) for row in rows]
+    yield "MEMORY", [describe_bytes(row.memory_peak_bytes) if row.memory_peak_bytes else "" for row in rows]
+    yield "GPU", [percent(row.gpu_use) or "" for row in rows]
 
 
 def _csv(rows: list[ResultRow]) -> str:
     """As a spreadsheet or pandas reads it; what a terminal would obey is left out."""
-    keys = _keys(rows)
+    keys, names = _keys(rows), _names(rows)
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["task", "status", "exit_code", "seconds", *(["result"] if keys is None else keys)])
-    writer.writerows([label(row), row.status, row.exit_code, row.seconds, *_cells(row, keys)] for row in rows)
+    heads = ["result"] if keys is None else keys
+    taken = {*OWN, *heads}
+    writer.writerow([*OWN, *(f"param.{name}" if name in taken else name for name in names), *heads])
+    writer.writerows(
+        [
+            *(label(row), row.status, row.exit_code, row.seconds, row.index, row.attempts, row.reason),
+            *(row.memory_peak_bytes, row.cpu_s, row.gpu_use, row.gpu_memory_peak_bytes),
+            *(row.params.get(name, "") for name in names),
+            *_cells(row, keys),
+        ]
+        for row in rows
+    )
     return CONTROL.sub("", out.getvalue())

@@ -22,6 +22,7 @@ from phalanx.cli.completion import node_names
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, read_cores, read_memory, session
+from phalanx.cli.sweep_files import Read, each_line, from_csv, from_json
 from phalanx.cli.wait import await_all, exit_code, tell_end
 from phalanx.client.calls import parse_gather
 from phalanx.errors import PhalanxError
@@ -30,6 +31,7 @@ from phalanx.settings import Output
 F = TypeVar("F", bound=Callable[..., object])
 
 FLAGS = {
+    "at_once": "--limit",
     "gang_wait": "--gang-wait",
     "gpu_memory": "--gpu-memory",
     "gpu_type": "--gpu-type",
@@ -37,6 +39,7 @@ FLAGS = {
     "max_retries": "--retries",
     "min_run": "--min-run",
     "no_queue": "--no-queue",
+    "params": "--param",
     "request_id": "--request-id",
     "time_limit": "--time-limit",
 }
@@ -280,6 +283,51 @@ def with_options(form: type[Struct]) -> Callable[[F], F]:
 takes_options = with_options(SubmitOptions)
 
 
+class SweepOptions(SubmitOptions, kw_only=True):
+    """The options of `submit`: a sweep submits one task for each combination, or for each row of a file."""
+
+    param: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUES",
+            help="Parameter of a sweep: lr=0.1,0.01 or seed=1..5; {lr} in CMD is its value. Repeatable.",
+        ),
+    ] = None
+    each_line: Annotated[
+        str | None, typer.Option(metavar="FILE", help="One task for each line, {line} in CMD; - is stdin.")
+    ] = None
+    from_csv: Annotated[
+        str | None, typer.Option(metavar="FILE", help="One task for each row; columns are parameters.")
+    ] = None
+    from_json: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="One task for each object of a list, or of each line."),
+    ] = None
+    limit: Annotated[int, typer.Option(min=0, help="Most tasks of a sweep that run at once.")] = 0
+
+    def sweep(self) -> tuple[SubmitRequest, Read | None]:
+        """The request, and the rows of a file that it goes over."""
+        params: dict[str, str] = {}
+        for text in self.param or []:
+            name, values = pair(text, "--param")
+            if name in params:
+                raise typer.BadParameter(f"{name!r} is given twice", param_hint="--param")
+            params[name] = values
+        files = [
+            (read, file)
+            for read, file in (
+                (each_line, self.each_line),
+                (from_csv, self.from_csv),
+                (from_json, self.from_json),
+            )
+            if file is not None
+        ]
+        if len(files) > 1:
+            raise typer.BadParameter("give one of --each-line, --from-csv and --from-json")
+        request = structs.replace(self.request(), params=params, at_once=self.limit)
+        return request, files[0][0](files[0][1]) if files else None
+
+
 def _spelled(text: str, what: str) -> str:
     """Bytes that are not UTF-8 cannot travel as JSON; say so before they try."""
     try:
@@ -297,10 +345,10 @@ def pair(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-@takes_options
+@with_options(SweepOptions)
 def submit(
     ctx: typer.Context,
-    options: SubmitOptions,
+    options: SweepOptions,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until it ends and exit with its exit code.")
     ] = False,
@@ -311,12 +359,12 @@ def submit(
 
     `phalanx submit -c 4 --gpus 1 -- python train.py` prints the number of the accepted job. With several
     targets there is one task on each; rejected targets are reported on standard error, and the exit
-    code is then 1.
+    code is then 1. With `--param lr=0.1,0.01 -- python train.py --lr {lr}` there is one task for each value.
     """
     here = session(ctx)
-    request, chosen, until = options.request(), here.output(output), deadline(timeout)
+    (request, rows), chosen, until = options.sweep(), here.output(output), deadline(timeout)
     client = here.client()
-    reply = client.submit(request)
+    reply = client.submit(request) if rows is None else client.submit_rows(request, *rows)
     for warning in reply.warnings:
         note(f"warning: {warning}")
     for failed in reply.failed_targets:

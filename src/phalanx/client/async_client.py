@@ -44,7 +44,7 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+from phalanx.api.schema.submit_fields import GangFields, SweepFields
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -64,6 +64,7 @@ from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
+from phalanx.client.sweeps import AsyncSweepCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflows import WorkflowBuilder
@@ -84,7 +85,13 @@ def _transport(found: ApiAccess) -> AsyncTransport:
 
 
 class AsyncClient(
-    AsyncChangeCalls, AsyncUsageCalls, AsyncApprovalCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls
+    AsyncChangeCalls,
+    AsyncUsageCalls,
+    AsyncApprovalCalls,
+    AsyncOverlayCalls,
+    AsyncSessionCalls,
+    AsyncVpsCalls,
+    AsyncSweepCalls,
 ):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
@@ -120,9 +127,9 @@ class AsyncClient(
         await self.close()
 
     async def submit(
-        self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitFields]
+        self, request: SubmitRequest | None = None, /, **fields: Unpack[SweepFields]
     ) -> SubmitReply:
-        return await self._ask(calls.submit(request, fields))
+        return await self._submitted(request, fields)
 
     async def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
         return await self._ask(calls.apply(request))

@@ -44,7 +44,7 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+from phalanx.api.schema.submit_fields import GangFields, SweepFields
 from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.approvals import ApprovalCalls
@@ -56,6 +56,7 @@ from phalanx.client.http import Answer, Transport
 from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
 from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
+from phalanx.client.sweeps import SweepCalls
 from phalanx.client.usage import UsageCalls
 from phalanx.client.vps import VpsCalls
 from phalanx.client.workflows import WorkflowCalls
@@ -67,7 +68,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, ChangeCalls, UsageCalls, ApprovalCalls, OverlayCalls, SessionCalls, VpsCalls):
+class Client(
+    WorkflowCalls, ChangeCalls, UsageCalls, ApprovalCalls, OverlayCalls, SessionCalls, VpsCalls, SweepCalls
+):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(
@@ -107,9 +110,9 @@ class Client(WorkflowCalls, ChangeCalls, UsageCalls, ApprovalCalls, OverlayCalls
     ) -> None:
         self.close()
 
-    def submit(self, request: SubmitRequest | None = None, /, **fields: Unpack[SubmitFields]) -> SubmitReply:
-        """Submit work, given whole or by its fields. It is durable when this returns."""
-        return self._ask(calls.submit(request, fields))
+    def submit(self, request: SubmitRequest | None = None, /, **fields: Unpack[SweepFields]) -> SubmitReply:
+        """Submit work, given whole or by its fields; `params` or `rows` make a sweep. Durable when this returns."""
+        return self._submitted(request, fields)
 
     def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
         """Submit jobs, each a `JobSpec` or what a job file has, as a dict: all of them are accepted, or none."""

@@ -11,10 +11,8 @@ from collections.abc import AsyncIterator
 from msgspec import structs
 
 from phalanx.api.schema.cluster import NodeView, RemovedNode
-from phalanx.api.schema.documents import FailedTarget, Stream
+from phalanx.api.schema.documents import Stream
 from phalanx.api.schema.jobs import JobView, LogChunk, TaskView, WatchEvent, WhyReply
-from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
-from phalanx.api.server.auth import digest
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.addresses import AddressCommands
@@ -22,7 +20,7 @@ from phalanx.coordinator.approvals import ApprovalCommands
 from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.call_queues import CallQueues
 from phalanx.coordinator.changes import ChangeCommands
-from phalanx.coordinator.declarations import Declarations, is_same_elsewhere
+from phalanx.coordinator.declarations import Declarations
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
@@ -31,12 +29,13 @@ from phalanx.coordinator.kept_logs import KeptLogs
 from phalanx.coordinator.logs import LogLinks, one_log
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
-from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.questions import StateReads
-from phalanx.coordinator.refusals import accepted, reused, submit_refusal
+from phalanx.coordinator.refusals import accepted
 from phalanx.coordinator.removals import Removals
 from phalanx.coordinator.requests import Requests
+from phalanx.coordinator.retries import Repeats
 from phalanx.coordinator.sessions import SessionCommands, Sessions
+from phalanx.coordinator.submissions import Submissions
 from phalanx.coordinator.tokens import TokenCommands
 from phalanx.coordinator.usage import UsageReads
 from phalanx.coordinator.usage_report import UsageReports
@@ -44,23 +43,18 @@ from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.views_cluster import node_view
 from phalanx.coordinator.vps import VpsCommands
 from phalanx.coordinator.workflows import WorkflowCommands
-from phalanx.core.cluster.decision import Answer, Refused, Replayed
 from phalanx.core.cluster.inputs import (
     DeclareLost,
     Drain,
-    Input,
     RemoveNode,
     SetElastic,
     SetPaused,
-    Submit,
     Undrain,
 )
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.job import Job, Vps
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.errors import BadRequest, Conflict, NotFound, Unavailable
-from phalanx.manifests.layers import fit_request
 from phalanx.store.protocol import Store
 
 
@@ -84,7 +78,11 @@ class CoordinatorCommands:
         self._log_links = log_links
         self._kept_logs = None if files is None else KeptLogs(files)
         self._clock = clock
-        self._default_retries = retries = defaults.retries
+        retries = defaults.retries
+        submissions = Submissions(loop, store, clock, retries, self._new_id)
+        self.submit, self.take_rows = submissions.submit, submissions.take_rows
+        repeats = Repeats(loop, store, clock, self._new_id)
+        self.retry, self.resubmit = repeats.retry, repeats.resubmit
         self.idle = IdleDevices()
         self._reads = reads = StateReads(loop, store, clock, self.idle)
         self.usage = UsageReads(loop, store, log_links, clock).usage
@@ -145,43 +143,6 @@ class CoordinatorCommands:
         job, position = await lookup.find_one_task(self._loop, self._store, command.split()[2])
         node = self._reads.node_of(job, position, job.attempts[position])
         return reply if self._log_links.serves(node) else structs.replace(reply, fix=None)
-
-    async def submit(
-        self,
-        request: SubmitRequest,
-        user: str,
-        role: str = "user",
-        vps: Vps | None = None,
-    ) -> SubmitReply:
-        warnings: list[str] = []
-        if request.gather:
-            request, warnings = fit_request(request, self._loop.state.table.topology)
-        jobs, failed = to_jobs(
-            request,
-            new_id=self._new_id,
-            now=self._clock.now(),
-            user=user,
-            default_retries=self._default_retries,
-            vps=vps,
-        )
-        if request.after and jobs:
-            after = await lookup.find_before(self._loop, self._store, jobs[0][1].after, user)
-            jobs = [(target, structs.replace(job, after=after)) for target, job in jobs]
-        inputs: list[Input] = [
-            Submit(
-                job,
-                request.request_id or "",
-                request.allow_infeasible,
-                request.no_queue,
-                role=role,
-                ip_digest=digest(request.ip_token) if request.ip_token else b"",
-            )
-            for _, job in jobs
-        ]
-        answers = await self._loop.ask(inputs) if inputs else []
-        if answers and isinstance(answers[0], Replayed):
-            return self._replayed(request.request_id or "", jobs[0][1], answers[0].jobs)
-        return structs.replace(self._reply(jobs, answers, failed), warnings=warnings)
 
     async def pause(self, id: str) -> TaskView:
         return await self._set_paused(id, True)
@@ -348,35 +309,6 @@ class CoordinatorCommands:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
         accepted(await self._loop.ask([SetPaused(job.job.id, position, paused)]), id)
         return task_view(job, position, self._loop.state.known_names)
-
-    def _reply(
-        self,
-        jobs: list[tuple[str | None, Job]],
-        answers: list[Answer | None],
-        failed: list[FailedTarget],
-    ) -> SubmitReply:
-        taken: list[AcceptedTask] = []
-        refused: list[Refused] = []
-        for (target, job), answer in zip(jobs, answers, strict=True):
-            if isinstance(answer, Refused):
-                refused.append(answer)
-                failed.append(FailedTarget(target or "", answer.reason.code, answer.reason.text))
-            else:
-                taken.append(AcceptedTask(job.id, job.tasks, target, number_in(self._loop.state, job.id)))
-        if not taken:
-            raise submit_refusal(self._loop.state, jobs, refused, failed)
-        ids = [each.id for each in taken]
-        wanted = jobs[0][1].groups[0].request.target
-        node = wanted.host if len(jobs) == 1 and wanted else None
-        return SubmitReply(ids, ids[0], taken, failed, node)
-
-    def _replayed(self, request_id: str, asked: Job, ids: tuple[str, ...]) -> SubmitReply:
-        """The answer of the first time, if this is the same request."""
-        first = self._loop.state.jobs.get(ids[0])
-        if first is not None and not is_same_elsewhere(first.job, asked):
-            raise reused(request_id, first.job.id)
-        known = [AcceptedTask(id, number=number_in(self._loop.state, id)) for id in ids]
-        return SubmitReply(list(ids), ids[0], known, replayed=True)
 
     def _new_id(self) -> str:
         return lookup.new_ids(self._clock, 1)[0]

@@ -22,6 +22,7 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.coordinator.evictions import conditions, last_eviction
 from phalanx.coordinator.naming import in_numbers
+from phalanx.coordinator.views_parameters import params_view
 from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
@@ -89,6 +90,9 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         revision=spec.revision,
         evicted="" if (left := last_eviction(job)) is None else left.message,
         evicted_at=None if left is None else left.at,
+        params=params_view(spec),
+        repeats=spec.repeats,
+        retries=list(state.repeated.get(spec.id, ())),
     )
 
 
@@ -171,6 +175,7 @@ def _task_view(
         address=attempt.grant.address or None if attempt else None,
         number=task_number(job, position),
         preparing="its image is got ready" if attempt and attempt.preparing else "",
+        params=spec.params_at(position),
     )
 
 

@@ -14,6 +14,7 @@ type that stands in one and not in the other raises `Drift`. The rules:
     tuple[X, Y]                 message, fields by their order
     tagged structs              message of one oneof, its fields named by the tags
     dict[str, str]              map
+    dict[str, any JSON]         string, as JSON, for the order counts; absent is empty
 """
 
 from __future__ import annotations
@@ -167,6 +168,8 @@ def _tagged(kinds: list[types.StructType], theirs: Descriptor) -> Converter:
 def _field(field: types.Field, theirs: FieldDescriptor) -> tuple[Write, Read]:
     info, is_optional = _without_none(field.type)
     name = theirs.name
+    if isinstance(info, types.DictType) and isinstance(info.value_type, types.AnyType):
+        return _object(theirs)
     if isinstance(info, types.DictType):
         entry = theirs.message_type
         if entry is None or not entry.GetOptions().map_entry:
@@ -180,6 +183,25 @@ def _field(field: types.Field, theirs: FieldDescriptor) -> tuple[Write, Read]:
         return _repeated(info, theirs)
     default = field.default if field.default_factory is NODEFAULT else field.default_factory()
     return _singular(info, theirs, is_optional=is_optional, default=default)
+
+
+def _object(theirs: FieldDescriptor) -> tuple[Write, Read]:
+    """A JSON object in a string."""
+    name = theirs.name
+    _expect(theirs, FieldDescriptor.TYPE_STRING)
+    if not theirs.has_presence:
+        raise Drift(f"{theirs.full_name}: expected optional, for absent means no entries")
+
+    def write(message: Any, value: Any) -> None:
+        if value:
+            setattr(message, name, _as_json(value))
+
+    def read(message: Any) -> Any:
+        if isinstance(found := _from_json(getattr(message, name) or "{}"), dict):
+            return found
+        raise WrongMessage(f" = {getattr(message, name)[:80]!r}: expected a JSON object")
+
+    return write, read
 
 
 def _without_none(info: types.Type) -> tuple[types.Type, bool]:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from phalanx.core.model.orders import GANG_PORTS, Brief, Roll, Start
 from phalanx.core.model.resources import Capacity
 from phalanx.logger import logger
+from phalanx.runner.parameters import variables
 from phalanx.runner.peers import Member, members_of, own_hostname, subdomain_of
 
 log = logger("runner")
@@ -208,7 +209,7 @@ def _ours(brief: Brief, start: Start, epoch: int) -> dict[str, str]:
         env["PHALANX_NUMA"] = str(start.grant.numa)
     if start.merged:
         env["PHALANX_MERGED"] = start.merged
-    return env
+    return env | variables(start.params) if start.params else env
 
 
 def _peers(place: Standing) -> dict[str, str]:

@@ -34,6 +34,7 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     processes_max: int = (
         0  # the most processes of its account while it starts one (RLIMIT_NPROC); 0: as the keeper
     )
+    argv: Sequence[str] | None = None  # its own command, instead of the brief's
 
 
 class BriefAccount(Struct, frozen=True):

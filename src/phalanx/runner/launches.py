@@ -51,6 +51,7 @@ from phalanx.runner.log_files import (
 )
 from phalanx.runner.lone_environment import LoneEnvironments, SharedEnvironment
 from phalanx.runner.overlay import TaskNetworks
+from phalanx.runner.parameters import own_command
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
 from phalanx.runner.session_environment import AttemptLeader
@@ -120,9 +121,7 @@ class Launches:
         env, spaces = self._surroundings(effect) if lone is None else (lone[1], {})
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
-        for variable, text in limits.env.items():
-            if variable not in brief.command.env:
-                env[variable] = text
+        env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
             spaces = of_older_keeper(spaces)
@@ -149,6 +148,7 @@ class Launches:
             scratch=limits.scratch,
             memo=limits.memo,
             processes_max=limits.processes_max,
+            argv=own_command(brief, start) if not (brief.command.image and self._containers) else None,
         )
         connection.start(name, id, launch)
 

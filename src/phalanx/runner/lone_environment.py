@@ -13,6 +13,7 @@ from phalanx.core.model.orders import Brief, Start
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.runner.environment import Peer, attempt_environment, in_replica, standing, task_id
 from phalanx.runner.keeper_keys import brief_id
+from phalanx.runner.parameters import is_parameter, variables
 
 GRANTS_MAX = 256  # of one group
 DIGEST_SIGNS = 16
@@ -59,7 +60,9 @@ class SharedEnvironment:
         self._brief, self._here, self._capacity, self._epoch = brief, here, capacity, epoch
         place = standing(start, brief, None, here, port)
         whole = attempt_environment(brief, start, place, capacity, epoch)
-        self.env = {name: text for name, text in whole.items() if name not in OF_ONE}
+        self.env = {
+            name: text for name, text in whole.items() if name not in OF_ONE and not is_parameter(name)
+        }
         # By what is in it: attempts that an earlier runner sent may still wait for theirs.
         digest = sha256("\0".join((*self.env, *self.env.values())).encode()).hexdigest()[:DIGEST_SIGNS]
         self.brief_id = f"{brief_id(brief.job, brief.group)}/{digest}"
@@ -97,6 +100,8 @@ class SharedEnvironment:
             env["PHALANX_ARRAY_INDEX"] = str(start.index)
         if start.merged:
             env["PHALANX_MERGED"] = start.merged
+        if start.params:
+            env |= variables(start.params)
         env["PHALANX_GROUP_RANK"] = str(position - brief.group_first)
         env["PHALANX_HOSTNAME"] = f"{self._host}{replica}-{place}"
         return env

@@ -384,17 +384,17 @@ class RunnerLoop:
 
     def _flush_soon(self) -> None:
         """An end is sent at once if a lane is idle; a start may wait a little, its end may come with it."""
-        state, loop = self.engine.state, asyncio.get_running_loop()
-        if not state.fresh:
+        if not (state := self.engine.state).fresh:
             return
         if state.is_urgent:
-            self._flush()
+            self._flush(False)
         elif self._flush_at is None:
-            self._flush_at = loop.call_later(GATHER_S if state.is_busy else START_GATHER_S, self._flush)
+            loop, wait_s = asyncio.get_running_loop(), GATHER_S if state.is_busy else START_GATHER_S
+            self._flush_at = loop.call_later(wait_s, self._flush, False)
 
-    def _flush(self) -> None:
+    def _flush(self, everything: bool = True) -> None:
         if self._flush_at is not None:
             self._flush_at.cancel()
             self._flush_at = None
-        if self._wire is not None and (reports := self.engine.reports()) is not None and reports.reports:
+        if self._wire is not None and (reports := self.engine.reports(everything)) and reports.reports:
             self._wire.send(reports)

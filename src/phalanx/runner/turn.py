@@ -167,8 +167,8 @@ class RunnerEngine:
         self.left = None
         return wire.LeavingMessage(self.state.epoch, now, self.generation, keep_s)
 
-    def reports(self) -> wire.Reports | None:
-        """The unsent reports, if the session is up and there are any."""
+    def reports(self, everything: bool = True) -> wire.Reports | None:
+        """The unsent reports, if the session is up and there are any; else those that are not to wait for others."""
         if not self.welcomed or not self.state.fresh:
             return None
-        return wire.Reports(self.state.epoch, self.state.take_fresh(), self.generation)
+        return wire.Reports(self.state.epoch, self.state.take_fresh(everything), self.generation)

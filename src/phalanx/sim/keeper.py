@@ -208,7 +208,7 @@ class Keeper(Life):
 
     def _spawn(self, effect: SpawnProcess) -> list[KeeperEffect]:
         start = self._disk.starts[key_of(effect.key)]
-        fate = script(effect.brief.argv, start.restarts)
+        fate = script(effect.options.get("argv") or effect.brief.argv, start.restarts)
         if not fate.exists:
             return self.table.refused(effect.key, "not_found", "no such program", self.clock.monotonic())
         if effect.held:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from phalanx.cli.results import COLUMNS_MAX, ResultRow, _csv, _table
+from phalanx.api.schema.jobs import Page
+from phalanx.cli.results import COLUMNS_MAX, OWN, ResultRow, _csv, _table
 from phalanx.errors import Forbidden, NotFound, PhalanxError
-from tests.support.fake_client import ID, Cli, FakeClient, a_task
+from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
 
 def rows(*results: Any) -> list[ResultRow]:
@@ -35,9 +36,9 @@ def test_anything_else_is_one_column(results: tuple[Any, ...]):
 def test_csv_is_what_a_reader_of_csv_expects():
     text = _csv(rows({"a": 'say "hi", twice', "b": 2}, {"a": "two\nlines"}))
     read = list(csv.reader(io.StringIO(text)))
-    assert read[0] == ["task", "status", "exit_code", "seconds", "a", "b"]
-    assert read[1] == ["j.1", "Completed", "0", "1.5", 'say "hi", twice', "2"]
-    assert read[2][4:] == ["two\nlines", ""]
+    assert read[0] == [*OWN, "a", "b"]
+    assert read[1] == ["j.1", "Completed", "0", "1.5", "1", "0", "", "", "", "", "", 'say "hi", twice', "2"]
+    assert read[2][len(OWN) :] == ["two\nlines", ""]
 
 
 def test_nothing_in_it_takes_over_a_terminal():
@@ -55,7 +56,64 @@ def test_results_that_are_hidden_are_not_shown_as_none(
         raise error
 
     cluster.kept_tasks = [a_task(status="Completed")]
+    cluster.held = [a_job()]
     monkeypatch.setattr(cluster, "result", result, raising=False)
     said = cli("results", ID)
     assert (said.code, bool(said.out)) == (code, not code)
     assert ("owner" in said.err) == bool(code)
+
+
+def swept(*params: dict[str, str], **fields: Any) -> list[ResultRow]:
+    return [
+        ResultRow(f"j.{n}", n, "Completed", 0, 1.5, None, params=each, **fields)
+        for n, each in enumerate(params, start=1)
+    ]
+
+
+def test_parameters_are_columns_and_those_that_are_the_same_everywhere_are_left_out_of_a_table():
+    given = swept({"lr": "0.1", "model": "m"}, {"lr": "0.2", "model": "m"})
+    assert _table(given).headings == ("TASK", "lr", "STATUS", "EXIT", "TIME")
+    assert _table(given[:1]).headings == ("TASK", "lr", "model", "STATUS", "EXIT", "TIME")
+    read = list(csv.DictReader(io.StringIO(_csv(given))))
+    assert [(row["lr"], row["model"], row["index"]) for row in read] == [("0.1", "m", "1"), ("0.2", "m", "2")]
+
+
+def test_a_parameter_with_the_name_of_a_column_of_ours_is_told_apart():
+    row = swept({"status": "x", "loss": "y"})[0]
+    row.result = {"loss": 3}
+    read = next(csv.DictReader(io.StringIO(_csv([row]))))
+    assert (read["status"], read["param.status"], read["loss"], read["param.loss"]) == (
+        "Completed",
+        "x",
+        "3",
+        "y",
+    )
+
+
+def test_usage_is_shown_if_there_is_any():
+    used = swept({"x": "1"}, memory_peak_bytes=5 << 20, gpu_use=0.5)
+    table = _table(used)
+    assert table.headings == ("TASK", "x", "STATUS", "EXIT", "TIME", "MEMORY", "GPU")
+    assert table.rows[0][-1] == "50%"
+
+
+def test_the_newest_outcome_of_each_task_is_shown(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    retry = "0" * 25 + "r"
+    first = [a_task(id=f"{ID}.{n}", index=n, number=f"17.{n}", status="Failed") for n in (1, 2, 3)]
+    again = [a_task(id=f"{retry}.2", index=2, number="19.2", status="Completed")]
+    cluster.held = [a_job(retries=[retry]), a_job(id=retry, repeats=ID)]
+    monkeypatch.setattr(
+        cluster, "tasks", lambda id, **_: Page(first if id == ID else again, None), raising=False
+    )
+    monkeypatch.setattr(cluster, "result", lambda _: _none(), raising=False)
+    for asked in (ID, retry):
+        shown = [line.split()[:2] for line in cli("results", asked).out.splitlines()[1:]]
+        assert shown == [["17.1", "Failed"], ["19.2", "Completed"], ["17.3", "Failed"]]
+    alone = cli("results", ID, "--without-retries").out
+    assert "19.2" not in alone
+
+
+def _none() -> Any:
+    raise NotFound("none")

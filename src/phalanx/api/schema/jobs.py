@@ -177,6 +177,9 @@ class JobView(Struct):
     revision: int = 0  # how often its settings were changed after it was submitted
     evicted: str = ""  # of one that waits for a place again: by whom, and for whom
     evicted_at: float | None = None  # and when
+    params: dict[str, str] = {}  # of a sweep: the values of each parameter, such as 1..5; rows: how many
+    repeats: str = ""  # the job whose failed tasks it runs again
+    retries: list[str] = []  # the jobs that run failed tasks of it again, oldest first
 
 
 class TaskView(Struct):
@@ -217,6 +220,7 @@ class TaskView(Struct):
     address: str | None = None  # its own in the overlay network, while it has one
     preparing: str = ""  # its node gets its image ready, and how far that is
     number: str = ""  # the job's number, and the index of the task: 17.3
+    params: dict[str, str] = {}  # of a sweep: what it is given
 
 
 class JobFilters(TypedDict, total=False):

@@ -6,7 +6,7 @@ node, a layer or room for it exists, the coordinator says.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, structs
 
@@ -36,6 +36,7 @@ from phalanx.api.schema.groupspec import (
     read_subdomain,
     to_group,
 )
+from phalanx.api.schema.params import check_templates, read_params, sweep_array
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,
@@ -148,15 +149,21 @@ class JobSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tru
     names: bool = False  # tasks know each other by name, as those of a gang do without it
     network: Network | NetworkSpec = "node"  # of all groups; a mapping has a subdomain as well
     begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
+    params: dict[str, Any] = {}  # a sweep: each combination is a task of the only group
+    each: list[Any] = []  # a sweep: each row is one
 
 
 def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: int) -> Job:
     """The job a spec describes, or a refusal that names the field, its value and what would be right."""
     _check_labels(spec)
-    array = _array(spec)
+    params = read_params(spec.params, spec.each, None)
+    if params is not None and (spec.gang is not False or [group.tasks for group in spec.groups] != [1]):
+        raise BadRequest("params: a sweep has one group, without tasks of its own, and is no gang")
+    array = sweep_array(params, _array(spec))
     if spec.gang is not False:
         _check_gang_size(spec, array)
     groups = _groups(spec, array)
+    check_templates(params, groups)
     known = {group.name for group in groups}
     gang = _gang(spec, groups)
     restart, retries = _restart(spec, known, default_retries, gang is not None)
@@ -187,6 +194,7 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
         names=read_names(spec.names and gang is None, sum(group.tasks for group in groups)),
         subdomain=read_subdomain("network.subdomain", _network(spec).subdomain),
         begin_at=read_begin("begin", spec.begin, now),
+        params=params,
     )
 
 

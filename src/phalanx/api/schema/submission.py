@@ -8,7 +8,7 @@ be read refuses only itself, so that the other targets of the request still get 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct, structs
 
@@ -35,8 +35,9 @@ from phalanx.api.schema.groupspec import (
     to_group,
 )
 from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX
+from phalanx.api.schema.params import check_templates, read_params, sweep_array
 from phalanx.api.schema.targets import read_places
-from phalanx.core.model.array import Array, ArrayError, parse_array
+from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,
     PRIORITY_MAX,
@@ -49,6 +50,7 @@ from phalanx.core.model.job import (
     Restart,
     Vps,
 )
+from phalanx.core.model.parameters import Params, SweepRows
 from phalanx.core.model.resources import Cores, Target
 from phalanx.errors import BadRequest, Unprocessable
 
@@ -105,6 +107,10 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
     begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
+    params: dict[str, Any] = {}  # a sweep: each combination is a task; a list, or text: "0.1,0.01", "1..5"
+    each: list[Any] = []  # a sweep: each row is a task; objects with the same keys, or single values ({line})
+    rows: str | None = None  # a sweep whose rows were sent before, by the name of that upload
+    at_once: int = 0  # how many tasks of a sweep may run at once; 0: all
 
 
 class AcceptedTask(Struct, omit_defaults=True):
@@ -136,16 +142,18 @@ def to_jobs(
     user: str,
     default_retries: int,
     vps: Vps | None = None,
+    rows: SweepRows | None = None,
 ) -> tuple[list[tuple[str | None, Job]], list[FailedTarget]]:
     """One job per target that can be read (or one job, without targets), and the targets that cannot.
 
-    A VPS that is submitted with no more said about it has no SSH.
+    A VPS that is submitted with no more said about it has no SSH. `rows` are those that `request.rows` names.
     """
     if request.kind == "vps":
         _check_vps(request)
         vps, default_retries = vps or Vps("disabled"), VPS_RETRIES
     _check_labels(request)
     gang, retries = _gang(request), _retries(request, default_retries)
+    params, array = _sweep(request, rows)
     common = Job(
         id="",
         groups=(),
@@ -154,7 +162,7 @@ def to_jobs(
         name=request.name,
         queue=request.queue,
         priority=request.priority,
-        array=_array(request),
+        array=array,
         time_limit_s=None if request.time_limit is None else read_duration("time_limit", request.time_limit),
         max_retries=retries if gang is None else 0,
         grace_s=GRACE_S if request.grace is None else read_span("grace", request.grace, GRACE_S_MAX),
@@ -166,10 +174,11 @@ def to_jobs(
         min_run_s=read_span("min_run", request.min_run),
         tags=read_tags("tags", request.tags),
         after=_after(request),
-        names=read_names(request.names, _count(request)),
+        names=read_names(request.names, request.tasks if array is None else len(array)),
         subdomain=read_subdomain("subdomain", request.subdomain),
         vps=vps,
         begin_at=_begin(request, now),
+        params=params,
     )
     _check_ip_token(request)
     places, failed = read_places(request.targets, request.required_gpus)
@@ -181,9 +190,16 @@ def to_jobs(
         aimed = structs.replace(group, request=structs.replace(group.request, target=target))
         batch = jobs[0][1].id if jobs else id
         jobs.append((text, structs.replace(common, id=id, batch=batch, groups=(aimed,))))
+    _check_words(request, params, jobs)
     if not places:  # every target failed; what else is wrong is still told first
         _group(request, request.gpus, common.array)
     return jobs, failed
+
+
+def _check_words(request: SubmitRequest, params: Params | None, jobs: list[tuple[str | None, Job]]) -> None:
+    """Refuse what is no template in the command of a sweep."""
+    if jobs:
+        check_templates(params, jobs[0][1].groups, "command" if request.shell is None else "shell")
 
 
 def check_request_id(request_id: str) -> None:
@@ -214,6 +230,9 @@ def _check_vps(request: SubmitRequest) -> None:
         "after": request.after,
         "begin": request.begin,
         "names": request.names,
+        "params": request.params,
+        "each": request.each,
+        "rows": request.rows,
     }
     if wrong := [field for field, value in given.items() if value]:
         raise BadRequest(
@@ -221,9 +240,18 @@ def _check_vps(request: SubmitRequest) -> None:
         )
 
 
-def _count(request: SubmitRequest) -> int:
-    array = _array(request)
-    return request.tasks if array is None else len(array)
+def _sweep(request: SubmitRequest, rows: SweepRows | None) -> tuple[Params | None, Array | None]:
+    """The parameters of a submission, and the array that it makes, of a sweep or by itself."""
+    params = read_params(request.params, request.each, rows)
+    check_number("at_once", request.at_once, 0, TASKS_MAX)
+    if params is None:
+        if request.at_once:
+            raise BadRequest("at_once: given without parameters: of an array, write 1-100%4")
+    elif request.tasks != 1:
+        raise BadRequest(
+            f"tasks: {request.tasks} start together, and those of a sweep one by one: give one of them"
+        )
+    return params, sweep_array(params, _array(request), request.at_once)
 
 
 def _check_ip_token(request: SubmitRequest) -> None:

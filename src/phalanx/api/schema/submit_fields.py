@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from collections.abc import Iterable
+from typing import Any, Literal, TypedDict
 
 from phalanx.api.schema.groupspec import GatherSpec, Network
 from phalanx.core.model.resources import Cores
@@ -58,3 +59,12 @@ class SubmitFields(GangFields, total=False):
     gather: list[GatherSpec]
     ip_token: str | None
     names: bool
+    params: dict[str, Any]
+    each: list[Any]
+    at_once: int
+
+
+class SweepFields(SubmitFields, total=False):
+    """The same, and rows of any number: they are sent in pieces before the job."""
+
+    rows: Iterable[Any]  # objects with the same keys, or single values

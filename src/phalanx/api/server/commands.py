@@ -66,13 +66,14 @@ from phalanx.api.schema.workflows import (
     WorkflowView,
 )
 from phalanx.api.server.auth import Identity
+from phalanx.api.server.sweep_commands import SweepCommands
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.duplex import Duplex
 
 LINES_MAX = 10_000
 
 
-class Commands(Protocol):
+class Commands(SweepCommands, Protocol):
     async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         """`role` is the user's: a queue may ask for it, and it limits the priority."""
         ...

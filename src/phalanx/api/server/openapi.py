@@ -29,6 +29,7 @@ from phalanx.api.schema.overlay import ReserveRequest
 from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece
 from phalanx.api.schema.vps import SnapshotRequest, VpsRequest
 from phalanx.api.schema.workflows import RetryRequest, WorkflowRequest
 from phalanx.api.server.route import Route
@@ -51,6 +52,14 @@ _PLURALS = {
 }
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
+    RowsPiece: {
+        "upload": "u-1",
+        "piece": 0,
+        "columns": ["lr", "seed"],
+        "rows": [["0.1", "1"], ["0.01", "2"]],
+    },
+    RetryTasksRequest: {},
+    ResubmitRequest: {"set": {"gpus": 2, "param.lr": "0.1,0.01"}},
     DrainRequest: {"reason": "a fan is broken"},
     HoldRequest: {"reason": "until the data is there"},
     UpdateRequest: {"priority": 10, "time_limit": "12h"},

@@ -7,7 +7,7 @@ attempt are made from the state, so that they can be told again word for word.
 from __future__ import annotations
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.jobs import JobState
@@ -27,6 +27,7 @@ from phalanx.core.model.orders import (
     gang_port,
     vps_port,
 )
+from phalanx.core.model.parameters import PROGRAM
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.workflow import SPEC_VARIABLE
 
@@ -138,6 +139,7 @@ def start_order(state: ClusterState, attempt: Attempt) -> list[Effect]:
         attempt.formation,
         _merged_specs(state, attempt) if attempt.merged else "",
         vps_port(job_id, held.charged.get(position, 0)) if has_ssh else 0,
+        "" if job.params is None else msgspec.json.encode(job.params_at(position)).decode(),
     )
     if attempt.formation and attempt.released:  # told again to a runner that had lost it: it need not wait
         return [Send(attempt.node, start), Send(attempt.node, Go(attempt.key))]
@@ -165,10 +167,13 @@ def go_orders(job: JobState) -> list[Effect]:
 def brief(job: Job, number: int) -> Brief:
     """What all attempts of a group share."""
     group = job.groups[number]
+    command = group.command
+    if job.params is not None:  # a runner that knows no parameters must not run it as it stands
+        command = structs.replace(command, argv=(PROGRAM, *command.argv))
     return Brief(
         job.id,
         number,
-        group.command,
+        command,
         job.name,
         job.queue,
         job.batch,

@@ -152,6 +152,7 @@ class ClusterImage(Struct, array_like=True):
     ended_workflows: list[str] = []
     bindings: BindingsImage | None = None
     overlay: OverlayImage | None = None
+    repeated: list[tuple[JobId, list[JobId]]] = []
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -177,6 +178,7 @@ def encode_state(state: ClusterState) -> bytes:
             list(state.ended_workflows),
             state.bindings.image(),
             state.overlay.image() if state.overlay else None,
+            list(state.repeated.items()),
         )
     )
 
@@ -216,6 +218,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state.ended.update((job, None) for job in image.ended)
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
+    state.repeated.restore(image.repeated)
     heapify(state.retries)
     if image.bindings is not None:
         restore_bindings(state, image.bindings)

@@ -37,6 +37,7 @@ class Submit(Input, frozen=True):
     role: str = ""
     ip_digest: bytes = b""  # of the token of a reservation, whose address its only task is to have
     amends: int | None = None  # the version of the gang with this job's id that the job takes the place of
+    retries: int = 0  # of one that repeats tasks: how many jobs are known that did so before
 
 
 class Cancel(Input, frozen=True):

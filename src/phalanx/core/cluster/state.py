@@ -16,6 +16,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.names import JobNames
 from phalanx.core.cluster.overlay import Overlay
 from phalanx.core.cluster.request_ids import RequestIds
+from phalanx.core.cluster.retries import RepeatedJobs
 from phalanx.core.cluster.units import Attempt, Promise
 from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.bindings import Bindings, DispatchView, workflow_key
@@ -227,6 +228,7 @@ class ClusterState(Struct, eq=False):
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
     result_bytes: int = 0  # of the results of those
     requests: RequestIds = field(default_factory=RequestIds)
+    repeated: RepeatedJobs = field(default_factory=RepeatedJobs)
     counts: list[int] = field(default_factory=lambda: [0] * 6)  # tasks by status, over the jobs in memory
     tasks_of: dict[str, int] = {}  # by user: the tasks of those jobs that have not ended
     skipped: int = 0  # events that named something unknown, after a damaged record

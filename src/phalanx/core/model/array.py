@@ -6,6 +6,7 @@ The *index* is the number the user wrote, the *position* the task's place among 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -44,6 +45,23 @@ class Array(Struct, frozen=True, forbid_unknown_fields=True):
                 return before + offset
             before += count
         return None
+
+    def indexes(self) -> Iterator[int]:
+        """All indexes, in the order of their positions."""
+        for first, count, step in self.ranges:
+            yield from range(first, first + count * step, step)
+
+    @staticmethod
+    def of(indexes: Iterable[int], at_once: int = 0) -> Array:
+        """The array of these indexes, which are in order."""
+        ranges: list[tuple[int, int, int]] = []
+        for index in indexes:
+            first, count, _ = ranges[-1] if ranges else (index, 0, 1)
+            if count and index == first + count:
+                ranges[-1] = first, count + 1, 1
+            else:
+                ranges.append((index, 1, 1))
+        return Array(tuple(ranges), at_once)
 
     def __str__(self) -> str:
         limit = f"%{self.at_once}" if self.at_once else ""

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from phalanx.core.model.array import Array
 from phalanx.core.model.dispatch import Dispatch
+from phalanx.core.model.parameters import Params
 from phalanx.core.model.resources import Request
 
 JobId = str
@@ -285,6 +286,14 @@ class Job(Struct, frozen=True, omit_defaults=True):
     vps: Vps | None = None
     begin_at: float = 0.0  # nothing of it is placed before this instant, in seconds since 1970; 0: at once
     revision: int = 0  # how often its settings were changed after it was submitted
+    params: Params | None = None  # of an array: what each of its tasks is given
+    repeats: JobId = ""  # the job whose failed tasks it runs again, under their indexes
+
+    def params_at(self, position: int) -> dict[str, str]:
+        """What the task at a position is given."""
+        if self.params is None or self.array is None:
+            return {}
+        return self.params.values(self.array.index(position))
 
     @property
     def queue_user(self) -> QueueUser:

@@ -206,6 +206,7 @@ class Start(Struct, frozen=True, array_like=True, tag="start", gc=False):
     formation: int = 0  # 0: no gang, start at once
     merged: str = ""  # the tasks that run as a part of it, as JSON, for its program
     port: int = 0  # of a VPS with SSH: where its server listens
+    params: str = ""  # of a sweep: what the task is given by name, as a JSON object of texts
 
 
 class Go(Struct, frozen=True, array_like=True, tag="go", gc=False):

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.job import JobId
-from phalanx.core.model.orders import Brief, Exit, Phase, Roll, Start, Why
+from phalanx.core.model.orders import Brief, Ended, Exit, Phase, Ready, Report, Returned, Roll, Start, Why
 from phalanx.core.model.usage import AttemptUsage
 
 ROLLS_MAX = 16  # of one job: starts follow their roll closely, so older formations are over
@@ -252,3 +252,11 @@ class Held:
         """False once it has not started by its instant: then it never will."""
         by = self.go_by if self.phase == Phase.READY or self.may_go else self.start_by
         return by is None or now <= by + LATE_S
+
+
+def is_news(report: Report, held: Held | None) -> bool:
+    """Whether it is still worth a word: ends always, what came before them while it is true."""
+    if isinstance(report, Ended | Returned):
+        return True
+    phase = Phase.ENDED if held is None else held.phase
+    return phase == Phase.RUNNING or (phase == Phase.READY and isinstance(report, Ready))

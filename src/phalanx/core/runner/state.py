@@ -35,6 +35,7 @@ from phalanx.core.model.orders import (
     Stop,
     Why,
 )
+from phalanx.core.runner import attempts
 from phalanx.core.runner.attempts import LATE_S, Briefing, Held, ProcessEnd, exit_of, exit_unstarted, unseen
 from phalanx.core.runner.effects import (
     Forget,
@@ -247,10 +248,21 @@ class RunnerState:
         waiting = {report.key for report in self.fresh}
         self.fresh += [report for key, report in self.outbox.items() if key not in waiting]
 
-    def take_fresh(self) -> list[Report]:
-        """The reports to send now. What came before an end needs no word of its own when the end is told as well."""
+    def take_fresh(self, everything: bool = True) -> list[Report]:
+        """The reports to send now. What came before an end needs no word of its own when the end is told as well.
+
+        Unless it is to be everything, starts in lanes with more to do wait: such tasks are short, and end soon.
+        """
         reports, self.fresh, self._ended_in, self._is_short = self.fresh, [], {}, False
-        return [each for each in reports if type(each) is Ended or self._is_news(each)]
+        told: list[Report] = []
+        for each in reports:
+            if type(each) is Ended or attempts.is_news(each, self.held.get(each.key)):
+                waits = type(each) is Started and not everything and self._goes_on(each.key)
+                (self.fresh if waits else told).append(each)
+        return told
+
+    def _goes_on(self, key: AttemptKey) -> bool:
+        return len(self.lanes[self.held[key].lane]) > 1
 
     @property
     def is_urgent(self) -> bool:
@@ -381,14 +393,6 @@ class RunnerState:
     def _report(self, report: Report) -> None:
         self.outbox[report.key] = report
         self.fresh.append(report)
-
-    def _is_news(self, report: Report) -> bool:
-        """Whether it is still worth a word: ends always, what came before them while it is true."""
-        if isinstance(report, Ended | Returned):
-            return True
-        held = self.held.get(report.key)
-        phase = Phase.ENDED if held is None else held.phase
-        return phase == Phase.RUNNING or (phase == Phase.READY and isinstance(report, Ready))
 
     def _may_be_given_back(self, held: Held) -> bool:
         """One that waits for its lane may run elsewhere; a member of a gang stands where its gang needs it."""

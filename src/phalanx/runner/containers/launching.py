@@ -29,6 +29,7 @@ from phalanx.runner.containers.process import VARIABLE
 from phalanx.runner.containers.runtime import DOCKER, RuntimeFailed
 from phalanx.runner.device_nodes import DeviceNodes
 from phalanx.runner.keeper_messages import Ticks
+from phalanx.runner.parameters import own_command
 from phalanx.runner.vps_options import CONTAINER_HOME, HOLD
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class ContainerLaunches:
             "labels": {NODE_LABEL: self._mark, ATTEMPT_LABEL: key_text(start.key)},
             "image": prepared.image,
             "rootfs": prepared.rootfs,
-            "argv": [*(brief.command.argv if brief.vps is None else HOLD)],
+            "argv": [*(own_command(brief, start) or brief.command.argv if brief.vps is None else HOLD)],
             "beside": [*has.beside],
             "cwd": brief.command.cwd if brief.vps is None else CONTAINER_HOME,
             "env": env,

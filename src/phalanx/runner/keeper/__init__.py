@@ -16,12 +16,13 @@ A frame is a 4-byte big-endian length and a JSON array of requests or answers, e
                                              what many attempts share, until forget_brief id; account: the ids
                                              that they get, and the words before argv that give them
     start        key brief-id {env out err cpus cgroups log_max_bytes lane? limit_s? held?
-                     not_after? memo? result? artifacts? scratch?}
+                     not_after? memo? result? artifacts? scratch? argv?}
                      → started key pid started_at | refused key code message; waits while its lane is taken
                      not_after: from this instant since boot on it is refused as late, not started or prepared
                      held: → ready key | refused key code message; takes its lane, and starts with go
                      out, err: the same path: both streams go into one file, in the order in which they are written
                      artifacts, scratch: folders that are made for it; result: a file that it may write
+                     argv: its own command, instead of the brief's
     go           key not_after?              start one that is ready; no effect on any other
     retract      key                         withdraw what still waits for its lane: refused key retracted
     signal       key number                  to the whole tree; pause key and resume key likewise

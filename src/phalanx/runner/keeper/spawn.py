@@ -137,7 +137,7 @@ class Spawner:
         env = {**shared, **own, KEY_VARIABLE: key, KEEPER_VARIABLE: self._mark}
         attempt = KeptAttempt(key, options)
         attempt.account = brief.account
-        return attempt, brief.argv, env, brief.cwd
+        return attempt, [*(options.get("argv") or brief.argv)], env, brief.cwd
 
     def _there(
         self,

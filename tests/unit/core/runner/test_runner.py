@@ -75,6 +75,18 @@ def test_a_start_needs_no_word_when_its_end_is_told_with_it() -> None:
     assert [type(report) for report in runner.take_fresh()] == [Ended]
 
 
+def test_a_start_in_a_lane_with_more_to_do_waits_for_its_end() -> None:
+    runner, second = a_runner(), (KEY[0], KEY[1] + 1, 1)
+    runner.order(1, a_start(second), 10.0)
+    runner.process_started(KEY, 11.0)
+    assert runner.take_fresh(everything=False) == []
+    assert runner.take_fresh() == [Started(KEY, 11.0)], "whoever asks for everything gets it"
+    runner.process_ended(KEY, an_end())
+    runner.process_started(second, 12.0)
+    told = runner.take_fresh(everything=False)
+    assert [type(report) for report in told] == [Ended, Started], "nothing else waits in the lane"
+
+
 def test_how_a_process_ended_is_judged() -> None:
     def judged(end: ProcessEnd, stop: Why | None = None) -> tuple[Why, int | None]:
         runner = a_runner()

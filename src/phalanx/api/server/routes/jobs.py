@@ -22,6 +22,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
 from phalanx.api.schema.vps import VpsRequest
 from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
@@ -34,9 +35,13 @@ HIDDEN = "(hidden)"
 
 def seen_job(http_request: HttpRequest, view: JobView) -> JobView:
     """The job as this visitor may see it. In the command of a stage there may be values of others' results."""
-    if not (view.env or view.workflow) or http_request.identity.may("inspect", view.id, view.user):
+    if not (view.env or view.workflow or view.params) or http_request.identity.may(
+        "inspect", view.id, view.user
+    ):
         return view
-    view = structs.replace(view, env=dict.fromkeys(view.env, HIDDEN))
+    view = structs.replace(
+        view, env=dict.fromkeys(view.env, HIDDEN), params=dict.fromkeys(view.params, HIDDEN)
+    )
     if not view.workflow:
         return view
     written = view.written or [HIDDEN]
@@ -49,7 +54,9 @@ def seen_job(http_request: HttpRequest, view: JobView) -> JobView:
 
 def seen_task(http_request: HttpRequest, view: TaskView) -> TaskView:
     """The task as this visitor may see it; whose job it is has been asked before."""
-    return view if http_request.is_inspector else structs.replace(view, stderr_tail="", result=None)
+    return (
+        view if http_request.is_inspector else structs.replace(view, stderr_tail="", result=None, params={})
+    )
 
 
 def seen(http_request: HttpRequest, view: JobView | TaskView) -> JobView | TaskView:
@@ -148,7 +155,13 @@ async def waited(service: Service, http_request: HttpRequest) -> JobView | TaskV
 
 
 def join_key(
-    request: SubmitRequest | ApplyRequest | WorkflowRequest | VpsRequest, http_request: HttpRequest
+    request: SubmitRequest
+    | ApplyRequest
+    | WorkflowRequest
+    | VpsRequest
+    | RetryTasksRequest
+    | ResubmitRequest,
+    http_request: HttpRequest,
 ) -> None:
     """Take the header Idempotency-Key for the request's id."""
     header = http_request.headers.get(b"idempotency-key")

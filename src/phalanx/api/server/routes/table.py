@@ -15,6 +15,7 @@ from phalanx.api.server.routes import (
     nodes,
     overlay,
     sessions,
+    sweeps,
     tasks,
     tokens,
     usage,
@@ -25,6 +26,7 @@ from phalanx.api.server.routes import (
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *changes.ROUTES,
+    *sweeps.ROUTES,
     *workflows.ROUTES,
     *approvals.ROUTES,
     *tasks.ROUTES,

@@ -79,6 +79,7 @@ def _add(
     if event.request_id:
         most = state.rules.request_ids_max
         state.requests.add(event.job.user, event.request_id, event.job.id, most)
+    state.repeated.note(event.job)
 
 
 def placed(state: ClusterState, event: e.TaskPlaced) -> list[Effect]:

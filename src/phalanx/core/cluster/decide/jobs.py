@@ -50,6 +50,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         job, given = reserved, structs.replace(given, job=reserved)
     if given.amends is not None and (refused := _why_not_amended(state, job, given.amends)) is not None:
         return refused
+    if job.repeats and len(state.repeated.get(job.repeats, ())) != given.retries:
+        return refuse_because("RetriedMeanwhile", "others retried it meanwhile", tier=Tier.PROGRESS)
     if job.applied and (known := applied_before(state, job, amends=amends)) is not None:
         return Decision([], [], known)
     if (no := _too_many(state, job, amends=amends)) is not None:

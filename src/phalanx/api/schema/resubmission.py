@@ -1,0 +1,196 @@
+"""A job once more with changes: fields of a submission, `env.NAME` and `param.NAME`, read as a submission reads them.
+
+What is not changed stays as the job has it, also what no request could say again, such as a kept environment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from phalanx.api.schema.fields import (
+    check_cwd,
+    check_env,
+    check_job_name,
+    check_name,
+    check_number,
+    check_text,
+    read_cores,
+    read_duration,
+    read_size,
+    read_span,
+    shown,
+)
+from phalanx.api.schema.groupspec import CORES_MAX, GPU_TYPE_BYTES_MAX, GPUS_MAX
+from phalanx.api.schema.jobspec import GRACE_S_MAX
+from phalanx.api.schema.params import as_value, check_templates, read_params, sweep_array
+from phalanx.core.model.array import TASKS_MAX
+from phalanx.core.model.job import PRIORITY_MAX, RETRIES_MAX, Command, Group, Job
+from phalanx.core.model.parameters import Params
+from phalanx.core.model.resources import Request
+from phalanx.errors import BadRequest
+
+CHANGES_MAX = 256
+NONE = "none"  # takes a time limit or a GPU type away
+
+
+def changed(job: Job, changes: Mapping[str, Any]) -> Job:
+    """The job with these changes, or a refusal that names the field."""
+    if len(changes) > CHANGES_MAX:
+        raise BadRequest(f"set: {len(changes)} changes are too many, at most {CHANGES_MAX} are allowed")
+    axes: dict[str, Any] = {}
+    for key, value in changes.items():
+        kind, dot, name = key.partition(".")
+        if dot and kind == "param":
+            axes[name] = value
+        elif dot and kind == "env":
+            job = _in_command(job, key, _with_variable(name, value))
+        elif key in _OF_JOB:
+            job = structs.replace(job, **_OF_JOB[key](key, value))
+        elif key in _OF_REQUEST:
+            job = _in_request(job, key, value)
+        elif key == "cwd":
+            job = _in_command(job, key, _with_folder(value))
+        elif key == "at_once":
+            job = _in_group(job, key, _with_limit(value))
+        else:
+            known = ", ".join([*_OF_JOB, *_OF_REQUEST, "cwd", "at_once", "env.NAME", "param.NAME"])
+            raise BadRequest(f"set: {shown(key)} cannot be changed", hint=f"what can be: {known}")
+    return _with_params(job, axes) if axes else job
+
+
+def _number(key: str, value: Any, most: int, least: int = 0) -> int:
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and value.isascii():
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise BadRequest(f"set: {key}: {shown(value)} is no whole number")
+    check_number(f"set: {key}", value, least, most)
+    return value
+
+
+def _text(key: str, value: Any) -> str:
+    return as_value(value, f"set: {key}")
+
+
+def _name(key: str, value: Any) -> dict[str, Any]:
+    if value != "":
+        check_job_name(f"set: {key}", _text(key, value))
+    return {"name": _text(key, value)}
+
+
+def _queue(key: str, value: Any) -> dict[str, Any]:
+    check_name(f"set: {key}", _text(key, value))
+    return {"queue": value}
+
+
+def _time_limit(key: str, value: Any) -> dict[str, Any]:
+    return {"time_limit_s": None if value in (None, NONE) else read_duration(f"set: {key}", value)}
+
+
+_OF_JOB: dict[str, Callable[[str, Any], dict[str, Any]]] = {
+    "name": _name,
+    "queue": _queue,
+    "priority": lambda key, value: {"priority": _number(key, value, PRIORITY_MAX, -PRIORITY_MAX)},
+    "time_limit": _time_limit,
+    "grace": lambda key, value: {"grace_s": read_span(f"set: {key}", value, GRACE_S_MAX)},
+    "max_retries": lambda key, value: {"max_retries": _number(key, value, RETRIES_MAX)},
+}
+
+
+def _cores(key: str, value: Any) -> dict[str, Any]:
+    try:
+        cores = float(value)
+    except (TypeError, ValueError):
+        raise BadRequest(f"set: {key}: {shown(value)} is no number of cores") from None
+    return {"cores": read_cores(f"set: {key}", int(cores) if cores.is_integer() else cores, CORES_MAX)}
+
+
+def _gpu_type(key: str, value: Any) -> dict[str, Any]:
+    if value in (None, NONE):
+        return {"gpu_type": None}
+    check_text(f"set: {key}", _text(key, value), GPU_TYPE_BYTES_MAX)
+    return {"gpu_type": _text(key, value)}
+
+
+_OF_REQUEST: dict[str, Callable[[str, Any], dict[str, Any]]] = {
+    "cores": _cores,
+    "memory": lambda key, value: {"memory_bytes": read_size(f"set: {key}", value)},
+    "gpus": lambda key, value: {"gpus": _number(key, value, GPUS_MAX)},
+    "gpu_type": _gpu_type,
+    "gpu_memory": lambda key, value: {"gpu_memory_bytes": read_size(f"set: {key}", value)},
+}
+
+
+def _in_group(job: Job, key: str, change: Callable[[Group], Group]) -> Job:
+    if len(job.groups) != 1:
+        raise BadRequest(
+            f"set: {key}: the job has {len(job.groups)} groups, and it is not clear which is meant"
+        )
+    return structs.replace(job, groups=(change(job.groups[0]),))
+
+
+def _with_limit(value: Any) -> Callable[[Group], Group]:
+    most = _number("at_once", value, TASKS_MAX)
+    return lambda group: structs.replace(group, at_once=most if most < group.tasks else 0)
+
+
+def _in_request(job: Job, key: str, value: Any) -> Job:
+    def change(group: Group) -> Group:
+        request: Request = structs.replace(group.request, **_OF_REQUEST[key](key, value))
+        if (
+            request.target is not None
+            and request.target.devices
+            and request.gpus != len(request.target.devices)
+        ):
+            raise BadRequest(
+                f"set: gpus: {request.gpus} contradicts target {request.target}, which names devices"
+            )
+        return structs.replace(group, request=request)
+
+    return _in_group(job, key, change)
+
+
+def _in_command(job: Job, key: str, change: Callable[[Command], Command]) -> Job:
+    return _in_group(job, key, lambda group: structs.replace(group, command=change(group.command)))
+
+
+def _with_variable(name: str, value: Any) -> Callable[[Command], Command]:
+    def change(command: Command) -> Command:
+        env = {**command.env, name: _text(f"env.{name}", value)}
+        check_env(env, "set: env")
+        return structs.replace(command, env=env)
+
+    return change
+
+
+def _with_folder(value: Any) -> Callable[[Command], Command]:
+    check_cwd(_text("cwd", value), "set: cwd")
+    return lambda command: structs.replace(command, cwd=value)
+
+
+def _with_params(job: Job, axes: Mapping[str, Any]) -> Job:
+    """With other values of some parameters, and so with as many tasks as they make."""
+    params = job.params or Params()
+    names = [axis.name for axis in params.axes]
+    if wrong := [name for name in axes if name not in names]:
+        known = ", ".join(names) or "none"
+        raise BadRequest(f"set: param.{wrong[0]}: the job has no such parameter of a grid (it has: {known})")
+    assert job.array is not None
+    if len(job.array) != params.count:
+        raise BadRequest(
+            f"set: param.{next(iter(axes))}: the job has {len(job.array)} of {params.count} tasks of its sweep, and"
+            " others would have other numbers: resubmit the whole sweep"
+        )
+    read = read_params(axes, (), None, "set: ")
+    assert read is not None
+    new = {axis.name: axis for axis in read.axes}
+    params = Params(tuple(new.get(axis.name, axis) for axis in params.axes), params.rows)
+    if params.count > TASKS_MAX:
+        raise BadRequest(f"set: {params.count} combinations are too many, at most {TASKS_MAX} are allowed")
+    array = sweep_array(params, None, job.array.at_once)
+    assert array is not None
+    group = structs.replace(job.groups[0], tasks=len(array))
+    check_templates(params, (group,))
+    return structs.replace(job, params=params, array=array, groups=(group,))

@@ -1,0 +1,24 @@
+"""What the REST app may ask of a coordinator about sweeps and about running work again; `commands.py` has the rest."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from phalanx.api.schema.submission import SubmitReply
+from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
+
+
+class SweepCommands(Protocol):
+    """Rows of sweeps, failed tasks again, a job again with changes."""
+
+    async def take_rows(self, piece: RowsPiece, user: str) -> RowsTaken:
+        """One piece of the rows of a sweep, which are kept until a job is submitted with them."""
+        ...
+
+    async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
+        """The failed tasks of an ended job again, as a job of their own."""
+        ...
+
+    async def resubmit(self, id: str, request: ResubmitRequest, user: str, role: str = "user") -> SubmitReply:
+        """A job once more, with changes."""
+        ...

@@ -1,0 +1,181 @@
+"""Sweeps from Python: rows in pieces, failed tasks again, a job again with changes; calls and the clients' methods.
+
+Rows are sent before the job, which names them. A coordinator that took over in between knows none of them, so they are
+sent again; the job itself has a request id, and is accepted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from phalanx.api.schema.params import rows_of_objects
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.submit_fields import SubmitFields, SweepFields
+from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
+from phalanx.client import calls
+from phalanx.client.calls import Call, new_request_id, path_of
+from phalanx.errors import BadRequest, Conflict
+
+PIECE_ROWS = 4096
+PIECE_BYTES_MAX = 768 * 1024  # a request may have a mebibyte
+TRIES = 3
+LOST = "UploadUnknown"
+
+
+def pieces(upload: str, columns: Sequence[str], rows: Sequence[list[str]]) -> Iterator[Call[RowsTaken]]:
+    """The calls that send rows, in order."""
+    number, coming = 0, iter(rows)
+    while some := list(islice(coming, PIECE_ROWS)):
+        waiting = [some]
+        while waiting:
+            part = waiting.pop()
+            body = msgspec.json.encode(RowsPiece(upload, number, list(columns), part))
+            if len(body) > PIECE_BYTES_MAX and len(part) > 1:
+                half = len(part) // 2
+                waiting += [part[half:], part[:half]]
+                continue
+            yield Call(method="POST", path="/v1/rows", answer=RowsTaken, body=body, repeatable=True)
+            number += 1
+
+
+def retry(job: str, cancelled: bool, request_id: str | None) -> Call[SubmitReply]:
+    return _again(job, "retry", RetryTasksRequest(request_id or new_request_id(), cancelled))
+
+
+def resubmit(job: str, changes: Mapping[str, Any], request_id: str | None) -> Call[SubmitReply]:
+    return _again(job, "resubmit", ResubmitRequest(dict(changes), request_id or new_request_id()))
+
+
+def _again(job: str, verb: str, request: RetryTasksRequest | ResubmitRequest) -> Call[SubmitReply]:
+    return Call(
+        method="POST",
+        path=path_of("jobs", job, verb),
+        answer=SubmitReply,
+        body=msgspec.json.encode(request),
+        repeatable=True,
+        request_id=request.request_id or "",
+    )
+
+
+class _Sweep:
+    """A submission with rows: the calls that make it, once more from the first if the rows were lost."""
+
+    def __init__(self, request: SubmitRequest, columns: Sequence[str], rows: Sequence[list[str]]) -> None:
+        if not rows:
+            raise BadRequest("rows: there is none")
+        if request.request_id is None:
+            request = structs.replace(request, request_id=new_request_id())
+        self._request, self._columns, self._rows = request, columns, rows
+        self._tries = 0
+
+    def calls(self) -> Iterator[Call[Any]]:
+        """Each piece, and then the job."""
+        upload = new_request_id()
+        yield from pieces(upload, self._columns, self._rows)
+        yield calls.submit(structs.replace(self._request, rows=upload), {})
+
+    def may_go_on(self, error: Conflict) -> bool:
+        """Whether to begin anew after this error."""
+        self._tries += 1
+        return error.reason == LOST and self._tries < TRIES
+
+
+def _sweep(request: SubmitRequest | None, fields: SweepFields) -> _Sweep | Call[SubmitReply]:
+    """What a submission takes: one call, or with rows several."""
+    given = fields.pop("rows", None)
+    plain: SubmitFields = fields  # the rows are not among them any more
+    if given is None:
+        return calls.submit(request, plain)
+    if request is not None:
+        raise TypeError("give a SubmitRequest or its fields, not both")
+    if not (rows := list(given)):
+        raise BadRequest("rows: there is none")
+    return _Sweep(SubmitRequest(**plain), *rows_of_objects(rows, "rows"))
+
+
+class SweepCalls:
+    """The methods of `Client` that are about sweeps."""
+
+    def _ask(self, call: Call[Any]) -> Any:
+        raise NotImplementedError
+
+    def submit_rows(
+        self, request: SubmitRequest, columns: Sequence[str], rows: Sequence[list[str]]
+    ) -> SubmitReply:
+        """Submit a sweep over rows, each with one text for each column."""
+        return self._sent_sweep(_Sweep(request, columns, rows))
+
+    def retry(self, job: str, *, cancelled: bool = False, request_id: str | None = None) -> SubmitReply:
+        """Run the failed tasks of an ended job again (and the cancelled ones): a new job, with the same indexes."""
+        found: SubmitReply = self._ask(retry(job, cancelled, request_id))
+        return found
+
+    def resubmit(
+        self, job: str, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+    ) -> SubmitReply:
+        """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
+        found: SubmitReply = self._ask(resubmit(job, changes or {}, request_id))
+        return found
+
+    def _submitted(self, request: SubmitRequest | None, fields: SweepFields) -> SubmitReply:
+        sweep = _sweep(request, fields)
+        if isinstance(sweep, _Sweep):
+            return self._sent_sweep(sweep)
+        found: SubmitReply = self._ask(sweep)
+        return found
+
+    def _sent_sweep(self, sweep: _Sweep) -> SubmitReply:
+        while True:
+            try:
+                answer: Any = None
+                for call in sweep.calls():
+                    answer = self._ask(call)
+                return answer  # type: ignore[no-any-return]
+            except Conflict as error:
+                if not sweep.may_go_on(error):
+                    raise
+
+
+class AsyncSweepCalls:
+    """The methods of `AsyncClient` that are about sweeps."""
+
+    async def _ask(self, call: Call[Any]) -> Any:
+        raise NotImplementedError
+
+    async def submit_rows(
+        self, request: SubmitRequest, columns: Sequence[str], rows: Sequence[list[str]]
+    ) -> SubmitReply:
+        return await self._sent_sweep(_Sweep(request, columns, rows))
+
+    async def retry(self, job: str, *, cancelled: bool = False, request_id: str | None = None) -> SubmitReply:
+        found: SubmitReply = await self._ask(retry(job, cancelled, request_id))
+        return found
+
+    async def resubmit(
+        self, job: str, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+    ) -> SubmitReply:
+        found: SubmitReply = await self._ask(resubmit(job, changes or {}, request_id))
+        return found
+
+    async def _submitted(self, request: SubmitRequest | None, fields: SweepFields) -> SubmitReply:
+        sweep = _sweep(request, fields)
+        if not isinstance(sweep, _Sweep):
+            found: SubmitReply = await self._ask(sweep)
+            return found
+        return await self._sent_sweep(sweep)
+
+    async def _sent_sweep(self, sweep: _Sweep) -> SubmitReply:
+        while True:
+            try:
+                answer: Any = None
+                for call in sweep.calls():
+                    answer = await self._ask(call)
+                return answer  # type: ignore[no-any-return]
+            except Conflict as error:
+                if not sweep.may_go_on(error):
+                    raise

@@ -1,0 +1,220 @@
+"""Failed tasks again, and jobs again with changes: both are new jobs, for what has ended never changes.
+
+A retry names the job whose tasks it repeats, and keeps their indexes and parameters, so that the newest outcome of
+each task can be found: that of the last retry that has it. A retry of a retry is one of the same job. What was asked
+before under the same request id is answered as before. See docs/decisions/0097.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from msgspec import structs
+
+from phalanx.api.schema.resubmission import changed
+from phalanx.api.schema.submission import AcceptedTask, SubmitReply, check_request_id
+from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
+from phalanx.clock import Clock
+from phalanx.coordinator import lookup
+from phalanx.coordinator.naming import number_in
+from phalanx.coordinator.refusals import submit_refusal
+from phalanx.coordinator.requests import Requests
+from phalanx.core.cluster.decision import Refused, Replayed
+from phalanx.core.cluster.inputs import Submit
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.model.array import Array
+from phalanx.core.model.job import Group, Job
+from phalanx.core.model.orders import Status
+from phalanx.errors import Conflict, Forbidden, NotFound
+from phalanx.store.protocol import Store
+
+TRIES = 5  # others may retry the same job meanwhile
+RUNS_MAX = 10_000  # of indexes without a gap; each is a range of the new array
+
+
+class Repeats:
+    """What runs again."""
+
+    def __init__(self, loop: Requests, store: Store, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._loop = loop
+        self._store = store
+        self._clock = clock
+        self._new_id = new_id
+
+    async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
+        """The failed tasks of an ended job, as a job of their own."""
+        if (known := self._answered(request.request_id, user)) is not None:
+            return known
+        wanted = {Status.FAILED, Status.CANCELLED} if request.cancelled else {Status.FAILED}
+        for _ in range(TRIES):
+            first = await self._first(id)
+            _check(first, user, "retried")
+            retries = list(self._loop.state.repeated.get(first.job.id, ()))
+            job = await self._repeated(first, retries, wanted)
+            given = Submit(job, request.request_id or "", role=role, retries=len(retries))
+            answer = (await self._loop.ask([given]))[0]
+            if not (isinstance(answer, Refused) and answer.reason.code == "RetriedMeanwhile"):
+                return self._reply(job, answer)
+        raise Conflict(f"{id}: others retry it at the same time", reason="RetriedMeanwhile")
+
+    async def resubmit(self, id: str, request: ResubmitRequest, user: str, role: str = "user") -> SubmitReply:
+        """A job once more, with changes."""
+        if (known := self._answered(request.request_id, user)) is not None:
+            return known
+        found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
+        _check(found, user, "resubmitted", must_have_ended=False)
+        job = changed(self._anew(found.job), request.set)
+        answer = (await self._loop.ask([Submit(job, request.request_id or "", role=role)]))[0]
+        return self._reply(job, answer)
+
+    async def _first(self, id: str) -> JobState:
+        """The job whose tasks are to be repeated: of one that repeats others', the job that those are of."""
+        found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
+        if not found.job.repeats:
+            return found
+        try:
+            return await lookup.find_job(self._loop, self._store, found.job.repeats)
+        except NotFound:
+            raise Conflict(
+                f"{id} repeats tasks of a job that is no longer kept",
+                reason="NotKept",
+                hint=f"phalanx resubmit {id}",
+            ) from None
+
+    async def _repeated(self, first: JobState, retries: Sequence[str], wanted: set[Status]) -> Job:
+        """The job that repeats those tasks of `first` whose newest outcome is one of `wanted`."""
+        anew = structs.replace(self._anew(first.job), repeats=first.job.id)
+        newest = [first, *[await self._kept(first, id) for id in retries]]
+        if not _is_divisible(first.job):
+            if newest[-1].overall_status not in wanted:
+                raise _nothing(first, newest[-1])
+            return anew
+        indexes = _indexes(newest, wanted)
+        if not indexes:
+            raise _nothing(first, newest[-1])
+        array = Array.of(indexes)
+        if len(array.ranges) > RUNS_MAX:
+            raise Conflict(
+                f"{len(indexes)} failed tasks are in {len(array.ranges)} separate runs of indexes,"
+                f" at most {RUNS_MAX} can be retried at once",
+                reason="TooScattered",
+            )
+        assert first.job.array is not None
+        array = structs.replace(array, at_once=first.job.array.at_once)
+        positions = (
+            [first.job.array.position(index) or 0 for index in indexes] if anew.groups[0].indexes else []
+        )
+        group = _some_of(anew.groups[0], len(indexes), positions)
+        params = anew.params and anew.params.only(indexes)
+        return structs.replace(anew, groups=(group,), array=array, params=params)
+
+    async def _kept(self, first: JobState, id: str) -> JobState:
+        try:
+            return await lookup.find_job(self._loop, self._store, id)
+        except NotFound:
+            raise Conflict(
+                f"{first.job.id} was retried as {id}, which is no longer kept: which of its tasks failed is not known",
+                reason="NotKept",
+            ) from None
+
+    def _anew(self, job: Job) -> Job:
+        """The same under an id of its own. What it waited for has come; its address, and what Kubernetes calls it, were
+        that job's.
+        """
+        id = self._new_id()
+        groups = tuple(
+            structs.replace(group, request=structs.replace(group.request, address=""), objects=())
+            for group in job.groups
+        )
+        return structs.replace(
+            job,
+            id=id,
+            batch=id,
+            submitted_at=self._clock.now(),
+            groups=groups,
+            after=(),
+            applied=(),
+            object="",
+            repeats="",
+            begin_at=0.0,
+            revision=0,
+        )
+
+    def _answered(self, request_id: str | None, user: str) -> SubmitReply | None:
+        """The answer of the first time, if this was asked before."""
+        if request_id is None:
+            return None
+        check_request_id(request_id)
+        ids = self._loop.state.requests.get(user, request_id)
+        return self._known(ids) if ids else None
+
+    def _known(self, ids: Sequence[str]) -> SubmitReply:
+        tasks = [self._accepted(id) for id in ids]
+        return SubmitReply(list(ids), ids[0], tasks, replayed=True)
+
+    def _accepted(self, id: str) -> AcceptedTask:
+        job = self._loop.state.jobs.get(id)
+        return AcceptedTask(id, 1 if job is None else job.job.tasks, number=number_in(self._loop.state, id))
+
+    def _reply(self, job: Job, answer: object) -> SubmitReply:
+        if isinstance(answer, Replayed):
+            return self._known(answer.jobs)
+        if isinstance(answer, Refused):
+            raise submit_refusal(self._loop.state, [(None, job)], [answer], [])
+        return SubmitReply([job.id], job.id, [self._accepted(job.id)])
+
+
+def _check(job: JobState, user: str, what: str, *, must_have_ended: bool = True) -> None:
+    spec, number = job.job, job.arrival or job.job.id
+    if spec.user != user:
+        raise Forbidden(f"{number} is a job of {spec.user}, and only {spec.user} can have it {what}")
+    if spec.workflow is not None:
+        raise Conflict(
+            f"{number} is a stage of a workflow",
+            reason="IsStage",
+            hint=f"phalanx workflow retry {spec.workflow[0]} runs what failed again",
+        )
+    if spec.vps is not None or spec.draft is not None:
+        kind = "a VPS" if spec.vps is not None else "a gang that waits for members"
+        raise Conflict(f"{number} is {kind} and cannot be {what}", reason="NotRepeatable")
+    if must_have_ended and not job.is_over:
+        left = sum(job.counts[:3])
+        raise Conflict(
+            f"{number} has not ended: {left} of its tasks have not",
+            reason="NotEnded",
+            hint=f"phalanx wait {number}, or phalanx cancel {number}",
+        )
+
+
+def _is_divisible(job: Job) -> bool:
+    """Whether some of its tasks can run without the others: they are of an array, and start one by one."""
+    return job.array is not None and job.gang is None and len(job.groups) == 1 and job.groups[0].replicas == 1
+
+
+def _indexes(jobs: Sequence[JobState], wanted: set[Status]) -> list[int]:
+    """Of which tasks the newest outcome is one of `wanted`, in the order of their positions in the first job."""
+    found: dict[int, None] = {}
+    for job in jobs:
+        assert job.job.array is not None
+        for index, status in zip(job.job.array.indexes(), job.status, strict=True):
+            if status in wanted:
+                found[index] = None
+            else:
+                found.pop(index, None)
+    return sorted(found)
+
+
+def _some_of(group: Group, tasks: int, positions: Sequence[int]) -> Group:
+    at_once = 0 if group.at_once >= tasks else group.at_once
+    indexes = tuple(group.indexes[position] for position in positions)
+    return structs.replace(group, tasks=tasks, at_once=at_once, indexes=indexes)
+
+
+def _nothing(first: JobState, newest: JobState) -> Conflict:
+    number = first.arrival or first.job.id
+    later = "" if newest is first else f", as last retried in {newest.arrival or newest.job.id}"
+    return Conflict(
+        f"{number} has no failed task{later}",
+        reason="NothingFailed",
+        hint="" if newest.is_over else f"that retry has not ended: phalanx wait {newest.arrival}",
+    )

@@ -1,0 +1,150 @@
+"""Parameters of submissions: what is refused, and that the refusal names field, row and value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobspec import JobSpec, to_job
+from phalanx.api.schema.params import check_rows, check_templates, read_params
+from phalanx.api.schema.submission import SubmitRequest, to_jobs
+from phalanx.core.model.job import Job
+from phalanx.errors import BadRequest, PhalanxError, Unprocessable
+
+
+def submitted(**fields: Any) -> Job:
+    request = SubmitRequest(**{"command": ["train", "--lr", "{lr}"], **fields})
+    jobs, _ = to_jobs(request, new_id=lambda: "j", now=0.0, user="ada", default_retries=0)
+    return jobs[0][1]
+
+
+def test_a_grid_is_an_array_from_1_and_is_kept_as_it_was_written():
+    job = submitted(params={"lr": [0.1, "1e-3"], "seed": "1..100000"}, at_once=4)
+    assert (job.tasks, str(job.array), job.groups[0].at_once) == (200_000, "1-200000%4", 4)
+    assert job.params is not None
+    assert job.params.axes[1].parts == ((1, 100_000, 1),)
+    assert job.params_at(100_001) == {"lr": "1e-3", "seed": "2"}
+
+
+def test_an_array_says_which_tasks_of_a_sweep_run():
+    job = submitted(params={"lr": "1..9"}, array="2-9:3%1")
+    assert [job.params_at(at)["lr"] for at in range(3)] == ["2", "5", "8"]
+    assert job.groups[0].at_once == 1
+    with pytest.raises(BadRequest, match="no task 10: the parameters make tasks 1 to 9"):
+        submitted(params={"lr": "1..9"}, array="5-10")
+
+
+def test_rows_and_a_grid_are_combined():
+    job = submitted(params={"lr": "1,2"}, each=[{"data": "a"}, {"data": "b"}])
+    found = [tuple(job.params_at(at).values()) for at in range(4)]
+    assert found == [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2")]
+
+
+def test_single_values_are_lines():
+    job = submitted(command=["cat", "{line}", "{i}"], each=["one", 2, True])
+    assert [job.params_at(at) for at in range(3)] == [{"line": "one"}, {"line": "2"}, {"line": "true"}]
+
+
+@pytest.mark.parametrize(
+    ("fields", "error", "said"),
+    [
+        ({"params": {"lr": "1..1000001"}}, Unprocessable, "1000001 combinations"),
+        ({"params": {"lr": "1..1000", "b": "1..1001"}}, Unprocessable, "1001000 combinations"),
+        ({"params": {"lr": ""}}, BadRequest, r"params\.lr.*empty value"),
+        ({"params": {"lr": []}}, BadRequest, r"params\.lr.*no value"),
+        ({"params": {"lr": {"a": 1}}}, BadRequest, r"params\.lr.*no list"),
+        ({"params": {"lr": [None]}}, BadRequest, r"params\.lr.*null"),
+        ({"params": {"lr": ["a\0b"]}}, BadRequest, r"params\.lr.*NUL"),
+        ({"params": {"lr": ["x" * 5000]}}, BadRequest, r"params\.lr: 5000 bytes"),
+        ({"params": {"lr": "0.1..0.5"}}, BadRequest, "whole numbers"),
+        ({"params": {"lr": "1..5..0"}}, BadRequest, "never comes to its end"),
+        ({"params": {"lr": "1..5..-1"}}, BadRequest, "never comes to its end"),
+        ({"params": {"i": "1"}}, BadRequest, "index of the task"),
+        ({"params": {"a-b": "1"}}, BadRequest, "'a-b' is not the name"),
+        ({"params": {"lr": "1"}, "each": [{"lr": 2}]}, BadRequest, "'lr' is also a column"),
+        ({"each": [{"lr": 1}, {}]}, BadRequest, "each: row 2 has no 'lr'"),
+        ({"each": [{"lr": 1}, {"lr": 2, "x": 3}]}, BadRequest, "each: row 2 has 'x'"),
+        ({"each": [{"lr": 1}, 5]}, BadRequest, "row 2: 5 is no object"),
+        ({"each": [{"lr": None}]}, BadRequest, "row 1.*null"),
+        ({"params": {"lr": "1,2"}, "tasks": 2}, BadRequest, "tasks: 2 start together"),
+        ({"at_once": 4}, BadRequest, "at_once: given without parameters"),
+        ({"params": {"x": "1"}}, BadRequest, "there is no parameter 'lr'"),
+        ({"params": {"lr": "1"}, "kind": "vps", "command": []}, BadRequest, "params: a VPS has none"),
+    ],
+)
+def test_what_is_refused_names_field_row_and_value(
+    fields: dict[str, Any], error: type[PhalanxError], said: str
+):
+    with pytest.raises(error, match=said):
+        submitted(**fields)
+
+
+@pytest.mark.parametrize(
+    ("word", "at"),
+    [
+        ("{lr.__class__}", 1),
+        ("a{0}", 2),
+        ("{lr!r}", 1),
+        ("{lr:>5}", 1),
+        ("{}", 1),
+        ("ab}", 3),
+        ("{lr}{", 5),
+        ('{"json": 1}', 1),
+        ("{lr[0]}", 1),
+    ],
+)
+def test_a_template_has_names_alone_and_an_error_has_its_place(word: str, at: int):
+    with pytest.raises(BadRequest, match=rf"command: word 2, character {at}: ") as told:
+        submitted(command=["prog", word], params={"lr": "1"})
+    assert told.value.reason == "BadTemplate"
+
+
+def test_braces_of_commands_without_parameters_stay_as_they_are():
+    assert submitted(command=["awk", "{0.x} }{"]).groups[0].command.argv == ("awk", "{0.x} }{")
+
+
+def test_no_value_is_put_into_a_program_text():
+    with pytest.raises(BadRequest, match=r'shell: word 3, character 6: \{lr\} .* write "\$PHALANX_PARAM_lr"'):
+        submitted(command=[], shell="echo {lr}", params={"lr": "1"})
+    with pytest.raises(BadRequest, match="program text"):
+        submitted(command=["bash", "-lc", "run {i}"], params={"lr": "1"})
+    kept = submitted(command=[], shell="for i in a; do echo ${i} ${lr} {x.y}; done", params={"lr": "1"})
+    assert kept.groups[0].command.argv[2] == "for i in a; do echo ${i} ${lr} {x.y}; done"
+
+
+def test_a_parameter_that_only_some_templates_forget_is_warned_about():
+    job = submitted(params={"lr": "1", "seed": "2"})
+    assert "seed" in check_templates(job.params, job.groups)[0]
+    silent = submitted(command=["reads", "the", "environment"], params={"lr": "1", "seed": "2"})
+    assert check_templates(silent.params, silent.groups) == []
+
+
+def test_job_files_have_the_same():
+    spec = JobSpec([GroupSpec(command=["t", "{x}"], at_once=2)], params={"x": "1..3"})
+    job = to_job(spec, id="j", now=0.0, user="ada", default_retries=0)
+    assert (job.tasks, job.groups[0].at_once, job.params_at(2)) == (3, 2, {"x": "3"})
+    for wrong in (
+        JobSpec([GroupSpec(command=["t"]), GroupSpec(name="b", command=["t"])], params={"x": "1"}),
+        JobSpec([GroupSpec(command=["t"], tasks=4)], params={"x": "1"}),
+        JobSpec([GroupSpec(command=["t"])], gang=True, params={"x": "1"}),
+        JobSpec([GroupSpec(command=["t", "{y}"])], each=[{"x": 1}]),
+    ):
+        with pytest.raises(BadRequest):
+            to_job(wrong, id="j", now=0.0, user="ada", default_retries=0)
+
+
+def test_a_row_has_a_limit_as_a_whole():
+    wide = [["x" * 4000] * 10]
+    with pytest.raises(BadRequest, match="row 5 has 40000 bytes"):
+        check_rows(wide, [f"c{at}" for at in range(10)], 5, "rows")
+
+
+def test_a_command_names_only_so_many_parameters():
+    with pytest.raises(BadRequest, match="65 parameters are too many"):
+        submitted(command=["t", "{lr}" * 65], params={"lr": "1"})
+
+
+def test_without_any_parameter_there_is_no_sweep():
+    assert read_params({}, (), None) is None

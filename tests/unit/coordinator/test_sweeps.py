@@ -1,0 +1,300 @@
+"""Rows in pieces, failed tasks again, and jobs again with changes, through the REST app of a coordinator."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.sweeps import RowsPiece
+from phalanx.client import calls
+from phalanx.client.async_client import AsyncClient
+from phalanx.client.sweeps import pieces
+from phalanx.coordinator import row_uploads
+from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.row_uploads import EXPIRES_S, USER_UPLOADS_MAX, RowUploads
+from phalanx.core.cluster.image import decode_state, encode_job, encode_state
+from phalanx.core.model.orders import Status
+from phalanx.errors import BadRequest, Conflict, Forbidden, NotFound, PhalanxError, TooMany, Unprocessable
+from phalanx.store.protocol import Batch, History
+from tests.support.clocks import ManualClock
+from tests.unit.coordinator.test_declarations import a_coordinator
+from tests.unit.coordinator.test_lookup import client_of
+
+pytestmark = pytest.mark.anyio
+ROWS = [[str(number), f"data {number}"] for number in range(10_000)]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def here() -> AsyncIterator[Coordinator]:
+    async with a_coordinator() as found:
+        yield found
+
+
+@pytest.fixture
+async def ada(here: Coordinator) -> AsyncIterator[AsyncClient]:
+    async with client_of(here, "ada") as client:
+        yield client
+
+
+def a_piece(number: int = 0, rows: list[list[str]] | None = None, upload: str = "u") -> RowsPiece:
+    return RowsPiece(upload, number, ["a"], [["1"]] if rows is None else rows)
+
+
+async def ended(here: Coordinator, client: AsyncClient, id: str, failed: tuple[int, ...]) -> None:
+    """Have a job end, with these indexes failed and the others completed."""
+    await client.cancel(id)
+    job = here.leadership.state.jobs[id]
+    assert job.job.array is not None
+    for position, index in enumerate(job.job.array.indexes()):
+        job.status[position] = Status.FAILED if index in failed else Status.COMPLETED
+    job.counts = [job.status.count(status) for status in Status]
+
+
+async def forgotten(here: Coordinator, id: str) -> None:
+    """Have a job leave memory for the history."""
+    state = here.leadership.state
+    record = History(id, encode_job(state.jobs[id]), state.jobs[id].arrival)
+    await here.store.append(state.epoch, Batch(state.revision + 1, b"\x90"), [record])
+    state.names.remove(state.jobs.pop(id))
+    state.job_ids.remove(id)
+    state.revision += 1
+
+
+async def test_rows_come_in_pieces_and_become_a_job_as_a_whole(here: Coordinator, ada: AsyncClient):
+    reply = await ada.submit(
+        command=["t", "{a}", "{b}"], rows=[{"a": a, "b": b} for a, b in ROWS], params={"lr": "1,2"}
+    )
+    assert reply.accepted[0].tasks == 20_000
+    task = await ada.task(f"{reply.batch_id}.20000")
+    assert task.params == {"a": "9999", "b": "data 9999", "lr": "2"}
+    assert (await ada.job(reply.batch_id)).params == {"a": "10000 rows", "b": "10000 rows", "lr": "1,2"}
+    state = here.leadership.state
+    again = decode_state(encode_state(state), state.rules)
+    assert again.jobs[reply.batch_id].job == state.jobs[reply.batch_id].job
+    record = encode_job(state.jobs[reply.batch_id])
+    assert len(record) < 1_500_000  # columns of 20,000 tasks, and 10,000 rows in blocks
+
+
+async def test_an_upload_belongs_to_its_user(here: Coordinator, ada: AsyncClient):
+    for call in pieces("mine", ["a", "b"], ROWS):
+        await ada._ask(call)
+    request = SubmitRequest(command=["t"], cwd="/", rows="mine")
+    async with client_of(here, "eve") as eve:
+        with pytest.raises(Conflict) as told:
+            await eve.submit(request)
+        assert told.value.reason == "UploadUnknown"
+        with pytest.raises(Conflict):
+            await eve._ask(next(iter(list(pieces("mine", ["a", "b"], ROWS))[1:])))
+    assert (await ada.submit(request)).accepted[0].tasks == 10_000
+    with pytest.raises(Conflict):
+        await ada.submit(request)
+
+
+async def test_a_lost_answer_is_asked_for_again_and_makes_one_job(here: Coordinator, ada: AsyncClient):
+    for call in pieces("once", ["a", "b"], ROWS):
+        await ada._ask(call)
+        await ada._ask(call)
+    submission = calls.submit(SubmitRequest(command=["t"], cwd="/", rows="once", request_id="r-1"), {})
+    first, again = await ada._ask(submission), await ada._ask(submission)
+    assert (first.task_ids, again.task_ids, again.replayed) == (first.task_ids, first.task_ids, True)
+    assert len(here.leadership.state.jobs) == 1
+
+
+async def test_rows_that_were_lost_are_sent_again(ada: AsyncClient, monkeypatch: pytest.MonkeyPatch):
+    taken, lost = RowUploads.take, list[str]()
+
+    def forgets_once(self: RowUploads, user: str, piece: RowsPiece) -> Any:
+        if piece.piece == 1 and not lost:
+            lost.append(piece.upload)
+            self.drop(user, piece.upload)
+        return taken(self, user, piece)
+
+    monkeypatch.setattr(RowUploads, "take", forgets_once)
+    reply = await ada.submit_rows(SubmitRequest(command=["t", "{a}"]), ["a", "b"], ROWS)
+    assert (lost != [], reply.accepted[0].tasks) == (True, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("sent", "error", "said"),
+    [
+        ([a_piece(1)], Conflict, "no upload 'u'"),
+        ([a_piece(), a_piece(2)], Conflict, "1 is expected"),
+        ([a_piece(), a_piece(0, [["2"]])], Conflict, "other rows"),
+        ([a_piece(-1)], Unprocessable, "piece: -1"),
+        ([a_piece(rows=[])], BadRequest, "piece 0 has none"),
+        ([a_piece(rows=[["1"], ["1", "2"]])], BadRequest, "row 2 has 2 values, expected 1"),
+        ([a_piece(), a_piece(1, [["a\0"]])], BadRequest, "row 2, a: .*NUL"),
+        ([a_piece(upload="")], BadRequest, "upload: it is empty"),
+        ([a_piece(upload="u" * 65)], BadRequest, "upload: 65 bytes"),
+        ([RowsPiece("u", 0, [], [[]])], BadRequest, "columns: there is no column"),
+        ([RowsPiece("u", 0, ["a", "a"], [["1", "2"]])], BadRequest, "'a' names two columns"),
+        ([RowsPiece("u", 0, ["a b"], [["1"]])], BadRequest, "column 1: 'a b'"),
+        ([a_piece(), RowsPiece("u", 1, ["b"], [["1"]])], BadRequest, "columns: piece 1"),
+    ],
+)
+def test_a_wrong_piece_is_refused_and_nothing_of_it_is_kept(
+    sent: list[RowsPiece], error: type[PhalanxError], said: str
+):
+    uploads = RowUploads(ManualClock())
+    for piece in sent[:-1]:
+        uploads.take("ada", piece)
+    with pytest.raises(error, match=said):
+        uploads.take("ada", sent[-1])
+    assert not sent[:-1] or uploads.rows("ada", "u").count == len(sent) - 1
+
+
+def test_uploads_are_bounded_and_forgotten(monkeypatch: pytest.MonkeyPatch):
+    clock = ManualClock()
+    uploads = RowUploads(clock)
+    for number in range(USER_UPLOADS_MAX):
+        uploads.take("eve", a_piece(upload=f"u{number}"))
+    with pytest.raises(TooMany, match=f"{USER_UPLOADS_MAX} of yours"):
+        uploads.take("eve", a_piece(upload="more"))
+    uploads.take("ada", a_piece())
+    clock.at += EXPIRES_S + 1
+    uploads.take("eve", a_piece(upload="more"))
+    with pytest.raises(Conflict):
+        uploads.rows("ada", "u")
+    monkeypatch.setattr(row_uploads, "TASKS_MAX", 2)
+    with pytest.raises(Unprocessable, match="more than 2"):
+        uploads.take("ada", a_piece(rows=[["1"], ["2"], ["3"]]))
+
+
+async def test_failed_tasks_run_again_under_their_indexes(here: Coordinator, ada: AsyncClient):
+    first = (
+        await ada.submit(command=["t", "{x}"], params={"x": "10..19"}, env={"A": "b"}, name="s")
+    ).batch_id
+    with pytest.raises(Conflict) as told:
+        await ada.retry(first)
+    assert told.value.reason == "NotEnded"
+    await ended(here, ada, first, (3, 4, 8))
+    retry = (await ada.retry(first, request_id="again")).batch_id
+    view = await ada.job(retry)
+    assert (view.array, view.repeats, view.env, view.name) == ("3-4,8", first, {"A": "b"}, "s")
+    assert [task.params["x"] for task in (await ada.tasks(retry)).items] == ["12", "13", "17"]
+    assert (await ada.job(first)).retries == [retry]
+    assert (await ada.retry(first, request_id="again")).replayed
+    with pytest.raises(Conflict) as told:
+        await ada.retry(first)
+    assert told.value.reason == "NothingFailed"
+    await ended(here, ada, retry, (4,))
+    third = (await ada.retry(retry)).batch_id
+    assert (await ada.job(third)).array == "4"
+    assert (await ada.job(third)).repeats == first
+    state = here.leadership.state
+    assert decode_state(encode_state(state), state.rules).repeated == {first: [retry, third]}
+
+
+async def test_jobs_of_the_history_are_retried_and_resubmitted(here: Coordinator, ada: AsyncClient):
+    rows = [{"x": number} for number in range(1000)]
+    first = (await ada.submit(command=["t", "{x}"], rows=rows)).batch_id
+    await ended(here, ada, first, (2, 900))
+    await forgotten(here, first)
+    retry = (await ada.retry(first)).batch_id
+    await ended(here, ada, retry, (900,))
+    params = here.leadership.state.jobs[retry].job.params
+    assert params is not None
+    assert params.rows is not None
+    assert [bool(block) for block in params.rows.blocks] == [True, False, False, True]
+    await forgotten(here, retry)
+    last = (await ada.retry(first)).batch_id
+    assert [task.params for task in (await ada.tasks(last)).items] == [{"x": "899"}]
+    whole = await ada.resubmit(first, {"memory": "2GiB"})
+    assert whole.accepted[0].tasks == 1000
+
+
+async def test_two_retries_at_once_run_each_task_once(
+    here: Coordinator, ada: AsyncClient, monkeypatch: pytest.MonkeyPatch
+):
+    first = (await ada.submit(command=["t"], params={"x": "1..5"})).batch_id
+    await ended(here, ada, first, (1, 2))
+    ask, raced = here.leadership.ask, list[str]()
+
+    async def after_another(inputs: Any) -> Any:
+        if not raced:
+            raced.append("")
+            raced.append((await ada.retry(first)).batch_id)
+        return await ask(inputs)
+
+    monkeypatch.setattr(here.leadership, "ask", after_another)
+    with pytest.raises(Conflict) as told:
+        await ada.retry(first)
+    assert told.value.reason == "NothingFailed"
+    assert here.leadership.state.repeated == {first: raced[1:]}
+
+
+async def test_a_whole_job_is_retried_if_its_tasks_belong_together(here: Coordinator, ada: AsyncClient):
+    gang = (await ada.gang(["t"], 3)).batch_id
+    await ada.cancel(gang)
+    with pytest.raises(Conflict):
+        await ada.retry(gang)
+    retry = (await ada.retry(gang, cancelled=True)).batch_id
+    assert (await ada.job(retry)).tasks == 3
+
+
+async def test_only_the_owner_has_a_job_run_again(here: Coordinator, ada: AsyncClient):
+    first = (await ada.submit(command=["t"], array="1-2")).batch_id
+    await ended(here, ada, first, (1,))
+    async with client_of(here, "eve") as eve:
+        for ask in (eve.retry, eve.resubmit):
+            with pytest.raises(Forbidden):
+                await ask(first)
+    with pytest.raises(NotFound):
+        await ada.retry("f" * 26)
+
+
+async def test_a_job_runs_again_with_changes(ada: AsyncClient):
+    first = await ada.submit(
+        command=["t", "{lr}", "{seed}"], params={"lr": "1,2", "seed": "1..3"}, env={"A": "b"}, at_once=2
+    )
+    changes = {
+        "cores": "2", "memory": "2GiB", "gpus": 1, "time_limit": "1h", "priority": -3, "env.C": "d",
+        "max_retries": "0", "name": "again", "param.seed": "7,8",
+    }  # fmt: skip
+    reply = await ada.resubmit(first.batch_id, changes, request_id="r")
+    assert (await ada.resubmit(first.batch_id, changes, request_id="r")).task_ids == reply.task_ids
+    view = await ada.job(reply.batch_id)
+    assert (view.tasks, view.request.cores, view.request.memory_bytes, view.request.gpus) == (
+        4,
+        2,
+        2 << 30,
+        1,
+    )
+    assert (view.time_limit_s, view.priority, view.env) == (3600.0, -3, {"A": "b", "C": "d"})
+    assert (view.name, view.max_retries, view.groups[0].at_once, view.repeats) == ("again", 0, 2, "")
+    assert [task.params["seed"] for task in (await ada.tasks(reply.batch_id)).items] == ["7", "8"] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"colour": "red"}, "'colour' cannot be changed"),
+        ({"gpus": "many"}, "gpus: 'many' is no whole number"),
+        ({"gpus": -1}, "gpus"),
+        ({"memory": "lots"}, "memory"),
+        ({"cores": "x"}, "no number of cores"),
+        ({"time_limit": "soon"}, "time_limit"),
+        ({"param.x": "1"}, "no such parameter"),
+        ({"param.lr": ""}, "empty value"),
+        ({"param.lr": "1..2000000"}, "too many"),
+        ({"env.": "x"}, "env"),
+        ({"queue": "No Queue"}, "queue"),
+        ({"name": "17"}, "name"),
+        ({"priority": 2_000_000_000}, "priority"),
+    ],
+)
+async def test_a_wrong_change_is_refused_by_name(
+    here: Coordinator, ada: AsyncClient, changes: Any, said: str
+):
+    first = (await ada.submit(command=["t", "{lr}"], params={"lr": "1,2"})).batch_id
+    with pytest.raises((BadRequest, Unprocessable), match=said):
+        await ada.resubmit(first, changes)
+    assert len(here.leadership.state.jobs) == 1
