@@ -1,7 +1,7 @@
 """How long it takes until a sweep over the rows of a file is accepted durably: `python -m bench.sweep_rows`.
 
-A real coordinator with a SQLite file in a folder of its own, and the client beside it, over HTTP on loopback. Counted
-is from the first piece of the rows to the answer, and the CPU time of the client; the file is read before. No runner takes
+A real coordinator with a SQLite file in its own folder, and the client beside it, over HTTP on loopback. Counted is
+from the first piece of the rows to the answer, and the CPU time of the client; the file is read before. No runner takes
 part. What was measured is in bench/README.md.
 """
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from msgspec import json
 
 from phalanx.api.schema.approvals import ApprovalReply, ApprovalRequest
 from phalanx.client.calls import Call, path_of
+from phalanx.client.changes import AsyncChangeCalls, ChangeCalls
 
 
 def approve_call(id: str) -> Call[ApprovalReply]:
@@ -19,11 +18,8 @@ def deny_call(id: str, reason: str) -> Call[ApprovalReply]:
     return Call(method="POST", path=path_of("jobs", id, "deny"), answer=ApprovalReply, body=body)
 
 
-class ApprovalCalls:
-    """What a client has of approvals."""
-
-    def _ask(self, call: Call[Any]) -> Any:
-        raise NotImplementedError
+class ApprovalCalls(ChangeCalls):
+    """What a client has of approvals, beside what changes jobs."""
 
     def approve(self, id: str) -> ApprovalReply:
         """Let a job or workflow run that waits for an approval."""
@@ -36,11 +32,8 @@ class ApprovalCalls:
         return reply
 
 
-class AsyncApprovalCalls:
+class AsyncApprovalCalls(AsyncChangeCalls):
     """The same of the async client."""
-
-    async def _ask(self, call: Call[Any]) -> Any:
-        raise NotImplementedError
 
     async def approve(self, id: str) -> ApprovalReply:
         """Let a job or workflow run that waits for an approval."""

@@ -58,7 +58,6 @@ from phalanx.client.access import ApiAccess, ClientToken, access
 from phalanx.client.approvals import AsyncApprovalCalls
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.calls import Call, Noun, Spec
-from phalanx.client.changes import AsyncChangeCalls
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import LogPosition, RetryDelays
@@ -85,13 +84,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
 
 
 class AsyncClient(
-    AsyncChangeCalls,
-    AsyncUsageCalls,
-    AsyncApprovalCalls,
-    AsyncOverlayCalls,
-    AsyncSessionCalls,
-    AsyncVpsCalls,
-    AsyncSweepCalls,
+    AsyncApprovalCalls, AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls, AsyncSweepCalls
 ):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 

@@ -49,7 +49,6 @@ from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.approvals import ApprovalCalls
 from phalanx.client.calls import Call, Noun, Spec
-from phalanx.client.changes import ChangeCalls
 from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
@@ -68,9 +67,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(
-    WorkflowCalls, ChangeCalls, UsageCalls, ApprovalCalls, OverlayCalls, SessionCalls, VpsCalls, SweepCalls
-):
+class Client(WorkflowCalls, ApprovalCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, SweepCalls):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(

@@ -14,7 +14,6 @@ from typing import Literal, Protocol
 from msgspec import Raw
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
-from phalanx.api.schema.approvals import ApprovalReply
 from phalanx.api.schema.calls import (
     CallsReply,
     CallsRequest,
@@ -107,11 +106,6 @@ class Commands(SweepCommands, Protocol):
     async def update(self, id: str, request: UpdateRequest, user: str, role: str) -> JobView:
         """Give a job other settings."""
         ...
-
-    async def approve(
-        self, id: str, user: str, role: str, *, approves: bool = True, text: str = ""
-    ) -> ApprovalReply:
-        """Approve or deny a job or a workflow. Forbidden unless its queue lets this user."""
 
     async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:
         """Newest first."""

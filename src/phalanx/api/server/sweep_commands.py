@@ -1,15 +1,22 @@
-"""What the REST app may ask of a coordinator about sweeps and about running work again; `commands.py` has the rest."""
+"""What the REST app may ask of a coordinator about sweeps, running work again and approvals; `commands.py` has the rest."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from phalanx.api.schema.approvals import ApprovalReply
 from phalanx.api.schema.submission import SubmitReply
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
 
 
 class SweepCommands(Protocol):
-    """Rows of sweeps, failed tasks again, a job again with changes."""
+    """Rows of sweeps, failed tasks again, a job again with changes; approvals."""
+
+    async def approve(
+        self, id: str, user: str, role: str, *, approves: bool = True, text: str = ""
+    ) -> ApprovalReply:
+        """Approve or deny a job or a workflow. Forbidden unless its queue lets this user."""
+        ...
 
     async def take_rows(self, piece: RowsPiece, user: str) -> RowsTaken:
         """One piece of the rows of a sweep, which are kept until a job is submitted with them."""

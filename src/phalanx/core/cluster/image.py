@@ -6,6 +6,7 @@ Only what cannot be derived is kept: ledgers, lanes and the queue are rebuilt fr
 from __future__ import annotations
 
 from array import array
+from collections import OrderedDict
 from collections.abc import Iterable
 from heapq import heapify
 from operator import attrgetter
@@ -213,8 +214,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
         if not known.is_over:
             queue_up(state, known)
     restore_workflows(state, [workflow_state(flow) for flow in image.workflows])
-    state.ended_workflows.clear()
-    state.ended_workflows.update((flow, None) for flow in image.ended_workflows)
+    state.ended_workflows = OrderedDict.fromkeys(image.ended_workflows)
     state.ended.update((job, None) for job in image.ended)
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
@@ -344,10 +344,8 @@ def _restore_job(state: ClusterState, image: JobImage) -> None:
         group.live[replica] = group.live.get(replica, 0) + 1
         group.staying += attempt.ending is None
     state.retries += [(at, job.job.id, position) for position, at in job.delayed.items()]
-    if job.hold_until:
-        state.retries.append((job.hold_until, job.job.id, BACKOFF))
-    if job.begins_at:
-        state.retries.append((job.begins_at, job.job.id, BEGIN))
+    whole = ((job.hold_until, BACKOFF), (job.begins_at, BEGIN))
+    state.retries += [(at, job.job.id, what) for at, what in whole if at]
     _restore_whole(state, job, image.whole)
 
 

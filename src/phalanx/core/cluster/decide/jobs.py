@@ -33,11 +33,7 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 
 USER_TASKS_MIN = 1000
-_UNWELCOME: dict[str, str] = {
-    "QueueNotFound": "bad",
-    "QueueNotAllowed": "forbidden",
-    "PriorityTooHigh": "range",
-}
+_UNWELCOME = {"QueueNotFound": "bad", "QueueNotAllowed": "forbidden", "PriorityTooHigh": "range"}
 
 
 def submit(state: ClusterState, given: Submit, now: float) -> Decision:
@@ -77,9 +73,6 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     submitted = e.JobSubmitted(
         at=now, cause=cause, job=job, request_id=request, number=number, approve_by=until
     )
-    if given.no_queue and until is not None:
-        text = f"queue {job.queue} requires approval, so a job cannot start there at once"
-        return refuse_because("WaitingApproval", text, "bad")
     if given.no_queue:
         return _at_once(state, given, submitted, now)
     return Decision([submitted], [], Accepted(job.tasks))
@@ -88,6 +81,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
 def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now: float) -> Decision:
     """A job that is placed now or not at all."""
     job, found = given.job, given.placement
+    if submitted.approve_by is not None:
+        return refuse_because("WaitingApproval", f"queue {job.queue} requires approval: omit no_queue", "bad")
     if job.tasks != 1:
         text = f"no_queue is for a single task, and this array has {job.tasks}"
         return refuse(Reason("ArrayNeedsQueue", Tier.NEVER, text, {"tasks": job.tasks}), "bad")
