@@ -89,24 +89,17 @@ class Repeats:
             if newest[-1].overall_status not in wanted:
                 raise _nothing(first, newest[-1])
             return anew
-        indexes = _indexes(newest, wanted)
-        if not indexes:
+        job = failed_again(anew, newest, wanted)
+        if job is None:
             raise _nothing(first, newest[-1])
-        array = Array.of(indexes)
-        if len(array.ranges) > RUNS_MAX:
+        assert job.array is not None
+        if len(job.array.ranges) > RUNS_MAX:
             raise Conflict(
-                f"{len(indexes)} failed tasks are in {len(array.ranges)} separate runs of indexes,"
+                f"{job.tasks} failed tasks are in {len(job.array.ranges)} separate runs of indexes,"
                 f" at most {RUNS_MAX} can be retried at once",
                 reason="TooScattered",
             )
-        assert first.job.array is not None
-        array = structs.replace(array, at_once=first.job.array.at_once)
-        positions = (
-            [first.job.array.position(index) or 0 for index in indexes] if anew.groups[0].indexes else []
-        )
-        group = _some_of(anew.groups[0], len(indexes), positions)
-        params = anew.params and anew.params.only(indexes)
-        return structs.replace(anew, groups=(group,), array=array, params=params)
+        return job
 
     async def _kept(self, first: JobState, id: str) -> JobState:
         try:
@@ -189,6 +182,22 @@ def _check(job: JobState, user: str, what: str, *, must_have_ended: bool = True)
 def _is_divisible(job: Job) -> bool:
     """Whether some of its tasks can run without the others: they are of an array, and start one by one."""
     return job.array is not None and job.gang is None and len(job.groups) == 1 and job.groups[0].replicas == 1
+
+
+def failed_again(anew: Job, jobs: Sequence[JobState], wanted: set[Status]) -> Job | None:
+    """The job with those tasks alone whose newest outcome in `jobs` is one of `wanted`; None if there is none."""
+    first = jobs[0].job.array
+    assert first is not None
+    if not (indexes := _indexes(jobs, wanted)):
+        return None
+    group = anew.groups[0]
+    positions = [first.position(index) or 0 for index in indexes] if group.indexes else []
+    return structs.replace(
+        anew,
+        groups=(_some_of(group, len(indexes), positions),),
+        array=Array.of(indexes, first.at_once),
+        params=anew.params and anew.params.only(indexes),
+    )
 
 
 def _indexes(jobs: Sequence[JobState], wanted: set[Status]) -> list[int]:

@@ -5,7 +5,7 @@ says, `floor` the processes that really run, `replica` what a restart would read
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
 `dispatches` the nodes that these are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes
 that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `numbers` those of jobs,
-`waits` the queue. The first violation ends the run.
+`sweeps` parameters and retries, `waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from phalanx.sim.replica import differences
 from phalanx.sim.restarts import Restarts
 from phalanx.sim.runner import SimulatedRunner
 from phalanx.sim.standstill import Standstill
+from phalanx.sim.sweeps import SweepChecker
 from phalanx.sim.violation import Violation
 from phalanx.sim.waits import PATIENCE_S, check_patience, check_waits
 from phalanx.sim.workflows import WorkflowChecker
@@ -73,6 +74,7 @@ class Checkers:
         self.elastic = ElasticNodes(self.count)
         self.addresses = AddressChecker(self.count)
         self.numbers = NumberChecker(self.count)
+        self.sweeps = SweepChecker(self.chronicle, self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
         self.on_promise: Callable[[RoomPromised], None] = ignore
@@ -110,6 +112,7 @@ class Checkers:
             self.elastic.note(event)
             self.addresses.note(event)
             self.numbers.note(event)
+            self.sweeps.note(event)
             self.lanes.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
@@ -154,6 +157,7 @@ class Checkers:
     def process_started(self, node: str, start: Start) -> None:
         self._world.trace(f"{node}: {_spell(start.key)} starts in lane {start.lane}")
         self.floor.started(node, start, self._world.now)
+        self.sweeps.started(start)
         if start.formation:
             self.barrier.started(node, start)
 

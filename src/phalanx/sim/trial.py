@@ -35,6 +35,7 @@ from phalanx.sim.violation import Violation
 from phalanx.sim.watched import Trap, Watched
 from phalanx.sim.workload import a_capacity, some_elastic_rules
 from phalanx.sim.workload_overlay import some_overlay_rules
+from phalanx.sim.workload_sweep import SweepingUsers
 from phalanx.sim.workload_workflow import some_dispatch_policy
 from phalanx.sim.world import BEGINNING_S, LocalClock, World
 from phalanx.store.protocol import StoreError
@@ -175,6 +176,7 @@ class Trial:
         """The busy time with its faults, then quiet until everything has ended."""
         self.coordinators.begin()
         self.users.begin(self._submissions, self.busy_s)
+        SweepingUsers(self.world, self.users, self.coordinators).begin(self.busy_s)
         harm = Harm(
             self.world, self.coordinators, self.vault, self._trap, self.network, self.nodes, self.checkers
         )

@@ -1,4 +1,4 @@
-"""What the REST app may ask of a coordinator about sweeps, running work again and approvals; `commands.py` has the rest."""
+"""What the REST app may ask about sweeps, running work again and approvals; `commands.py` has the rest."""
 
 from __future__ import annotations
 

@@ -191,11 +191,10 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state.epoch, state.revision, state.arrivals = image.epoch, image.revision, image.arrivals
     state.table.set_topology(image.topology)
     state.queues.quotas, state.keyring.secret = image.quotas, image.secret
-    state.waiting = Waiting(state.queues.by_user)
+    state.waiting, state.generation_floor = Waiting(state.queues.by_user), image.generation_floor
     for credential in image.keyring:
         state.keyring.put(credential)
-    names = [node.name for node in image.nodes] if image.known_names is None else image.known_names
-    state.known_names, state.generation_floor = names, image.generation_floor
+    state.known_names = image.known_names or [node.name for node in image.nodes]
     for place, node in enumerate(image.nodes):
         _restore_node(state, node, place)
     for job in image.jobs:
@@ -206,16 +205,16 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     restore_overlay(state)
     restore_dependents(state)
     restore_merged(state)
-    for known in state.jobs.values():
-        if known.promise is not None:
-            keep_for(state, known, known.promise.made_at)
-        if known.forming is not None:
-            note_completeness(state, known)
-        if not known.is_over:
-            queue_up(state, known)
+    for each in state.jobs.values():
+        if each.promise is not None:
+            keep_for(state, each, each.promise.made_at)
+        if each.forming is not None:
+            note_completeness(state, each)
+        if not each.is_over:
+            queue_up(state, each)
     restore_workflows(state, [workflow_state(flow) for flow in image.workflows])
     state.ended_workflows = OrderedDict.fromkeys(image.ended_workflows)
-    state.ended.update((job, None) for job in image.ended)
+    state.ended = OrderedDict.fromkeys(image.ended)
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
     state.repeated.restore(image.repeated)
