@@ -21,6 +21,7 @@ from msgspec import structs
 from phalanx.api.schema.cluster import NodeView
 from phalanx.api.schema.jobs import TaskView, WhyReply
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.sweeps import RetryTasksRequest
 from phalanx.client.calls import parse_gather
 from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
@@ -81,6 +82,13 @@ class Script(WorkflowScript):
         for failed in reply.failed_targets:
             self._say(f"not on {failed.target}: {failed.reason}: {failed.detail}")
         self.cluster.lines += told
+
+    def do_retry_tasks(self, name: str, again: str, *words: str) -> None:
+        self.cluster.commands.upcoming = iter([again])
+        request = RetryTasksRequest(request_id=words[0] if words else None)
+        reply = finish(self.cluster.commands.retry(self.cluster.id_of(name), request, ANN.user))
+        word = "known already:" if reply.replayed else "accepted"
+        self.cluster.lines.insert(0, f"{word} {self.cluster.names[reply.batch_id]}")
 
     def do_cancel(self, name: str) -> None:
         reply = finish(self.cluster.commands.cancel(self.cluster.id_of(name)))

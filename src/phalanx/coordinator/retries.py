@@ -173,7 +173,7 @@ def _check(job: JobState, user: str, what: str, *, must_have_ended: bool = True)
     if must_have_ended and not job.is_over:
         left = sum(job.counts[:3])
         raise Conflict(
-            f"{number} has not ended: {left} of its tasks have not",
+            f"{number} has not ended: {left} of {spec.tasks} tasks are left",
             reason="NotEnded",
             hint=f"phalanx wait {number}, or phalanx cancel {number}",
         )
