@@ -3,6 +3,7 @@
     from phalanx import Client
     with Client() as cluster:
         job = cluster.submit(command=["python", "train.py"], gpus=2)
+        job.wait(check=True)
 
 Everything public is a name of this module: the clients, what they take and answer, and the errors they raise. Names
 are imported when they are first used, so that `import phalanx` costs nothing. The reference in docs/reference/python.md
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
         ConditionView,
         Counts,
         DomainSlots,
+        EnvironmentView,
         EvictReply,
         Fix,
         FormationView,
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
         RuleSpec,
         SuccessSpec,
     )
+    from phalanx.api.schema.log_times import LogRow, LogTimesView
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.queues import (
         ApprovalSpec,
@@ -136,9 +139,12 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
+    from phalanx.client.job_handles import AsyncJobHandle, JobHandle
+    from phalanx.client.log_calls import LogPiece
     from phalanx.client.pickles import CallLost, RemoteTraceback
     from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
     from phalanx.client.session_connection import AsyncExecSession
+    from phalanx.client.submit_names import GangKeywords, SubmitKeywords
     from phalanx.client.workflows import (
         ResultReference,
         StageFields,
@@ -155,6 +161,7 @@ if TYPE_CHECKING:
         Conflict,
         Forbidden,
         Gone,
+        JobFailed,
         NeverFits,
         NoRoom,
         NotActive,
@@ -177,27 +184,28 @@ if TYPE_CHECKING:
 # fmt: off
 __all__ = [
     "AcceptedTask", "AddressesView", "AfterSpec", "AmendSpec", "AppliedJob", "ApplyReply", "ApplyRequest",
-    "ApprovalReply", "ApprovalSpec", "ApprovalView", "AsyncClient", "AsyncExecSession", "AuditLine",
-    "BadRequest", "Busy", "CallFailed", "CallFields", "CallLost", "Called", "CancelReply", "Client",
-    "ClusterView", "ConditionSpec", "ConditionView", "ConfigError", "Conflict", "CoordinatorView", "Counts",
-    "CurvePoint", "DeviceUsage", "DeviceView", "DomainSlots", "DomainView", "DraftSpec", "DraftView",
-    "EvictReply", "ExecRequest", "ExecResult", "ExecSession", "Executor", "FailedTarget", "FileView",
-    "FilesView", "Fix", "Forbidden", "FormationView", "ForwardRequest", "GangFields", "GangSpec", "GangView",
-    "GatherSpec", "Gone", "GroupSpec", "GroupView", "IsolationView", "JobFilters", "JobSpec", "JobView",
-    "LayerSpec", "LayerView", "LocalCluster", "NamedView", "NetworkSpec", "NeverFits", "NewReservation",
-    "NewToken", "NewVps", "NoRoom", "NodeReasons", "NodeView", "NotActive", "NotFound", "NumaView", "Page",
-    "PhalanxError", "PlaceView", "PlanReason", "PlanReply", "PlanRequest", "PlannedEviction",
-    "PlannedPlacement", "PromiseView", "QueueUserView", "QueueView", "QuotaSpec", "QuotaView", "ReasonView",
-    "RemoteTraceback", "RemovedNode", "ReportReply", "ReportRow", "RequestView", "ReservationView",
-    "ReserveRequest", "RestartSpec", "ResultReference", "RetryReply", "RetryRequest", "RuleSpec", "SeatView",
-    "SessionAccess", "SessionTicket", "SnapshotRequest", "SnapshotView", "StageFields", "StageHandle",
-    "StageSpec", "StageView", "StoppedVps", "StoryLine", "SubmitFields", "SubmitReply", "SubmitRequest",
-    "SubmittedWorkflow", "SuccessSpec", "SweepFields", "TaskUsage", "TaskView", "TlsFiles", "TokenError",
-    "TokenRequest", "TokenView", "TooLarge", "TooMany", "TopologyReply", "TopologySpec", "TopologyView",
-    "Unauthorized", "Unavailable", "Unconfirmed", "Unprocessable", "UpdateFields", "UsageReply", "UsageSummary",
-    "UsageSums", "UsageView", "UserLimitsSpec", "UserLimitsView", "VpsFields", "VpsRequest", "VpsView",
-    "WatchEvent", "WhyReply", "WorkflowBuilder", "WorkflowEstimate", "WorkflowHandle", "WorkflowRequest",
-    "WorkflowSpec", "WorkflowView", "WrongMethod", "WrongType", "__version__", "local",
+    "ApprovalReply", "ApprovalSpec", "ApprovalView", "AsyncClient", "AsyncExecSession", "AsyncJobHandle",
+    "AuditLine", "BadRequest", "Busy", "CallFailed", "CallFields", "CallLost", "Called", "CancelReply",
+    "Client", "ClusterView", "ConditionSpec", "ConditionView", "ConfigError", "Conflict", "CoordinatorView",
+    "Counts", "CurvePoint", "DeviceUsage", "DeviceView", "DomainSlots", "DomainView", "DraftSpec", "DraftView",
+    "EnvironmentView", "EvictReply", "ExecRequest", "ExecResult", "ExecSession", "Executor", "FailedTarget",
+    "FileView", "FilesView", "Fix", "Forbidden", "FormationView", "ForwardRequest", "GangFields",
+    "GangKeywords", "GangSpec", "GangView", "GatherSpec", "Gone", "GroupSpec", "GroupView", "IsolationView",
+    "JobFailed", "JobFilters", "JobHandle", "JobSpec", "JobView", "LayerSpec", "LayerView", "LocalCluster",
+    "LogPiece", "LogRow", "LogTimesView", "NamedView", "NetworkSpec", "NeverFits", "NewReservation", "NewToken",
+    "NewVps", "NoRoom", "NodeReasons", "NodeView", "NotActive", "NotFound", "NumaView", "Page", "PhalanxError",
+    "PlaceView", "PlanReason", "PlanReply", "PlanRequest", "PlannedEviction", "PlannedPlacement", "PromiseView",
+    "QueueUserView", "QueueView", "QuotaSpec", "QuotaView", "ReasonView", "RemoteTraceback", "RemovedNode",
+    "ReportReply", "ReportRow", "RequestView", "ReservationView", "ReserveRequest", "RestartSpec",
+    "ResultReference", "RetryReply", "RetryRequest", "RuleSpec", "SeatView", "SessionAccess", "SessionTicket",
+    "SnapshotRequest", "SnapshotView", "StageFields", "StageHandle", "StageSpec", "StageView", "StoppedVps",
+    "StoryLine", "SubmitFields", "SubmitKeywords", "SubmitReply", "SubmitRequest", "SubmittedWorkflow",
+    "SuccessSpec", "SweepFields", "TaskUsage", "TaskView", "TlsFiles", "TokenError", "TokenRequest",
+    "TokenView", "TooLarge", "TooMany", "TopologyReply", "TopologySpec", "TopologyView", "Unauthorized",
+    "Unavailable", "Unconfirmed", "Unprocessable", "UpdateFields", "UsageReply", "UsageSummary", "UsageSums",
+    "UsageView", "UserLimitsSpec", "UserLimitsView", "VpsFields", "VpsRequest", "VpsView", "WatchEvent",
+    "WhyReply", "WorkflowBuilder", "WorkflowEstimate", "WorkflowHandle", "WorkflowRequest", "WorkflowSpec",
+    "WorkflowView", "WrongMethod", "WrongType", "__version__", "local",
 ]
 # fmt: on
 
@@ -220,9 +228,11 @@ _MODULES = {
     "phalanx.api.schema.changes": "UpdateFields",
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
+    "phalanx.api.schema.log_times": "LogRow LogTimesView",
+    "phalanx.client.log_calls": "LogPiece",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
-        "CancelReply ConditionView Counts DomainSlots EvictReply Fix FormationView GangView GroupView "
+        "CancelReply ConditionView Counts DomainSlots EnvironmentView EvictReply Fix FormationView GangView GroupView "
         "JobFilters JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
         "UsageSummary WatchEvent WhyReply"
     ),
@@ -242,24 +252,22 @@ _MODULES = {
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",
     "phalanx.client.executor_jobs": "CallFields",
+    "phalanx.client.job_handles": "AsyncJobHandle JobHandle",
+    "phalanx.client.submit_names": "GangKeywords SubmitKeywords",
     "phalanx.client.pickles": "CallLost RemoteTraceback",
     "phalanx.embedded": "LocalCluster local",
     "phalanx.errors": (
-        "BadRequest Busy CallFailed ConfigError Conflict Forbidden Gone NeverFits NoRoom NotActive NotFound "
+        "BadRequest Busy CallFailed ConfigError Conflict Forbidden Gone JobFailed NeverFits NoRoom NotActive NotFound "
         "PhalanxError TokenError TooLarge TooMany Unauthorized Unavailable Unconfirmed Unprocessable "
         "WrongMethod WrongType"
     ),
     "phalanx.tls": "TlsFiles",
+    "phalanx.version": "__version__",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        found: Any = _version()
-    else:
-        found = getattr(import_module(_home(name)), name)
-    globals()[name] = found
-    return found
+    return globals().setdefault(name, getattr(import_module(_home(name)), name))
 
 
 def _home(name: str) -> str:
@@ -271,12 +279,3 @@ def _home(name: str) -> str:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("phalanx")
-    except PackageNotFoundError:  # a source tree that was never installed
-        return "0.0.0"

@@ -239,7 +239,7 @@ def _spelled(name: str, value: object, base: Path) -> object:
         each = re.split(r"[,\n]", text) if name == "coordinator.tokens" else [text]
         if not all(TOKEN.fullmatch(token.strip()) for token in each if len(each) == 1 or token.strip()):
             raise ValueError("not a token")
-    if name == "elastic.command":
+    if name in ("elastic.command", "runner.health_command"):
         return _words(text)
     if name not in LISTS:
         return text
@@ -249,7 +249,7 @@ def _spelled(name: str, value: object, base: Path) -> object:
 
 def _words(text: str) -> list[str]:
     """A command line as a list, quoted as in a shell; none is started."""
-    from shlex import split  # Only a coordinator with such a program needs it.
+    from shlex import split  # Only a daemon with such a program needs it.
 
     return split(text)
 

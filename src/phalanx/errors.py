@@ -18,6 +18,7 @@
     ├── Unavailable                       503    69   the coordinator cannot be reached, or cannot write
     │   ├── NotActive                     503    69   a standby was asked for a change: its `leader` may do it
     │   └── Unconfirmed                   503    69   a change was sent and not answered: it may have been accepted
+    ├── JobFailed                         500     1   a job did not complete, and `wait(check=True)` or `result()` asked
     ├── CallFailed                        500     1   a call of an Executor: lost too often, too large, not picklable
     └── ConfigError                       500     2   a setting that cannot be used
         └── TokenError                    500    77   a token file that must not be used
@@ -163,6 +164,28 @@ class CallFailed(PhalanxError):
     """A call of an `Executor` has no result, for a reason that is not an exception of its function."""
 
     status, exit_code, title = 500, 1, "Call failed"
+
+
+class JobFailed(PhalanxError):
+    """A job did not complete. `job` and `task` are their views, `code` the exit code, `log_tail` the end of its log."""
+
+    status, exit_code, title = 500, 1, "Job failed"
+
+    def __init__(
+        self,
+        detail: str,
+        *,
+        job: Any = None,
+        task: Any = None,
+        code: int | None = None,
+        log_tail: str = "",
+        **more: Any,
+    ) -> None:
+        super().__init__(detail, **more)
+        self.job = job
+        self.task = task
+        self.code = code
+        self.log_tail = log_tail
 
 
 class ConfigError(PhalanxError):

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 
 from phalanx.errors import ConfigError
 from phalanx.settings_elastic import Elastic
+from phalanx.settings_health import HealthSettings
 from phalanx.settings_overlay import OverlaySettings
 from phalanx.settings_scheduler import Scheduler
 from phalanx.settings_types import (
@@ -39,6 +40,7 @@ from phalanx.settings_types import (
     TextOrEmpty,
     Url,
     UsageSeconds,
+    VariablePattern,
     is_loopback,
 )
 
@@ -118,6 +120,11 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
     executors_file: Annotated[
         Path | None, "a path", "file that says which program each task type of workflows means"
     ] = None
+    not_exported: Annotated[
+        tuple[VariablePattern, ...],
+        "a list of names of variables, or prefixes such as AWS_*",
+        "variables that are never exported from users' environments to tasks, besides those that never are",
+    ] = ()
     loss_limit: Annotated[Count, "how often a task may lose its node before it fails"] = 5
     aging_s: Annotated[Count, "seconds of waiting per point of priority (aging); 0 = off"] = 0
     pending_limit: Annotated[Count, "maximum number of waiting tasks; beyond it submits are rejected"] = (
@@ -179,7 +186,7 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
         _check_pair("coordinator.store", self.store_cert_file, self.store_key_file)
 
 
-class RunnerSettings(Struct, frozen=True, kw_only=True):
+class RunnerSettings(HealthSettings, frozen=True, kw_only=True):
     """What `phalanx runner` needs."""
 
     name: Annotated[Name, "the node's name"]
@@ -283,6 +290,7 @@ class RunnerSettings(Struct, frozen=True, kw_only=True):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_pair("runner.tls", self.tls_cert_file, self.tls_key_file)
 
 
@@ -379,7 +387,7 @@ KEYS = dict(_keys("", Settings)) | {k: v for s in SECTIONS for k, v in _keys(f"{
 VARIABLES = {key.variable: name for name, key in KEYS.items()}
 _TOKENS = ("token", "tokens", "node_token")
 SECRETS = {"client.token", "runner.token"} | {f"coordinator.{name}" for name in _TOKENS}
-LISTS = {"coordinator.hosts", "runner.join", "client.address"}
+LISTS = {"coordinator.hosts", "coordinator.not_exported", "runner.join", "client.address"}
 
 
 def _check_pair(what: str, cert: Path | None, key: Path | None) -> None:

@@ -26,9 +26,13 @@ Cost = Annotated[float, Meta(ge=0, le=1_000_000), "a number from 0 to 1000000"]
 Weight = Annotated[float, Meta(ge=0, le=1), "a number from 0 to 1"]
 Share = Annotated[float, Meta(gt=0, le=1), "a fraction, such as 0.55"]
 Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB"]
+SizeOrNone = Annotated[int, Meta(ge=0, le=1 << 60)]
 Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "one line of text"]
 TextOrEmpty = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z"), "one line of text, or nothing"]
 Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as n-1.rack-2"]
+VariablePattern = Annotated[
+    str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?\Z")
+]  # a name, or a prefix with a star
 Url = Annotated[str, Meta(pattern=rf"^{_URL}\Z")]
 ApiAddress = Annotated[str, Meta(pattern=rf"^(?:{_URL}|grpcs?://{_HOST}:{_PORT})\Z")]
 Addresses = Annotated[tuple[ApiAddress, ...], Meta(min_length=1, max_length=16)]

@@ -13,10 +13,11 @@ from contextlib import asynccontextmanager
 from typing import TypeVar
 
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.coordinator.credentials import ClusterSecret, Credentials, TokenSet
+from phalanx.coordinator.credentials import Credentials, TokenSet
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.leadership import LeadershipConfig, Role
 from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.secret import ClusterSecret
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.invariants import check

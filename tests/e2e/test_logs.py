@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from phalanx.cli.job_logs import JobLogs
+from phalanx.cli.task_log import LogOptions, TaskLog
 from phalanx.errors import BadRequest, NotFound
-from tests.support.real_cluster import RealCluster, a_real_cluster
+from tests.support.real_cluster import RealCluster, a_real_cluster, end_keeper
 from tests.support.waiting import wait_until
 
 WRITES = "for i in $(seq 300); do echo out $i; echo err $i >&2; done"
@@ -41,6 +44,63 @@ def test_a_job_with_split_output_has_two(cluster: RealCluster) -> None:
         assert cluster.output(id, stream) == "".join(f"{word} {number}\n" for number in range(1, 301))
 
 
+def shown(cluster: RealCluster, id: str, **options: object) -> list[str]:
+    """The lines that `phalanx logs` shows, and what it says between them."""
+    said: list[bytes] = []
+    log = TaskLog(cluster.client, id, LogOptions(**options), lambda text: said.append(text.encode() + b"\n"))  # type: ignore[arg-type]
+    said.extend(log.all_attempts() if options.get("follow") else log.attempt(None))
+    return b"".join(said).decode().splitlines()
+
+
+def test_two_logs_are_shown_in_the_order_in_which_they_were_written(cluster: RealCluster) -> None:
+    """Right to 50 ms: here the writes are 80 ms apart."""
+    script = "for i in 1 2 3 4 5 6; do echo out $i; sleep 0.08; echo err $i >&2; sleep 0.08; done"
+    id = cluster.client.submit(command=["sh", "-c", script], split_output=True).task_ids[0]
+    cluster.wait_task(id, "Completed")
+    assert shown(cluster, id) == [f"{word} {number}" for number in range(1, 7) for word in ("out", "err")]
+
+
+def test_each_line_has_its_time_and_what_came_since_is_shown(cluster: RealCluster) -> None:
+    script = "date +%s; sleep 1.2; date +%s; date +%s >&2; sleep 1.2; date +%s; sleep 0.4"
+    id = cluster.client.submit(command=["sh", "-c", script]).task_ids[0]
+    cluster.wait_task(id, "Completed")
+    times = cluster.client.log_times(id)
+    lines = cluster.output(id).splitlines(keepends=True)
+    assert (times.attempt, times.split_output, times.rows[-1].stdout) == (1, False, sum(map(len, lines)))
+    offset = 0
+    for line in lines:
+        at = next(row.at for row in times.rows if row.stdout > offset)
+        assert abs(at - int(line)) <= 1.5, "right to 1 s; the task's own clock has whole seconds"
+        offset += len(line)
+    assert (
+        shown(cluster, id, since=f"{times.now - times.rows[0].at - 0.1:.3f}s")
+        == cluster.output(id).split()[1:]
+    )
+    assert len(shown(cluster, id, timestamps=True)[0]) == 26 + 10
+
+
+def test_tasks_of_a_job_are_shown_with_their_index(cluster: RealCluster) -> None:
+    job = cluster.client.submit(command=["sh", "-c", "echo $PHALANX_ARRAY_INDEX"], array="1-40").task_ids[0]
+    cluster.client.wait(job, timeout=30)
+    found = b"".join(JobLogs(cluster.client, job, None, LogOptions()).lines()).decode()
+    assert found.splitlines() == [f"{number:>2}| {number}" for number in range(1, 41)]
+
+
+def test_following_goes_on_over_an_eviction(cluster: RealCluster) -> None:
+    script = 'echo "attempt $PHALANX_ATTEMPT"; [ "$PHALANX_ATTEMPT" = 2 ] || sleep 600'
+    id = cluster.client.submit(command=["sh", "-c", script], max_retries=2).task_ids[0]
+    cluster.wait_task(id, "Running")
+    lines: list[str] = []
+    reader = Thread(target=lambda: lines.extend(shown(cluster, id, follow=True)))
+    reader.start()
+    wait_until(lambda: "attempt 1" in cluster.output(id), what="the first attempt has written")
+    cluster.client.evict(id)
+    node = cluster.wait_task(id, "Completed").node
+    reader.join(20)
+    told = [line for line in lines if "has ended" not in line]
+    assert told == ["attempt 1", f"--- attempt 2 on {node} ---", "attempt 2"]
+
+
 def test_the_log_of_an_earlier_attempt_is_read_where_it_ran(cluster: RealCluster) -> None:
     """P2: attempt 1 ran on one node, attempt 2 on another; both can be read, and one that never was is refused."""
     script = 'echo "attempt $PHALANX_ATTEMPT" >&2; [ "$PHALANX_ATTEMPT" = 2 ] || sleep 600'
@@ -57,6 +117,10 @@ def test_the_log_of_an_earlier_attempt_is_read_where_it_ran(cluster: RealCluster
     assert logs == ["attempt 1\n", "attempt 2\n"]
 
     folder: Path = cluster.folder
+    mine = f"{first}/logs/*/{id}.0.1.stdout"
+    wait_until(
+        lambda: all(log.stat().st_mode & 0o777 == 0o400 for log in folder.glob(mine)), what="it is copied"
+    )
     for each in (folder / first / "logs", folder / "coordinator" / "files"):
         for left in each.rglob("*"):
             if left.is_file():
@@ -64,3 +128,47 @@ def test_the_log_of_an_earlier_attempt_is_read_where_it_ran(cluster: RealCluster
     with pytest.raises(NotFound, match="no log of attempt 1"):
         list(cluster.client.logs(id, attempt=1))
     cluster.client.undrain(first)
+
+
+def test_nothing_is_lost_or_doubled_when_processes_are_killed_while_logs_are_copied(tmp_path: Path) -> None:
+    """The runner, then the coordinator, then both, with kill -9; then the node is gone, and the copies are read."""
+    tasks, text = 40, "".join(f"{number}\n" for number in range(1, 20_001))
+    files, logs = tmp_path / "coordinator" / "files", tmp_path / "n1" / "logs"
+
+    def copied() -> list[str]:
+        return [each.name for each in files.rglob("*") if each.is_file() and "#" not in each.name]
+
+    def marked() -> int:
+        return sum(each.stat().st_mode & 0o777 == 0o400 for each in logs.rglob("*.stdout"))
+
+    with a_real_cluster(tmp_path, {"n1": "cpus=40,ram=1GiB"}, lost_after_s=60.0) as cluster:
+        script = f"echo begun >&2; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; seq 20000"
+        job = cluster.client.submit(command=["sh", "-c", script], array=f"1-{tasks}").task_ids[0]
+        wait_until(lambda: cluster.client.job(job).counts.running == tasks, what="all run")
+        wait_until(lambda: cluster.client.log_times(f"{job}.1").rows, what="it has written")
+        begun_at = cluster.client.log_times(f"{job}.1").rows[0].at
+        wait_until(
+            lambda: cluster.client.log_times(f"{job}.1").now > begun_at + 1.5, what="a while has passed"
+        )
+        (tmp_path / "go").touch()
+        for number, killed in enumerate((["n1"], ["coordinator"], ["n1", "coordinator"])):
+            least = 4 * number
+            wait_until(lambda: len(copied()) > least, what=f"copies before {killed}")  # noqa: B023
+            for name in killed:
+                cluster.kill(name)
+            if "coordinator" in killed:
+                cluster.start_coordinator()
+                cluster.wait_ready("coordinator")
+            if "n1" in killed:
+                cluster.start_runner("n1")
+        wait_until(lambda: marked() == tasks, 30.0, "all are copied")
+        assert sorted(copied()) == ["0"] * tasks + ["times"] * tasks
+        cluster.kill("n1")
+        end_keeper(tmp_path / "n1")
+        (tmp_path / "n1").rename(tmp_path / "gone")
+        wait_until(lambda: cluster.client.node("n1").status != "Online", what="the node is away")
+        for index in range(1, tasks + 1):
+            assert cluster.output(f"{job}.{index}") == f"begun\n{text}"
+        times = cluster.client.log_times(f"{job}.1")
+        assert (abs(times.rows[0].at - begun_at) < 1.0, times.rows[0].stdout) == (True, len("begun\n"))
+        assert times.rows[-1].at > begun_at + 1.4

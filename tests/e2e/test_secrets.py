@@ -22,7 +22,7 @@ import pytest
 
 from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.server.routes.table import ROUTES
-from phalanx.coordinator.credentials import ClusterSecret
+from phalanx.coordinator.secret import ClusterSecret
 from phalanx.errors import PhalanxError
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until

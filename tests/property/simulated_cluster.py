@@ -16,6 +16,7 @@ from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell, Tick
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply
+from phalanx.core.model.health import NodeHealth
 from phalanx.core.model.orders import AttemptKey, Order, Ready, Report, Start, Started, Why
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.runner.state import RunnerState
@@ -31,6 +32,7 @@ class Machine:
         self.capacity = capacity
         self.life = 1
         self.generation = 0  # of its lease, as the welcome said
+        self.health: NodeHealth | None = None  # as its checks found
         self.connected = False
         self.frozen = False  # a machine that hangs cannot even stop its own processes
         self.overslept: set[AttemptKey] = set()  # processes that outlived their lease in that way
@@ -173,7 +175,10 @@ class SimulatedCluster:
 
     def hello(self, machine: Machine) -> None:
         held = machine.runner.listing()
-        given = Hello(machine.name, machine.incarnation, f"origin {machine.name}", machine.capacity, held)
+        origin = f"origin {machine.name}"
+        given = Hello(
+            machine.name, machine.incarnation, origin, machine.capacity, held, health=machine.health
+        )
         turn = self.decide(given)
         assert isinstance(turn.answers[0], Accepted)
         lease_until, generation = (
@@ -187,7 +192,10 @@ class SimulatedCluster:
         """A heartbeat; reports that were never answered go out again after it."""
         machine.runner.resend()
         listing = machine.runner.listing()
-        answer = self.turn(Heartbeat(machine.name, machine.incarnation, listing, machine.generation))[0]
+        given = Heartbeat(
+            machine.name, machine.incarnation, listing, machine.generation, health=machine.health
+        )
+        answer = self.turn(given)[0]
         if isinstance(answer, Accepted):
             machine.renew(self.now + self.rules.self_fence_s)
             self.report(machine)

@@ -41,6 +41,7 @@ from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply
 from phalanx.core.cluster.units import GroupState
+from phalanx.core.model.health import DeviceHealth, NodeHealth
 from phalanx.core.model.job import Job, Restart, ulid
 from phalanx.core.model.orders import AttemptKey, Disposition, Ended, Exit, Returned, Start, Status, Why
 from phalanx.core.model.resources import Grant
@@ -61,6 +62,16 @@ RULES = Timers(
     forget_after_s=60.0,
 )
 pick = st.integers(0, 1 << 16)
+healths = st.sampled_from(
+    (
+        None,
+        None,
+        NodeHealth("disk"),
+        NodeHealth("disk", evict=True),
+        NodeHealth("", (DeviceHealth(0, "Xid"),)),
+        NodeHealth("", (DeviceHealth(0, "Xid"), DeviceHealth(9, "lost")), True),
+    )
+)
 rarely = st.sampled_from((False, False, False, True))
 jobs = st.fixed_dictionaries(
     {
@@ -146,6 +157,12 @@ class ClusterLife(RuleBasedStateMachine):
     @rule(name=st.sampled_from(HOSTS), drained=st.booleans())
     def drain(self, name: str, drained: bool) -> None:
         self.world.turn(Drain(name, "test") if drained else Undrain(name))
+
+    @rule(name=st.sampled_from(HOSTS), health=healths)
+    def a_check_fails_or_passes(self, name: str, health: NodeHealth | None) -> None:
+        """The next heartbeat or hello of its runner says so."""
+        if (machine := self.world.machines.get(name)) is not None:
+            machine.health = health
 
     @rule(name=st.sampled_from(HOSTS), enabled=st.booleans())
     def toggle(self, name: str, enabled: bool) -> None:
@@ -372,6 +389,7 @@ class ClusterLife(RuleBasedStateMachine):
         world = self.world
         for _ in range(80):
             for machine in world.machines.values():
+                machine.health = None
                 heal(world, machine)
             world.wait(5.0)
             if not unfinished(world.state) and not any(node.lanes for node in world.state.nodes.values()):

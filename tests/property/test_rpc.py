@@ -102,7 +102,7 @@ def test_every_order_and_every_report_comes_through(order: Order, report: Report
 def as_written(request: SubmitRequest) -> dict[str, Any]:
     """The request with numbers that may also be texts as texts."""
     fields: dict[str, Any] = msgspec.structs.asdict(request)
-    written = {"memory", "gpu_memory", "time_limit", "grace", "gang_wait", "min_run"}
+    written = {"memory", "gpu_memory", "time_limit", "grace", "gang_wait", "min_run", "begin"}
     return fields | {name: None if fields[name] is None else str(fields[name]) for name in written}
 
 

@@ -85,6 +85,14 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "require_isolation": st.booleans(),
     "subdomain": TEXT,
     "split_output": st.booleans(),
+    "begin": st.none() | FLOAT | TEXT | st.sampled_from(["+2h", "now", "2027-01-31T08:00:00Z", "18:00"]),
+    "nodes": st.lists(TEXT | st.sampled_from(["n1", "N2", "n1"]), max_size=3),
+    "exclude": st.lists(TEXT | st.sampled_from(["n1", "n2"]), max_size=3),
+    "exclusive": st.booleans(),
+    "params": st.dictionaries(TEXT, TEXT | st.sampled_from(["1..5", "0.1,0.01"]), max_size=2),
+    "each": st.lists(TEXT | st.dictionaries(TEXT, TEXT, max_size=2), max_size=3),
+    "rows": st.none() | TEXT,
+    "at_once": st.integers(),
     "image": TEXT
     | st.sampled_from(["busybox:1", "rootfs:/srv/x", "/srv/x.tar", "localhost:5000/a/b@sha256:0"]),
     "mounts": st.lists(

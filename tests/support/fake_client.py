@@ -25,9 +25,11 @@ from phalanx.api.schema.jobs import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema.log_times import LogTimesView
 from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
-from phalanx.errors import Conflict, NotFound, PhalanxError
+from phalanx.client.log_calls import LogPiece
+from phalanx.errors import BadRequest, Conflict, NotFound, PhalanxError
 
 ID = "01hzx5k3m9qwertyasdfghzxcv"
 
@@ -180,6 +182,8 @@ class FakeClient:
         self.machines: list[NodeView] = [a_node()]
         self.ends: list[JobView | TaskView] = []  # what `wait` answers, one after another; the last stays
         self.output: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+        self.times = LogTimesView(1, "n1", 1000.0, False)
+        self.array = ""  # the id of a job with several tasks, when logs are asked for
         self.lines: list[StoryLine] = []
         self.events: list[WatchEvent] = []
         self.answer: Any = None
@@ -191,8 +195,10 @@ class FakeClient:
         if self.error is not None:
             raise self.error
 
-    def submit(self, request: SubmitRequest) -> SubmitReply:
-        self._note("submit", request)
+    def submit(self, request: SubmitRequest, *, export: str | None = None) -> SubmitReply:
+        """The environment of the test is not asked about."""
+        assert export == "NONE"
+        self._note("submit", replace(request, exported={}))
         return self.answer or SubmitReply([ID], ID, [AcceptedTask(ID)])
 
     def plan(self, request: Any) -> Any:
@@ -323,6 +329,19 @@ class FakeClient:
     def logs(self, id: str, **asked: Any) -> Iterator[bytes]:
         self._note("logs", id, asked)
         return iter(self.output[asked["stream"]])
+
+    def log_pieces(self, id: str, **asked: Any) -> Iterator[LogPiece]:
+        offset = asked.get("offset") or 0
+        skipped = offset
+        for data in self.logs(id, **asked):
+            skipped, rest = max(0, skipped - len(data)), data[skipped:]
+            yield LogPiece(offset, rest, asked["attempt"] or 1)
+            offset += len(rest)
+
+    def log_times(self, id: str, *, attempt: int | None = None, after: float = 0.0) -> LogTimesView:
+        if id == self.array:
+            raise BadRequest(f"{id} has tasks", reason="IsArray")
+        return replace(self.times, attempt=attempt or self.times.attempt)
 
     def watch(self, **asked: Any) -> Iterator[WatchEvent]:
         self._note("watch", asked)

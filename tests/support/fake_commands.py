@@ -38,6 +38,7 @@ from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
     Counts,
+    EnvironmentView,
     EvictReply,
     JobView,
     LogChunk,
@@ -51,6 +52,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.jobspec import to_job
+from phalanx.api.schema.log_times import LogTimesView
 from phalanx.api.schema.metrics import (
     MetricsCounters,
     MetricsReport,
@@ -231,6 +233,9 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
     def in_numbers(self, text: str) -> str:
         return text
 
+    async def environment(self, id: str) -> EnvironmentView:
+        return EnvironmentView({}, self._find(id).groups[0].command.env)
+
     async def draft(self, id: str) -> DraftView:
         return DraftView(self._find(id).id, 0, "it lacks members", "")
 
@@ -351,6 +356,9 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
                 await self._until_more_than(position)
         finally:
             self._stream_ends()
+
+    async def log_times(self, id: str, *, attempt: int | None, after: float) -> LogTimesView:
+        return LogTimesView(attempt or 1, "n1", 1.0, False)
 
     async def logs(
         self,

@@ -1,5 +1,5 @@
 /* A libnvidia-ml.so.1 with two devices whose utilisation and memory stand in a file that a test writes: a line for each
-   device, "percent bytes pid bytes-of-pid". Only what the runner asks of NVML is here; the real binding, nvidia-ml-py, calls it. */
+   device, "percent bytes pid bytes-of-pid"; and in another their health, "is-lost ecc-errors xid number-of-the-xid". Only what the runner asks of NVML is here; the real binding, nvidia-ml-py, calls it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +29,27 @@ static int row(void *handle, unsigned int *percent, unsigned long long *used) {
     return found;
 }
 
+static unsigned long seen[2]; /* the number of the last Xid error that was told, of each device */
+
+static void health(long index, unsigned *lost, unsigned long long *ecc, unsigned long *xid, unsigned long *number) {
+    char path[4096];
+    *lost = 0, *ecc = 0, *xid = 0, *number = 0;
+    snprintf(path, sizeof path, "%s.health", getenv("NVML_STUB_FILE"));
+    FILE *file = fopen(path, "r");
+    if (!file) return;
+    for (long at = 0; at <= index; at++)
+        if (fscanf(file, "%u %llu %lu %lu", lost, ecc, xid, number) != 4) *lost = 0, *ecc = 0, *xid = 0, *number = 0;
+    fclose(file);
+}
+
+static int is_lost(void *handle) {
+    unsigned lost;
+    unsigned long long ecc;
+    unsigned long xid, number;
+    health(*(long *)handle - 1, &lost, &ecc, &xid, &number);
+    return lost;
+}
+
 int nvmlInit_v2(void) { return 0; }
 int nvmlInitWithFlags(unsigned int flags) { (void)flags; return 0; }
 int nvmlShutdown(void) { return 0; }
@@ -38,7 +59,43 @@ int nvmlDeviceGetCount_v2(unsigned int *count) { *count = 2; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned int index, void **handle) {
     if (index > 1) return 2;
     *handle = &indices[index];
+    return is_lost(*handle) ? 15 : 0;
+}
+
+int nvmlDeviceGetTotalEccErrors(void *handle, int kind, int counter, unsigned long long *count) {
+    unsigned lost;
+    unsigned long xid, number;
+    (void)kind, (void)counter;
+    health(*(long *)handle - 1, &lost, count, &xid, &number);
     return 0;
+}
+
+int nvmlDeviceGetRemappedRows(void *handle, unsigned *a, unsigned *b, unsigned *c, unsigned *d) {
+    (void)handle, (void)a, (void)b, (void)c, (void)d;
+    return 3; /* not supported */
+}
+
+typedef struct { void *device; unsigned long long type, data; unsigned int gpu, compute; } event_t;
+
+int nvmlEventSetCreate(void **set) { *set = seen; return 0; }
+int nvmlEventSetFree(void *set) { (void)set; return 0; }
+int nvmlDeviceRegisterEvents(void *handle, unsigned long long types, void *set) { (void)handle, (void)types, (void)set; return 0; }
+
+int nvmlEventSetWait_v2(void *set, event_t *event, unsigned int timeout) {
+    unsigned lost;
+    unsigned long long ecc;
+    unsigned long xid, number;
+    (void)set, (void)timeout;
+    for (long index = 0; index < 2; index++) {
+        health(index, &lost, &ecc, &xid, &number);
+        if (number > seen[index]) {
+            seen[index] = number;
+            memset(event, 0, sizeof *event);
+            event->device = &indices[index], event->type = 8, event->data = xid;
+            return 0;
+        }
+    }
+    return 10; /* timeout */
 }
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **handle) {

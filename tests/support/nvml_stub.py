@@ -26,3 +26,9 @@ class NvmlStub:
         lines[-1] = lines[-1].removesuffix("0 0") + f"{pid} {own_bytes}"
         draft.write_text("\n".join(lines) + "\n")
         draft.replace(self._file)
+
+    def fails(self, *devices: tuple[bool, int, int, int]) -> None:
+        """Of each device from now on: whether it is lost, its ECC errors, its last Xid and how many it had."""
+        draft = self._file.with_suffix(".draft")
+        draft.write_text("".join(f"{lost:d} {ecc} {xid} {number}\n" for lost, ecc, xid, number in devices))
+        draft.replace(self._file.with_suffix(".health"))

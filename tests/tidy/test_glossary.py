@@ -17,11 +17,12 @@ PLAIN = {
         access address aliases archive attached audit calls change check child claim cli client clock
         command config connecting connection contents convert copy core daemon density depth detach digest disk duplex
         embedded endpoint environment errors feed files garbage goal graph harm history home homes hosts http id image
-        instants key labels launches limits future listener listing live load lone one logger
+        handle instants key labels launches limits lines future submission listener listing live load lone one logger
+        option form choice
         logs lookup loop machine main message metrics model names naming network offline online open output owners
         page patterns pickle picture pool process program protocol questions read record refusal reply retention rows
-        script search server session set settings setup share shell socket state statuses supervisor table terminal
-        tokenfile tree trust types options users verified version view wire
+        script search secret server session set settings setup share shell socket state statuses supervisor table
+        terminal tokenfile tree trust types options users verified version view wire
     """,
     "protocols and things outside": """
         acceptor aichor api async batchjob ca certificates cgroups containers descriptors etcd eventloop grpc
@@ -29,7 +30,7 @@ PLAIN = {
         routes rpc signals sqlite taints tls wireguard
     """,
     "commands, as they are typed": """
-        alloc apply cancel completion connect down exec forward port ps run stop submit up wait why
+        alloc apply cancel completion connect doctor down exec forward port ps run stop submit up wait why
     """,
     "what a scheduler does, in the words of the field": """
         amounts ask best breaker candidate case decide declaration declared described detail dispatch draining engine

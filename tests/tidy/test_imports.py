@@ -24,6 +24,7 @@ SHARED = {
     "settings",
     "settings_aliases",
     "settings_elastic",
+    "settings_health",
     "settings_overlay",
     "settings_scheduler",
     "settings_types",
@@ -51,12 +52,21 @@ ARROWS: dict[str, set[str]] = {
     "core.explain": {"core", "core.model", "core.cluster", "core.placement"},
     "core.runner": {"core", "core.model"},
     "clock": set(),
+    "version": set(),
     "logger": set(),
     "duplex": set(),
     "errors": CORE,
     "settings": CORE
-    | {"errors", "settings_elastic", "settings_overlay", "settings_scheduler", "settings_types"},
+    | {
+        "errors",
+        "settings_elastic",
+        "settings_health",
+        "settings_overlay",
+        "settings_scheduler",
+        "settings_types",
+    },
     "settings_elastic": CORE | {"errors", "settings_types"},
+    "settings_health": CORE | {"errors", "settings_types"},
     "settings_overlay": CORE | {"errors"},
     "routes": {"errors"},
     "settings_scheduler": CORE | {"settings_types"},
@@ -106,7 +116,7 @@ LAZY_ROOMS = {
     "worker",  # of cloudpickle, which only needs who pickles
 }
 # `import phalanx` must stay cheap: these are imported there in a function, or for types only.
-ALWAYS_LAZY_FROM_PHALANX = CORE | API | {"client", "embedded", "errors", "tls"}
+ALWAYS_LAZY_FROM_PHALANX = CORE | API | {"client", "embedded", "errors", "tls", "version"}
 
 
 def room_of(name: str) -> str:

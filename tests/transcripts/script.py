@@ -5,7 +5,7 @@ started train#1    end train#1 code=3             cancel train    pause train   
 pass 10s           beat n1                        silence n1 35s  back n1        drain n1 broken fan
 hush n1 n2         lose n1 it burnt               remove n1       elastic n1 off a reason
 scaling auto idle_s=60 queue_threshold=2
-trouble n1 no keeper    leave n1 600
+trouble n1 no keeper    leave n1 600    health n1 disk / is full    device n1 1 Xid 79    (both: evict first to evict)
 why train          tasks train                    nodes           story train
 Those about workflows are in `workflow_script.py`.
 """
@@ -28,6 +28,7 @@ from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
 from phalanx.core.explain.change import Asker
 from phalanx.core.model.amounts import describe_bytes, parse_bytes, parse_seconds
 from phalanx.core.model.elastic import ElasticRules
+from phalanx.core.model.health import DeviceHealth, NodeHealth
 from phalanx.core.model.orders import (
     AttemptKey,
     Disposition,
@@ -228,6 +229,22 @@ class Script(WorkflowScript):
     def do_trouble(self, node: str, *words: str) -> None:
         """The runner finds that it cannot start tasks, or without words that it can again, and reports it."""
         self.cluster.players[node].engine.trouble = " ".join(words)
+        self.cluster.players[node].beat()
+
+    def do_health(self, node: str, *words: str) -> None:
+        """A health check of the node fails, or without words all pass, and its runner reports it."""
+        self._checked(node, words, lambda said, evict: NodeHealth(said, evict=evict))
+
+    def do_device(self, node: str, index: str, *words: str) -> None:
+        """A device fails its check, or without words all pass."""
+        self._checked(
+            node, words, lambda said, evict: NodeHealth("", (DeviceHealth(int(index), said),), evict)
+        )
+
+    def _checked(self, node: str, words: tuple[str, ...], made: Callable[[str, bool], NodeHealth]) -> None:
+        is_evicting = words[:1] == ("evict",)
+        said = " ".join(words[is_evicting:])
+        self.cluster.players[node].engine.health = made(said, is_evicting) if said else None
         self.cluster.players[node].beat()
 
     def do_leave(self, node: str, keep_s: str = "0") -> None:

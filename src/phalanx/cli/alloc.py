@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
+from phalanx.api.schema.exports import NONE
 from phalanx.cli.exec import KEYS, KeysOption, request_of, run_in
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
@@ -85,7 +86,7 @@ def alloc(
         options, command=held, shell=False, retries=0, name=options.name or "alloc", time_limit=limit
     ).request()
     client = session(ctx).client()
-    reply = client.submit(request)
+    reply = client.submit(request, export=NONE)
     for warning in reply.warnings:
         note(f"warning: {warning}")
     allocation = Allocation(client, reply.task_ids[0])

@@ -19,10 +19,12 @@ from msgspec import structs
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
 from phalanx.api.schema.cluster import to_spec
+from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.queues import QuotaSpec, to_quota_spec
 from phalanx.api.schema.workflows import SubmittedWorkflow
 from phalanx.cli.drafts import TRIES, Drafts, read_files
+from phalanx.cli.environment import exported_variables
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, note, tell_error
 from phalanx.cli.session import TimeoutOption, deadline, session
@@ -42,6 +44,17 @@ SPEC = re.compile(r"specs\[(\d+)\](?: \(([^)]*)\))?: ")  # how the coordinator n
 BAD_FILE = 1  # nothing is wrong with how the command was written, which would be 2
 
 
+JobsExportOption = Annotated[
+    str | None,
+    typer.Option(
+        "--export",
+        metavar="ALL|NONE|A,B",
+        help="Which variables of this shell the jobs get besides what the files say.",
+        show_default="NONE",
+    ),
+]
+
+
 def apply(
     ctx: typer.Context,
     file: Annotated[
@@ -57,6 +70,7 @@ def apply(
         bool,
         typer.Option("--wait", help="Wait until all jobs end; exit with the code of the first that failed."),
     ] = False,
+    export: JobsExportOption = None,
     timeout: TimeoutOption = None,
     output: OutputOption = None,
 ) -> int:
@@ -73,10 +87,10 @@ def apply(
     client = here.client()
     drafts = Drafts(client, lambda kept: read_files(texts, kept, strict=strict), strict=strict)
     made = read_or_exit(lambda: drafts.read(alone))
+    drafts.exported = _exported(export, made)
     for caution in made.warnings:
         note(f"warning: {caution}")
-    replies: list[ApplyReply] = []
-    flows: list[SubmittedWorkflow] = []
+    replies, flows = list[ApplyReply](), list[SubmittedWorkflow]()
     try:
         for each in _handed_in(client, drafts, made, strict, allow_infeasible):
             replies.append(each)
@@ -89,19 +103,26 @@ def apply(
             note("the listed jobs were accepted, the others were not: apply the others again")
         raise
     reply = _together(replies, flows)
-    ids = [job.id for job in reply.jobs]
     if not wait or chosen not in {"json", "yaml"}:
         _show(reply, chosen)
     if not wait:
         return 0
     sys.stdout.flush()
-    views = await_all(client, ids, until)
+    views = await_all(client, [job.id for job in reply.jobs], until)
     if views:
         tell_end(views, chosen)
     ends = [await_workflow(client, flow.id, until) for flow in flows]
     if ends:
         tell_ends(ends, chosen)
     return exit_code(views) or exit_of(ends)
+
+
+def _exported(export: str | None, made: Manifests) -> dict[str, str]:
+    """What of this shell's environment the jobs get: a file is explicit, so nothing unless it is asked for."""
+    exported = exported_variables(export, default=NONE)
+    if exported and made.workflows:
+        raise BadRequest("--export: stages of workflows have only the variables that their file names")
+    return exported
 
 
 def texts_of(files: Sequence[Path]) -> list[tuple[str, str]]:
@@ -201,6 +222,7 @@ def _handed_in(
         quotas=_quotas(made),
         allow_infeasible=allow_infeasible,
         strict=strict,
+        exported=drafts.exported,
     )
     is_empty = not (request.specs or request.topology or request.quotas)
     if not (is_empty and (amended or made.workflows)):

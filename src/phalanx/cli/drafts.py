@@ -36,6 +36,7 @@ class Drafts:
         self._client = client
         self._reader = reader
         self._strict = strict
+        self.exported: dict[str, str] = {}  # the environment that jobs are applied with
         self._known: dict[str, DraftView] = {}
         self._others: dict[str, str] = {}  # jobs of gangs that wait for no members
 
@@ -83,7 +84,11 @@ class Drafts:
             first, *others = self.of(found)
             amends = AmendSpec(first.job, first.version)
             request = ApplyRequest(
-                [self.spec(found)], amends=amends, allow_infeasible=allow_infeasible, strict=self._strict
+                [self.spec(found)],
+                amends=amends,
+                allow_infeasible=allow_infeasible,
+                strict=self._strict,
+                exported=self.exported,
             )
             try:
                 reply = self._client.apply(request)

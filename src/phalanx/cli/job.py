@@ -39,12 +39,24 @@ IdArgument = Annotated[str, typer.Argument(metavar="ID", autocompletion=job_ids)
 IdsArgument = Annotated[list[str], typer.Argument(metavar="ID...", autocompletion=job_ids)]
 
 
-def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
+def show(
+    ctx: typer.Context,
+    id: IdArgument,
+    env: Annotated[
+        bool, typer.Option("--env", help="Show the variables it was submitted with, and their values.")
+    ] = False,
+    output: OutputOption = None,
+) -> None:
     """Show one job, or one task of an array by `job.index`."""
     here = session(ctx)
     client = here.client()
     chosen = here.output(output)
     id = id_of(client, id)
+    if env:
+        found = client.environment(id)
+        whole = dict(sorted({**found.exported, **found.env}.items()))
+        emit(found, chosen, list(whole), lambda _wide: [clean(f"{k}={v}") for k, v in whole.items()])
+        return
     if "." in id:  # a task of an array or of a gang
         task = client.task(id)
         emit(task, chosen, [label(task)], lambda _wide: _task_lines(task))
@@ -134,7 +146,8 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Image", job.image or None),
             ("Mounts", " ".join(job.mounts) or None),
             ("Folder", job.cwd),
-            ("Variables", " ".join(f"{name}={value}" for name, value in job.env.items()) if alone else None),
+            ("Variables", " ".join(job.env) if alone else None),
+            ("Exported", f"{plural(len(job.exported), 'variable')}, see --env" if job.exported else None),
             ("Cores", asked.cores if alone else None),
             ("Memory", size(asked.memory_bytes) if alone and asked.memory_bytes else None),
             ("GPUs", f"{asked.gpus} {asked.gpu_type or ''}" if alone and asked.gpus else None),
@@ -142,6 +155,9 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Target", asked.target if alone else None),
             ("Labels", ", ".join(f"{key}={value}" for key, value in asked.labels.items()) if alone else None),
             ("Isolation", "required" if alone and asked.require_isolation else None),
+            ("Only on", ", ".join(asked.nodes) if alone else None),
+            ("Not on", ", ".join(asked.exclude) if alone else None),
+            ("Exclusive", "a node for each task" if alone and asked.exclusive else None),
             ("Tags", _tags(job)),
             ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
             ("Retries", _retries(job) if job.restart_limit is None else None),

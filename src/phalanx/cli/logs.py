@@ -1,114 +1,122 @@
-"""`phalanx logs`: what a task wrote, in its order; of a task with two logs, standard output, then standard error."""
+"""`phalanx logs`: what a task wrote, in its order, or what all tasks of a job wrote, each line behind its task."""
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Iterator
-from queue import Queue
-from threading import Thread
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import Annotated
 
 import typer
+from msgspec import Struct, structs
 
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
+from phalanx.cli.job_logs import JobLogs
+from phalanx.cli.option_form import with_options
 from phalanx.cli.output import note
 from phalanx.cli.session import session
+from phalanx.cli.task_log import LogOptions, TaskLog
 from phalanx.errors import BadRequest
 
-if TYPE_CHECKING:
-    from phalanx.api.schema.documents import Stream
-
 SCREEN_LINES = 1000
-PIECES_AHEAD = 16
-Read = Callable[["Stream"], Iterator[bytes]]
+SCREEN_LINES_EACH = 20  # of each task of a job
 
 
+class LogsForm(Struct, kw_only=True):
+    """Each field is an option of `logs`."""
+
+    follow: Annotated[
+        bool,
+        typer.Option("-f", "--follow", help="Follow the output until the task ends, over all its attempts."),
+    ] = False
+    tail: Annotated[
+        int | None, typer.Option(min=0, help="Show only the last lines, of each task; 0 = all.")
+    ] = None
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Only what was written since: 10m, 2h, 2026-11-18T09:00."),
+    ] = None
+    timestamps: Annotated[
+        bool, typer.Option("--timestamps", help="Show when each line was written, to the second.")
+    ] = False
+    grep: Annotated[
+        str | None, typer.Option(metavar="PATTERN", help="Only lines that match this regular expression.")
+    ] = None
+    stdout: Annotated[
+        bool, typer.Option("--stdout", help="Only standard output; with one log for both, that log.")
+    ] = False
+    stderr: Annotated[
+        bool, typer.Option("--stderr", help="Only standard error, of a job with --split-output.")
+    ] = False
+    attempt: Annotated[
+        int | None, typer.Option(min=1, help="Attempt number, wherever it ran; by default the newest.")
+    ] = None
+
+    def log_options(self) -> LogOptions:
+        if self.stdout and self.stderr:
+            raise BadRequest("--stdout and --stderr: give one of them, or none for both")
+        return LogOptions(
+            stream="stderr" if self.stderr else "stdout" if self.stdout else None,
+            lines=self.tail or None,
+            follow=self.follow,
+            since=self.since,
+            timestamps=self.timestamps,
+            pattern=None if self.grep is None else _pattern(self.grep),
+        )
+
+
+@with_options(LogsForm)
 def logs(
     ctx: typer.Context,
+    options: LogsForm,
     id: Annotated[str, typer.Argument(metavar="ID", autocompletion=job_ids)],
-    follow: Annotated[
-        bool, typer.Option("-f", "--follow", help="Follow the output until the attempt ends.")
-    ] = False,
-    tail: Annotated[int | None, typer.Option(min=0, help="Show only the last lines; 0 = all.")] = None,
-    stdout: Annotated[bool, typer.Option("--stdout", help="Show only standard output.")] = False,
-    stderr: Annotated[bool, typer.Option("--stderr", help="Show only standard error.")] = False,
-    attempt: Annotated[int | None, typer.Option(min=1, help="Attempt number; by default the newest.")] = None,
 ) -> None:
-    """Show the output of a task, in the order in which it was written.
+    """Show the output of a task, in the order in which it was written, or of all tasks of a job.
 
-    A task of a job with --split-output has two logs: standard output is shown, then standard error; with -f, both as
-    they come. On a terminal, the last 1000 lines of each unless --tail says otherwise.
+    Lines of several tasks begin with the index of their task (`3| `), of a gang with rank and node (`3@n2| `). With
+    -f it goes on when a task is tried again, and says so. A job with --split-output has two logs; they are shown as
+    one by their times, in which lines less than 50 ms apart may change places. On a terminal, the last 1000 lines,
+    of each of several tasks 20, unless --tail says otherwise.
     """
-    if stdout and stderr:
-        raise BadRequest("--stdout and --stderr: give one of them, or none for both")
-    lines, client = _lines(tail), session(ctx).client()
+    client, shown, attempt = session(ctx).client(), options.log_options(), options.attempt
+    is_cut = options.tail is None and options.since is None and not options.grep and sys.stdout.isatty()
     id = id_of(client, id)
-
-    def read(stream: Stream) -> Iterator[bytes]:
-        try:
-            yield from client.logs(id, stream=stream, attempt=attempt, lines=lines, follow=follow)
-        except BadRequest as error:
-            if error.reason != "OneLog" or stderr:  # what was read as the first stream is all there is
-                raise
-
-    if stdout or stderr:
-        _write(read("stderr" if stderr else "stdout"))
-    elif follow:
-        _write(_as_they_come(read))
-    else:
-        _write(_one_after_the_other(read))
+    try:
+        found = client.log_times(id, attempt=attempt)
+    except BadRequest as error:
+        if error.reason != "IsArray":
+            raise
+        of_each = _cut(shown, SCREEN_LINES_EACH if is_cut else None)
+        _write(JobLogs(client, id, attempt, of_each).lines())
+        return
+    if found.split_output and shown.stream is None:
+        note("two logs, shown by their times: lines less than 50 ms apart may be in another order")
+    log = TaskLog(client, id, _cut(shown, SCREEN_LINES if is_cut else None), _say)
+    _write(log.all_attempts() if options.follow and attempt is None else log.attempt(attempt, found))
 
 
-def _one_after_the_other(read: Read) -> Iterator[bytes]:
-    """All of standard output, then all of standard error under a heading."""
-    last = b"\n"
-    for piece in read("stdout"):
-        last = piece or last
-        yield piece
-    for number, piece in enumerate(read("stderr")):
-        if number == 0 and piece:
-            if not last.endswith(b"\n"):
-                yield b"\n"
-            sys.stdout.buffer.flush()
-            note("--- standard error ---")
-        yield piece
+def _cut(options: LogOptions, lines: int | None) -> LogOptions:
+    """A file or a pipe gets everything, a screen what it can use."""
+    if lines is None:
+        return options
+    note(f"the last {lines} lines; --tail 0 shows all")
+    return structs.replace(options, lines=lines)
 
 
-def _as_they_come(read: Read) -> Iterator[bytes]:
-    """Pieces of both streams. Their order is that of their arrival; within a stream it is exact."""
-    arriving: Queue[bytes | Exception | None] = Queue(PIECES_AHEAD)
+def _pattern(text: str) -> re.Pattern[bytes]:
+    try:
+        return re.compile(text.encode())
+    except re.error as error:
+        raise BadRequest(f"--grep: {text[:80]!r} is not a regular expression: {error}") from None
 
-    def copy(stream: Stream) -> None:
-        try:
-            for piece in read(stream):
-                arriving.put(piece)
-            arriving.put(None)
-        except Exception as error:  # whatever it is, the reader of the next piece must see it
-            arriving.put(error)
 
-    for stream in ("stdout", "stderr"):
-        Thread(target=copy, args=(stream,), daemon=True).start()
-    open_streams = 2
-    while open_streams:
-        piece = arriving.get()
-        if isinstance(piece, Exception):
-            raise piece
-        if piece is None:
-            open_streams -= 1
-        else:
-            yield piece
+def _say(text: str) -> None:
+    sys.stdout.buffer.flush()
+    note(text)
 
 
 def _write(pieces: Iterator[bytes]) -> None:
     for piece in pieces:
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
-
-
-def _lines(tail: int | None) -> int | None:
-    """How many lines to ask for. A file or a pipe gets everything, a screen what it can use."""
-    if tail is None and sys.stdout.isatty():
-        note(f"the last {SCREEN_LINES} lines; --tail 0 shows all")
-        return SCREEN_LINES
-    return tail or None

@@ -94,6 +94,7 @@ COMMANDS: Entries = {
     "topology": "topology:topology",
     "cluster": "cluster:cluster",
     "status": "cluster:cluster",
+    "doctor": "doctor:doctor",
     "job": CommandGroup("Manage jobs.", _JOB_VERBS),
     "task": CommandGroup("Manage tasks: the same commands, for one task of a job.", _JOB_VERBS),
     "node": CommandGroup(

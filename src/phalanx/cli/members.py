@@ -129,6 +129,9 @@ def asked(request: RequestView) -> str:
         words.append(f"on {request.target}")
     words += [f"{name}={value}" for name, value in request.labels.items()]
     words += ["isolation"] if request.require_isolation else []
+    words += ["exclusive"] if request.exclusive else []
+    words += [f"only on {','.join(request.nodes)}"] if request.nodes else []
+    words += [f"not on {','.join(request.exclude)}"] if request.exclude else []
     return ", ".join(words)
 
 

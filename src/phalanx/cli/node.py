@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from phalanx.api.schema.cluster import NodeView
+from phalanx.api.schema.cluster import DeviceView, NodeView
 from phalanx.api.schema.jobs import EXCLUDED
 from phalanx.cli.completion import node_names
 from phalanx.cli.output import OutputOption, Table, clean, emit, fields, moment, size, time_of_day
@@ -199,18 +199,24 @@ def node_lines(node: NodeView) -> Iterable[str]:
         ]
     )
     for device in node.devices:
-        holder = device.number or device.task or "free"
+        holder = device.number or device.task or ("" if device.out_of_service else "free")
+        if device.out_of_service:
+            holder = f"{holder}  out of service: {clean(device.out_of_service)}".strip()
         yield f"  GPU {device.index}  {clean(device.kind)}  {size(device.memory_bytes)}  {holder}"
 
 
 def _devices(node: NodeView) -> str:
-    free = sum(device.task is None for device in node.devices)
+    free = sum(device.task is None and not device.out_of_service for device in node.devices)
     kinds = ",".join(sorted({device.kind for device in node.devices}))
     return f"{free}/{len(node.devices)} {kinds}" if node.devices else ""
 
 
 def _holders(node: NodeView) -> str:
-    return " ".join(f"{device.index}:{device.number or device.task or 'free'}" for device in node.devices)
+    return " ".join(f"{device.index}:{_holder(device)}" for device in node.devices)
+
+
+def _holder(device: DeviceView) -> str:
+    return device.number or device.task or ("out" if device.out_of_service else "free")
 
 
 def _held(node: NodeView) -> str | None:

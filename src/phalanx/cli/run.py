@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
+from phalanx.api.schema.exports import NONE
 from phalanx.cli.attached import Attached, streams_differ
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
@@ -63,7 +64,7 @@ def run(
             hint="use `phalanx submit` for them",
         )
     client = session(ctx).client()
-    reply = client.submit(request)
+    reply = client.submit(request, export=NONE)
     for warning in reply.warnings:
         note(f"warning: {warning}")
     id = label(reply.accepted[0])

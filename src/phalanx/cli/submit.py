@@ -6,44 +6,33 @@ sense is decided by the coordinator; only what it could not see is checked here.
 
 from __future__ import annotations
 
-import inspect
-import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Literal
 
 import typer
 from msgspec import Struct, structs
 
+from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.command_words import check_words, tell_bare_seconds
 from phalanx.cli.completion import node_names
+from phalanx.cli.environment import (
+    EnvFileOption,
+    EnvOption,
+    ExportOption,
+    exported_variables,
+    given_variables,
+)
 from phalanx.cli.labels import label
+from phalanx.cli.option_form import with_options
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, read_cores, read_memory, session
 from phalanx.cli.sweep_files import Read, each_line, from_csv, from_json
 from phalanx.cli.wait import await_all, exit_code, tell_end
+from phalanx.cli.words import listed
 from phalanx.client.calls import parse_gather
-from phalanx.errors import PhalanxError
 from phalanx.settings import Output
-
-F = TypeVar("F", bound=Callable[..., object])
-
-FLAGS = {
-    "at_once": "--limit",
-    "gang_wait": "--gang-wait",
-    "gpu_memory": "--gpu-memory",
-    "gpu_type": "--gpu-type",
-    "ip_token": "--ip-token",
-    "max_retries": "--retries",
-    "min_run": "--min-run",
-    "no_queue": "--no-queue",
-    "params": "--param",
-    "request_id": "--request-id",
-    "time_limit": "--time-limit",
-}
-FIELD = re.compile(rf"^({'|'.join(FLAGS)})\b")
 
 
 class SubmitOptions(Struct, kw_only=True):
@@ -132,14 +121,31 @@ class SubmitOptions(Struct, kw_only=True):
             help="Only nodes that hold tasks to all that they were granted; see `nodes`.",
         ),
     ] = False
+    nodes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE[,NODE]", help="Only on these nodes; repeatable.", autocompletion=node_names
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NODE[,NODE]", help="Not on these nodes; repeatable.", autocompletion=node_names
+        ),
+    ] = None
+    exclusive: Annotated[
+        bool,
+        typer.Option(
+            "--exclusive", help="Each task has an empty node for itself, with all its cores and GPUs."
+        ),
+    ] = False
     tag: Annotated[
         list[str] | None,
         typer.Option(metavar="K=V", help="Tag of the job, for `ps -l`; repeatable."),
     ] = None
-    env: Annotated[
-        list[str] | None,
-        typer.Option("-e", "--env", metavar="K=V", help="Environment variable of the task; repeatable."),
-    ] = None
+    env: EnvOption = None
+    env_file: EnvFileOption = None
+    export: ExportOption = None
     cwd: Annotated[
         Path | None, typer.Option(help="Working directory of the task.", show_default="this folder")
     ] = None
@@ -223,11 +229,14 @@ class SubmitOptions(Struct, kw_only=True):
             command=[] if self.shell else words,
             shell=words[0] if self.shell else None,
             targets=self.target or [],
-            env=dict(pair(each, "--env") for each in self.env or []),
+            env=given_variables(self.env, self.env_file),
+            exported=exported_variables(self.export, in_image=bool(self.image)),
             labels=dict(pair(each, "--label") for each in self.label or []),
             tags=dict(pair(each, "--tag") for each in self.tag or []),
             gather=[parse_gather(each) for each in self.gather or []],
             after=self.after or [],
+            nodes=listed(self.nodes),
+            exclude=listed(self.exclude),
             cwd=self._folder(),
             mounts=self.mount or [],
             max_retries=self.retries,
@@ -246,38 +255,9 @@ class SubmitOptions(Struct, kw_only=True):
 _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
-    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation"),
+    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation", "exclusive"),
     *("network", "ip_token", "names", "subdomain", "image", "split_output", "begin"),
 )
-
-
-def with_options(form: type[Struct]) -> Callable[[F], F]:
-    """Give a command `(ctx, options, **more)` the fields of `form` as options beside its own, as Typer reads them."""
-
-    def given_options(command: F) -> F:
-        own = inspect.signature(command, eval_str=True).parameters
-        hints = get_type_hints(form, include_extras=True)
-        kind = inspect.Parameter.KEYWORD_ONLY
-        wished = [
-            inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
-            for field in structs.fields(form)
-        ]
-        beside = [each.replace(kind=kind) for name, each in own.items() if name != "options"]
-
-        def called(**given: Any) -> object:
-            options = form(**{each.name: given.pop(each.name) for each in wished})
-            try:
-                return command(options=options, **given)
-            except PhalanxError as error:  # of the API, which has other names for some options
-                error.detail = FIELD.sub(lambda found: FLAGS[found[1]], error.detail)
-                raise
-
-        called.__doc__ = command.__doc__
-        called.__name__ = command.__name__
-        vars(called)["__signature__"] = inspect.Signature([*beside, *wished])
-        return called  # type: ignore[return-value]
-
-    return given_options
 
 
 takes_options = with_options(SubmitOptions)
@@ -364,7 +344,8 @@ def submit(
     here = session(ctx)
     (request, rows), chosen, until = options.sweep(), here.output(output), deadline(timeout)
     client = here.client()
-    reply = client.submit(request) if rows is None else client.submit_rows(request, *rows)
+    more = () if rows is None else rows  # what is exported is in the request
+    reply = (client.submit_rows if more else client.submit)(request, *more, export=NONE)
     for warning in reply.warnings:
         note(f"warning: {warning}")
     for failed in reply.failed_targets:

@@ -15,10 +15,12 @@ from msgspec import Struct
 
 from phalanx.api.schema.vps import NewVps, VpsRequest, VpsView
 from phalanx.cli.completion import job_ids, node_names
+from phalanx.cli.environment import EnvFileOption, EnvOption, given_variables
 from phalanx.cli.labels import label
+from phalanx.cli.option_form import with_options
 from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note, size
 from phalanx.cli.session import read_cores, read_memory, session
-from phalanx.cli.submit import pair, with_options
+from phalanx.cli.submit import pair
 from phalanx.errors import BadRequest, Conflict
 
 VpsArgument = Annotated[
@@ -68,9 +70,8 @@ class VpsOptions(Struct, kw_only=True):
         list[str] | None,
         typer.Option("-l", "--label", metavar="K=V", help="Label the node must have; repeatable."),
     ] = None
-    env: Annotated[
-        list[str] | None, typer.Option("-e", "--env", metavar="K=V", help="Environment variable; repeatable.")
-    ] = None
+    env: EnvOption = None
+    env_file: EnvFileOption = None
     require_isolation: Annotated[
         bool, typer.Option("--require-isolation", help="Only nodes that hold tasks to their grants.")
     ] = False
@@ -102,7 +103,7 @@ class VpsOptions(Struct, kw_only=True):
             targets=self.target or [],
             mounts=self.mount or [],
             labels=dict(pair(each, "--label") for each in self.label or []),
-            env=dict(pair(each, "--env") for each in self.env or []),
+            env=given_variables(self.env, self.env_file),
             **{name: getattr(self, name) for name in _SAME},
         )
 

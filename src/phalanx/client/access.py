@@ -43,6 +43,11 @@ class ClientToken:
         """A refusal, with where the token came from."""
         if isinstance(error, Unauthorized) and self._file is not None:
             error.hint = f"it was read from {self._file}; {error.hint}"
+        elif isinstance(error, Unauthorized) and self.value:
+            error.hint = (
+                "give another token to the client, or set client.token_file (PHALANX_TOKEN_FILE);"
+                " `phalanx token create` makes one"
+            )
         return error
 
 

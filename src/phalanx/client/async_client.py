@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.apply import DraftView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -25,9 +25,8 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Stream, read_problem
+from phalanx.api.schema.documents import read_problem
 from phalanx.api.schema.files import FilesView
-from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -43,8 +42,7 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SweepFields
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -57,13 +55,14 @@ from phalanx.client import calls, file_calls, workflow_calls
 from phalanx.client.access import ApiAccess, ClientToken, access
 from phalanx.client.approvals import AsyncApprovalCalls
 from phalanx.client.async_http import HttpxTransport
+from phalanx.client.async_log_calls import AsyncLogCalls, pause
 from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
-from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.client.leader import RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
-from phalanx.client.sweeps import AsyncSweepCalls
+from phalanx.client.submissions import AsyncSubmitCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflows import WorkflowBuilder
@@ -84,7 +83,13 @@ def _transport(found: ApiAccess) -> AsyncTransport:
 
 
 class AsyncClient(
-    AsyncApprovalCalls, AsyncUsageCalls, AsyncOverlayCalls, AsyncSessionCalls, AsyncVpsCalls, AsyncSweepCalls
+    AsyncSubmitCalls,
+    AsyncApprovalCalls,
+    AsyncUsageCalls,
+    AsyncOverlayCalls,
+    AsyncSessionCalls,
+    AsyncVpsCalls,
+    AsyncLogCalls,
 ):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
@@ -118,24 +123,6 @@ class AsyncClient(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-    async def submit(
-        self, request: SubmitRequest | None = None, /, **fields: Unpack[SweepFields]
-    ) -> SubmitReply:
-        return await self._submitted(request, fields)
-
-    async def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
-        return await self._ask(calls.apply(request))
-
-    async def gang(
-        self,
-        command: Sequence[str],
-        tasks: int,
-        *,
-        gather: Sequence[str | GatherSpec] = (),
-        **fields: Unpack[GangFields],
-    ) -> SubmitReply:
-        return await self._ask(calls.gang(command, tasks, gather, fields))
 
     async def cancel(self, id: str) -> CancelReply:
         return await self._ask(calls.cancel(id))
@@ -233,7 +220,7 @@ class AsyncClient(
                 view = await self._ask(call(min(max(0.0, left_s), calls.WAIT_S)))
             except Unavailable as error:
                 patience.meet(error)
-                await _pause(patience, error)
+                await pause(patience, error)
                 continue
             patience.renew()
             if has_ended(view) or left_s <= 0:
@@ -311,32 +298,6 @@ class AsyncClient(
     async def ready(self) -> None:
         await self._ask(calls.ready())
 
-    async def logs(
-        self,
-        id: str,
-        *,
-        stream: Stream = "stdout",
-        attempt: int | None = None,
-        offset: int | None = None,
-        lines: int | None = None,
-        follow: bool = False,
-    ) -> AsyncGenerator[bytes, None]:
-        place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
-        patience = RetryDelays()
-        while True:
-            try:
-                async with aclosing(await self._opened(place.call())) as answer:
-                    patience.renew()
-                    if mark := place.begin(answer.headers):
-                        yield mark
-                    async for piece in answer.pieces():
-                        place.advance(piece)
-                        yield piece
-                if place.is_at_end():
-                    return
-            except (Unavailable, TooMany) as error:
-                await _pause(patience, error)
-
     async def result(self, id: str) -> Any:
         return await self._ask(file_calls.result(id))
 
@@ -365,7 +326,7 @@ class AsyncClient(
                             yield event
                 raise Unavailable("the watch ended", reason="Dropped")
             except (Unavailable, TooMany) as error:
-                await _pause(patience, error)
+                await pause(patience, error)
 
     async def _ask(self, call: Call[T]) -> T:
         async with aclosing(await self._sent(call)) as answer:
@@ -390,10 +351,3 @@ class AsyncClient(
             return answer
         await answer.aclose()
         return await self._exchange.send(call, self._token.value)
-
-
-async def _pause(patience: RetryDelays, error: Unavailable | TooMany) -> None:
-    pause_s = patience.next(error)
-    if pause_s is None:
-        raise error
-    await asyncio.sleep(pause_s)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -53,6 +52,7 @@ from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+from phalanx.client.surroundings import with_surroundings
 from phalanx.clock import local_now
 from phalanx.errors import BadRequest, Unavailable
 
@@ -115,15 +115,14 @@ class Call(Struct, Generic[T], frozen=True, kw_only=True):
 
 def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitReply]:
     """A submission always carries a request id, so that a lost answer can be asked for again. It runs in the caller's
-    folder unless it names another or has an image, as a command typed there would.
+    folder and environment unless it says otherwise or has an image, as a command typed there would.
     """
+    export = fields.pop("export", None)
     if request is not None and fields:
         raise TypeError("give a SubmitRequest or its fields, not both")
-    request = SubmitRequest(**fields) if request is None else request
+    request = with_surroundings(SubmitRequest(**fields) if request is None else request, export)  # type: ignore[misc]
     if isinstance(request.begin, str):
         request = msgspec.structs.replace(request, begin=local_begin(request.begin, local_now()))
-    if request.cwd is None and not request.image:
-        request = msgspec.structs.replace(request, cwd=str(Path.cwd()))
     if request.request_id is None:
         request = msgspec.structs.replace(request, request_id=new_request_id())
     return Call(

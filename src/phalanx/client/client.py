@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.apply import DraftView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.cluster import (
     AuditLine,
     ClusterView,
@@ -25,9 +25,8 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Stream, read_problem
+from phalanx.api.schema.documents import read_problem
 from phalanx.api.schema.files import FilesView
-from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -43,8 +42,7 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
-from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SweepFields
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.approvals import ApprovalCalls
@@ -52,10 +50,11 @@ from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
-from phalanx.client.leader import LogPosition, RetryDelays, addresses_of
+from phalanx.client.leader import RetryDelays, addresses_of
+from phalanx.client.log_calls import LogCalls
 from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
-from phalanx.client.sweeps import SweepCalls
+from phalanx.client.submissions import SubmitCalls
 from phalanx.client.usage import UsageCalls
 from phalanx.client.vps import VpsCalls
 from phalanx.client.workflows import WorkflowCalls
@@ -67,7 +66,9 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-class Client(WorkflowCalls, ApprovalCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, SweepCalls):
+class Client(
+    SubmitCalls, WorkflowCalls, ApprovalCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, LogCalls
+):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
     def __init__(
@@ -106,25 +107,6 @@ class Client(WorkflowCalls, ApprovalCalls, UsageCalls, OverlayCalls, SessionCall
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def submit(self, request: SubmitRequest | None = None, /, **fields: Unpack[SweepFields]) -> SubmitReply:
-        """Submit work, given whole or by its fields; `params` or `rows` make a sweep. Durable when this returns."""
-        return self._submitted(request, fields)
-
-    def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
-        """Submit jobs, each a `JobSpec` or what a job file has, as a dict: all of them are accepted, or none."""
-        return self._ask(calls.apply(request))
-
-    def gang(
-        self,
-        command: Sequence[str],
-        tasks: int,
-        *,
-        gather: Sequence[str | GatherSpec] = (),
-        **fields: Unpack[GangFields],
-    ) -> SubmitReply:
-        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather=['rack:must'])`."""
-        return self._ask(calls.gang(command, tasks, gather, fields))
 
     def cancel(self, id: str) -> CancelReply:
         """Cancel a job, or one task of an array."""
@@ -292,33 +274,6 @@ class Client(WorkflowCalls, ApprovalCalls, UsageCalls, OverlayCalls, SessionCall
     def ready(self) -> None:
         """Return if the coordinator can serve; raise Unavailable if not."""
         self._ask(calls.ready())
-
-    def logs(
-        self,
-        id: str,
-        *,
-        stream: Stream = "stdout",
-        attempt: int | None = None,
-        offset: int | None = None,
-        lines: int | None = None,
-        follow: bool = False,
-    ) -> Iterator[bytes]:
-        """What a task wrote, in pieces. A cut connection is taken up again where it broke."""
-        place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
-        patience = RetryDelays()
-        while True:
-            try:
-                with closing(self._opened(place.call())) as answer:
-                    patience.renew()
-                    if mark := place.begin(answer.headers):
-                        yield mark
-                    for piece in answer.pieces():
-                        place.advance(piece)
-                        yield piece
-                if place.is_at_end():
-                    return
-            except (Unavailable, TooMany) as error:
-                self._pause(patience, error)
 
     def result(self, id: str) -> Any:
         """What a task gave as its result, however large; raises NotFound if it gave none."""

@@ -13,7 +13,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from phalanx.api.schema.documents import Stream
-from phalanx.api.schema.jobs import gap_mark
 from phalanx.client import calls
 from phalanx.client.calls import SUBMIT, TIMEOUT_S, Call
 from phalanx.endpoint import Addresses
@@ -307,21 +306,30 @@ class LogPosition:
         self._follow = follow
         self._size = 0
         self._moved = False  # since the last question
+        self.gap = 0  # bytes that are missing before this answer
 
     def call(self) -> Call[None]:
         return calls.logs(
             self._id, self._stream, self._attempt, self._offset, self._lines, follow=self._follow
         )
 
-    def begin(self, headers: Mapping[str, str]) -> bytes:
-        """Note what the answer says of itself: from now on the place is exact. The mark of a gap before it."""
+    @property
+    def offset(self) -> int:
+        return self._offset or 0
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that is read; 0: there was none yet."""
+        return self._attempt or 0
+
+    def begin(self, headers: Mapping[str, str]) -> None:
+        """Note what the answer says of itself: from now on the place is exact."""
         self._offset, self._lines = int(headers.get("x-phalanx-offset", 0)), None
         self._size = int(headers.get("x-phalanx-size", 0))
         attempt = int(headers.get("x-phalanx-attempt", 0))
         self._attempt = attempt or self._attempt
-        gap = int(headers.get("x-phalanx-gap", 0))
-        self._moved = gap > 0
-        return gap_mark(gap) if gap else b""
+        self.gap = int(headers.get("x-phalanx-gap", 0))
+        self._moved = self.gap > 0
 
     def advance(self, piece: bytes) -> None:
         self._offset = (self._offset or 0) + len(piece)

@@ -13,12 +13,14 @@ from typing import Any
 import msgspec
 from msgspec import structs
 
+from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.params import rows_of_objects
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.submit_fields import SubmitFields, SweepFields
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
 from phalanx.client import calls
 from phalanx.client.calls import Call, new_request_id, path_of
+from phalanx.client.surroundings import Export, with_surroundings
 from phalanx.errors import BadRequest, Conflict
 
 PIECE_ROWS = 4096
@@ -77,7 +79,9 @@ class _Sweep:
         """Each piece, and then the job."""
         upload = new_request_id()
         yield from pieces(upload, self._columns, self._rows)
-        yield calls.submit(structs.replace(self._request, rows=upload), {})
+        yield calls.submit(
+            structs.replace(self._request, rows=upload), {"export": NONE}
+        )  # it has been chosen
 
     def may_go_on(self, error: Conflict) -> bool:
         """Whether to begin anew after this error."""
@@ -95,7 +99,9 @@ def _sweep(request: SubmitRequest | None, fields: SweepFields) -> _Sweep | Call[
         raise TypeError("give a SubmitRequest or its fields, not both")
     if not (rows := list(given)):
         raise BadRequest("rows: there is none")
-    return _Sweep(SubmitRequest(**plain), *rows_of_objects(rows, "rows"))
+    export = plain.pop("export", None)
+    request = with_surroundings(SubmitRequest(**plain), export)  # type: ignore[misc]
+    return _Sweep(request, *rows_of_objects(rows, "rows"))
 
 
 class SweepCalls:
@@ -105,10 +111,15 @@ class SweepCalls:
         raise NotImplementedError
 
     def submit_rows(
-        self, request: SubmitRequest, columns: Sequence[str], rows: Sequence[list[str]]
+        self,
+        request: SubmitRequest,
+        columns: Sequence[str],
+        rows: Sequence[list[str]],
+        *,
+        export: Export = None,
     ) -> SubmitReply:
-        """Submit a sweep over rows, each with one text for each column."""
-        return self._sent_sweep(_Sweep(request, columns, rows))
+        """Submit a sweep over rows, each with one text for each column; `export` as in `submit`."""
+        return self._sent_sweep(_Sweep(with_surroundings(request, export), columns, rows))
 
     def retry(self, job: str, *, cancelled: bool = False, request_id: str | None = None) -> SubmitReply:
         """Run the failed tasks of an ended job again (and the cancelled ones): a new job, with the same indexes."""
@@ -148,9 +159,14 @@ class AsyncSweepCalls:
         raise NotImplementedError
 
     async def submit_rows(
-        self, request: SubmitRequest, columns: Sequence[str], rows: Sequence[list[str]]
+        self,
+        request: SubmitRequest,
+        columns: Sequence[str],
+        rows: Sequence[list[str]],
+        *,
+        export: Export = None,
     ) -> SubmitReply:
-        return await self._sent_sweep(_Sweep(request, columns, rows))
+        return await self._sent_sweep(_Sweep(with_surroundings(request, export), columns, rows))
 
     async def retry(self, job: str, *, cancelled: bool = False, request_id: str | None = None) -> SubmitReply:
         found: SubmitReply = await self._ask(retry(job, cancelled, request_id))

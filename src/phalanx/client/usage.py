@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from phalanx.api.schema.usage import ReportBy, ReportReply, UsageReply
 from phalanx.client.calls import Call, get, noun_of, path_of, query_of
+from phalanx.client.environments import AsyncEnvironmentCalls, EnvironmentCalls
 
 Moment = float | datetime
 
@@ -33,11 +33,8 @@ def _seconds(at: Moment | None) -> float | None:
     return at.timestamp() if isinstance(at, datetime) else at
 
 
-class UsageCalls:
-    """What a client has of usage."""
-
-    def _ask(self, call: Call[Any]) -> Any:
-        raise NotImplementedError
+class UsageCalls(EnvironmentCalls):
+    """What a client has of usage, and of the variables of jobs."""
 
     def usage(self, id: str, *, points: int = 60, cursor: str | None = None, limit: int = 100) -> UsageReply:
         """What a job or task uses or used, against what it asked for; a running task with a curve of so many points."""
@@ -59,11 +56,8 @@ class UsageCalls:
         return reply
 
 
-class AsyncUsageCalls:
+class AsyncUsageCalls(AsyncEnvironmentCalls):
     """The same for asyncio."""
-
-    async def _ask(self, call: Call[Any]) -> Any:
-        raise NotImplementedError
 
     async def usage(
         self, id: str, *, points: int = 60, cursor: str | None = None, limit: int = 100

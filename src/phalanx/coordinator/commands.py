@@ -11,8 +11,7 @@ from collections.abc import AsyncIterator
 from msgspec import structs
 
 from phalanx.api.schema.cluster import NodeView, RemovedNode
-from phalanx.api.schema.documents import Stream
-from phalanx.api.schema.jobs import JobView, LogChunk, TaskView, WatchEvent, WhyReply
+from phalanx.api.schema.jobs import JobView, TaskView, WatchEvent, WhyReply
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.addresses import AddressCommands
@@ -21,12 +20,13 @@ from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.call_queues import CallQueues
 from phalanx.coordinator.changes import ChangeCommands
 from phalanx.coordinator.declarations import Declarations
+from phalanx.coordinator.environments import EnvironmentReads, SealedJobs
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.idle_devices import IdleDevices
-from phalanx.coordinator.kept_logs import KeptLogs
-from phalanx.coordinator.logs import LogLinks, one_log
+from phalanx.coordinator.log_reads import LogReads
+from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.questions import StateReads
@@ -51,10 +51,8 @@ from phalanx.core.cluster.inputs import (
     SetPaused,
     Undrain,
 )
-from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.orders import AttemptKey, Status
-from phalanx.errors import BadRequest, Conflict, NotFound, Unavailable
+from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.protocol import Store
 
 
@@ -76,24 +74,22 @@ class CoordinatorCommands:
         self._store = store
         self._feed = feed
         self._log_links = log_links
-        self._kept_logs = None if files is None else KeptLogs(files)
         self._clock = clock
         retries = defaults.retries
-        submissions = Submissions(loop, store, clock, retries, self._new_id)
-        self.submit, self.take_rows = submissions.submit, submissions.take_rows
-        repeats = Repeats(loop, store, clock, self._new_id)
-        self.retry, self.resubmit = repeats.retry, repeats.resubmit
         self.idle = IdleDevices()
         self._reads = reads = StateReads(loop, store, clock, self.idle)
+        logs = LogReads(loop, store, feed, log_links, reads, clock, files)
+        self.logs, self.log_times = logs.logs, logs.log_times
         self.usage = UsageReads(loop, store, log_links, clock).usage
         self.report = UsageReports(loop, store, clock, reads.slices).report
-        self.jobs, self.job, self.tasks, self.task = reads.jobs, reads.job, reads.tasks, reads.task
+        self.jobs, self.tasks, self.task = reads.jobs, reads.tasks, reads.task
+        sealing = self._take_jobs(defaults)
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
         self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
         self.story, self.cluster = reads.story, reads.cluster
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
-        declared = Declarations(loop, store, clock, retries, reads.slices, flows)
+        declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
         self.approve = ApprovalCommands(loop, store).approve
@@ -121,6 +117,18 @@ class CoordinatorCommands:
         self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request
+
+    def _take_jobs(self, defaults: SubmitDefaults) -> SealedJobs:
+        """What is submitted, for the first time or again, with its environment."""
+        loop, store, keys = self._loop, self._store, self._log_links.keys.environments
+        sealing = SealedJobs(keys, defaults.not_exported)
+        opened = EnvironmentReads(loop, store, keys, self._reads.job)
+        self.job, self.environment = opened.job, opened.environment
+        submissions = Submissions(loop, store, self._clock, defaults.retries, self._new_id, sealing)
+        self.submit, self.take_rows = submissions.submit, submissions.take_rows
+        repeats = Repeats(loop, store, self._clock, self._new_id, opened, sealing)
+        self.retry, self.resubmit = repeats.retry, repeats.resubmit
+        return sealing
 
     def _open_tasks(self, log_links: LogLinks) -> None:
         """What is about the inside of tasks: sessions, and VPSs."""
@@ -165,7 +173,7 @@ class CoordinatorCommands:
         if not over and timeout_s > 0:
             await self._feed.settled(job.job.id, position, timeout_s)
             before, job = job, await lookup.find_job(self._loop, self._store, job.job.id)
-            position = _position_in(job, before, position)
+            position = lookup.position_in(job, before, position)
         if whole:
             return job_view(self._loop.state, job)
         if position is None:
@@ -200,76 +208,6 @@ class CoordinatorCommands:
         async for event in self._feed.watch(start, only, lambda: self._loop.state):
             yield event
 
-    async def logs(
-        self,
-        id: str,
-        *,
-        stream: Stream,
-        attempt: int | None,
-        offset: int | None,
-        lines: int | None,
-        follow: bool,
-    ) -> AsyncIterator[LogChunk]:
-        job, position = await lookup.find_one_task(self._loop, self._store, id)
-        if attempt is None:
-            lookup.refuse_merged(job, "the logs", "phalanx logs")
-        number = job.attempts[position] if attempt is None else attempt
-        if not 0 <= number <= job.attempts[position]:
-            raise BadRequest(
-                f"task {id} has had {job.attempts[position]} attempts, not {attempt}", reason="NoAttempt"
-            )
-        if number == 0 and not follow:
-            yield LogChunk(0, b"", 0, 0, True)
-            return
-        if number == 0:
-            number = 1
-            yield LogChunk(0, b"", 0, number, False)
-            placed = await self._placed(job, position)
-            if placed is None:
-                return
-            job, position = placed
-        key = (job.job.id, position, number)
-        live = job.live.get(position)
-        has_ended = live is None or live.key[2] != number
-        is_split = job.group_of(position).group.command.split_output
-        node = self._reads.node_name(job, position, number)
-        is_away = node is None or not self._log_links.is_open(node)
-        kept = await self._kept(key, stream, offset, lines, is_split) if has_ended and is_away else None
-        if kept is not None:
-            async for chunk in kept:
-                yield chunk
-            return
-        try:
-            async for chunk in self._log_links.read(
-                self._reads.node_of(job, position, number),
-                key,
-                stream=stream,
-                offset=offset,
-                lines=lines,
-                follow=follow,
-                is_split=is_split,
-            ):
-                has_ended = False  # what was sent cannot be begun anew
-                yield chunk
-        except (NotFound, Unavailable):
-            kept = await self._kept(key, stream, offset, lines, is_split) if has_ended else None
-            if kept is None:
-                raise
-            async for chunk in kept:
-                yield chunk
-
-    async def _kept(
-        self, key: AttemptKey, stream: Stream, offset: int | None, lines: int | None, is_split: bool
-    ) -> AsyncIterator[LogChunk] | None:
-        """The log as it was copied when the attempt had ended; None if it was not."""
-        if self._kept_logs is None:
-            return None
-        self._loop.require_active()  # a folder of its own has only what came to it
-        runs = await self._kept_logs.runs(key, stream)
-        if runs == [] and stream == "stderr" and not is_split:
-            raise one_log(key)
-        return None if runs is None else self._kept_logs.read(key, stream, runs, offset=offset, lines=lines)
-
     async def ready(self) -> None:
         await self._loop.ready()
 
@@ -289,22 +227,6 @@ class CoordinatorCommands:
     async def require_leader(self) -> None:
         await self._loop.require_leader()
 
-    async def _placed(self, job: JobState, position: int) -> tuple[JobState, int] | None:
-        """A follower came before the task was placed: where it stands once it was; None if it will not be."""
-        after, at = self._loop.state.revision, self._standing(job, position)
-        if not _is_decided(*at):
-            async for _ in self._feed.watch(after, job.job.id, lambda: self._loop.state):
-                at = self._standing(*at)
-                if _is_decided(*at):
-                    break
-        now, place = at
-        return (now, place) if place is not None and now.attempts[place] else None
-
-    def _standing(self, job: JobState, position: int | None) -> tuple[JobState, int | None]:
-        """The job as it is now, another one if members came, and where the task stands in it."""
-        now = self._loop.state.jobs.get(job.job.id, job)
-        return now, _position_in(now, job, position)
-
     async def _set_paused(self, id: str, paused: bool) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
         accepted(await self._loop.ask([SetPaused(job.job.id, position, paused)]), id)
@@ -312,16 +234,3 @@ class CoordinatorCommands:
 
     def _new_id(self) -> str:
         return lookup.new_ids(self._clock, 1)[0]
-
-
-def _position_in(now: JobState, before: JobState, position: int | None) -> int | None:
-    """Where a task stands in a job that may have been amended since: by its name; None if it is not there any more."""
-    if position is None or now is before or now.job.groups == before.job.groups:
-        return position
-    name = before.job.object_at(position)
-    return now.job.object_position(name) if name else None
-
-
-def _is_decided(job: JobState, position: int | None) -> bool:
-    """Whether a task has been placed, or never will be."""
-    return position is None or job.attempts[position] > 0 or job.status[position] >= Status.COMPLETED

@@ -12,10 +12,8 @@ be read, or that others may read, changes nothing. Only digests are kept.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import hmac
 import secrets
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -23,20 +21,20 @@ from phalanx.api.schema.cluster import AuditLine
 from phalanx.api.server.auth import TOKEN_MAX, Bearer, Identity, digest, fingerprint
 from phalanx.api.server.commands import NO_AUDIT, Audit
 from phalanx.clock import Clock, SteadyClock
+from phalanx.coordinator.environment_keys import EnvironmentKeys
 from phalanx.coordinator.link import Envelope, no_reply
 from phalanx.coordinator.link_auth import NOT_OF_RUNNERS, STRANGER, LinkAccess
+from phalanx.coordinator.secret import ClusterSecret
 from phalanx.core.cluster.decide.declared import is_use_news, why_not
 from phalanx.core.cluster.inputs import Input, KnowSecret, UseCredentials
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import FINGERPRINT_CHARACTERS, Credential
-from phalanx.core.model.job import is_job_id, is_name
+from phalanx.core.model.job import is_name
 from phalanx.errors import ConfigError, TokenError, Unavailable
 from phalanx.logger import logger, told
 from phalanx.settings import Settings
 from phalanx.tokenfile import ensure_token, make_token, read_tokens, split_tokens
 
-TASK = "phx_task_"
-NODE = "phx_node_"
 log = logger("coordinator")
 LOOK_EVERY_S = 1.0
 SHORT = 16  # characters of a token that are too few
@@ -104,46 +102,6 @@ def _told(digests: Iterable[bytes]) -> list[str]:
     return sorted(each.hex()[:FINGERPRINT_CHARACTERS] for each in digests)
 
 
-class ClusterSecret:
-    """Makes and checks what follows from the secret. The secret itself is not kept in memory."""
-
-    def __init__(self, secret: str) -> None:
-        self._task = _derived(secret, "phalanx task tokens 1")
-        self._node = _derived(secret, "phalanx node credentials 1")
-        self._vps = _derived(secret, "phalanx vps host keys 1")
-        public = _derived(secret, "phalanx fingerprint 1")
-        self.fingerprint = hashlib.sha256(public).hexdigest()[:FINGERPRINT_CHARACTERS]
-
-    def task_token(self, job: str) -> str:
-        """What the processes of a job may show."""
-        return f"{TASK}{job}_{_signed(self._task, job)}"
-
-    def job_of(self, token: str) -> str | None:
-        """The job that a token was made for, if it was made with this secret."""
-        job, _, _ = token.removeprefix(TASK).partition("_")
-        if not token.startswith(TASK) or not is_job_id(job):
-            return None
-        is_ours = hmac.compare_digest(self.task_token(job).encode(), token.encode("utf-8", "surrogatepass"))
-        return job if is_ours else None
-
-    def node_credential(self, join: str, node: str, origin: str) -> str:
-        """What a runner gets for a join token: always the same, so that an answer that was lost can be given again."""
-        return NODE + _signed(self._node, f"{join}\x00{node}\x00{origin}")
-
-    def vps_seed(self, job: str) -> bytes:
-        """What the host key of a VPS follows from: the same at every coordinator, and kept nowhere."""
-        return hmac.new(self._vps, job.encode(), hashlib.sha256).digest()
-
-
-def _derived(secret: str, purpose: str) -> bytes:
-    return hmac.new(secret.encode(), purpose.encode(), hashlib.sha256).digest()
-
-
-def _signed(key: bytes, text: str) -> str:
-    signature = hmac.new(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).digest()
-    return urlsafe_b64encode(signature).decode().rstrip("=")
-
-
 class Credentials:
     """Every token that is accepted at this moment."""
 
@@ -183,7 +141,8 @@ class Credentials:
             section.node_token_file,
             is_given="coordinator.node_token_file" in given,
         )
-        secret = ClusterSecret(ensure_token(section.secret_file))
+        ensure_token(section.secret_file)
+        secret = ClusterSecret(*read_tokens(section.secret_file))
         made = cls(users, nodes, secret, clock, section.auth_reload_interval_s)
         made.secret_file = Path(section.secret_file)
         return made
@@ -254,6 +213,11 @@ class Credentials:
     def vps_seed(self, job: str) -> bytes:
         return self._secret.vps_seed(job)
 
+    @property
+    def environments(self) -> EnvironmentKeys:
+        """What seals the environments of jobs, and opens them."""
+        return self._secret.environments
+
     def refused(self, node: str, entry: LinkAccess, where: str) -> None:
         """Write to the audit log that a runner was refused at the link port."""
         log.warning("runner refused", node=node[:80], why=entry.refusal, where=where)
@@ -274,7 +238,7 @@ class Credentials:
     def check(self) -> None:
         """Raise ConfigError if the cluster was begun with another secret than ours."""
         known = self._known_state()
-        if known is not None and known.keyring.secret not in ("", self._secret.fingerprint):
+        if known is not None and known.keyring.secret not in ("", *self._secret.fingerprints):
             ours = f"coordinator.secret_file {self.secret_file} (fingerprint {self._secret.fingerprint})"
             raise ConfigError(
                 f"{ours} is not the secret of this cluster (fingerprint {known.keyring.secret})",
@@ -284,8 +248,8 @@ class Credentials:
     def inputs(self) -> list[Input]:
         """What has to be written down once this coordinator is active."""
         known = self._known_state()
-        is_known = known is not None and known.keyring.secret
-        return [] if is_known else [KnowSecret(self._secret.fingerprint)]
+        before, ours = "" if known is None else known.keyring.secret, self._secret.fingerprint
+        return [] if before == ours else [KnowSecret(ours, replaces=before)]
 
     # Time passes.
 

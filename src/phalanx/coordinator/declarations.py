@@ -26,6 +26,8 @@ from phalanx.api.schema.submission import check_request_id
 from phalanx.api.schema.workflows import WorkflowSpec
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
+from phalanx.coordinator.environment_keys import is_of_another_key
+from phalanx.coordinator.environments import SealedJobs
 from phalanx.coordinator.lookup import find_before, new_ids
 from phalanx.coordinator.naming import label, number_in
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
@@ -42,7 +44,7 @@ from phalanx.core.cluster.transitions import decide
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.estimate import estimate
 from phalanx.core.explain.shortage import whole_never
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Group, Job
 from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.topology import Topology
@@ -66,7 +68,9 @@ class Declarations:
         retries: int,
         slices: TimeSlices,
         flows: WorkflowCommands,
+        sealing: SealedJobs,
     ) -> None:
+        self._sealing = sealing
         self._loop = loop
         self._flows = flows
         self._store = store
@@ -87,20 +91,23 @@ class Declarations:
             jobs, version = [structs.replace(jobs[0], id=request.amends.job)], request.amends.version
         if warnings and request.strict:
             raise BadRequest("; ".join(warnings), reason="StrictWarning")
-        submits: list[Input] = [
+        closed = [self._sealing.sealed(job, request.exported, with_env=False) for job in jobs]
+        jobs = [job for job, _ in closed]
+        submits = [
             Submit(
                 job,
                 request.request_id or "",
                 request.allow_infeasible,
                 role=role,
                 amends=version,
+                environments=environments,
             )
-            for job in jobs
+            for job, environments in closed
         ]
         if jobs and self._loop.state.requests.get(user, request.request_id or ""):
-            answers = await self._loop.ask(submits)
+            answers = await self._loop.ask([*submits])
             return _replayed(self._loop.state, request.request_id or "", jobs, answers)
-        self._refuse_infeasible(jobs, declared, request.allow_infeasible, role, version)
+        self._refuse_infeasible(submits, declared, request.allow_infeasible, version)
         inputs = declared.inputs(user)
         answers = await self._loop.ask([*inputs, *submits])
         await self._all_or_none(jobs, answers[len(inputs) :])
@@ -220,10 +227,11 @@ class Declarations:
         return jobs
 
     def _refuse_infeasible(
-        self, jobs: list[Job], declared: Declared, allowed: bool, role: str, version: int | None
+        self, submits: list[Submit], declared: Declared, allowed: bool, version: int | None
     ) -> None:
         """Try every job as if all that is declared with it held already."""
         state, now = self._loop.state, self._clock.now()
+        jobs = [each.job for each in submits]
         known = [applied_before(state, job, amends=version is not None) for job in jobs]
         new = [job for job, each in zip(jobs, known, strict=True) if not isinstance(each, Unchanged)]
         if new and (full := queue_full(state, sum(job.tasks for job in new))) is not None:
@@ -232,12 +240,11 @@ class Declarations:
             if isinstance(answer := decide(state, declaration, now).answer, Refused):
                 raise refusal(answer, "quotas")
         then = state.assuming(declared.topology, declared.quotas)
-        for number, job in enumerate(jobs):
-            no = None if allowed else whole_never(then.table, job)
-            options = Submit(job, "", allowed, never=no, role=role, amends=version)
-            answer = decide(then, options, now).answer
+        for number, each in enumerate(submits):
+            no = None if allowed else whole_never(then.table, each.job)
+            answer = decide(then, structs.replace(each, request_id="", never=no), now).answer
             if isinstance(answer, Refused):
-                raise job_refusal(then, number, job, answer)
+                raise job_refusal(then, number, each.job, answer)
 
     async def _all_or_none(self, jobs: list[Job], answers: list[Answer | None]) -> None:
         refused = [(n, each) for n, each in enumerate(answers) if isinstance(each, Refused)]
@@ -321,9 +328,25 @@ def is_same(first: Job, again: Job) -> bool:
         "draft": first.draft,
         "after": first.after,
     }
+    again = _with_key_of(first, again)
     if first.vps is not None and again.vps is not None and first.vps.ssh == again.vps.ssh == "generate":
         known["vps"] = first.vps  # its keys were made for it
     return structs.replace(again, **known) == first
+
+
+def _with_key_of(first: Job, again: Job) -> Job:
+    """The same, where both were sealed with different keys: then nobody knows whether their environments differ."""
+    if len(first.groups) != len(again.groups):
+        return again
+
+    def matched(group: Group, known: str) -> Group:
+        own = group.command.environment
+        if not (own and known and is_of_another_key(own, known)):
+            return group
+        return structs.replace(group, command=structs.replace(group.command, environment=known))
+
+    pairs = zip(again.groups, first.groups, strict=True)
+    return structs.replace(again, groups=tuple(matched(a, b.command.environment) for a, b in pairs))
 
 
 def is_same_elsewhere(first: Job, again: Job) -> bool:

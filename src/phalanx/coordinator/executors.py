@@ -40,6 +40,7 @@ class SubmitDefaults(Struct, frozen=True):
 
     retries: int = RETRIES
     executors: Mapping[str, TaskProgram] = {}
+    not_exported: tuple[str, ...] = ()  # variables that users' clients may send, and no job is given
 
 
 FILE_BYTES_MAX = 1 << 20

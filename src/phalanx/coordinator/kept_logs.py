@@ -11,10 +11,12 @@ from collections.abc import AsyncIterator
 
 from phalanx.api.schema.jobs import LogChunk
 from phalanx.coordinator.files import PIECE_BYTES, FileStore
-from phalanx.core.model.files import LOG_RUNS_MAX, FileKey, FileKind, folder_of, read_name
+from phalanx.core.model.files import LOG_KINDS, LOG_RUNS_MAX, FileKey, FileKind, folder_of, read_name
+from phalanx.core.model.log_times import TIMES, LogRow, read_rows
 from phalanx.core.model.orders import AttemptKey
 
 TAIL_BYTES_MAX = 4 << 20
+TIMES_BYTES_MAX = 8 << 20
 Run = tuple[int, int]  # offset, size
 
 
@@ -56,6 +58,18 @@ class KeptLogs:
                 gap = 0
         if not is_sent:
             yield LogChunk(at, b"", size, key[2], True)
+
+    async def times(self, key: AttemptKey) -> list[LogRow] | None:
+        """When the logs were written, None if they were not copied; of one that was written at once, its copy tells."""
+        written_at = 0.0
+        async for listed in self._files.listed(folder_of(key, "stdout")):
+            for each in listed:
+                named = read_name(each.name)
+                if named is not None and named.path == TIMES:
+                    return read_rows(await self._files.get(each.name, TIMES_BYTES_MAX))
+                written_at = max(written_at, each.written_at)
+        out, err = [sum(runs[-1]) if (runs := await self._runs(key, kind)) else 0 for kind in LOG_KINDS]
+        return [LogRow(written_at, out, err or None)] if written_at else None
 
     async def _runs(self, key: AttemptKey, stream: FileKind) -> list[Run]:
         found: list[Run] = []

@@ -12,6 +12,7 @@ from typing import Protocol
 from msgspec import structs
 
 from phalanx.api.schema.ssh_keys import host_key
+from phalanx.coordinator.environments import opened_brief
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.link_auth import LinkAccess, LinkAuthenticator
@@ -191,10 +192,10 @@ class Links:
         self._briefed.setdefault(job, set()).add(session.node)
 
     def _brief(self, job: Job, number: int) -> Brief:
-        token, key = self._keys.task_token(job.id), ""
-        if job.vps is not None and job.vps.ssh != "disabled":
-            key = host_key(self._keys.vps_seed(job.id))[0]
-        return structs.replace(brief(job, number), token=token, address=self._address, host_key=key)
+        token, has_ssh = self._keys.task_token(job.id), job.vps is not None and job.vps.ssh != "disabled"
+        key = host_key(self._keys.vps_seed(job.id))[0] if has_ssh else ""
+        told = structs.replace(brief(job, number), token=token, address=self._address, host_key=key)
+        return opened_brief(told, self._keys.environments, self._state().environments)
 
     def dismiss(self) -> None:
         """The term is over: every runner is sent to the leader, if it is known, and disconnected."""
@@ -233,6 +234,7 @@ class Links:
             message.address,
             message.trouble,
             message.overlay,
+            message.health,
         )
 
         def welcome(answers: list[Answer | None]) -> None:
@@ -352,15 +354,8 @@ class Links:
                     session.connection.send([self._in_force(session, [])])
                 session.connection.close()
 
-        beat = Heartbeat(
-            session.node,
-            session.incarnation,
-            message.held,
-            message.generation,
-            message.trouble,
-            message.seen_at,
-            message.starts_expire,
-        )
+        told = message.trouble, message.seen_at, message.starts_expire, message.health
+        beat = Heartbeat(session.node, session.incarnation, message.held, message.generation, *told)
         return [beat], acknowledge
 
     def _leaving(self, session: RunnerSession, message: wire.LeavingMessage) -> Envelope:
@@ -377,8 +372,7 @@ class Links:
         self, session: RunnerSession, items: list[tuple[AttemptKey, Disposition]]
     ) -> wire.Dispositions:
         """What became of reports, with the epoch and the lease generation that a true one must carry."""
-        state = self._state()
-        node = state.nodes.get(session.node)
+        node = (state := self._state()).nodes.get(session.node)
         return wire.Dispositions(state.epoch, items, 0 if node is None else node.generation)
 
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from phalanx.coordinator.environment_keys import EnvironmentKeys
 from phalanx.core.model.credential import Credential
 
 STRANGER = "the token is not one of this cluster's"
@@ -34,6 +35,11 @@ class LinkAuthenticator(Protocol):
         """What the host key of a VPS follows from."""
         ...
 
+    @property
+    def environments(self) -> EnvironmentKeys:
+        """What seals the environments of jobs, and opens them."""
+        ...
+
     def refused(self, node: str, entry: LinkAccess, where: str) -> None: ...
 
     def joined(self, node: str, entry: LinkAccess, where: str) -> None: ...
@@ -44,6 +50,7 @@ class SharedToken:
 
     def __init__(self, token: str | None = None) -> None:
         self._token = token
+        self.environments = EnvironmentKeys(("simulated",))
 
     def accepts_node(
         self, token: str, node: str, origin: str = "", peer_name: str | None = None

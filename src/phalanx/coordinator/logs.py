@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from phalanx.api.schema.jobs import LogChunk
 from phalanx.coordinator.link_auth import STRANGER, LinkAuthenticator
 from phalanx.coordinator.uploads import Uploads
+from phalanx.core.model.log_times import TIMES, LogRow, read_rows
 from phalanx.core.model.orders import AttemptKey
 from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest, NotFound, Unavailable
@@ -156,6 +157,17 @@ class LogLinks:
             yield LogChunk(data.offset, data.data, data.size, number, over, data.gap)
             if over:
                 return
+
+    async def times(self, node: str, key: AttemptKey) -> list[LogRow] | None:
+        """When the logs of an attempt were written, and how they stand now; None if its node cannot tell."""
+        log_link = self._log_links.get(node)
+        if log_link is None or not self._hellos[log_link][0].times:
+            return None
+        try:
+            data = await self._ask(node, key, TIMES, 0, None, wait=False)
+        except Unavailable:
+            return None
+        return read_rows(data.data) or None
 
     async def usage(self, node: str, keys: list[AttemptKey], points: int) -> UsageData | None:
         """What attempts of a node use; None if its runner is away, of an older version, or does not answer."""

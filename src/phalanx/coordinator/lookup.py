@@ -241,3 +241,11 @@ def _is_workflow(id: str) -> NotFound:
 
 def _no_job(text: str) -> NotFound:
     return NotFound(f"no job {text[:80]!r}", reason="JobNotFound", hint="phalanx ps --all lists them")
+
+
+def position_in(now: JobState, before: JobState, position: int | None) -> int | None:
+    """Where a task stands in a job that may have been amended since: by its name; None if it is not there any more."""
+    if position is None or now is before or now.job.groups == before.job.groups:
+        return position
+    name = before.job.object_at(position)
+    return now.job.object_position(name) if name else None

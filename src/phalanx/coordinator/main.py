@@ -274,7 +274,9 @@ async def _serve(settings: Settings) -> int:
             store,
             config_of(settings),
             keys,
-            SubmitDefaults(section.max_task_retries, read_executors(section.executors_file)),
+            SubmitDefaults(
+                section.max_task_retries, read_executors(section.executors_file), section.not_exported
+            ),
             clock,
             candidate=candidate_of(section),
             recorder=recorder_of(section),

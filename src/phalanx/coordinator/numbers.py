@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from msgspec import MsgspecError
 
-from phalanx.core.cluster.image import number_of_job
+from phalanx.core.cluster.history_image import number_of_job
 from phalanx.core.cluster.workflow_image import is_workflow, number_of_workflow
 from phalanx.errors import PhalanxError
 from phalanx.logger import logger

@@ -16,6 +16,7 @@ from phalanx.api.schema.submission import AcceptedTask, SubmitReply, check_reque
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
+from phalanx.coordinator.environments import EnvironmentReads, SealedJobs
 from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.refusals import submit_refusal
 from phalanx.coordinator.requests import Requests
@@ -35,7 +36,17 @@ RUNS_MAX = 10_000  # of indexes without a gap; each is a range of the new array
 class Repeats:
     """What runs again."""
 
-    def __init__(self, loop: Requests, store: Store, clock: Clock, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self,
+        loop: Requests,
+        store: Store,
+        clock: Clock,
+        new_id: Callable[[], str],
+        environments: EnvironmentReads,
+        sealing: SealedJobs,
+    ) -> None:
+        self._environments = environments
+        self._sealing = sealing
         self._loop = loop
         self._store = store
         self._clock = clock
@@ -51,7 +62,13 @@ class Repeats:
             _check(first, user, "retried")
             retries = list(self._loop.state.repeated.get(first.job.id, ()))
             job = await self._repeated(first, retries, wanted)
-            given = Submit(job, request.request_id or "", role=role, retries=len(retries))
+            given = Submit(
+                job,
+                request.request_id or "",
+                role=role,
+                retries=len(retries),
+                environments=await self._environments.sealed_of(first.job),
+            )
             answer = (await self._loop.ask([given]))[0]
             if not (isinstance(answer, Refused) and answer.reason.code == "RetriedMeanwhile"):
                 return self._reply(job, answer)
@@ -64,7 +81,9 @@ class Repeats:
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         _check(found, user, "resubmitted", must_have_ended=False)
         job = changed(self._anew(found.job), request.set)
-        answer = (await self._loop.ask([Submit(job, request.request_id or "", role=role)]))[0]
+        job, kept = self._sealing.resealed(job, await self._environments.sealed_of(found.job))
+        given = Submit(job, request.request_id or "", role=role, environments=kept)
+        answer = (await self._loop.ask([given]))[0]
         return self._reply(job, answer)
 
     async def _first(self, id: str) -> JobState:

@@ -14,6 +14,7 @@ from phalanx.api.server.auth import digest
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.declarations import is_same_elsewhere
+from phalanx.coordinator.environments import SealedJobs
 from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.refusals import reused, submit_refusal
 from phalanx.coordinator.requests import Requests
@@ -29,8 +30,15 @@ class Submissions:
     """What users submit, and the rows of sweeps that come before it."""
 
     def __init__(
-        self, loop: Requests, store: Store, clock: Clock, default_retries: int, new_id: Callable[[], str]
+        self,
+        loop: Requests,
+        store: Store,
+        clock: Clock,
+        default_retries: int,
+        new_id: Callable[[], str],
+        sealing: SealedJobs,
     ) -> None:
+        self._sealing = sealing
         self._loop = loop
         self._store = store
         self._clock = clock
@@ -68,6 +76,7 @@ class Submissions:
         if request.after and jobs:
             after = await lookup.find_before(self._loop, self._store, jobs[0][1].after, user)
             jobs = [(target, structs.replace(job, after=after)) for target, job in jobs]
+        jobs, environments = self._sealing.of_targets(jobs, request.exported)
         inputs: list[Input] = [
             Submit(
                 job,
@@ -76,6 +85,7 @@ class Submissions:
                 request.no_queue,
                 role=role,
                 ip_digest=digest(request.ip_token) if request.ip_token else b"",
+                environments=environments,
             )
             for _, job in jobs
         ]

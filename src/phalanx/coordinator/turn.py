@@ -43,6 +43,7 @@ from phalanx.core.cluster.inputs import (
 )
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.repairs import repairs
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply, apply_batch, decide
 from phalanx.core.cluster.workflow_events import WorkflowForgotten
@@ -135,7 +136,8 @@ class Engine:
         for event in decision.events:
             if type(event) is JobForgotten:
                 job = self.state.jobs[event.job]
-                turn.history.append(History(event.job, encode_job(job), job.arrival))
+                kept = self.state.environments.of_record(job.job)
+                turn.history.append(History(event.job, encode_job(job, kept), job.arrival))
             elif type(event) is WorkflowForgotten:
                 flow = self.state.workflows[event.workflow]
                 turn.history.append(History(event.workflow, encode_workflow(flow), flow.number))
@@ -184,7 +186,8 @@ class Engine:
     def _never_together(self, job: Job) -> Reason | None:
         """Why a gang as a whole could never fit, if so."""
         gang = None if job.gang is None else JobState(job, 0, [0] * 6).gang
-        return None if gang is None else gang_never(self.state.table, gang)
+        never = None if gang is None else gang_never(self.state.table, gang)
+        return None if never is not None and repairs(self.state) else never
 
     def foreseen(self, given: SubmitWorkflow, now: float) -> SubmitWorkflow:
         """With the reason why a stage that is a gang could never fit, or why its limits cannot be kept."""

@@ -65,7 +65,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         cwd=spec.groups[0].command.cwd,
         image=spec.groups[0].command.image,
         mounts=[*spec.groups[0].command.mounts],
-        split_output=spec.groups[0].command.split_output,
+        split_output=any(group.command.split_output for group in spec.groups),
         env=spec.groups[0].command.env,
         groups=[_group_view(job, group) for group in job.groups],
         gang=gang_view(state, job),
@@ -205,6 +205,9 @@ def _request_view(request: Request) -> RequestView:
         target=None if request.target is None else str(request.target),
         labels={name: value for name, value in request.labels if (name, value) not in _OF_RUNNERS},
         require_isolation=ISOLATED in request.labels,
+        nodes=[*request.nodes],
+        exclude=[*request.exclude],
+        exclusive=request.exclusive,
     )
 
 

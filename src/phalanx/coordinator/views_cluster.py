@@ -39,11 +39,11 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         cores=ledger.capacity.cores,
         cores_free=ledger.cores_free,
         memory_bytes=ledger.capacity.memory_bytes,
-        memory_free_bytes=ledger.memory_free,
+        memory_free_bytes=max(0, ledger.memory_free),
         numa=[
             NumaView(numa.id, numa.cores, written(ledger.numa_free[numa.id])) for numa in ledger.capacity.numa
         ],
-        devices=[_device_view(state, d, holders.get(d.index)) for d in ledger.capacity.devices],
+        devices=[_device_view(state, node, d, holders.get(d.index)) for d in node.capacity.devices],
         labels={name: value for name, value in ledger.capacity.labels.items() if name not in _OF_RUNNERS},
         tasks=[_task_id(state, key) for key in keys],
         numbers=[task_number(state.jobs[job], position) for job, position, _ in keys],
@@ -163,15 +163,19 @@ def node_status(node: NodeState) -> StatusOfNode:
         return "Offline"
     if not node.connected:
         return "Unreachable"
-    if node.trouble:
+    if node.trouble or node.health.reason:
         return "Unhealthy"
     if node.leaving:
         return "Stopping"
     return "Quarantined" if node.leftovers else "Online"
 
 
-def _device_view(state: ClusterState, device: Device, holder: AttemptKey | None) -> DeviceView:
+def _device_view(
+    state: ClusterState, node: NodeState, device: Device, holder: AttemptKey | None
+) -> DeviceView:
     view = DeviceView(device.index, device.kind, device.memory_bytes, device.numa, device.uuid)
+    if node.health.devices:
+        view.out_of_service = node.health.failed.get(device.index, "")
     if holder is not None:
         view.task, view.number = _task_id(state, holder), task_number(state.jobs[holder[0]], holder[1])
     return view

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct, msgpack
 
 from phalanx.core.model.files import FileKind
+from phalanx.core.model.health import NodeHealth
 from phalanx.core.model.orders import (
     RESULT_BYTES_MAX,
     RESULT_FILE_BYTES_MAX,
@@ -73,6 +74,7 @@ class HelloMessage(Struct, frozen=True, tag="hello"):
     address: str = ""  # where other nodes reach this one; empty if the runner does not know
     trouble: str = ""  # what keeps it from starting tasks, if anything
     overlay: bool = False  # whether it can give tasks addresses of the overlay network
+    health: NodeHealth | None = None  # checks of the node that fail, if any
 
 
 class Welcome(Struct, frozen=True, tag="welcome"):
@@ -125,6 +127,7 @@ class Beat(Struct, frozen=True, tag="beat"):
     idle: list[IdleDevice] = []  # devices that tasks hold and hardly use
     preparing: list[tuple[AttemptKey, str]] = []  # whose images are got ready, and how far that is
     homes: list[str] = []  # jobs that have files on this node which outlast their attempts: those of VPSs
+    health: NodeHealth | None = None  # checks of the node that fail, if any
 
 
 class BeatAck(Struct, frozen=True, tag="beat_ack"):
@@ -159,6 +162,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     usage: bool = False  # it can be asked for usage
     sessions: bool = False  # it opens sessions, if the coordinator asks for one
     snapshots: bool = False  # it can be asked about snapshots of VPSs
+    times: bool = False  # it can be asked when logs were written (the stream `times`)
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):

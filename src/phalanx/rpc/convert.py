@@ -31,11 +31,11 @@ LEFT_OUT = frozenset(
     {
         *(("HelloMessage", "token"), ("LogHello", "token")),  # in the metadata of the call
         *(("LogHello", "files"), ("LogHello", "sessions")),  # files and sessions are only sent as frames,
-        *(("LogHello", "usage"), ("Beat", "idle")),  # and so are samples of usage,
+        *(("LogHello", "usage"), ("Beat", "idle"), ("LogHello", "times")),  # so are usage and times of logs,
         # and a VPS is run by runners of ours alone: others do not find its program, and refuse it.
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),
-        ("LogHello", "snapshots"),
-        ("Beat", "preparing"),  # only runners of ours run containers
+        *(("LogHello", "snapshots"), ("Command", "environment")),  # (a digest, opened before)
+        *(("Beat", "preparing"), ("HelloMessage", "health"), ("Beat", "health")),  # only runners of ours
     }
 )
 FRACTIONS = frozenset({"cores"})

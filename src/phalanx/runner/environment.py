@@ -1,7 +1,8 @@
 """The environment of an attempt: who it is, what it was given, and where the others of its gang stand.
 
 docs/reference/environment.md lists every variable. The user may choose among conventions, not the identity of the
-task: a job's variables override JobSet's and torch's names, and are overridden by ours and by the devices. To torchrun
+task: a job's variables override JobSet's and torch's names, and are overridden by ours and by the devices. What was
+exported from the environment of whoever submitted it is weaker than all of these. To torchrun
 every member of a gang is a "node" with as many processes as it has devices, which is right for one member on each node
 and for several. Ranks follow the roll, which the coordinator wrote; an attempt without a gang is alone, on its own
 node. Process-level ranks (RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set only as a
@@ -23,7 +24,12 @@ from phalanx.runner.peers import Member, members_of, own_hostname, subdomain_of
 
 log = logger("runner")
 LOOPBACK = "127.0.0.1"
+_OF_VENVS = ("VIRTUAL_ENV", "CONDA_")
 _TEXT_MAX = (128 << 10) - 64  # the kernel takes no variable longer than 128 KiB, its name included
+
+
+class Withheld(Exception):
+    """A job none of whose attempts may start, by what its coordinator says; the text is for its user."""
 
 
 class Peer(Struct, frozen=True):
@@ -113,6 +119,21 @@ def standing(
         hostname=own_hostname(brief, position),
         subdomain=subdomain_of(brief),
     )
+
+
+def inherited(base: dict[str, str], exported: dict[str, str]) -> dict[str, str]:
+    """What a task starts from: the runner's own variables, overridden by those of whoever submitted it.
+
+    Who exports a PATH has a virtual environment of his own, or none: the runner's does not go with it.
+    """
+    if "PATH" in exported:
+        base = {name: text for name, text in base.items() if not name.startswith(_OF_VENVS)}
+    return base | exported
+
+
+def inside(base: dict[str, str], exported: dict[str, str]) -> dict[str, str]:
+    """The same for a container: of the runner's own variables only those that we set, stronger than exported ones."""
+    return exported | {name: text for name, text in base.items() if name.startswith("PHALANX_")}
 
 
 def group_environment(brief: Brief, node: str, checkpoint_dir: str) -> dict[str, str]:

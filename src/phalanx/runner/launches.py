@@ -12,13 +12,7 @@ from pathlib import Path
 
 from msgspec import structs
 
-from phalanx.core.model.orders import (
-    AttemptKey,
-    Brief,
-    LonePorts,
-    Start,
-    key_text,
-)
+from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, Start, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import Spawn
 from phalanx.errors import Unavailable
@@ -30,8 +24,11 @@ from phalanx.runner.environment import (
     LOOPBACK,
     Peer,
     Standing,
+    Withheld,
     attempt_environment,
     group_environment,
+    inherited,
+    inside,
     standing,
 )
 from phalanx.runner.hosts_files import HostsFiles
@@ -100,7 +97,7 @@ class Launches:
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
         """Have the keeper start an attempt, or prepare it.
 
-        Raises OSError where its log can have no folder, NoAccount where its user may not run anything here.
+        Raises OSError where its log can have no folder, NoAccount or Withheld where it may not run here or anywhere.
         """
         start, brief = effect.start, effect.brief
         if (connection := keeper.connection) is None:
@@ -193,7 +190,7 @@ class Launches:
             home="" if brief.vps is None else self.homes.home(brief.job),
             beside=self.homes.argv(brief.job) if effect.start.port else [],
         )
-        whole = {name: text for name, text in self._base_env.items() if name.startswith("PHALANX_")}
+        whole = inside(self._base_env, brief.exported)
         whole |= {} if account is None else {"USER": account.name, "LOGNAME": account.name}
         whole |= group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}") | env
         return self._containers.write(effect.start, brief, account, whole, has)
@@ -358,13 +355,15 @@ class Launches:
         id = brief_id(brief.job, brief.group) if shared is None else shared.brief_id
         if id in keeper.briefed:
             return keeper.briefed[id], id
+        if brief.trouble:
+            raise Withheld(brief.trouble)
         account = self._accounts.of(brief.user)
         if account is not None and not connection.makes_folders:
             raise NoAccount("the keeper of this node is of an older version; stop the runner with its tasks")
         log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         checkpoints = f"{self._checkpoints}/{brief.job}"
-        env = self._base_env | ({} if account is None else account.environment)
+        env = inherited(self._base_env, brief.exported) | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints) | (
             {} if shared is None else shared.env
         )

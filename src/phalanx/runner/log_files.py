@@ -21,6 +21,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from phalanx.core.model.log_times import TIMES
 from phalanx.core.model.orders import AttemptKey
 
 STREAMS = ("stdout", "stderr")
@@ -31,9 +32,8 @@ RESULTS_FOLDER = "results"  # with results and artifacts of all jobs; never remo
 # In the folder for artifacts, the result of a task of another account, which may write nowhere else.
 INNER_RESULT = ".phalanx-result"
 _JOB = re.compile(r"[0-9A-Za-z](?:[0-9A-Za-z_-]{0,62})")
-_NAME = re.compile(
-    rf"(?:({_JOB.pattern})\.)?([0-9]{{1,16}})\.([0-9]{{1,16}})\.({'|'.join((*STREAMS, RESULT, ARTIFACTS, HOSTS))})"
-)
+_KINDS = "|".join((*STREAMS, TIMES, RESULT, ARTIFACTS, HOSTS))
+_NAME = re.compile(rf"(?:({_JOB.pattern})\.)?([0-9]{{1,16}})\.([0-9]{{1,16}})\.({_KINDS})")
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -63,9 +63,10 @@ def log_path(root: Path, job: str, position: int, attempt: int, stream: str) -> 
         raise ValueError(f"{job[:80]!r} is not a job id")
     if not (0 <= position <= NUMBER_MAX and 0 <= attempt <= NUMBER_MAX):
         raise ValueError(f"task {position} or attempt {attempt} is out of range")
-    if stream not in (*STREAMS, RESULT, ARTIFACTS, HOSTS):
+    if stream not in (*STREAMS, TIMES, RESULT, ARTIFACTS, HOSTS):
         raise ValueError(f"{stream[:80]!r} is not a stream: expected {' or '.join(STREAMS)}")
-    folder = folder_of(job) if stream in STREAMS else HOSTS if stream == HOSTS else RESULTS_FOLDER
+    is_log = stream in STREAMS or stream == TIMES
+    folder = folder_of(job) if is_log else HOSTS if stream == HOSTS else RESULTS_FOLDER
     return LogPath(root, folder, f"{job}.{int(position)}.{int(attempt)}.{stream}")
 
 

@@ -18,8 +18,10 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Protocol
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
+from phalanx.clock import Clock, SystemClock
+from phalanx.core.model.log_times import TIMES, pack_rows
 from phalanx.core.model.orders import AttemptKey
 from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession
@@ -27,6 +29,7 @@ from phalanx.link.usage import ReadUsage, UsageData
 from phalanx.link.vps import AskSnapshots, SnapshotsTold
 from phalanx.runner.link import Wire
 from phalanx.runner.log_files import LogPath, log_path, open_file
+from phalanx.runner.log_times import read_times
 
 READ_BYTES_MAX = 4 << 20
 TAIL_BYTES_MAX = 4 << 20
@@ -167,7 +170,9 @@ class RunnerLogLink:
         usage: Callable[[ReadUsage], UsageData] | None = None,
         open_session: Callable[[OpenSession], None] | None = None,
         snapshots: Callable[[AskSnapshots], Awaitable[SnapshotsTold]] | None = None,
+        clock: Clock | None = None,
     ) -> None:
+        self._clock = clock or SystemClock()
         self._files = files
         self._usage = usage
         self._open_session = open_session
@@ -219,7 +224,21 @@ class RunnerLogLink:
             if self._wire is not None:
                 self._wire.send(told)
 
+    def _tell_times(self, asked: wire.ReadLog) -> None:
+        """All rows; the last one is of now."""
+        rows, live = read_times(self._root, asked.key), self._is_live(asked.key)
+        if self._wire is None:
+            return
+        if rows is None:
+            self._wire.send(wire.LogData(asked.id, 0, b"", 0, not live, missing=True))
+            return
+        data = pack_rows([*rows, structs.replace(rows[-1], at=max(rows[-1].at, self._clock.now()))])
+        self._wire.send(wire.LogData(asked.id, 0, data, len(data), not live))
+
     async def _answer(self, asked: wire.ReadLog) -> None:
+        if asked.stream == TIMES:
+            self._tell_times(asked)
+            return
         job, position, number = asked.key
         path = log_path(self._root, job, position, number, asked.stream)
         while True:

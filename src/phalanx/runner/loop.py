@@ -15,7 +15,7 @@ from msgspec import structs
 
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey, Why
-from phalanx.core.runner.attempts import ProcessEnd
+from phalanx.core.runner.attempts import ProcessEnd, told_refusal
 from phalanx.core.runner.effects import (
     Forget,
     ForgetBrief,
@@ -93,12 +93,12 @@ class RunnerLoop:
         )
         images = images or (containers.images if containers is not None else None)
         self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
-        self._look = KeeperLook(engine, self._keepers, self._launches.names, self._beat_now, self._begun)
+        self._look = KeeperLook(engine, self._keepers, self._launches.names, self.beat_now, self._begun)
         self.leader = self._launches.leader
         self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
-        self.uploads = RunnerUploads(self.log_root, log_max_bytes)
+        self.uploads = RunnerUploads(self.log_root, log_max_bytes, clock)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
         self._wire: Wire | None = None
         self._flush_at: asyncio.TimerHandle | None = None
@@ -224,11 +224,11 @@ class RunnerLoop:
         await self.joined.wait()
         while True:
             if self.engine.welcomed and self._wire is not None:
-                self._beat_now()
+                self.beat_now()
                 self._flush()
             await asyncio.sleep(self.engine.heartbeat_s)
 
-    def _beat_now(self) -> None:
+    def beat_now(self) -> None:
         if self.engine.welcomed and self._wire is not None:
             self._wire.send(self.engine.beat(self.clock.now()))
 
@@ -240,7 +240,7 @@ class RunnerLoop:
             self._do(self.engine.state.tick(now), now)
             self._look.look(now)
             if self._images.has_news:
-                self._beat_now()
+                self.beat_now()
             self._flush()
             if self._wire is not None and self.engine.is_deserted(now):
                 log.warning("the coordinator does not answer, connecting again")
@@ -255,8 +255,7 @@ class RunnerLoop:
             self._news_of(key, event)
 
     def _news_of(self, key: AttemptKey, event: messages.News) -> None:
-        state = self.engine.state
-        effects: list[RunnerEffect] = []
+        state, effects = self.engine.state, list[RunnerEffect]()
         match event:
             case messages.ProcessStarted():
                 self._launches.started(key, event.pid, event.born, self.clock.monotonic())
@@ -269,7 +268,8 @@ class RunnerLoop:
                 effects = state.process_ready(key)
             case messages.ProcessRefused():
                 self._launches.release(key)
-                effects = state.process_refused(key, event.code, event.message, self.clock.now())
+                message, now = told_refusal(event.code, event.message, self.engine.node), self.clock.now()
+                effects = state.process_refused(key, event.code, message, now)
         if effects:
             self._do(effects, self.clock.now())
 
@@ -374,7 +374,7 @@ class RunnerLoop:
             return
         try:
             self._launches.start(keeper, effect, self._instant(effect.not_after))
-        except NoAccount as error:
+        except (NoAccount, environment.Withheld) as error:
             self._do(self.engine.state.process_refused(start.key, "no_account", str(error), now), now)
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make its folders, cgroups or network: {error.strerror or error}"

@@ -36,6 +36,7 @@ from phalanx.runner.containers.looking import RuntimeLook
 from phalanx.runner.credential import NodeCredential
 from phalanx.runner.device_nodes import DeviceNodes, find_nodes
 from phalanx.runner.devices import discover
+from phalanx.runner.health.monitor import HealthMonitor
 from phalanx.runner.keepers import places, usual_count
 from phalanx.runner.labels import parse_labels
 from phalanx.runner.limits import AttemptLimits, WithoutRights, isolating
@@ -128,17 +129,27 @@ async def _run(settings: Settings, drain: bool) -> int:
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
         look = RuntimeLook(section.container_socket, containers, loop.engine, dialler.hello_again)
         looking = asyncio.ensure_future(look.keep())
+        health = _health(section, loop, state_dir)
+        await health.check(with_command=False)
+        checking = asyncio.ensure_future(health.keep())
         try:
             return await _until_stopped(loop, dialler, limits, state_dir, StopRequest(drain=drain), stopped)
         finally:
             looking.cancel()
-            await asyncio.wait({looking})
+            checking.cancel()
+            await asyncio.wait({looking, checking})
             containers.close()
             await containers.settled()
             if (networks := loop.engine.networks) is not None:
                 if not loop.engine.state.held:
                     networks.withdraw()
                 networks.close()
+
+
+def _health(section: RunnerSettings, loop: RunnerLoop, state_dir: Path) -> HealthMonitor:
+    """The checks of this node. Its devices may be simulated, which NVML does not know; its disks are real."""
+    folders = [state_dir, state_dir / "scratch"]
+    return HealthMonitor(section, folders, loop.engine, loop.clock, task_environment(), loop.beat_now)
 
 
 def _containers(section: RunnerSettings, state_dir: Path) -> ContainerLaunches:
@@ -292,6 +303,7 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             usage=True,
             sessions=True,
             snapshots=True,
+            times=True,
         ),
         loop.log_root,
         loop.engine.is_live,

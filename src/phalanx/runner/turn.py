@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from phalanx.core.model.health import NodeHealth
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import AttemptKey, Dismiss, Phase, Roll
 from phalanx.core.model.resources import Capacity
@@ -48,6 +49,7 @@ class RunnerEngine:
         self.welcomed = False
         self.rejected: wire.Rejected | None = None
         self.trouble = ""  # what keeps us from starting tasks, if anything
+        self.health: NodeHealth | None = None  # checks of the node that fail, if any
         self.has_overlay = False  # whether we can give tasks addresses of the overlay network
         self.introduce: Callable[[Roll], None] = lambda _: None  # to members that run: who else does
         self.homes: Callable[[], list[JobId]] = list  # jobs that have a home folder here
@@ -83,6 +85,7 @@ class RunnerEngine:
             self.address,
             self.trouble,
             self.has_overlay,
+            self.health,
         )
 
     def receive(self, message: wire.Message, now: float) -> list[RunnerEffect]:
@@ -160,6 +163,7 @@ class RunnerEngine:
             self.idle,
             self.preparing(),
             self.homes(),
+            self.health,
         )
 
     def leave(self, now: float, keep_s: float) -> wire.LeavingMessage:

@@ -19,11 +19,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from phalanx.clock import Clock, SystemClock
 from phalanx.core.model.files import LOG_RUNS_MAX, FileKind
+from phalanx.core.model.log_times import TIMES
 from phalanx.core.model.orders import AttemptKey
 from phalanx.link import wire
 from phalanx.logger import logger
 from phalanx.runner.log_files import LogPath, log_path, open_file, read_name
+from phalanx.runner.log_times import times_to_keep
 from phalanx.runner.logs import data_runs
 
 log = logger("runner")
@@ -54,12 +57,14 @@ class LogRun(Struct, frozen=True):
     offset: int
     size: int
     data: bytes | None = None
+    is_times: bool = False  # no part of the log, but when it was written
 
 
 class RunnerUploads:
     """What this node sends. The log connection tells when files may be sent, and brings the answers."""
 
-    def __init__(self, log_root: Path, log_max_bytes: int) -> None:
+    def __init__(self, log_root: Path, log_max_bytes: int, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self._root = log_root
         self._log_max_bytes = log_max_bytes
         self._send: Callable[[wire.Message], None] | None = None
@@ -193,7 +198,7 @@ class RunnerUploads:
         return None
 
     async def _copy_run(self, key: AttemptKey, run: LogRun) -> None:
-        path = str(run.offset)
+        path = TIMES if run.is_times else str(run.offset)
         if (data := run.data) is not None:
             await self.put(key, run.stream, path, run.size, lambda at, size: data[at : at + size])
             return
@@ -221,6 +226,8 @@ class RunnerUploads:
                     os.close(fd)
         if runs and runs[-1].stream != STREAMS[-1]:
             runs.append(LogRun(STREAMS[-1], 0, 0, b""))
+        if runs and (times := times_to_keep(self._root, key, self._clock.now())):
+            runs.insert(0, LogRun(STREAMS[-1], 0, len(times), times, is_times=True))
         return runs
 
     def _runs(self, fd: int, stream: FileKind) -> list[LogRun]:

@@ -3,9 +3,10 @@
 The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
-`dispatches` the nodes that these are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes
-that cannot work, `elastic` nodes that are disabled, `addresses` those of the overlay network, `numbers` those of jobs,
-`sweeps` parameters and retries, `waits` the queue. The first violation ends the run.
+`changes` holds, begins and nodes for itself, `dispatches` the nodes that stages are given, `lanes` who queues behind
+whom, `limits` time limits, `standstill` nodes that cannot work, `elastic` nodes that are disabled, `addresses` those
+of the overlay network, `numbers` those of jobs, `environments` what those were submitted with, `sweeps` parameters and
+retries, `waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -18,18 +19,20 @@ from phalanx.core.cluster import invariants
 from phalanx.core.cluster.events import VOLATILE, Event, RoomPromised
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.story import sentence
-from phalanx.core.model.orders import AttemptKey, Go, Order, Start, Status, Stop, Why
+from phalanx.core.model.orders import AttemptKey, Brief, Go, Order, Start, Status, Stop, Why
 from phalanx.core.model.resources import Capacity
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.link import wire
 from phalanx.sim.addresses import AddressChecker
 from phalanx.sim.barrier import Barrier
+from phalanx.sim.changes import ChangeChecker
 from phalanx.sim.chronicle import Chronicle
 from phalanx.sim.coordinator import SimulatedCoordinator
 from phalanx.sim.dependencies import Dependencies
 from phalanx.sim.disk import drive
 from phalanx.sim.dispatches import DispatchChecker
 from phalanx.sim.elastic import ElasticNodes
+from phalanx.sim.environments import EnvironmentChecker
 from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
 from phalanx.sim.lanes import LaneChecker
@@ -71,9 +74,11 @@ class Checkers:
         self.workflows = WorkflowChecker(self.chronicle, self.count)
         self.dispatches = DispatchChecker(self.count)
         self.lanes = LaneChecker(self.places, self.count)
+        self.changes = ChangeChecker(self.places, self.count)
         self.elastic = ElasticNodes(self.count)
         self.addresses = AddressChecker(self.count)
         self.numbers = NumberChecker(self.count)
+        self.environments = EnvironmentChecker(self.count)
         self.sweeps = SweepChecker(self.chronicle, self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
@@ -112,8 +117,10 @@ class Checkers:
             self.elastic.note(event)
             self.addresses.note(event)
             self.numbers.note(event)
+            self.environments.note(event)
             self.sweeps.note(event)
             self.lanes.note(event)
+            self.changes.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
                 self.on_promise(event)
@@ -134,6 +141,8 @@ class Checkers:
         """Durable before sent: no order goes to a runner before the log has the event behind it."""
         for order in orders:
             match order:
+                case Brief():
+                    self.environments.told(order)
                 case Start() if not self.chronicle.was_placed(order.key):
                     raise Violation(
                         "durable", f"{node} is ordered to start {order.key}, which was never placed"

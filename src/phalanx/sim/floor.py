@@ -76,6 +76,7 @@ class Floor:
         grants = [start.grant for where, start in self.alive.values() if where == node]
         millis, memory, _ = (sum(column) for column in zip((0, 0, 0), *map(fixed, grants), strict=True))
         capacity = self._capacities[node]
+        memory -= sum(grant.exclusive for grant in grants)  # one byte more than there is
         if millis > fixed(capacity)[0] or memory > capacity.memory_bytes:
             raise Violation(
                 "devices", f"{node} has {capacity.cores} cores, its processes use {written(millis)}"

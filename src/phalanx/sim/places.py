@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from msgspec import structs
+
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.change_events import JobUpdated
 from phalanx.core.model.amounts import MILLICORES, written
 from phalanx.core.model.job import Group, Job, JobId
 from phalanx.core.model.orders import AttemptKey, Status
@@ -63,6 +66,8 @@ class Places:
             case e.JobSubmitted():
                 self.jobs[event.job.id] = event.job
                 self.well[event.job.id] = set()
+            case JobUpdated() if event.priority is not None:
+                self.jobs[event.job] = structs.replace(self.jobs[event.job], priority=event.priority)
             case e.TaskPlaced():
                 group, _ = self.jobs[event.key[0]].group_at(event.key[1])
                 self.holders[event.key] = PlaceHolder(event, group)
@@ -129,7 +134,7 @@ class Places:
         millis = sum(MILLICORES[grant.cores] for grant in grants)
         if millis > MILLICORES[capacity.cores]:
             return f"{written(millis)} of {capacity.cores} cores of {node}"
-        memory = sum(grant.memory_bytes for grant in grants)
+        memory = sum(grant.memory_bytes - grant.exclusive for grant in grants)  # one byte more than there is
         return "" if memory <= capacity.memory_bytes else f"{memory} bytes of {node}, which has fewer"
 
     def _kept(self, node: str, gone: Gone, displaced: frozenset[JobId]) -> Iterator[Grant]:

@@ -23,7 +23,6 @@ from phalanx.core.cluster.inputs import (
     SetPaused,
     SetQuota,
     SetTopology,
-    Submit,
     SubmitWorkflow,
     Undrain,
 )
@@ -35,8 +34,10 @@ from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
 from phalanx.core.model.workflow import Workflow, workflow_id
+from phalanx.sim.changes import JobChanges
 from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.coordinators import SimulatedCoordinators
+from phalanx.sim.environments import EnvironmentsOfJobs
 from phalanx.sim.images import ImagesOfJobs
 from phalanx.sim.network import Network
 from phalanx.sim.reservations import ReservingUsers
@@ -79,18 +80,16 @@ class Users:
         self._dice = world.dice("users")
         self._order = world.dice("dependencies")
         self._orders_jobs = self._order.random() < 0.5
-        self._flow_dice = world.dice("workflows")
-        self._wide_dice = world.dice("wide workflows")
+        self._flow_dice, self._wide_dice = world.dice("workflows"), world.dice("wide workflows")
         self._limit_dice = world.dice("limits of workflows")
         self._flows: list[Workflow] = []
         self._toggles = world.dice("elastic")
         self._address_dice, self.has_overlay = world.dice("addresses"), False
         self._images = ImagesOfJobs(world.dice("images"))
+        self.environments = EnvironmentsOfJobs(world.dice("environments"), checkers.environments)
         self._known: list[Job] = []
-        self._requests = 0
-        self._asked_s = 0.0
-        self._meddles = 0
-        self.unanswered = 0
+        self._changes = JobChanges(world, sorted(nodes))
+        self._requests, self._asked_s, self._meddles, self.unanswered = 0, 0.0, 0, 0
 
     def begin(self, submissions: int, until_s: float) -> None:
         """Spread the requests over the busy time, some at once, most of them early, so that faults meet work."""
@@ -111,7 +110,7 @@ class Users:
         for effect, chance in ((self._limit, 0.4), (self._rewire, 0.15), (self._meddle, 0.6)):
             if self._dice.random() < chance:
                 self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
-
+        self._changes.begin(until_s, self._known, self.ask)
         for _ in range(self._toggles.choice((0, 0, 0, 2, 5))):
             self._world.after(5.0 + (until_s - 5.0) * self._toggles.random(), self._toggle)
         if self.has_overlay:
@@ -134,6 +133,7 @@ class Users:
                 self.ask([SetQuota(queue, None)])
             for job in state.jobs.values():
                 self._let_end(job, state.table)
+                self._changes.settle(job, self.ask)
         self._world.after(TIDY_EVERY_S, self.settle_down)
 
     def _let_end(self, job: JobState, table: NodeTable) -> None:
@@ -155,7 +155,7 @@ class Users:
         jobs = self.renewed(like) if like else some_jobs(self._dice, self._nodes, self._world.now)
         if self.has_overlay and not like:
             jobs = with_addresses(self._address_dice, jobs)
-        jobs = jobs if like else self._images.given(jobs)
+        jobs = jobs if like else self._changes.given(self.environments.given(self._images.given(jobs)))
         self._asked_s += sum(cluster_s(job, self._nodes) for job in jobs)
         if self._asked_s > ASKED_S_MAX:
             return
@@ -345,8 +345,7 @@ class Submission:
             return
         jobs = self._jobs if not self._tries else self._users.renewed(self._jobs)
         self._tries.append(jobs)
-
-        inputs: list[Input] = [Submit(job, self._request_id, False, self._no_queue) for job in jobs]
+        inputs: list[Input] = self._users.environments.submits(jobs, self._request_id, self._no_queue)
         self._users.ask(inputs, lambda answers: self._answered(jobs, answers))
         self._users.try_again(self.send)
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import cast
 
 import pytest
 from msgspec import json, yaml
 
 from phalanx.api.schema.jobs import CancelReply, JobView, TaskView
-from phalanx.errors import BadRequest
 from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
 SECOND = ID[:-1] + "z"
@@ -86,59 +83,6 @@ def test_a_job_that_is_held_back_is_released_as_a_whole(cli: Cli, cluster: FakeC
     cluster.held, cluster.is_held = [a_job()], True
     assert cli("resume", f"{ID}.3").out == f"{ID} released\n"
     assert cluster.verbs() == ["resume", "release"]
-
-
-def test_logs_are_bytes_as_they_were_written(cli: Cli, cluster: FakeClient):
-    cluster.output["stdout"] = [b"a\x1b[31m", b"b\n"]
-    assert cli("logs", ID, "--stdout").out == "a\x1b[31mb\n"
-    assert cluster.asked == [
-        ("logs", ID, {"stream": "stdout", "attempt": None, "lines": None, "follow": False})
-    ]
-
-
-def test_logs_show_both_streams(cli: Cli, cluster: FakeClient):
-    cluster.output = {"stdout": [b"step 1\n"], "stderr": [b"Traceback\n"]}
-    said = cli("logs", ID)
-    assert said.out == "step 1\nTraceback\n"
-    assert "standard error" in said.err
-    followed = cli("logs", "-f", ID).out
-    assert sorted(followed.splitlines()) == ["Traceback", "step 1"]
-
-
-def test_a_task_with_one_log_has_no_standard_error(cli: Cli, cluster: FakeClient):
-    def refused() -> Iterator[bytes]:
-        yield from ()
-        raise BadRequest("it has one log", reason="OneLog")
-
-    for words in (("logs", ID), ("logs", "-f", ID)):
-        cluster.output = {"stdout": [b"step 1\n"], "stderr": cast(list[bytes], refused())}
-        assert (cli(*words).code, cli(*words).out) == (0, "step 1\n")
-    cluster.output["stderr"] = cast(list[bytes], refused())
-    said = cli("logs", "--stderr", ID)
-    assert (said.code, said.err.startswith("error: it has one log")) == (2, True)
-
-
-@pytest.mark.timeout(30)
-def test_whatever_ends_a_followed_stream_ends_the_command(cli: Cli, cluster: FakeClient):
-    def broken() -> Iterator[bytes]:
-        yield b"step 1\n"
-        raise OSError("no such luck")
-
-    cluster.output = {"stdout": cast(list[bytes], broken()), "stderr": []}
-    said = cli("logs", "-f", ID)
-    assert (said.code != 0, "no such luck" in said.err) == (True, True), said
-
-
-def test_logs_options(cli: Cli, cluster: FakeClient):
-    cli("logs", "-f", "--tail", "5", "--stderr", "--attempt", "2", ID)
-    assert cluster.asked == [("logs", ID, {"stream": "stderr", "attempt": 2, "lines": 5, "follow": True})]
-
-
-def test_a_screen_gets_the_end_of_a_log(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    said = cli("logs", ID)
-    assert cluster.asked[0][2]["lines"] == 1000
-    assert "--tail 0 shows all" in said.err
 
 
 def test_wait_ends_with_the_first_bad_code(cli: Cli, cluster: FakeClient):

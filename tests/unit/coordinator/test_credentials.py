@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from phalanx.api.server.auth import digest, fingerprint
-from phalanx.coordinator.credentials import ClusterSecret, Credentials
+from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.link_auth import LinkAccess
+from phalanx.coordinator.secret import ClusterSecret
 from phalanx.core.cluster.decide import declared
 from phalanx.core.cluster.decide.declared import KEEP_ENDED_S, USED_EVERY_S
 from phalanx.core.cluster.decision import Accepted, Answer, Refused

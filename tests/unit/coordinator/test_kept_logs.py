@@ -11,6 +11,7 @@ from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.kept_logs import KeptLogs
 from phalanx.core.model.files import FileKey, FileKind
 from phalanx.core.model.job import ulid
+from phalanx.core.model.log_times import LogRow, pack_rows
 
 pytestmark = pytest.mark.anyio
 KEY = (ulid(1_700_000_000_000, 7), 0, 1)
@@ -73,6 +74,17 @@ async def test_gaps_are_told_with_what_follows_them(rig: Rig):
     ]
     assert await rig.read(offset=500) == [(1000, b"middle\n", 500, False), (5000, b"end\n", 3993, True)]
     assert await rig.read(lines=5) == [(5000, b"end\n", 0, True)]
+
+
+async def test_times_are_those_that_were_copied_or_that_of_the_copy(rig: Rig):
+    assert await rig.logs.times(KEY) is None
+    await rig.keep("stdout", 0, TEXT)
+    [row] = await rig.logs.times(KEY) or []
+    assert (row.stdout, row.stderr, row.at > 1_700_000_000) == (len(TEXT), None, True)
+    rows = [LogRow(5.0, 10), LogRow(9.0, len(TEXT))]
+    await rig.files.put(FileKey(KEY, "stdout", "times").name, pack_rows(rows))
+    assert await rig.logs.times(KEY) == rows
+    assert await rig.read() == [(0, TEXT, 0, True)]
 
 
 async def test_a_log_is_there_when_standard_output_is(rig: Rig):

@@ -15,6 +15,8 @@ from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import StageSpec, TaskProgram, WorkflowSpec
 from phalanx.api.server.limits import TimeSlices
 from phalanx.coordinator.declarations import Declarations
+from phalanx.coordinator.environment_keys import EnvironmentKeys
+from phalanx.coordinator.environments import SealedJobs
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.image import encode_state
 from phalanx.errors import PhalanxError
@@ -28,7 +30,7 @@ def asking(cluster: Cluster) -> Declarations:
     feed: Any = None
     slices = TimeSlices(clock)
     flows = WorkflowCommands(loop, store, feed, clock, slices, {"echo": TaskProgram(["/bin/echo"])})
-    return Declarations(loop, store, clock, 3, slices, flows)
+    return Declarations(loop, store, clock, 3, slices, flows, SealedJobs(EnvironmentKeys(("secret",))))
 
 
 def answered(cluster: Cluster, request: PlanRequest) -> PlanReply:

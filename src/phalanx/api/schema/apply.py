@@ -12,6 +12,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from phalanx.api.schema.cluster import TopologySpec
+from phalanx.api.schema.exports import check_exported
 from phalanx.api.schema.fields import check_count, check_name
 from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons
 from phalanx.api.schema.jobspec import JobSpec
@@ -54,6 +55,9 @@ class ApplyRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     amends: AmendSpec | None = None  # members of a gang that waits for some
     strict: bool = False  # what would be a warning is a refusal
     request_id: str | None = None  # the same as the Idempotency-Key header
+    exported: dict[
+        str, str
+    ] = {}  # the caller's environment, for all jobs: weaker than what they say themselves
 
 
 class AppliedJob(Struct):
@@ -84,6 +88,7 @@ def check_extent(request: ApplyRequest) -> None:
     check_count("specs", len(request.specs), SPECS_MAX)
     if request.amends is not None and len(request.specs) != 1:
         raise BadRequest(f"amends: given with {len(request.specs)} specs, one gang is amended at a time")
+    check_exported(request.exported, "exported")
     check_count("quotas", len(request.quotas), QUOTAS_MAX)
     for queue in request.quotas:
         check_name("quotas", queue)

@@ -40,6 +40,7 @@ LABELS_MAX = 64
 LABEL_BYTES_MAX = 512
 INDEX_MAX = 1 << 31
 AFTER_MAX = 64
+NODES_MAX = 1000
 NAMED_TASKS_MAX = 1000  # of those that start one by one: each is told of all others
 Network = Literal["node", "overlay"]  # the node's, or one with an address for each task
 
@@ -71,6 +72,11 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     target: str | None = None  # host[:numa][::gpus]
     labels: dict[str, str] = {}  # what the node must carry
     require_isolation: bool = False  # only nodes that hold tasks to all that they were granted
+    nodes: list[str] = []  # only on these nodes; empty: on any
+    exclude: list[str] = []  # on none of these
+    exclusive: bool = (
+        False  # each task has a node for itself: it starts on an empty one and is given all of it
+    )
     env: dict[str, str] = {}
     cwd: str | None = None
     at_once: int = 0  # how many tasks of each replica may hold a place at one time; 0: all
@@ -211,6 +217,7 @@ def _request(spec: GroupSpec, field: str) -> Request:
         if not (spec.gpu_type.isascii() and spec.gpu_type.isprintable() and spec.gpu_type):
             raise BadRequest(f"{field}gpu_type: {shown(spec.gpu_type)} is not a device type, such as h100")
     target = _target(spec, field)
+    _check_places(spec, target, field)
     gpus = len(target.devices) if target and target.devices else spec.gpus
     gpu_memory = read_size(f"{field}gpu_memory", spec.gpu_memory)
     if gpus == 0 and (spec.gpu_type is not None or gpu_memory):
@@ -225,7 +232,40 @@ def _request(spec: GroupSpec, field: str) -> Request:
         target=target,
         labels=_labels(spec, field),
         addresses=int(spec.network == "overlay"),
+        nodes=read_nodes(f"{field}nodes", spec.nodes),
+        exclude=read_nodes(f"{field}exclude", spec.exclude),
+        exclusive=spec.exclusive,
     )
+
+
+def read_nodes(field: str, names: list[str]) -> tuple[str, ...]:
+    """Names of nodes, each once; those of hosts know no case, and nodes have theirs in lower case."""
+    check_count(field, len(names), NODES_MAX)
+    for name in names:
+        check_name(field, name.lower())
+    return tuple(sorted({name.lower() for name in names}))
+
+
+def _check_places(spec: GroupSpec, target: Target | None, field: str) -> None:
+    """Refuse what leaves no node, or says twice where a task runs."""
+    if spec.nodes and set(spec.nodes) <= set(spec.exclude):
+        raise BadRequest(f"{field}nodes: all of them are in exclude, so no node is left: leave one out there")
+    check_target(field, spec.nodes, spec.exclusive, target)
+
+
+def check_target(field: str, nodes: list[str], exclusive: bool, target: Target | None) -> None:
+    """Refuse a target beside other nodes, or a part of a node for a task that wants all of it."""
+    if target is None:
+        return
+    if nodes:
+        raise BadRequest(
+            f"{field}nodes: given beside target {shown(str(target))}: give one of them, not both"
+        )
+    if exclusive and (target.devices or target.numa is not None):
+        raise BadRequest(
+            f"{field}exclusive: it gives all of a node, and target {shown(str(target))} names a part of one:"
+            f" give {target.host}"
+        )
 
 
 def read_names(names: bool, tasks: int) -> bool:

@@ -90,6 +90,9 @@ class RequestView(Struct, omit_defaults=True):
     target: str | None = None
     labels: dict[str, str] = {}
     require_isolation: bool = False
+    nodes: list[str] = []  # only one of these; empty: any
+    exclude: list[str] = []  # none of these
+    exclusive: bool = False  # a node for itself
 
 
 class GroupView(Struct):
@@ -125,7 +128,8 @@ class UsageSummary(Struct):
 class JobView(Struct):
     """One job. `status` sums up its tasks; `exit_code` is its only task's, or the first failed one's.
 
-    `command`, `request`, `cwd` and `env` are those of its first group.
+    `command`, `request`, `cwd` and `env` are those of its first group. In a list of jobs, `env` is only that of job
+    files.
     """
 
     id: str
@@ -177,9 +181,17 @@ class JobView(Struct):
     revision: int = 0  # how often its settings were changed after it was submitted
     evicted: str = ""  # of one that waits for a place again: by whom, and for whom
     evicted_at: float | None = None  # and when
+    exported: list[str] = []  # names of the variables it was submitted with; not in lists of jobs
     params: dict[str, str] = {}  # of a sweep: the values of each parameter, such as 1..5; rows: how many
     repeats: str = ""  # the job whose failed tasks it runs again
     retries: list[str] = []  # the jobs that run failed tasks of it again, oldest first
+
+
+class EnvironmentView(Struct):
+    """The variables of a job's first group: those of the environment that it was submitted in, and its own."""
+
+    exported: dict[str, str]
+    env: dict[str, str]
 
 
 class TaskView(Struct):

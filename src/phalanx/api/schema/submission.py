@@ -14,6 +14,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.begin import read_begin
 from phalanx.api.schema.documents import FailedTarget
+from phalanx.api.schema.exports import check_exported
 from phalanx.api.schema.fields import (
     check_job_name,
     check_name,
@@ -29,6 +30,7 @@ from phalanx.api.schema.groupspec import (
     GatherSpec,
     GroupSpec,
     Network,
+    check_target,
     read_gather,
     read_names,
     read_subdomain,
@@ -36,7 +38,7 @@ from phalanx.api.schema.groupspec import (
 )
 from phalanx.api.schema.jobspec import GRACE_S, GRACE_S_MAX
 from phalanx.api.schema.params import check_templates, read_params, sweep_array
-from phalanx.api.schema.targets import read_places
+from phalanx.api.schema.targets import Place, read_places
 from phalanx.core.model.array import TASKS_MAX, Array, ArrayError, parse_array
 from phalanx.core.model.job import (
     GANG_TASKS_MAX,
@@ -78,6 +80,9 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     array: str | None = None  # "1-100%4"
     name: str = ""
     env: dict[str, str] = {}
+    exported: dict[
+        str, str
+    ] = {}  # the caller's environment: weaker than `env` and than all that Phalanx sets
     cwd: str | None = None
     time_limit: float | str | None = None  # seconds, or "1h30m"
     grace: float | str | None = None  # between SIGTERM and SIGKILL
@@ -92,6 +97,11 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     gang_wait: float | str | None = None  # how long tasks of a gang hold their places for the others
     labels: dict[str, str] = {}  # what the node must carry
     require_isolation: bool = False  # only nodes that hold tasks to all that they were granted
+    nodes: list[str] = []  # only on these nodes; empty: on any
+    exclude: list[str] = []  # on none of these
+    exclusive: bool = (
+        False  # each task has a node for itself: it starts on an empty one and is given all of it
+    )
     preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
@@ -182,24 +192,28 @@ def to_jobs(
     )
     _check_ip_token(request)
     places, failed = read_places(request.targets, request.required_gpus)
-    groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
-    jobs: list[tuple[str | None, Job]] = []
-    for text, target in places:
-        id, gpus = new_id(), _gpus(request, target, text)
-        group = groups.get(gpus) or groups.setdefault(gpus, _group(request, gpus, common.array))
-        aimed = structs.replace(group, request=structs.replace(group.request, target=target))
-        batch = jobs[0][1].id if jobs else id
-        jobs.append((text, structs.replace(common, id=id, batch=batch, groups=(aimed,))))
-    _check_words(request, params, jobs)
+    jobs = _aimed(request, common, places, new_id)
+    if jobs:
+        check_templates(params, jobs[0][1].groups, "command" if request.shell is None else "shell")
     if not places:  # every target failed; what else is wrong is still told first
         _group(request, request.gpus, common.array)
     return jobs, failed
 
 
-def _check_words(request: SubmitRequest, params: Params | None, jobs: list[tuple[str | None, Job]]) -> None:
-    """Refuse what is no template in the command of a sweep."""
-    if jobs:
-        check_templates(params, jobs[0][1].groups, "command" if request.shell is None else "shell")
+def _aimed(
+    request: SubmitRequest, common: Job, places: list[Place], new_id: Callable[[], str]
+) -> list[tuple[str | None, Job]]:
+    """A job for each target; the first gives its id to the whole batch."""
+    groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
+    jobs: list[tuple[str | None, Job]] = []
+    for text, target in places:
+        check_target("", request.nodes, request.exclusive, target)
+        id, gpus = new_id(), _gpus(request, target, text)
+        group = groups.get(gpus) or groups.setdefault(gpus, _group(request, gpus, common.array))
+        aimed = structs.replace(group, request=structs.replace(group.request, target=target))
+        batch = jobs[0][1].id if jobs else id
+        jobs.append((text, structs.replace(common, id=id, batch=batch, groups=(aimed,))))
+    return jobs
 
 
 def check_request_id(request_id: str) -> None:
@@ -263,6 +277,7 @@ def _check_ip_token(request: SubmitRequest) -> None:
 
 
 def _check_labels(request: SubmitRequest) -> None:
+    check_exported(request.exported, "exported")
     if request.name:
         check_job_name("name", request.name)
     if request.queue != "default":
@@ -308,6 +323,9 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         gpu_memory=request.gpu_memory,
         labels=request.labels,
         require_isolation=request.require_isolation,
+        nodes=request.nodes,
+        exclude=request.exclude,
+        exclusive=request.exclusive,
         env=request.env,
         cwd=None if request.kind == "vps" else request.cwd,  # the home of a VPS is its folder
         network=request.network,

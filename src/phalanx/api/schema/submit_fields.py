@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypedDict
 
 from phalanx.api.schema.groupspec import GatherSpec, Network
@@ -21,6 +21,8 @@ class GangFields(TypedDict, total=False):
     queue: str
     name: str
     env: dict[str, str]
+    export: str | Sequence[str] | None  # variables of this process: ALL, NONE, or names
+    exported: dict[str, str]
     cwd: str | None
     time_limit: float | str | None
     grace: float | str | None
@@ -32,6 +34,9 @@ class GangFields(TypedDict, total=False):
     gang_wait: float | str | None
     labels: dict[str, str]
     require_isolation: bool
+    nodes: list[str]
+    exclude: list[str]
+    exclusive: bool
     tags: dict[str, str]
     after: list[str]
     preemption: Literal["lower", "never"]

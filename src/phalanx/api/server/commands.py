@@ -36,13 +36,12 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import JobsQuery, Stream
+from phalanx.api.schema.documents import JobsQuery
 from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
     JobView,
-    LogChunk,
     Page,
     StatusWord,
     StoryLine,
@@ -65,6 +64,7 @@ from phalanx.api.schema.workflows import (
     WorkflowView,
 )
 from phalanx.api.server.auth import Identity
+from phalanx.api.server.log_commands import LogCommands
 from phalanx.api.server.sweep_commands import SweepCommands
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.duplex import Duplex
@@ -72,7 +72,7 @@ from phalanx.duplex import Duplex
 LINES_MAX = 10_000
 
 
-class Commands(SweepCommands, Protocol):
+class Commands(SweepCommands, LogCommands, Protocol):
     async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         """`role` is the user's: a queue may ask for it, and it limits the priority."""
         ...
@@ -261,22 +261,6 @@ class Commands(SweepCommands, Protocol):
 
     def watch(self, *, after: int | None, job: str | None) -> AsyncIterator[WatchEvent]:
         """Everything after revision `after` (None: from now on). Gone if that is no longer kept."""
-        ...
-
-    def logs(
-        self,
-        id: str,
-        *,
-        stream: Stream,
-        attempt: int | None,
-        offset: int | None,
-        lines: int | None,
-        follow: bool,
-    ) -> AsyncIterator[LogChunk]:
-        """From `offset`, or the last `lines` lines, or all; with `follow` until the attempt's end.
-
-        The first chunk comes at once, empty if nothing is written yet, so that a follower learns the attempt.
-        """
         ...
 
     async def result(self, id: str) -> Raw:

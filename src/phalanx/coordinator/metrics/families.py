@@ -115,6 +115,11 @@ GAUGES = (
         ("state",),
     ),
     _gauge("devices", "Devices of nodes that are not lost.", lambda now: now.survey.devices),
+    _gauge(
+        "devices_failed",
+        "Devices that a health check took out of service, of those.",
+        lambda now: now.survey.devices_failed,
+    ),
     _gauge("devices_allocated", "Devices that tasks hold.", lambda now: now.survey.devices_allocated),
     _gauge("cores", "Cores of nodes that are not lost.", lambda now: now.survey.millicores / 1000),
     _gauge(

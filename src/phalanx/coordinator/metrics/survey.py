@@ -60,6 +60,7 @@ class Survey(Struct):
     nodes: Counter[str] = field(default_factory=Counter)  # by state
     by_node: dict[str, NodeSurvey] = {}
     devices: int = 0
+    devices_failed: int = 0  # out of service, of those
     devices_allocated: int = 0
     millicores: int = 0
     millicores_allocated: int = 0
@@ -138,7 +139,8 @@ def _add_node(found: Survey, state: ClusterState, node: NodeState, now: float) -
     found.allocations += len(node.lanes)
     if not node.lost:
         millicores = MILLICORES[ledger.capacity.cores]
-        found.devices += len(ledger.capacity.devices)
+        found.devices += len(node.capacity.devices)
+        found.devices_failed += len(node.capacity.devices) - len(ledger.capacity.devices)
         found.millicores += millicores
         found.millicores_allocated += max(0, millicores - ledger.free[CORES])
     found.devices_allocated += taken

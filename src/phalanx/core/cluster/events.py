@@ -14,7 +14,9 @@ from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
+from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
+from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
@@ -388,7 +390,8 @@ Event = (
     | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded
     | TaskDeferred | MergedEnded | w.WorkflowSubmitted | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled
     | w.WorkflowStopped | w.WorkflowRetried | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved
-    | o.ReservationEnded | n.NumbersSkipped | c.JobHeld | c.JobUpdated | JobApproved | WorkflowApproved
+    | o.ReservationEnded | n.NumbersSkipped | c.JobHeld | c.JobUpdated | EnvironmentKept | NodeChecked
+    | JobApproved | WorkflowApproved
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)

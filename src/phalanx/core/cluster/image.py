@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from heapq import heapify
 from operator import attrgetter
 
-from msgspec import Raw, Struct, msgpack, structs
+from msgspec import Struct, msgpack, structs
 
 from phalanx.core.cluster.apply.approvals import wait_for_approval
 from phalanx.core.cluster.apply.bindings import restore_bindings
@@ -27,15 +27,18 @@ from phalanx.core.cluster.apply.grants import (
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.overlay import restore_overlay
 from phalanx.core.cluster.apply.workflows import restore_workflows
+from phalanx.core.cluster.brake import Brake
 from phalanx.core.cluster.conditions import Condition, told_preemption
+from phalanx.core.cluster.environments import EnvironmentImage, HistoryEnvironments
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
-from phalanx.core.cluster.state import BACKOFF, BEGIN, Brake, ClusterState, NodeState, Timers
+from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
 from phalanx.core.model.bindings import BindingsImage
 from phalanx.core.model.credential import Credential
+from phalanx.core.model.health import WELL, NodeHealth, in_service
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.lanes import Lane
 from phalanx.core.model.orders import AttemptKey, Status, Why
@@ -102,6 +105,7 @@ class JobImage(Struct, array_like=True):
     usage_totals: UsageTotals | None = None
     begins_at: float = 0.0
     held_by: str = ""
+    environments: HistoryEnvironments | None = None  # only in the history
     approve_by: float | None = None
 
 
@@ -131,6 +135,7 @@ class NodeImage(Struct, array_like=True):
     disabled_automatically: bool = False
     toggled_at: float | None = None
     idle_since: float | None = None
+    health: NodeHealth = WELL
 
 
 class ClusterImage(Struct, array_like=True):
@@ -154,6 +159,7 @@ class ClusterImage(Struct, array_like=True):
     bindings: BindingsImage | None = None
     overlay: OverlayImage | None = None
     repeated: list[tuple[JobId, list[JobId]]] = []
+    environments: list[EnvironmentImage] = []
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -180,6 +186,7 @@ def encode_state(state: ClusterState) -> bytes:
             state.bindings.image(),
             state.overlay.image() if state.overlay else None,
             list(state.repeated.items()),
+            state.environments.image(),
         )
     )
 
@@ -201,6 +208,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
         _restore_job(state, job)
     for node in image.nodes:
         _restore_lanes(state, node)
+    state.environments.restore(image.environments, (job.job for job in state.jobs.values()))
     state.overlay = Overlay(image.overlay)
     restore_overlay(state)
     restore_dependents(state)
@@ -226,26 +234,16 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     return state
 
 
-def encode_job(job: JobState) -> bytes:
+def encode_job(job: JobState, environments: HistoryEnvironments | None = None) -> bytes:
     """One job, for the history."""
-    return msgpack.encode(_job_image(job))
+    image = _job_image(job)
+    image.environments = environments
+    return msgpack.encode(image)
 
 
 def decode_job(body: bytes) -> JobState:
     """A job out of the history; it has no live attempts."""
     return _job_state(msgpack.decode(body, type=JobImage), [0, 0, 0, 0, 0, 0])
-
-
-class _Numbered(Struct, array_like=True):
-    """The beginning of a `JobImage`."""
-
-    job: Raw
-    arrival: int
-
-
-def number_of_job(body: bytes) -> int:
-    """The number in a record of the history, read without the rest."""
-    return msgpack.decode(body, type=_Numbered).arrival
 
 
 # What an image has under the same name as its object is copied by name; the rest is told one by one.
@@ -305,7 +303,7 @@ def _job_image(job: JobState) -> JobImage:
         job.usage.totals if job.usage.totals.attempts else None,
         job.begins_at,
         job.held_by,
-        job.approve_by,
+        approve_by=job.approve_by,
     )
 
 
@@ -319,7 +317,7 @@ def _whole_image(job: JobState) -> WholeImage:
 
 
 def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
-    state.table.put(image.name, image.capacity)
+    state.table.put(image.name, in_service(image.capacity, image.health))
     number = place if image.number is None else image.number
     node = state.nodes[image.name] = NodeState(image.name, state.table.rows[image.name], number)
     _copy(image, node, _SAME_IN_NODE)
@@ -385,11 +383,11 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
     for lane_id, grant, keys in image.lanes:
         job = state.jobs[keys[0][0]]
         attempt = job.live[keys[0][1]]
-        lane = Lane(lane_id, node.name, grant, job.groups[attempt.group].lanes)
-        node.lanes[lane_id] = lane
+        lane = node.lanes[lane_id] = Lane(lane_id, node.name, grant, job.groups[attempt.group].lanes)
         lane.attempts = dict.fromkeys(keys)
         endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
-        lane.is_slow = Why.EVICTED in endings or None not in endings
+        is_failed = not node.health.failed.keys().isdisjoint(grant.devices)
+        lane.is_slow = Why.EVICTED in endings or None not in endings or is_failed
         state.table.retake(node.row, grant)
         state.queues.take(job.job.queue_user, grant)
         held = tenant(job, attempt, attempt.since)

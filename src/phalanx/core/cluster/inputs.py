@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.model.credential import Credential
+from phalanx.core.model.health import NodeHealth
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Phase, Report
 from phalanx.core.model.plan import GangPlacement, Placement
@@ -38,6 +39,7 @@ class Submit(Input, frozen=True):
     ip_digest: bytes = b""  # of the token of a reservation, whose address its only task is to have
     amends: int | None = None  # the version of the gang with this job's id that the job takes the place of
     retries: int = 0  # of one that repeats tasks: how many jobs are known that did so before
+    environments: dict[str, bytes] = {}  # by digest: those that the job names, sealed
 
 
 class Cancel(Input, frozen=True):
@@ -219,6 +221,7 @@ class Hello(Input, frozen=True):
     address: str = ""  # where peers reach it
     trouble: str = ""  # what keeps it from starting tasks, if anything
     has_overlay: bool = False  # whether it can give tasks addresses of the overlay network
+    health: NodeHealth | None = None  # checks of the node that fail, if any
 
 
 class Heartbeat(Input, frozen=True):
@@ -229,6 +232,7 @@ class Heartbeat(Input, frozen=True):
     trouble: str = ""  # what keeps its runner from starting tasks, if anything
     seen_at: float = 0.0  # by our clock: what we sent before on this connection had arrived; 0: not known
     starts_expire: bool = False  # what has not started within a lease of its arrival never will
+    health: NodeHealth | None = None  # checks of the node that fail, if any
 
 
 class Leave(Input, frozen=True):
@@ -332,6 +336,7 @@ class KnowSecret(Input, frozen=True):
     """The fingerprint of the secret that this coordinator has."""
 
     fingerprint: str
+    replaces: str = ""  # the fingerprint of the one that it is to take the place of
 
 
 class Tick(Input, frozen=True):

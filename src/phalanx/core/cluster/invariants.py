@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from phalanx.core.cluster.apply.overlay import tell_addresses
 from phalanx.core.cluster.dependencies import has_come, task_has_come
+from phalanx.core.cluster.environments import digests_of
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import StagePhase
@@ -38,7 +39,7 @@ def ledgers_are_exact(state: ClusterState) -> Iterator[str]:
             expected.promise(grant)
         tell_addresses(state.overlay, expected)
         found = state.table.ledgers[node.row]
-        for field in ("free", "numa_free", "devices_free", "devices_held", "promises"):
+        for field in ("free", "numa_free", "devices_free", "devices_held", "promises", "holders"):
             if getattr(found, field) != getattr(expected, field):
                 yield f"{node.name}: {field} is {getattr(found, field)}, lanes say {getattr(expected, field)}"
         if [column[node.row] for column in state.table.columns.free] != found.free:
@@ -307,6 +308,14 @@ def numbers_are_of_one_thing(state: ClusterState) -> Iterator[str]:
         yield f"number {max(numbers)} was given, and {state.arrivals} is the last one"
 
 
+def environments_are_those_of_jobs(state: ClusterState) -> Iterator[str]:
+    """Every environment in memory is named by as many jobs as it says; one may be missing after a damaged record."""
+    named = Counter(digest for job in state.jobs.values() for digest in digests_of(job.job))
+    for kept in state.environments:
+        if kept.jobs != named[kept.digest]:
+            yield f"environment {kept.digest} is named by {named[kept.digest]} jobs, and {kept.jobs} are counted"
+
+
 SENTENCES = (
     dependents_are_told,
     ledgers_are_exact,
@@ -325,4 +334,5 @@ SENTENCES = (
     users_with_work_are_counted,
     stages_begin_in_order,
     numbers_are_of_one_thing,
+    environments_are_those_of_jobs,
 )

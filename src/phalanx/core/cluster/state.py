@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field, structs
 
+from phalanx.core.cluster.brake import Brake
+from phalanx.core.cluster.environments import Environments
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.names import JobNames
 from phalanx.core.cluster.overlay import Overlay
@@ -23,6 +25,7 @@ from phalanx.core.model.bindings import Bindings, DispatchView, workflow_key
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
+from phalanx.core.model.health import WELL, NodeHealth
 from phalanx.core.model.job import Job, JobId, NodeName, QueueUser
 from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.orders import AttemptKey, Status
@@ -75,14 +78,6 @@ class Timers(Struct, frozen=True):
     overlay: OverlayRules = OverlayRules()
 
 
-class Brake(Struct, frozen=True):
-    """Most nodes fell silent at once, so for now nobody is declared lost."""
-
-    at: float
-    silent: int
-    nodes: int  # those that were there
-
-
 class NodeState(Struct, eq=False):
     """One node: the life of its runner that we talk to, and what it holds."""
 
@@ -110,6 +105,7 @@ class NodeState(Struct, eq=False):
     toggled_at: float | None = None  # when it was last disabled or enabled
     idle_since: float | None = None  # None: attempts stand there
     bound_to: JobId = ""  # in the mode static_worker: the workflow that alone is given it
+    health: NodeHealth = WELL  # checks of it that fail: it gets no work, or devices are out of service
     trouble: str = ""  # what keeps its runner from starting tasks, in its own words
     leaving: bool = False  # its runner stops, or has stopped, in an orderly way; until it is back
     kept_s: float = 0.0  # how much longer its lease is while nothing is heard of it
@@ -132,8 +128,8 @@ class NodeState(Struct, eq=False):
     @property
     def is_fit(self) -> bool:
         """Whether it would take work if it were enabled and need not rest."""
-        is_there = self.connected and not self.lost and not self.leaving
-        return is_there and self.drain_reason is None and not self.leftovers and not self.trouble
+        is_ill = self.leftovers or self.trouble or self.health.reason
+        return self.connected and self.drain_reason is None and not (self.lost or self.leaving or is_ill)
 
     @property
     def takes_work(self) -> bool:
@@ -204,6 +200,7 @@ class ClusterState(Struct, eq=False):
     queues: Queues = field(default_factory=Queues)
     bindings: Bindings = field(default_factory=Bindings)
     overlay: Overlay = field(default_factory=Overlay)
+    environments: Environments = field(default_factory=Environments)
     keyring: Keyring = field(default_factory=Keyring)  # the credentials that were created
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
@@ -222,9 +219,8 @@ class ClusterState(Struct, eq=False):
     ended_workflows: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # oldest first
     stages_of: dict[str, int] = {}  # by user: the tasks of stages that have no job yet
     stage_tasks: int = 0  # of all users together
-    retries: list[
-        tuple[float, JobId, int]
-    ] = []  # a heap of instants: backoffs end; BACKOFF, BEGIN: of the whole job
+    # A heap of instants at which backoffs end; BACKOFF, BEGIN instead of a position: of the whole job.
+    retries: list[tuple[float, JobId, int]] = []
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
     result_bytes: int = 0  # of the results of those
     requests: RequestIds = field(default_factory=RequestIds)

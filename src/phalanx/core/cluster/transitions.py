@@ -42,6 +42,8 @@ from phalanx.core.cluster.decide import (
     workflows,
 )
 from phalanx.core.cluster.decision import Decision, Effect
+from phalanx.core.cluster.environment_events import EnvironmentKept
+from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.state import ClusterState, Unfit
@@ -158,6 +160,7 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.NodeCleared: apply_nodes.cleared,
     e.NodeQuarantined: apply_nodes.quarantined,
     e.NodeHealthChanged: apply_nodes.health_changed,
+    NodeChecked: apply_nodes.checked,
     e.NodeLeaving: apply_nodes.leaving,
     e.NodeDrained: apply_nodes.drained,
     e.NodeResumed: apply_nodes.resumed,
@@ -191,4 +194,5 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.LogSettled: _of_the_log,
     e.LogRepaired: _of_the_log,
     NumbersSkipped: apply_jobs.numbers_skipped,
+    EnvironmentKept: apply_jobs.environment_kept,
 }

@@ -41,19 +41,28 @@ def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Chan
         case Why.TIMEOUT:
             return Change(f"set a --time-limit of more than {job.job.time_limit_s or 0:.0f} s")
         case Why.REFUSED:
-            return _fix_refused(job.group_of(position).group.command)
+            said_of_it = job.details.get(position, ("", ""))[0]
+            return _fix_refused(job.group_of(position).group.command, said_of_it)
         case Why.EXITED | Why.SIGNALLED:
             return Change("see its log", {}, f"phalanx logs {task}")
     return None
 
 
-def _fix_refused(command: Command) -> Change:
+def _fix_refused(command: Command, message: str) -> Change:
     """What was wrong with what the node could not start."""
     if len(command.argv) == 1 and " " in command.argv[0].strip():
         return Change("it was given as one word: put --shell before it, or leave out the quotes around it")
     if command.image:
         return Change(
             "check that the image is there, and has the program and the folder; see its mounts, too"
+        )
+    if message.startswith("working directory"):
+        return Change(
+            "a task runs in the folder it was submitted in: make that folder on all nodes, or name one with --cwd"
+        )
+    if message.startswith("no program") and "/" not in command.argv[0]:
+        return Change(
+            "a task has the PATH it was submitted with: install the program on the node, or name it by its path"
         )
     return Change("check that the program and the folder exist on the node and are executable")
 

@@ -13,8 +13,9 @@ from math import inf
 
 from msgspec import Struct
 
-from phalanx.core.cluster.decide.jobs import why_closed
+from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.repairs import repairs
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain import fixes, gates, reserved
@@ -78,6 +79,7 @@ class Explainer:
         self._closed = {
             name: no for name, node in state.nodes.items() if (no := why_closed(node)) is not None
         }
+        self._repairs = repairs(state)
         self._reserved: dict[Rank, Reason] = {}
         self._runs_s: dict[JobId, float] = {}  # how long those run who have their places in the draft
         self._started: Counter[Rank] = Counter()  # how many tasks of a unit have places in the draft
@@ -179,7 +181,9 @@ class Explainer:
     def _said(self, unit: GroupState | GangState, verdicts: list[Verdict]) -> list[Reason]:
         """What quotas and nodes say, what only a person can change first."""
         if isinstance(unit, GroupState):
-            quota = self._draft.queues.lacks(unit.job.queue_user, [(unit.request, 1)])
+            quota = self._draft.queues.lacks(
+                unit.job.queue_user, [(self._draft.nodes.counted(unit.request), 1)]
+            )
             room = None if verdicts[0].fits else verdicts[0].dominant
             return sorted([no for no in (room, quota) if no is not None], key=lambda no: no.tier)
         room = quota = self._tried(self._draft, unit)
@@ -219,7 +223,7 @@ class Explainer:
 
     def _asked(self, request: Request) -> Verdict:
         """What every node says about one task, as the draft has it."""
-        return verdict(self._state.table, request, self._closed)
+        return verdict(self._state.table, request, self._closed, self._repairs)
 
     def _case(self, job: JobState, unit: GroupState | GangState, no: Reason, ahead: int) -> Case:
         return Case(self._state, self._draft, job, unit, no, ahead, self._closed, self._trials, self._asker)

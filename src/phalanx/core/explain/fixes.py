@@ -170,6 +170,8 @@ def _wait_for_rest(case: Case) -> Change | None:
 def _see_runner(case: Case) -> Change | None:
     host = case.no.numbers["host"]
     text = f"see the runner's log on {host}; it takes work again once that works"
+    if case.no.code == "DevicesFailed" or case.state.nodes[host].health.reason:
+        text = f"repair {host}; it takes work again by itself once its checks pass"
     return Change(text, {}, f"phalanx story {host}")
 
 
@@ -195,6 +197,7 @@ FIXES: dict[str, Callable[[Case], Change | None]] = {
     "NodeDisabled": _resume,
     "NodeResting": _wait_for_rest,
     "NodeUnhealthy": _see_runner,
+    "DevicesFailed": _see_runner,
     "NodeOffline": _bring_back,
     "NodeUnreachable": _bring_back,
 }
@@ -272,7 +275,7 @@ def _to_take_back(node: NodeState) -> list[str]:
 def _is_for_resume(node: NodeState) -> bool:
     """Whether nothing but a drain, a rest or being disabled keeps a node from taking work."""
     is_there = node.connected and not node.lost and not node.leaving
-    is_well = not node.leftovers and not node.trouble
+    is_well = not node.leftovers and not node.trouble and not node.health.reason
     is_held = node.drain_reason is not None or node.disabled_reason is not None or node.is_kept_away
     return is_held and is_there and is_well
 

@@ -10,7 +10,7 @@ from phalanx.core.cluster.dependencies import WORDS, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
-from phalanx.core.model import reason
+from phalanx.core.model import gang_reasons, reason
 from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.reason import Reason
@@ -49,7 +49,7 @@ def at_barrier(state: ClusterState, job: JobState, now: float) -> Reason:
     short = 0 if job.satisfied else sum(max(0, g.needed - held[n]) for n, g in enumerate(job.job.groups))
     seconds = max(0.0, job.forming.formed_at + job.gang.gang.wait_s - now)
     placed = len(job.forming.positions)
-    return reason.barrier_wait(placed - len(late), placed, short, missing, seconds)
+    return gang_reasons.barrier_wait(placed - len(late), placed, short, missing, seconds)
 
 
 def comes_first(job: JobState, group: GroupState) -> Iterator[Reason]:
@@ -90,7 +90,9 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
             yield _merged(state, job.merged_into)
         case Gate.PROMISE if job.promise is not None:
             left = max(0.0, job.promise.until - now)
-            yield reason.waiting_victims(task_names(state, job.promise.victims), nominated(job.promise), left)
+            yield gang_reasons.waiting_victims(
+                task_names(state, job.promise.victims), nominated(job.promise), left
+            )
         case Gate.RESTART:
             yield reason.restarting(len(job.live))
         case Gate.RETRY:
@@ -152,7 +154,7 @@ def _members_missing(job: JobState, gang: GangState) -> Iterator[Reason]:
     for group, wanted in zip(job.groups, gang.wanted(), strict=True):
         if wanted.need > wanted.most:
             why = _where_they_are(job, group)
-            yield reason.members_missing(group.group.name, wanted.need, wanted.most, why)
+            yield gang_reasons.members_missing(group.group.name, wanted.need, wanted.most, why)
 
 
 def _whereabouts(state: ClusterState, node: str) -> str:

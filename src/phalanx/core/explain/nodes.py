@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from phalanx.core.cluster.repairs import Repairs, waits_for_repair
 from phalanx.core.model import reason
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.reason import Reason, Tier
@@ -25,12 +26,16 @@ class Verdict(Struct, frozen=True):
     fits: list[str]
 
 
-def verdict(table: NodeTable, request: Request, closed: dict[str, Reason]) -> Verdict:
-    """Ask every node, and sum up. `closed` holds the nodes that take no work, and why."""
+def verdict(
+    table: NodeTable, request: Request, closed: dict[str, Reason], known: Repairs | None = None
+) -> Verdict:
+    """Ask every node, and sum up. `closed` holds the nodes that take no work, and why; `known` those to be repaired."""
     groups: dict[tuple[Tier, str], list[tuple[Reason, str]]] = {}
     fits: list[str] = []
     for ledger in _asked(table, request):
-        answer = closed.get(ledger.name) if ledger.never(request) is None else ledger.never(request)
+        answer = closed.get(ledger.name)
+        if (never := ledger.never(request)) is not None:
+            answer = waits_for_repair(known or {}, ledger.name, request) or never
         no = answer or ledger.fit(request)
         if isinstance(no, Reason):
             groups.setdefault((no.tier, no.code), []).append((no, ledger.name))

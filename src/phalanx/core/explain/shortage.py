@@ -169,7 +169,7 @@ class Shortage:
         else:
             columns = self._nodes.columns
             size = columns.devices(request, every=True) if request.gpus else columns.every[CORES]
-            if request.labels and (labelled := columns.labelled(request)).any():
+            if request.is_choosy and (labelled := columns.labelled(request)).any():
                 size = np.where(labelled, size, -1)
             row = int(size.argmax())
         no = self._nodes.ledgers[row].never(request)

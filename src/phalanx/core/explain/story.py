@@ -8,11 +8,15 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
+from phalanx.core.cluster.decide.health import describe_devices
 from phalanx.core.cluster.dependencies import WORDS
+from phalanx.core.cluster.environment_events import EnvironmentKept
+from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.explain.choices import told_choice
 from phalanx.core.model.amounts import describe_bytes, describe_seconds, plural, utc
+from phalanx.core.model.health import WELL, NodeHealth
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
 from phalanx.core.model.patterns import unreadable
@@ -155,6 +159,8 @@ def _declared_sentence(event: e.Event) -> str:
     match event:
         case e.TermOpened():
             return f"a coordinator opened epoch {event.epoch}"
+        case EnvironmentKept():
+            return f"an environment of {event.user} was kept"
         case NumbersSkipped():
             return f"a backup was restored: numbers up to {event.upto} are not given again"
         case e.LogRepaired():
@@ -201,6 +207,14 @@ def _node_sentence(event: e.Event) -> str:
     return ""
 
 
+def _checked(health: NodeHealth) -> str:
+    if health == WELL:
+        return "passes its health checks again"
+    if health.reason:
+        return f"takes no new work, a health check fails: {health.reason}"
+    return f"goes on without some devices: {describe_devices(health)}"
+
+
 def _elastic_sentence(event: e.Event) -> str:
     match event:
         case e.NodeDisabled():
@@ -221,6 +235,8 @@ def _health_sentence(event: e.Event) -> str:
             if not event.trouble:
                 return f"{event.node} can start tasks again"
             return f"{event.node} cannot start tasks and gets no work: {event.trouble}"
+        case NodeChecked():
+            return f"{event.node} {_checked(event.health)}"
         case e.NodeLeaving():
             longer = f", for {event.keep_s:.0f} s longer than usual" if event.keep_s else ""
             return f"the runner of {event.node} was stopped; its tasks keep running under its lease{longer}"

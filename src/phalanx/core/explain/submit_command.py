@@ -74,6 +74,11 @@ def _of_request(request: Request) -> Iterator[str]:
         yield from ("--gpu-type", request.gpu_type)
     if request.gpu_memory_bytes:
         yield from ("--gpu-memory", format_bytes(request.gpu_memory_bytes))
+    if request.exclusive:
+        yield "--exclusive"
+    for option, names in (("--nodes", request.nodes), ("--exclude", request.exclude)):
+        if names:
+            yield from (option, ",".join(names))
     for name, value in request.labels:
         if (name, value) == ISOLATED:
             yield "--require-isolation"

@@ -35,6 +35,7 @@ ADDRESSES = 2  # the row of
 FIXED = 3  # rows that every vector has: cores, memory, addresses
 WORDS = ("tasks", "cores", "bytes of memory", "GPUs")  # of the rows of a quota
 SLOTS_MAX = 1_000_000  # tasks that ask for nothing fit anywhere without end; this is where we stop counting
+WHOLE = 1 << 20  # an empty node, as a row of its own: each that holds something there takes one of it
 Vector = tuple[int, ...]
 _Number = TypeVar("_Number", int, float)
 DeviceKind = tuple[str | None, int]  # type asked for, memory asked for
@@ -272,10 +273,13 @@ def matching(devices: Sequence[Device], kind: DeviceKind) -> Sequence[Device]:
 class Rows:
     """Which rows vectors have for some requests: the fixed ones, then one for each kind of device that they ask for.
 
-    With `others` devices of any kind have a row before those, in which requests for further kinds are counted, too.
+    With `others` devices of any kind have a row before those, in which requests for further kinds are counted, too. If
+    one of them asks for an empty node, the last row counts who holds something there (`WHOLE`).
     """
 
     def __init__(self, requests: Iterable[Request], *, others: bool = False) -> None:
+        requests = list(requests)
+        self.has_whole = any(each.exclusive for each in requests)
         kinds = dict.fromkeys(device_kind(each) for each in requests if each.gpus)
         self._others = others and bool(kinds)
         self.kinds: tuple[DeviceKind, ...] = tuple({ANY: None, **kinds} if self._others else kinds)
@@ -284,13 +288,20 @@ class Rows:
         """A request as a vector."""
         kind, gpus = device_kind(request), request.gpus
         is_mine = (each == kind or (self._others and each == ANY) for each in self.kinds)
-        return (*fixed(request), *(gpus if mine else 0 for mine in is_mine))
+        whole = (WHOLE * request.exclusive,) if self.has_whole else ()
+        return (*fixed(request), *(gpus if mine else 0 for mine in is_mine), *whole)
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        return FIXED + len(self.kinds) + self.has_whole
 
     def of_grant(self, grant: Grant, devices: Sequence[Device]) -> Vector:
         """A grant as a vector; `devices` are those of its node."""
         held = set(grant.devices)
         counts = (sum(each.index in held for each in matching(devices, kind)) for kind in self.kinds)
-        return (*fixed(grant), *(counts if held else (0 for _ in self.kinds)))
+        whole = (1,) if self.has_whole else ()
+        return (*fixed(grant), *(counts if held else (0 for _ in self.kinds)), *whole)
 
 
 def use(held: list[_Number], grant: Grant, sign: int) -> None:

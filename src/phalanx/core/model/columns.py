@@ -16,6 +16,7 @@ from phalanx.core.model.amounts import (
     ADDRESSES,
     FIXED,
     SLOTS_MAX,
+    WHOLE,
     DeviceKind,
     Rows,
     device_kind,
@@ -30,7 +31,9 @@ KINDS_MAX = 256
 SELECTORS_MAX = 256
 CHANGES_KEPT = 1 << 16
 FEW = 24  # so many rows are sooner read one by one than all at once
-Selector = tuple[tuple[str, str], ...]  # labels asked for
+Selector = tuple[
+    tuple[tuple[str, str], ...], tuple[str, ...], tuple[str, ...]
+]  # labels, names, names left out
 _Cell = TypeVar("_Cell", bound=np.generic)
 _Key = TypeVar("_Key")
 _Kept = TypeVar("_Kept")
@@ -204,12 +207,13 @@ class Columns:
         return found.every if every else found.free
 
     def labelled(self, request: Request) -> Mask:
-        """The nodes that carry the labels asked for."""
-        found = self._labelled.get(request.labels)
+        """The nodes that carry the labels asked for, and are among those that may be used."""
+        wanted = request.labels, request.nodes, request.exclude
+        found = self._labelled.get(wanted)
         if found is None:
             if len(self._labelled) >= SELECTORS_MAX:
                 self._labelled.clear()
-            found = self._labelled[request.labels] = _Labelled(request.labels)
+            found = self._labelled[wanted] = _Labelled(wanted)
         found.catch_up(self)
         return found.mask
 
@@ -224,8 +228,12 @@ class Columns:
             free.append(self.devices(request, every=every)[at])
             ask.append(request.gpus)
         found = slots_each(free, ask, SLOTS_MAX)
-        if request.labels:
+        if request.is_choosy:
             found[~self.labelled(request)[at]] = 0
+        if request.exclusive:
+            np.minimum(found, 1, out=found)
+            if not every:
+                found[self.holders[at] > 0] = 0
         if self.whole.any():
             np.minimum(found, 1, out=found, where=self.whole[at])
             if not every:
@@ -234,13 +242,19 @@ class Columns:
             found[~self.open[at]] = 0
         return found
 
+    @property
+    def holders(self) -> Column:
+        """How many hold or were promised something on each node. Read from the ledgers: it is seldom asked for."""
+        return np.fromiter((each.holders for each in self.ledgers), dtype=np.int64, count=len(self.ledgers))
+
     def slots_of(self, row: int, request: Request) -> int:
         """The same for one node."""
         return self.ledgers[row].slots(request) if self.open[row] else 0
 
     def free_of(self, rows: Rows) -> Matrix:
         """What is free on every node now, by row."""
-        return np.stack([*self.free, *map(self.of_kind, rows.kinds)])
+        whole = (WHOLE - self.holders,) if rows.has_whole else ()
+        return np.stack([*self.free, *map(self.of_kind, rows.kinds), *whole])
 
     def of_grant(self, rows: Rows, row: int, grant: Grant) -> Column:
         """A grant on a node, by row."""
@@ -287,10 +301,11 @@ class _Devices:
 
 
 class _Labelled:
-    """Which nodes carry some labels."""
+    """Which nodes carry some labels and have one of some names."""
 
     def __init__(self, wanted: Selector) -> None:
-        self._wanted = wanted
+        self._labels, nodes, exclude = wanted
+        self._nodes, self._exclude = frozenset(nodes), frozenset(exclude)
         self._mark = 0
         self.mask: Mask = np.zeros(0, dtype=np.bool_)
 
@@ -298,8 +313,10 @@ class _Labelled:
         self.mask = lengthened(self.mask, len(columns))
         joined = columns.joined.since(self._mark)
         for row in range(len(columns)) if joined is None else joined:
-            has = columns.ledgers[row].capacity.labels
-            self.mask[row] = all(has.get(name) == value for name, value in self._wanted)
+            ledger = columns.ledgers[row]
+            has, name = ledger.capacity.labels, ledger.name
+            is_chosen = name not in self._exclude and (not self._nodes or name in self._nodes)
+            self.mask[row] = is_chosen and all(has.get(key) == value for key, value in self._labels)
         self._mark = columns.joined.mark
 
 

@@ -217,6 +217,7 @@ class Command(Struct, frozen=True, omit_defaults=True):
     image: str = ""  # the container it runs in; empty: none (`containers.py`)
     mounts: tuple[str, ...] = ()  # what of the node that container sees besides: SRC:DST[:ro]
     split_output: bool = False  # standard output and standard error go into two logs, not into one
+    environment: str = ""  # digest of the sealed environment it was submitted with; empty: it has only `env`
 
 
 class Vps(Struct, frozen=True, omit_defaults=True):

@@ -19,16 +19,15 @@ from phalanx.core.model.amounts import (
     SLOTS_MAX,
     describe_bytes,
     fixed,
-    magnitude,
     written,
 )
 from phalanx.core.model.containers import CONTAINERS, ROOTFS
+from phalanx.core.model.device_choice import close_together, size_of, smallest
 from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import ISOLATED, Capacity, Cores, Device, Grant, Request
 
 MIXED = -1  # instead of a size: the devices of a node have several
-SIZE_BITS = 11  # how exactly sizes of devices are compared: no two of one type report quite the same
 _NONE: frozenset[int] = frozenset()
 AddressChange = Literal["reserve", "unreserve", "rest", "end_rest"]
 _GrantChange = Literal["take", "undo_take", "give_back", "retake", "promise", "withdraw"]
@@ -43,7 +42,7 @@ class Ledger:
 
     __slots__ = (
         "_indexes", "addresses", "capacity", "device_size", "devices", "devices_free", "devices_held",
-        "devices_promised", "free", "name", "numa_free", "promises",
+        "devices_promised", "free", "holders", "name", "numa_free", "promises",
     )  # fmt: skip
 
     def __init__(self, name: str, capacity: Capacity) -> None:
@@ -55,11 +54,12 @@ class Ledger:
         self.devices = {device.index: device for device in capacity.devices}
         self._indexes = frozenset(self.devices)
         self.devices_free = set(self.devices)
-        sizes = {_size(device) for device in capacity.devices} or {0}
+        sizes = {size_of(device) for device in capacity.devices} or {0}
         self.device_size = sizes.pop() if len(sizes) == 1 else MIXED  # how much memory each device has
         self.devices_held: set[int] = set()
         self.devices_promised: set[int] = set()
         self.promises = 0  # while there are any, what is free may be less than nothing
+        self.holders = 0  # grants that are held or promised, also those of nothing
 
     @property
     def cores_free(self) -> Cores:
@@ -83,8 +83,8 @@ class Ledger:
 
     def fit(self, request: Request) -> Grant | Reason:
         """The grant this request would get right now, or why it gets none."""
-        if request.labels and (lacking := self._labels_lacking(request)):
-            return self._unlike(lacking)
+        if (request.labels or request.nodes or request.exclude) and (unlike := self._unlike(request)):
+            return unlike
         numa = request.target.numa if request.target else None
         if numa is not None and numa not in self.numa_free:
             return reason.numa_not_found(self.name, numa, sorted(self.numa_free))
@@ -102,7 +102,7 @@ class Ledger:
             if isinstance(own, Reason):
                 return own
             address = own
-        if self.capacity.slots:
+        if self.capacity.slots or request.exclusive:
             return self._whole(request, devices, numa, address)
         near = self.devices[devices[0]].numa if devices and numa is None else numa
         cores = self._choose_cores(request.cores, near) if self.numa_free and request.cores else ()
@@ -111,11 +111,15 @@ class Ledger:
     def _whole(
         self, request: Request, devices: tuple[int, ...], numa: int | None, address: str
     ) -> Grant | Reason:
-        """All cores and memory of a node that runs one task at a time."""
+        """All cores and memory of a node that runs one task at a time; exclusively, its devices too."""
         has = self.capacity
+        if request.exclusive and self.holders:
+            return reason.not_empty(self.name, self.holders)
         if not self.is_empty:
             return reason.not_enough_cores(self.name, has.cores, self.cores_free, has.cores)
         cores = tuple((each.id, each.cores) for each in has.numa)
+        if request.exclusive:
+            return Grant(has.cores, has.memory_bytes + 1, tuple(self.devices), numa, cores, address, True)
         return Grant(has.cores, has.memory_bytes, devices, numa, cores, address)
 
     def _choose_address(self, request: Request) -> str | Reason:
@@ -134,10 +138,10 @@ class Ledger:
 
     def slots(self, request: Request) -> int:
         """How many tasks with this request would find room here, one after another."""
-        if request.labels and self._labels_lacking(request):
+        if (request.labels or request.nodes or request.exclude) and self._unlike(request):
             return 0
         most, free = SLOTS_MAX, self.free
-        if self.capacity.slots or request.address:
+        if self.capacity.slots or request.address or request.exclusive:
             return int(isinstance(self.fit(request), Grant))
         if request.gpus:
             target = request.target
@@ -172,6 +176,8 @@ class Ledger:
         has_devices = self.devices_free.issuperset(grant.devices)
         if grant.address and (self.addresses is None or not self.addresses.has_room(grant.address)):
             return False
+        if grant.exclusive:
+            return has_devices and not self.holders
         return has_devices and amounts.take_grant(list(self.free), dict(self.numa_free), grant)
 
     def take(self, grant: Grant) -> None:
@@ -179,8 +185,11 @@ class Ledger:
         devices = set(grant.devices) if grant.devices else _NONE
         if grant.address:
             self._change_addresses("take", grant.address, must_be_free=True)
-        if not (devices <= self.devices_free and amounts.take_grant(self.free, self.numa_free, grant)):
+        if grant.exclusive and not self.holders:
+            amounts.add_grant(self.free, self.numa_free, grant, -1)
+        elif not (devices <= self.devices_free and amounts.take_grant(self.free, self.numa_free, grant)):
             raise LedgerError(f"{self.name}: {grant} is not free")
+        self.holders += 1
         if devices:
             self.devices_free -= devices
             self.devices_held |= devices
@@ -204,10 +213,12 @@ class Ledger:
             devices &= self._indexes  # a node may have come back with fewer of them
             self.devices_free |= devices - self.devices_promised if self.devices_promised else devices
         amounts.add_grant(self.free, self.numa_free, grant, 1)
+        self.holders -= 1
 
     def retake(self, grant: Grant) -> None:
         """Undo a give_back, on a node that may be overdrawn: what had been held is held again, room or none."""
         amounts.add_grant(self.free, self.numa_free, grant, -1)
+        self.holders += 1
         if grant.address:
             self._change_addresses("retake", grant.address)
         self.devices_held.update(grant.devices)
@@ -223,6 +234,7 @@ class Ledger:
         self.devices_free.difference_update(grant.devices)
         self.devices_promised.update(grant.devices)
         self.promises += 1
+        self.holders += 1
 
     def withdraw(self, grant: Grant) -> None:
         """Take a promise back."""
@@ -233,6 +245,7 @@ class Ledger:
         free = (device for device in grant.devices if device not in self.devices_held)
         self.devices_free.update(device for device in free if device in self.devices)
         self.promises -= 1
+        self.holders -= 1
 
     def change_address(self, change: AddressChange, address: str) -> None:
         """Reserve an address, let it rest, or end either. One of a former block is no longer known here."""
@@ -269,10 +282,16 @@ class Ledger:
         free = [device for device in self.matching(request) if device.index in self.devices_free]
         if len(free) < request.gpus:
             return 0
-        return max(_size(device) for device in _smallest(free, request.gpus)[: request.gpus])
+        return max(size_of(device) for device in smallest(free, request.gpus)[: request.gpus])
 
-    def _unlike(self, lacking: list[str]) -> Reason:
-        """Why it is not the kind of node that is asked for."""
+    def _unlike(self, request: Request) -> Reason | None:
+        """Why it is not one of the nodes that are asked for, or not of their kind; None if it is."""
+        if (request.nodes and self.name not in request.nodes) or self.name in request.exclude:
+            return reason.not_chosen(self.name, [self.name])
+        lacking = self._labels_lacking(request)
+        return self._lacks_labels(lacking) if lacking else None
+
+    def _lacks_labels(self, lacking: list[str]) -> Reason:
         ours = ["=".join(each) for each in (ISOLATED, CONTAINERS, ROOTFS)]
         others = [each for each in lacking if each not in ours]
         if others:
@@ -299,8 +318,8 @@ class Ledger:
             kind = _describe_kind(request)
             return reason.not_enough_gpus(self.name, request.gpus, len(free), len(fitting), kind)
         if self.device_size == MIXED:
-            free = _smallest(free, request.gpus)
-        return _close_together(free, request.gpus, numa)
+            free = smallest(free, request.gpus)
+        return close_together(free, request.gpus, numa)
 
     def _named_devices(self, request: Request, named: tuple[int, ...]) -> tuple[int, ...] | Reason:
         fitting = {device.index for device in self.matching(request)}
@@ -319,6 +338,8 @@ class Ledger:
         if ask[CORES] > free[CORES]:
             return reason.not_enough_cores(self.name, request.cores, self.cores_free, self.capacity.cores)
         if ask[1] > free[1]:
+            if free[1] == -1 and self.holders == 1:
+                return reason.held_whole(self.name)
             return reason.not_enough_memory(self.name, ask[1], free[1], self.capacity.memory_bytes)
         if ask[ADDRESSES] > free[ADDRESSES]:
             if self.addresses is None:
@@ -341,39 +362,6 @@ class Ledger:
                 parts.append((numa, written(part)))
                 left -= part
         return tuple(parts)
-
-
-def _size(device: Device) -> int:
-    return magnitude(device.memory_bytes, SIZE_BITS)
-
-
-def _smallest(free: list[Device], count: int) -> list[Device]:
-    """Those of the smallest size of which there are enough; else the smallest ones, in the order of their size."""
-    sizes: dict[int, list[Device]] = {}
-    for device in free:
-        sizes.setdefault(_size(device), []).append(device)
-    for size in sorted(sizes):
-        if len(sizes[size]) >= count:
-            return sizes[size]
-    return [device for size in sorted(sizes) for device in sizes[size]][:count]
-
-
-def _close_together(free: list[Device], count: int, numa: int | None) -> tuple[int, ...]:
-    """Devices of one NUMA node if one has enough (the asked one, else the tightest fit), else the lowest ones."""
-    if len(free) == count:
-        return tuple([device.index for device in free])
-    by_numa: dict[int | None, list[int]] = {}
-    for device in free:
-        if device.numa in by_numa:
-            by_numa[device.numa].append(device.index)
-        else:
-            by_numa[device.numa] = [device.index]
-    enough = [indexes for place, indexes in by_numa.items() if len(indexes) >= count and place is not None]
-    if numa is not None and len(by_numa.get(numa, ())) >= count:
-        return tuple(by_numa[numa][:count])
-    if enough:
-        return tuple(min(enough, key=lambda indexes: (len(indexes), indexes))[:count])
-    return tuple(device.index for device in free[:count])
 
 
 def _describe_kind(request: Request) -> str:

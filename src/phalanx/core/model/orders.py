@@ -170,6 +170,10 @@ class Brief(Struct, frozen=True, array_like=True, tag="brief"):
     subdomain: str = ""  # of those names; empty: the name of the job
     vps: Vps | None = None  # the job is a VPS: its program is the runner's own
     host_key: str = ""  # of a VPS with SSH: the server's private key, as OpenSSH writes it
+    exported: dict[
+        str, str
+    ] = {}  # the environment of whoever submitted it: weaker than all that the runner sets
+    trouble: str = ""  # why none of its attempts may start anywhere
 
 
 class Roll(Struct, frozen=True, array_like=True, tag="roll"):

@@ -70,6 +70,10 @@ running_unreachable = _reason("NodeUnreachable", _HELD, "host",
     "Was running on {host}, which is not connected; retried if {host} is lost")
 unhealthy = _reason("NodeUnhealthy", _HELD, "host _trouble",
     "{host} cannot start tasks: {_trouble}")
+unhealthy_node = _reason("NodeUnhealthy", _HELD, "host _found",
+    "{host} takes no new work, a health check fails: {_found}")
+devices_failed = _reason("DevicesFailed", _HELD, "host failed _found",
+    "{host} would hold it with all of its GPUs; out of service: {failed}, because {_found}")
 quarantined = _reason("NodeQuarantined", _HELD, "host left",
     "{host} has yet to confirm the end of older attempts ({left} left)")
 losses_braked = _reason("LossesBraked", _HELD, "host silent nodes",
@@ -178,6 +182,12 @@ stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
     "{count} of {stages} stages wait for others: {_text}")
 
 # What gangs need
+not_chosen = _reason("NodeNotChosen", _NEVER, "host lacking",
+    "{host} is not among the nodes that the job may use (--nodes, --exclude)")
+not_empty = _reason("NodeNotEmpty", _CAPACITY, "host holders",
+    "{host} is not empty: others hold {holders} places there, and the job wants the node for itself (--exclusive)")
+held_whole = _reason("NodeHeldWhole", _CAPACITY, "host",
+    "{host} is held by a job that has it for itself (--exclusive)")
 no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
     "{host} does not have {_shown}")
 not_isolated = _reason("NotIsolated", _NEVER, "host _shown lacking",
@@ -191,8 +201,8 @@ exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted tota
 # fmt: on
 
 _OF_TARGET = frozenset({
-    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NoMatchingLabels", "NotIsolated", "NoContainers",
-    "NoNodes",
+    "TargetNotFound", "NumaNotFound", "GpuIndexInvalid", "NodeNotChosen", "NoMatchingLabels", "NotIsolated",
+    "NoContainers", "NoNodes",
 })  # fmt: skip
 
 
@@ -352,38 +362,10 @@ def _nearest(word: str, known: list[str]) -> str | None:
     return lower[near[0]] if near else None
 
 
-def barrier_wait(ready: int, placed: int, short: int, missing: list[str], seconds: float) -> Reason:
-    """Members hold their places and wait for each other; `missing` names those that are not ready."""
-    text = f"{ready} of {placed} placed members are ready"
-    if missing:
-        text += f"; not ready: {', '.join(missing)}"
-    if short:
-        text += f"; {short} more need a place"
-    text += f"; all give their places back in {seconds:.0f} s unless complete by then"
-    numbers = {"ready": ready, "placed": placed, "short": short, "missing": missing, "seconds": seconds}
-    return Reason("BarrierWait", Tier.PROGRESS, text, numbers)
-
-
 def was_evicted(at: float, message: str, now: float) -> Reason:
     """An earlier attempt was asked to leave; `message` says by whom and for whom."""
     text = f"An earlier attempt was evicted {describe_seconds(max(0.0, now - at))} ago: {message}"
     return Reason("WasEvicted", Tier.PROGRESS, text, {"at": at})
-
-
-def waiting_victims(victims: list[str], nodes: dict[str, int], seconds: float) -> Reason:
-    """Its places are kept for it until the tasks that were preempted have gone."""
-    places = ", ".join(f"{node} × {count}" for node, count in nodes.items())
-    text = f"Places are kept for it ({places}); waiting for {plural(len(victims), 'preempted task')} to stop"
-    text += f": {', '.join(victims)}; the promise ends in {seconds:.0f} s"
-    numbers = {"victims": victims, "nominated": nodes, "seconds": seconds}
-    return Reason("WaitingVictims", Tier.PROGRESS, text, numbers)
-
-
-def members_missing(group: str, needed: int, able: int, why: list[str]) -> Reason:
-    """Too few members of a group can be placed at all just now."""
-    which = f" of {group}" if group else ""
-    text = f"Needs {plural(needed, 'member')}{which} at once; only {able} can be placed: {', '.join(why)}"
-    return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "able": able, "why": why})
 
 
 def restart_backoff(seconds: float, used: int, limit: int | None) -> Reason:

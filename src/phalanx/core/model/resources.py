@@ -115,6 +115,14 @@ class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     labels: tuple[tuple[str, str], ...] = ()  # what the node must carry, sorted
     addresses: int = 0  # 1: one of the overlay network, whichever is free
     address: str = ""  # exactly this one, which is reserved for it; then `addresses` is 0
+    nodes: tuple[str, ...] = ()  # only one of these; empty: any
+    exclude: tuple[str, ...] = ()  # none of these
+    exclusive: bool = False  # a node that is empty, all of which it is given
+
+    @property
+    def is_choosy(self) -> bool:
+        """Whether nodes have to be of a kind, whatever is free on them."""
+        return bool(self.labels or self.nodes or self.exclude)
 
     @property
     def wants_address(self) -> bool:
@@ -219,6 +227,8 @@ class Grant(Struct, frozen=True, omit_defaults=True, gc=False):
     numa: int | None = None
     numa_cores: tuple[tuple[int, Cores], ...] = ()  # (NUMA node, cores taken from it)
     address: str = ""  # its own in the overlay network
+    # The whole node, and one byte more than there is: so nothing fits beside it, not even what asks for nothing.
+    exclusive: bool = False
     # How many addresses are free as soon as it ends: none, for an address rests first.
     addresses: ClassVar[int] = 0
 

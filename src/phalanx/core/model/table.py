@@ -16,6 +16,7 @@ import numpy as np
 from msgspec import structs
 
 from phalanx.core.model import topology
+from phalanx.core.model.amounts import ANY, written
 from phalanx.core.model.columns import FEW, Columns, Recent, lengthened
 from phalanx.core.model.ledger import AddressChange, Ledger
 from phalanx.core.model.proxies import Proxies
@@ -248,6 +249,20 @@ class NodeTable:
     def withdraw(self, row: int, grant: Grant) -> None:
         self.ledgers[row].withdraw(grant)
         self.columns.refresh(row)
+
+    def counted(self, request: Request) -> Request:
+        """What a quota counts for a request: of one that wants a node for itself, the smallest that could hold it."""
+        if not request.exclusive:
+            return request
+        rows = np.flatnonzero(self.ever(request)[0])
+        if not len(rows):
+            return request
+        columns = self.columns
+        cores, memory = (int(columns.every[row][rows].min()) for row in (0, 1))
+        gpus = int(columns.of_kind(ANY, every=True)[rows].min())
+        return structs.replace(
+            request, cores=written(cores), memory_bytes=memory, gpus=max(gpus, request.gpus)
+        )
 
     def could_ever(self, request: Request) -> bool:
         """Whether any node, empty, could hold this; nodes that are away count, for they may come back."""

@@ -122,7 +122,8 @@ class Tenants:
     def amounts(self, rows: Rows, slots: NDArray[np.int64], nodes: Columns) -> Matrix:
         """What the tenants in these slots hold, by row."""
         devices = [self._devices(kind, slots, nodes) for kind in rows.kinds]
-        return np.stack([*self.held[:, slots], *devices])
+        whole = [np.ones(len(slots), dtype=np.int64)] if rows.has_whole else []
+        return np.stack([*self.held[:, slots], *devices, *whole])
 
     def _devices(self, kind: DeviceKind, slots: NDArray[np.int64], nodes: Columns) -> NDArray[np.int64]:
         """How many devices of a kind each holds. Only on nodes with several kinds one has to look closely."""

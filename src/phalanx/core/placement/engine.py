@@ -196,7 +196,7 @@ class _Pass:
         return self._place_group(waiting_class, unit)
 
     def _place_group(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Block | None:
-        quota = self.draft.queues.room(unit.job.queue_user, unit.request)
+        quota = self.draft.queues.room(unit.job.queue_user, self.draft.nodes.counted(unit.request))
         if quota == 0:
             return self._without(self._limit(unit), waiting_class, unit)
         if is_dispatched(unit):

@@ -64,6 +64,7 @@ class Briefing:
 
 
 _OF_NODE = frozenset({"spawn_failed", "no_log"})  # refusals that another node would not give
+_OF_PLACE = frozenset({"not_found", "not_executable", "no_cwd"})
 _OF_USER = frozenset({"no_image"})  # refusals that every node would give
 _BY_WORD = {why.word: why for why in Why if why != Why.NONE}
 STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
@@ -127,6 +128,11 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
         result_sha256=end.result_sha256,
         usage=end.usage,
     )
+
+
+def told_refusal(code: str, message: str, node: str) -> str:
+    """The keeper's refusal; of what may be otherwise elsewhere, with the name of the node."""
+    return f"{message}, on node {node}" if code in _OF_PLACE else message
 
 
 def exit_unstarted(code: str, message: str, stopping: Why | None, now: float) -> Exit:

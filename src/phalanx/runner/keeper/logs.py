@@ -2,7 +2,7 @@
 
 A new log is not looked at before it could have reached its limit. One that is being written to is looked at every few
 milliseconds; one that has not grown since the last look costs nothing until the kernel reports that it is written to
-again (inotify).
+again (inotify). What was seen is noted (`log_times.py`), so that it is known later when each part was written.
 
 The middle of a log that grew too large is given back to the filesystem: the first quarter of the limit is kept, since
 a task says there what it is, and the newest half. Punching a hole keeps every offset where it was, so readers that
@@ -18,6 +18,9 @@ import errno
 import os
 import struct
 
+from . import system
+from .log_times import GrowthTimes
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .attempt import KeptAttempt
@@ -27,6 +30,7 @@ _KEEP_SIZE_AND_PUNCH = 0x01 | 0x02
 _BLOCK = 4096
 _UNSUPPORTED = (errno.EOPNOTSUPP, errno.ENOSYS, errno.ENODEV)
 LOOK_S, FAST_LOOK_S = 0.003, 0.001
+UNBOUNDED_LOOK_S = 0.02  # when a log without a limit is looked at first
 FAST_BYTES = 2 << 20  # a log that grew by so much between two looks is looked at sooner
 _IN_MODIFY, _IN_ONESHOT = 0x2, 0x80000000
 _EVENT = struct.Struct("iIII")
@@ -44,13 +48,11 @@ class Trimmer:
     def trim_at_end(self, attempt: KeptAttempt) -> None:
         """Like trim, but skips the logs of an attempt too short to have filled them."""
         lived_s = (attempt.ended_at or 0.0) - attempt.started_at
-        if not 0 <= lived_s < fills_in_s(attempt):
+        if attempt.log_max_bytes and self.supported and not 0 <= lived_s < fills_in_s(attempt):
             self.trim(attempt)
 
     def trim(self, attempt: KeptAttempt) -> tuple[int, ...]:
         """Punch a hole into a log that is too large; returns the sizes of its logs."""
-        if not attempt.log_max_bytes or not self.supported:
-            return ()
         return tuple([self._trim_file(attempt, path) for path in attempt.logs])
 
     def _trim_file(self, attempt: KeptAttempt, path: str) -> int:
@@ -58,7 +60,7 @@ class Trimmer:
             size = os.lstat(path).st_size
         except OSError:
             return 0
-        if size <= attempt.log_max_bytes:
+        if size <= attempt.log_max_bytes or not attempt.log_max_bytes or not self.supported:
             return size
         begin, end = hole(size, attempt.log_max_bytes)
         emptied = (attempt.punched or {}).get(path, 0)
@@ -97,13 +99,20 @@ def hole(size: int, size_max: int) -> tuple[int, int]:
 class _Logs:
     """The logs of one running attempt."""
 
-    __slots__ = ("attempt", "due_at", "sizes", "watches")
+    __slots__ = ("attempt", "due_at", "sizes", "times", "watches")
 
     def __init__(self, attempt: KeptAttempt, due_at: float) -> None:
         self.attempt = attempt
         self.due_at = due_at  # when it is looked at first
         self.sizes: tuple[int, ...] = (0,) * len(attempt.logs)
+        self.times: GrowthTimes | None = None  # once it has written something
         self.watches: list[int] = []
+
+    def grew(self, sizes: tuple[int, ...]) -> None:
+        self.sizes = sizes
+        if self.times is None:
+            self.times = GrowthTimes(self.attempt.out, len(sizes) > 1)
+        self.times.grew(sizes, system.wall())
 
 
 class LogWatch:
@@ -126,15 +135,22 @@ class LogWatch:
         return self._trimmer.supported
 
     def started(self, attempt: KeptAttempt, at: float) -> None:
-        if attempt.log_max_bytes and self._trimmer.supported:
-            due_at = at + max(FAST_LOOK_S, fills_in_s(attempt))
-            self._new[attempt.key] = _Logs(attempt, due_at)
-            self.next_at = min(self.next_at, due_at)
+        fills_s = (
+            fills_in_s(attempt) if attempt.log_max_bytes and self._trimmer.supported else UNBOUNDED_LOOK_S
+        )
+        due_at = at + max(FAST_LOOK_S, fills_s)
+        self._new[attempt.key] = _Logs(attempt, due_at)
+        self.next_at = min(self.next_at, due_at)
 
     def ended(self, attempt: KeptAttempt) -> None:
         key = attempt.key
-        if self._new.pop(key, None) is None and self._written.pop(key, None) is None and key in self._quiet:
-            self._unwatch(self._quiet.pop(key))
+        if self._new.pop(key, None) is not None:
+            return
+        logs = self._written.pop(key, None)
+        if logs is None and (logs := self._quiet.pop(key, None)) is not None:
+            self._unwatch(logs)
+        if logs is not None and (sizes := self._trimmer.trim(attempt)) != logs.sizes:
+            logs.grew(sizes)
 
     def look(self, at: float) -> None:
         """Trim what is too large, and find which logs are quiet now."""
@@ -142,10 +158,12 @@ class LogWatch:
         for key in [key for key, logs in self._new.items() if logs.due_at <= at]:
             self._written[key] = self._new.pop(key)
         for key, logs in [*self._written.items()]:
-            before, logs.sizes = logs.sizes, self._trimmer.trim(logs.attempt)
-            if logs.sizes == before and self._watch(logs):
+            before, sizes = logs.sizes, self._trimmer.trim(logs.attempt)
+            if sizes != before:
+                logs.grew(sizes)
+            elif self._watch(logs):
                 self._quiet[key] = self._written.pop(key)
-            elif sum(logs.sizes) - sum(before) > FAST_BYTES:
+            if sum(sizes) - sum(before) > FAST_BYTES:
                 pause_s = FAST_LOOK_S
         self.next_at = min(
             at + pause_s if self._written else float("inf"),

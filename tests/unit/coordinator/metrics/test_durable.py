@@ -9,10 +9,11 @@ from contextlib import asynccontextmanager
 import pytest
 
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.coordinator.credentials import ClusterSecret, Credentials, TokenSet
+from phalanx.coordinator.credentials import Credentials, TokenSet
 from phalanx.coordinator.executors import SubmitDefaults
 from phalanx.coordinator.leadership import LeadershipConfig, Role
 from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.secret import ClusterSecret
 from phalanx.errors import Unavailable
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Candidate, StoreError

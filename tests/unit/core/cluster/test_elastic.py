@@ -9,7 +9,8 @@ from msgspec import structs
 
 from phalanx.coordinator.turn import restore
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.decide.jobs import why_closed, why_not_now
+from phalanx.core.cluster.decide.closed_nodes import why_closed
+from phalanx.core.cluster.decide.jobs import why_not_now
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Disconnect, Drain, Hello, SetElastic, SetQuota, Submit, Tick, Undrain

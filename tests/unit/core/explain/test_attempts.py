@@ -9,15 +9,24 @@ from phalanx.core.model.job import Command
 
 
 @pytest.mark.parametrize(
-    ("command", "advice"),
+    ("command", "message", "advice"),
     [
-        (Command(("echo hi; sleep 1",)), "put --shell before it"),
-        (Command(("echo hi",), image="rootfs:/data/box"), "put --shell before it"),
-        (Command(("train.py",), image="rootfs:/data/box"), "check that the image is there"),
-        (Command(("my program", "-x")), "check that the program and the folder exist"),
-        (Command(("trian.py",)), "check that the program and the folder exist"),
+        (Command(("echo hi; sleep 1",)), "no program", "put --shell before it"),
+        (Command(("echo hi",), image="rootfs:/data/box"), "", "put --shell before it"),
+        (Command(("train.py",), image="rootfs:/data/box"), "no program", "check that the image is there"),
+        (
+            Command(("./my program", "-x")),
+            "no program ./my program",
+            "check that the program and the folder exist",
+        ),
+        (
+            Command(("trian.py",)),
+            "no program 'trian.py' in its PATH, on node n1",
+            "PATH it was submitted with",
+        ),
+        (Command(("true",)), "working directory /x: No such file or directory, on node n1", "--cwd"),
     ],
-    ids=["one string", "one string in a container", "in a container", "a space in its name", "misspelt"],
+    ids=["one string", "one string in a container", "in a container", "by its path", "misspelt", "no folder"],
 )
-def test_the_advice_is_about_what_was_given(command: Command, advice: str):
-    assert advice in _fix_refused(command).text
+def test_the_advice_is_about_what_was_given(command: Command, message: str, advice: str):
+    assert advice in _fix_refused(command, message).text

@@ -13,13 +13,16 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
+from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.events import Event
+from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
+from phalanx.core.model.health import DeviceHealth, NodeHealth
 from phalanx.core.model.job import Command, IncompleteGang
 from phalanx.core.model.orders import Exit, Status, Why
 from phalanx.core.model.resources import Grant
@@ -214,6 +217,17 @@ TOLD: list[tuple[Event, str]] = [
         e.NodeHealthChanged(at=1.0, node="n1", trouble="its keeper does not answer"),
         "n1 cannot start tasks and gets no work: its keeper does not answer",
     ),
+    (
+        NodeChecked(at=1.0, node="n1", health=NodeHealth("disk /var is 99% full")),
+        "n1 takes no new work, a health check fails: disk /var is 99% full",
+    ),
+    (
+        NodeChecked(
+            at=1.0, node="n1", health=NodeHealth("", (DeviceHealth(1, "Xid 79"), DeviceHealth(2, "Xid 79")))
+        ),
+        "n1 goes on without some devices: GPU 1 is out of service: Xid 79 (out of service, too: 2)",
+    ),
+    (NodeChecked(at=1.0, node="n1", health=NodeHealth()), "n1 passes its health checks again"),
     (e.NodeHealthChanged(at=1.0, node="n1", trouble=""), "n1 can start tasks again"),
     (
         e.NodeLeaving(at=1.0, node="n1"),
@@ -301,6 +315,10 @@ TOLD: list[tuple[Event, str]] = [
     (
         o.ReservationEnded(at=1.0, node="n1", id="a", address="10.128.0.5", released=True),
         "reservation of 10.128.0.5 released",
+    ),
+    (
+        EnvironmentKept(at=1.0, digest="d", user="ada", sealed=b"s"),
+        "an environment of ada was kept",
     ),
     (
         NumbersSkipped(at=1.0, upto=100_000),

@@ -12,6 +12,7 @@ from phalanx.api.schema.apply import ApplyRequest, DraftView
 from phalanx.api.schema.documents import JobsQuery, NamesQuery, StoryQuery, TasksQuery, WaitQuery
 from phalanx.api.schema.jobs import (
     CancelReply,
+    EnvironmentView,
     EvictReply,
     JobView,
     NamedView,
@@ -35,13 +36,11 @@ HIDDEN = "(hidden)"
 
 def seen_job(http_request: HttpRequest, view: JobView) -> JobView:
     """The job as this visitor may see it. In the command of a stage there may be values of others' results."""
-    if not (view.env or view.workflow or view.params) or http_request.identity.may(
-        "inspect", view.id, view.user
-    ):
+    is_bare = not (view.env or view.exported or view.workflow or view.params)
+    if is_bare or http_request.identity.may("inspect", view.id, view.user):
         return view
-    view = structs.replace(
-        view, env=dict.fromkeys(view.env, HIDDEN), params=dict.fromkeys(view.params, HIDDEN)
-    )
+    hidden = {name: dict.fromkeys(getattr(view, name), HIDDEN) for name in ("env", "params")}
+    view = structs.replace(view, exported=[], **hidden)
     if not view.workflow:
         return view
     written = view.written or [HIDDEN]
@@ -79,6 +78,10 @@ async def jobs(service: Service, http_request: HttpRequest) -> Response:
 
 async def job(service: Service, http_request: HttpRequest) -> Response:
     return json_reply(seen_job(http_request, await service.commands.job(http_request.id)))
+
+
+async def environment(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.environment(http_request.id))
 
 
 async def named(service: Service, http_request: HttpRequest) -> Response:
@@ -213,6 +216,15 @@ ROUTES = (
         handler=draft,
         summary="A gang that waits for members: what is missing and what has been applied so far.",
         answer=DraftView,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/environment",
+        permission="inspect",
+        handler=environment,
+        summary="The variables a job was submitted with, and their values.",
+        answer=EnvironmentView,
         is_about_a_job=True,
     ),
     Route(

@@ -20,6 +20,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
     gap_mark,
 )
+from phalanx.api.schema.log_times import LogTimesQuery, LogTimesView
 from phalanx.api.server.messages import Header, HttpRequest, Response, StreamedResponse, json_reply
 from phalanx.api.server.route import Route, Service, held
 from phalanx.api.server.routes.files import with_result
@@ -66,6 +67,12 @@ async def logs(service: Service, http_request: HttpRequest) -> StreamedResponse[
     if query.split:
         return StreamedResponse(_headers(first), first.data, _without_gap(chunks), _spell)
     return StreamedResponse(_headers(first), _spell(first), chunks, _spell)
+
+
+async def log_times(service: Service, http_request: HttpRequest) -> Response:
+    query: LogTimesQuery = http_request.query
+    found = await service.commands.log_times(http_request.id, attempt=query.attempt, after=query.after)
+    return json_reply(found)
 
 
 async def _without_gap(
@@ -189,6 +196,16 @@ ROUTES = (
         query=LogsQuery,
         media=MEDIA_TYPE,
         lasting=True,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}/log-times",
+        permission="inspect",
+        handler=log_times,
+        summary="When the output of a task was written, and on which node.",
+        answer=LogTimesView,
+        query=LogTimesQuery,
         is_about_a_job=True,
     ),
 )

@@ -34,6 +34,7 @@ from phalanx.core.cluster.apply.usage import note_usage
 from phalanx.core.cluster.apply.workflows import note_cost, release_stage
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
 from phalanx.core.cluster.dependencies import told_abandoned
+from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
 from phalanx.core.cluster.number_events import NumbersSkipped
@@ -50,12 +51,17 @@ def numbers_skipped(state: ClusterState, event: NumbersSkipped) -> None:
     state.arrivals = max(state.arrivals, event.upto)
 
 
+def environment_kept(state: ClusterState, event: EnvironmentKept) -> None:
+    state.environments.keep(event.digest, event.user, event.sealed)
+
+
 def amended(state: ClusterState, event: e.JobAmended) -> None:
     """The job anew, where it stood in the queue."""
     old = state.job(event.job.id)
     leave_queue(state, old)
     state.remove_job(event.job.id)
     _add(state, event, old.arrival, (old.held_because, old.held_by), old.approve_by)
+    state.environments.drop_job(old.job)
 
 
 def _add(
@@ -69,6 +75,7 @@ def _add(
     job.held_because, job.held_by = held
     wait_to_begin(state, job, event.at)
     state.add_job(job)
+    state.environments.add_job(event.job)
     wait_for_approval(state, job, approve_by)
     if event.job.workflow is not None:
         release_stage(state, event.job)
@@ -301,6 +308,8 @@ def forgotten(state: ClusterState, event: e.JobForgotten) -> None:
     end_forming(state, job)
     leave_queue(state, job)
     state.remove_job(event.job)
+    state.environments.note_record(job.job)
+    state.environments.drop_job(job.job)
     forget_dependents(state, event.job)
 
 

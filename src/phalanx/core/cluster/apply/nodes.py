@@ -8,7 +8,10 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_up
 from phalanx.core.cluster.apply.overlay import assigned, tell_addresses, with_block
-from phalanx.core.cluster.state import BEGIN, Brake, ClusterState, NodeState
+from phalanx.core.cluster.brake import Brake
+from phalanx.core.cluster.health_events import NodeChecked
+from phalanx.core.cluster.state import BEGIN, ClusterState, NodeState
+from phalanx.core.model.health import WELL, in_service
 from phalanx.core.model.job import NodeName
 from phalanx.core.model.orders import Status
 from phalanx.core.model.resources import Capacity
@@ -77,6 +80,18 @@ def quarantined(state: ClusterState, event: e.NodeQuarantined) -> None:
 def health_changed(state: ClusterState, event: e.NodeHealthChanged) -> None:
     node = state.node(event.node)
     node.trouble = event.trouble
+    reopen(state, node)
+
+
+def checked(state: ClusterState, event: NodeChecked) -> None:
+    """Devices that failed are no longer given out; whoever holds one holds it until it ends."""
+    node = state.node(event.node)
+    former, node.health = node.health, event.health
+    if in_service(node.capacity, former) != in_service(node.capacity, event.health):
+        _changed(state, node, node.capacity)
+    failed = event.health.failed.keys()
+    for lane in node.lanes.values() if failed else ():
+        lane.is_slow |= not failed.isdisjoint(lane.grant.devices)
     reopen(state, node)
 
 
@@ -192,7 +207,8 @@ def joined(state: ClusterState, event: e.NodeJoined) -> None:
     known, capacity = state.nodes.get(event.node), with_block(state, event.node, event.capacity)
     if known is None:
         known = _new(state, event.node, capacity)
-    elif known.capacity != capacity:
+    elif known.capacity != capacity or known.health != WELL:
+        known.health = WELL  # its runner says it again if it is still so
         _changed(state, known, capacity)
     known.capacity = capacity
     state.overlay.version += bool(capacity.block)
@@ -267,7 +283,7 @@ def _clear(state: ClusterState, node: NodeState, at: float) -> None:
 
 def _changed(state: ClusterState, node: NodeState, capacity: Capacity) -> None:
     """Other hardware or labels. Whatever is held there is still held, though there may be less of it by now."""
-    state.table.put(node.name, capacity)
+    state.table.put(node.name, in_service(capacity, node.health))
     for lane in node.lanes.values():
         state.table.retake(node.row, lane.grant)
     for _, promise in state.promises():

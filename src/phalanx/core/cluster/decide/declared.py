@@ -7,18 +7,14 @@ lost locks nobody out, and nobody else can use what was overheard. Who may creat
 
 from __future__ import annotations
 
-from collections import Counter
-
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster.decide import nodes
 from phalanx.core.cluster.decide.endings import Endings
-from phalanx.core.cluster.decide.gangs import recalls
+from phalanx.core.cluster.decide.leaving import evictions, leaving
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
-from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.credential import CREDENTIALS_MAX, Credential
-from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.queues import QUEUES_MAX
 from phalanx.core.model.reason import Reason, Tier
 
@@ -55,38 +51,11 @@ def drain(state: ClusterState, given: i.Drain, now: float) -> Decision:
     if node is None:
         return _no_node(given.node)
     drained = e.NodeDrained(at=now, cause="user", node=given.node, reason=given.reason)
-    keys = _leaving(state, node) if given.evict else ()
-    if not keys:
-        return Decision([drained], [], Accepted())
+    keys = leaving(state, node) if given.evict else ()
     cause = f"drain of {given.node}"
     text = f"phalanx: evicted, {given.node} is drained: {given.reason}"
-    evicted = e.TasksEvicted(at=now, cause=cause, keys=keys, text=text)
-    return Decision([drained, evicted, *recalls(state, keys, now, cause)], [], Accepted(len(keys), len(keys)))
-
-
-def _leaving(state: ClusterState, node: NodeState) -> tuple[AttemptKey, ...]:
-    """Who leaves if everything on a node does.
-
-    A gang that would fall under its minimum without its members on the node leaves whole, wherever they are: so it
-    starts again as one, and nobody waits for members that cannot come back. Every task has its own grace to end in.
-    """
-    there = [key for key, attempt in node.attempts.items() if attempt.ending is None]
-    keys = dict.fromkeys(there)
-    for id in dict.fromkeys(key[0] for key in there):
-        job = state.jobs[id]
-        if job.gang is not None and _falls_apart(job, [key for key in there if key[0] == id]):
-            keys.update((each.key, None) for each in job.live.values() if each.ending is None)
-    return tuple(keys)
-
-
-def _falls_apart(job: JobState, keys: list[AttemptKey]) -> bool:
-    """Whether a gang without these members is below its minimum."""
-    gone = Counter(job.live[position].group for _, position, _ in keys)
-    return any(
-        each.staying - gone[each.number] + job.well_in(each) < each.group.needed
-        for each in job.groups
-        if gone[each.number]
-    )
+    left = evictions(state, keys, now, cause, text)
+    return Decision([drained, *left], [], Accepted(len(keys), len(keys)) if keys else Accepted())
 
 
 def undrain(state: ClusterState, given: i.Undrain, now: float) -> Decision:
@@ -130,8 +99,8 @@ def remove_node(state: ClusterState, given: i.RemoveNode, now: float) -> Decisio
 
 
 def know_secret(state: ClusterState, given: i.KnowSecret, now: float) -> Decision:
-    """The first secret that is heard of is the cluster's."""
-    if state.keyring.secret:
+    """The first secret that is heard of is the cluster's, and later one that was put in its place."""
+    if state.keyring.secret not in ("", given.replaces):
         return Decision([], [], Accepted(0))
     return Decision([e.SecretKnown(at=now, cause="start", fingerprint=given.fingerprint)], [], Accepted())
 

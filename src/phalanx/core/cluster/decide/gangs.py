@@ -68,7 +68,11 @@ def overdue(state: ClusterState, now: float) -> list[e.Event]:
     for job, promise in state.promises():
         nodes = (state.nodes[node] for node, _ in promise.members.values())
         if any(
-            node.lost or node.drain_reason is not None or node.disabled_reason is not None for node in nodes
+            node.lost
+            or node.drain_reason is not None
+            or node.disabled_reason is not None
+            or node.health.reason
+            for node in nodes
         ):
             events.append(e.PromiseWithdrawn(at=now, cause="a promised node closed", job=job.job.id))
         elif now > promise.until:

@@ -8,7 +8,9 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.approvals import needed_until
+from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
+from phalanx.core.cluster.decide.environments import environments_kept, without_environment
 from phalanx.core.cluster.decide.gangs import STALE, placed
 from phalanx.core.cluster.decide.merging import may_merge
 from phalanx.core.cluster.decide.overlay import with_reservation
@@ -22,8 +24,9 @@ from phalanx.core.cluster.dependencies import (
 )
 from phalanx.core.cluster.inputs import Abandon, Cancel, Defer, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.repairs import awaits_repair
 from phalanx.core.cluster.stage_dispatch import dispatch_of, mode_of
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import reason
 from phalanx.core.model.dispatch import TASK_TYPE_TAG, checked
 from phalanx.core.model.job import EACH_TASKS_MAX, Job, JobId
@@ -52,6 +55,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return Decision([], [], known)
     if (no := _too_many(state, job, amends=amends)) is not None:
         return refuse(no, "too_many")
+    if (refused := without_environment(state, given)) is not None:
+        return refused
     if (never := never_after(state, job)) is not None:
         return Decision([], [], never)
     if given.role and (no_entry := unwelcome(state, job, given.role)) is not None:
@@ -67,22 +72,24 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     if amends:
         whole = _amended(state.jobs[job.id].job, job)
         event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id)
-        return Decision([event], [], Accepted(job.tasks))
+        return Decision([*environments_kept(state, given, now), event], [], Accepted(job.tasks))
     number, request = state.next_number(), given.request_id
     until = needed_until(state, job, given.role, now)
     submitted = e.JobSubmitted(
         at=now, cause=cause, job=job, request_id=request, number=number, approve_by=until
     )
+    kept = environments_kept(state, given, now)
     if given.no_queue:
-        return _at_once(state, given, submitted, now)
-    return Decision([submitted], [], Accepted(job.tasks))
+        if until is not None:
+            text = f"queue {job.queue} requires approval: omit no_queue"
+            return refuse_because("WaitingApproval", text, "bad")
+        return _at_once(state, given, [*kept, submitted], now)
+    return Decision([*kept, submitted], [], Accepted(job.tasks))
 
 
-def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now: float) -> Decision:
+def _at_once(state: ClusterState, given: Submit, kept: list[e.Event], now: float) -> Decision:
     """A job that is placed now or not at all."""
     job, found = given.job, given.placement
-    if submitted.approve_by is not None:
-        return refuse_because("WaitingApproval", f"queue {job.queue} requires approval: omit no_queue", "bad")
     if job.tasks != 1:
         text = f"no_queue is for a single task, and this array has {job.tasks}"
         return refuse(Reason("ArrayNeedsQueue", Tier.NEVER, text, {"tasks": job.tasks}), "bad")
@@ -90,7 +97,7 @@ def _at_once(state: ClusterState, given: Submit, submitted: e.JobSubmitted, now:
         return refuse(why_not_now(state, job), "busy" if job.groups[0].request.target else "no_room")
     lane = state.nodes[found.node].next_lane
     start = placed(found, (found.job, found.position, 1), lane, now, "no_queue")
-    return Decision([submitted, start], [], Accepted(1))
+    return Decision([*kept, start], [], Accepted(1))
 
 
 def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
@@ -289,7 +296,7 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
         no = _never(state, checked(group.request, mode)) or state.queues.lacks(
-            job.queue_user, [(group.request, count)], ever=True
+            job.queue_user, [(state.table.counted(group.request), count)], ever=True
         )
         if no is not None:
             return no
@@ -297,15 +304,18 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
 
 
 def _never(state: ClusterState, request: Request) -> Reason | None:
+    for name in (*request.nodes, *request.exclude):
+        if name not in state.table.rows:
+            return reason.target_not_found(name, sorted(state.table.names))
     if request.target is not None:
         row = state.table.rows.get(request.target.host)
         if row is None:
             return reason.target_not_found(request.target.host, sorted(state.table.names))
-        return state.table.ledgers[row].never(request)
-    if not len(state.table) or state.table.could_ever(request):
+        no = state.table.ledgers[row].never(request)
+        return None if no is not None and awaits_repair(state, request) else no
+    if not len(state.table) or state.table.could_ever(request) or awaits_repair(state, request):
         return None
-    reasons = [no for ledger in state.table if (no := ledger.never(request))]
-    return _nearest(reasons)
+    return _nearest([no for ledger in state.table if (no := ledger.never(request))])
 
 
 def why_not_now(state: ClusterState, job: Job) -> Reason:
@@ -342,29 +352,6 @@ def _why_away(state: ClusterState, job: Job) -> Reason | None:
     target = job.groups[0].request.target
     node = state.nodes.get(target.host) if target else None
     return None if node is None else why_closed(node)
-
-
-def why_closed(node: NodeState) -> Reason | None:
-    """Why a node takes no work at all, or None if it does."""
-    if node.disabled_reason is not None and node.drain_reason is None:
-        is_away = node.lost or node.leaving or not node.connected
-        said = reason.disabled_away if is_away else reason.disabled
-        return said(node.name, node.disabled_reason, node.disabled_automatically)
-    if node.lost:
-        return reason.offline(node.name)
-    if node.drain_reason is not None:
-        return reason.drained(node.name, node.drain_reason)
-    if node.leaving:
-        return reason.stopped(node.name)
-    if not node.connected:
-        return reason.unreachable(node.name)
-    if node.trouble:
-        return reason.unhealthy(node.name, node.trouble)
-    if node.leftovers:
-        return reason.quarantined(node.name, len(node.leftovers))
-    if node.is_kept_away:
-        return reason.resting(node.name, node.failures, node.rests_until or 0.0, node.rest_text)
-    return reason.bound(node.name, node.bound_to) if node.bound_to else None
 
 
 def _nearest(reasons: list[Reason]) -> Reason:

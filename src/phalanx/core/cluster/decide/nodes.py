@@ -23,6 +23,7 @@ from phalanx.core.cluster.decide.approvals import unapproved
 from phalanx.core.cluster.decide.deadlines import overrun
 from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.gangs import late, overdue, ready
+from phalanx.core.cluster.decide.health import checked, describe_devices, evicted
 from phalanx.core.cluster.decide.history import forget
 from phalanx.core.cluster.decide.overlay import block_changed, expired
 from phalanx.core.cluster.decide.reports import UnconfirmedStarts
@@ -39,6 +40,7 @@ from phalanx.core.cluster.decision import (
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.cluster.units import Attempt
+from phalanx.core.model.health import WELL
 from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop, Why
 from phalanx.core.model.reason import Reason, Tier
 
@@ -55,7 +57,7 @@ def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
     if node is None:
         joined: list[e.Event] = [*blocks, _joined(state, given, held, now)]
         told = _stop_strangers(state, given.node, held)
-        return Decision(joined + _trouble_changed(given.node, "", given.trouble, now), told, Accepted())
+        return Decision(joined + _said_of_itself(given, now), told, Accepted())
     if node.incarnation == given.incarnation and not node.lost:
         heard = [*blocks, *_heard_again(state, node, given, held, now)]
         told = _tell_again(state, node, held) + _remind(state, node, held, now)
@@ -68,7 +70,7 @@ def hello(state: ClusterState, given: i.Hello, now: float) -> Decision:
             gone.add(attempt, _lost_exit(node, "its runner started anew without it"))
     # Attempts end before the join, while their grants still stand in the old ledger.
     again = _remind(state, node, held, now)
-    joins = [_joined(state, given, held, now), *_trouble_changed(node.name, "", given.trouble, now)]
+    joins = [_joined(state, given, held, now), *_said_of_itself(given, now)]
     return Decision([*gone.events, *blocks, *joins], again, Accepted())
 
 
@@ -77,9 +79,10 @@ def _heard_again(
 ) -> list[e.Event]:
     """It is back; a container runtime may have come or gone meanwhile, and then it joins with what it has now."""
     if node.capacity.containers != given.capacity.containers:
-        return [_joined(state, given, held, now), *_trouble_changed(node.name, "", given.trouble, now)]
+        return [_joined(state, given, held, now), *_said_of_itself(given, now)]
     connected = e.NodeConnected(at=now, cause="hello", node=node.name)
-    return [connected, *_trouble_changed(node.name, node.trouble, given.trouble, now)]
+    trouble = _trouble_changed(node.name, node.trouble, given.trouble, now)
+    return [connected, *trouble, *checked(node.name, node.health, given.health, now)]
 
 
 def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
@@ -89,6 +92,7 @@ def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
         return _stale(node, given)
     events: list[e.Event] = [e.NodeHeard(at=now, node=node.name)]
     events += _trouble_changed(node.name, node.trouble, given.trouble, now)
+    events += checked(node.name, node.health, given.health, now)
     effects: list[Effect] = []
     held = dict(given.held)
     doubts = UnconfirmedStarts(state, node, given, now)
@@ -112,13 +116,14 @@ def heartbeat(state: ClusterState, given: i.Heartbeat, now: float) -> Decision:
             else:
                 doubts.unstarted(attempt, phase)
     gone = doubts.gone.events
-    if not gone:  # or a gang might be released in the very moment in which it loses a member
+    leaves = evicted(state, node, given.health, now) if not gone else []
+    if not gone and not leaves:  # or a gang might be released in the very moment in which it loses a member
         events += ready(state, waiting, now, "heartbeat")
     effects += doubts.effects + _remind(state, node, held, now)
     effects += [
         Send(node.name, Stop(key, Why.LOST, 0.0)) for key in sorted(node.leftovers) if key not in held
     ]
-    return Decision([*events, *gone], effects, Accepted())
+    return Decision([*events, *gone, *leaves], effects, Accepted())
 
 
 def disconnect(state: ClusterState, given: i.Disconnect, now: float) -> Decision:
@@ -280,6 +285,12 @@ def _trouble_changed(node: str, former: str, trouble: str, now: float) -> list[e
     return [e.NodeHealthChanged(at=now, cause="runner", node=node, trouble=said)]
 
 
+def _said_of_itself(given: i.Hello, now: float) -> list[e.Event]:
+    """After a join: what the runner says is wrong with its node, if anything."""
+    trouble = _trouble_changed(given.node, "", given.trouble, now)
+    return [*trouble, *checked(given.node, WELL, given.health, now)]
+
+
 def leave(state: ClusterState, given: i.Leave, now: float) -> Decision:
     """A runner stops in an orderly way. It gets no more work, and its lease may be longer, within bounds."""
     node = state.nodes.get(given.node)
@@ -293,6 +304,8 @@ def trouble_of(node: NodeState) -> str:
     """Why a node that is there does not start tasks, in one line; nothing if it does."""
     if node.trouble:
         return f"cannot start tasks: {node.trouble}"
+    if node.health != WELL and not node.leaving:
+        return f"health: {node.health.reason or describe_devices(node.health)}"
     if not node.leaving:
         return ""
     left = f"; what it held ({len(node.attempts)}) runs on until its lease is over" if node.attempts else ""

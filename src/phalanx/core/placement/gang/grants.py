@@ -50,7 +50,7 @@ def try_gang(draft: Draft, ask: Ask, *, partial: bool = False) -> GangPlacement 
     if partial:
         needs = [part.need for part in parts]
         parts = [structs.replace(part, need=0) for part in parts]
-    most = draft.queues.admitted(ask.job.queue_user, parts)
+    most = draft.queues.admitted(ask.job.queue_user, _counted(draft, parts))
     if isinstance(most, Reason):
         return most
     tried = [Tries(draft, ask, parts, most, gather) for gather in ask.rules_to_try]
@@ -62,6 +62,13 @@ def try_gang(draft: Draft, ask: Ask, *, partial: bool = False) -> GangPlacement 
                 draft.enlist(gang_placement)
                 return gang_placement
     return NoLayout(parts, tried[-1].search, tried[-1].gave_up)
+
+
+def _counted(draft: Draft, parts: Sequence[Part]) -> Sequence[Part]:
+    """The same as a quota counts it: members that want a node for themselves as whole nodes."""
+    if not any(part.request.exclusive for part in parts):
+        return parts
+    return [structs.replace(part, request=draft.nodes.counted(part.request)) for part in parts]
 
 
 def take_grants(draft: Draft, ask: Ask, parts: Sequence[Part], layout: Layout) -> list[Placement] | None:

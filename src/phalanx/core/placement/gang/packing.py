@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from phalanx.core.model.amounts import add, slots
+from phalanx.core.model.amounts import BYTES_MAX, add, slots
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.resources import Request
 from phalanx.core.placement.gang.search import Counts
@@ -24,7 +24,7 @@ DEPTH_MAX = 400  # parts times nodes: beyond this nodes are filled in order, and
 class Bin:
     """What one node still has for members, as numbers."""
 
-    __slots__ = ("_demands", "_free", "_left", "_suits")
+    __slots__ = ("_demands", "_free", "_holders", "_left", "_suits")
 
     def __init__(self, ledger: Ledger, requests: Sequence[Request]) -> None:
         self._left = ledger.free.copy()
@@ -32,12 +32,14 @@ class Bin:
             suitable(ledger, request) if request.gpus else frozenset[int]() for request in requests
         ]
         self._free = set(ledger.devices_free)
+        self._holders = ledger.holders
         self._demands: dict[frozenset[int], int] = {}
 
     def state(self) -> tuple[object, ...]:
         """Bins of equal state take the same."""
         return (
             *self._left,
+            self._holders,
             frozenset(self._demands.items()),
             frozenset(self._free),
             tuple(self._suits),
@@ -45,11 +47,16 @@ class Bin:
 
     def room(self, at: int, request: Request, most: int) -> int:
         """How many more members of a part it takes."""
+        if request.exclusive:
+            most = min(most, int(not self._holders))
         room = slots(self._left, request, most)
         return max(0, self._devices_for(at, request.gpus, room) if request.gpus and room > 0 else room)
 
     def take(self, at: int, request: Request, count: int) -> None:
         add(self._left, request, -count)
+        self._holders += count
+        if request.exclusive:  # nothing else fits beside it
+            self._left[1] -= count * BYTES_MAX
         if request.gpus:
             suits = self._suits[at]
             self._demands[suits] = self._demands.get(suits, 0) + count * request.gpus

@@ -29,7 +29,7 @@ _Demand = tuple[frozenset[int], int]  # so many of these devices
 class NodeFit:
     """What a node has left beside its members, once the victims have left."""
 
-    __slots__ = ("_demands", "_free", "_left", "_numa", "_unused")
+    __slots__ = ("_demands", "_free", "_is_shared", "_is_whole", "_left", "_numa", "_unused")
 
     def __init__(self, ledger: Ledger, asked: Sequence[Asked], leaving: Iterable[Tenant]) -> None:
         self._left = ledger.free.copy()
@@ -41,6 +41,9 @@ class NodeFit:
                 left = self._numa.get(numa, ledger.numa_free.get(numa, -1))
                 self._numa[numa] = left - MILLICORES[request.cores] * count
         leaving = list(leaving)
+        self._is_whole = any(request.exclusive for request, _ in asked)
+        members = sum(count for _, count in asked) if self._is_whole else 0
+        self._is_shared = self._is_whole and (members > 1 or ledger.holders > len(leaving))
         for tenant in leaving:
             self._count(tenant, 1)
         self._demands = _demands(ledger, asked)
@@ -57,6 +60,8 @@ class NodeFit:
 
     def admits(self, tenants: Sequence[Tenant]) -> bool:
         """Whether all members would still fit if these came back."""
+        if self._is_whole and (self._is_shared or tenants):
+            return False
         left, free, devices = self._left.copy(), self._free, 0
         for tenant in tenants:
             add(left, tenant.grant, -1)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from phalanx.core.model.amounts import FIXED, SLOTS_MAX, Rows
+from phalanx.core.model.amounts import SLOTS_MAX, Rows
 from phalanx.core.model.columns import Matrix, slots_each
 from phalanx.core.model.job import JobId
 from phalanx.core.model.plan import Placement, Policy
@@ -44,14 +44,16 @@ class Scale:
         free = nodes.columns.free_of(self.rows)
         for row in promised if self.rows.kinds else ():
             twice = nodes.ledgers[row].devices_held & nodes.ledgers[row].devices_promised
-            free[:, row] -= self.grant(row, Grant(0, 0, tuple(twice)))
+            free[: -1 if self.rows.has_whole else None, row] -= self.grant(row, Grant(0, 0, tuple(twice)))[
+                : -1 if self.rows.has_whole else None
+            ]
         return free
 
     def slots(self, free: Matrix, request: Request) -> Column:
         """How many tasks with this request every open node could take."""
         slots = slots_each(free, self.rows.ask(request), SLOTS_MAX)
         could = self.nodes.open.copy()
-        if request.labels:
+        if request.is_choosy:
             could &= self.nodes.columns.labelled(request)
         if request.target is not None:
             could &= np.arange(len(slots)) == self.nodes.rows.get(request.target.host, -1)
@@ -72,7 +74,7 @@ class Releases:
         node = np.array([draft.nodes.rows[each.node] for each in own], dtype=np.int64)
         until = np.array([draft.now + runs_s[each.job] for each in own])
         grants = [scale.grant(row, each.grant) for row, each in zip(node.tolist(), own, strict=True)]
-        held = np.array(grants, dtype=np.int64).reshape(len(own), FIXED + len(scale.rows.kinds)).T
+        held = np.array(grants, dtype=np.int64).reshape(len(own), scale.rows.size).T
         self.node: Column = np.concatenate([tenants.node[slots], node])
         ends = np.maximum(tenants.ends_at[slots], draft.now)
         self.ends: NDArray[np.float64] = np.concatenate([ends, until])

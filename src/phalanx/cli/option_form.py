@@ -1,0 +1,58 @@
+"""A struct whose fields are the options of a command: written once, for every command that takes them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar, get_type_hints
+
+from msgspec import Struct, structs
+
+from phalanx.errors import PhalanxError
+
+F = TypeVar("F", bound=Callable[..., object])
+
+FLAGS = {
+    "at_once": "--limit",
+    "gang_wait": "--gang-wait",
+    "gpu_memory": "--gpu-memory",
+    "gpu_type": "--gpu-type",
+    "ip_token": "--ip-token",
+    "max_retries": "--retries",
+    "min_run": "--min-run",
+    "no_queue": "--no-queue",
+    "params": "--param",
+    "request_id": "--request-id",
+    "time_limit": "--time-limit",
+}
+FIELD = re.compile(rf"^({'|'.join(FLAGS)})\b")
+
+
+def with_options(form: type[Struct]) -> Callable[[F], F]:
+    """Give a command `(ctx, options, **more)` the fields of `form` as options beside its own, as Typer reads them."""
+
+    def given_options(command: F) -> F:
+        own = inspect.signature(command, eval_str=True).parameters
+        hints = get_type_hints(form, include_extras=True)
+        kind = inspect.Parameter.KEYWORD_ONLY
+        wished = [
+            inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+            for field in structs.fields(form)
+        ]
+        beside = [each.replace(kind=kind) for name, each in own.items() if name != "options"]
+
+        def called(**given: Any) -> object:
+            options = form(**{each.name: given.pop(each.name) for each in wished})
+            try:
+                return command(options=options, **given)
+            except PhalanxError as error:  # of the API, which has other names for some options
+                error.detail = FIELD.sub(lambda found: FLAGS[found[1]], error.detail)
+                raise
+
+        called.__doc__ = command.__doc__
+        called.__name__ = command.__name__
+        vars(called)["__signature__"] = inspect.Signature([*beside, *wished])
+        return called  # type: ignore[return-value]
+
+    return given_options

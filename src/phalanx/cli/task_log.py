@@ -1,0 +1,184 @@
+"""The log of one task as it is shown: one attempt, or followed over all that come.
+
+A task with one log, and nothing to be done with its lines, is copied byte by byte. Lines of two logs are brought into
+their order by their times; followed, they come as they come.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from queue import Queue
+from threading import Thread
+from typing import TYPE_CHECKING
+
+from msgspec import Struct, structs
+
+from phalanx.api.schema.jobs import gap_mark
+from phalanx.cli.instants import read_since
+from phalanx.cli.log_lines import LineTimes, LogLine, cut, matching, merged, stamp, without_first
+from phalanx.cli.wait import ENDED
+from phalanx.clock import SystemClock
+from phalanx.errors import BadRequest, NotFound
+
+if TYPE_CHECKING:
+    from phalanx.api.schema.documents import Stream
+    from phalanx.api.schema.log_times import LogTimesView
+    from phalanx.client.client import Client
+    from phalanx.client.log_calls import LogPiece
+
+PIECES_AHEAD = 16
+PACE_FIRST_S, PACE_MAX_S = 0.2, 5.0
+Say = Callable[[str], None]
+
+
+class LogOptions(Struct, frozen=True):
+    """What of a log is shown, and how."""
+
+    stream: Stream | None = None  # None: all that there is
+    lines: int | None = None  # the last ones; None: all
+    follow: bool = False
+    since: str | None = None
+    timestamps: bool = False
+    pattern: re.Pattern[bytes] | None = None
+    whole_lines: bool = False  # even if nothing is done with them
+
+    @property
+    def by_line(self) -> bool:
+        is_cut = self.since is not None and self.lines is not None
+        return self.whole_lines or self.timestamps or self.pattern is not None or is_cut
+
+
+class TaskLog:
+    """Reads the log of one task."""
+
+    def __init__(self, client: Client, id: str, options: LogOptions, say: Say) -> None:
+        self._client = client
+        self._id = id
+        self._options = options
+        self._say = say
+        self._clock = SystemClock()
+
+    def attempt(self, number: int | None, found: LogTimesView | None = None) -> Iterator[bytes]:
+        """What one attempt wrote; None: the newest."""
+        found = found or self._client.log_times(self._id, attempt=number)
+        if found.attempt == 0 and not self._options.follow:
+            self._say(f"{self._id} has not started; `phalanx why {self._id}` says what it waits for")
+            return iter(())
+        options, streams = self._options, self._streams(found)
+        times = LineTimes(self._client, self._id, found, self._clock.monotonic())
+        if len(streams) == 1 and not options.by_line:
+            return _bytes(self._pieces(streams[0], found, times, options.lines))
+        return self._by_line(streams, found, times)
+
+    def all_attempts(self) -> Iterator[bytes]:
+        """What the newest attempt writes, and those that follow it: one that is evicted or fails may be tried again."""
+        options, shown, pace_s = self._options, 0, PACE_FIRST_S
+        while True:
+            task = self._client.task(self._id)
+            if task.attempt > shown:
+                number = shown + 1 if shown else task.attempt
+                found = self._client.log_times(self._id, attempt=number)
+                if shown:
+                    self._say(f"--- attempt {number} on {found.node} ---")
+                try:
+                    yield from self.attempt(number, found)
+                except NotFound:  # it never started, or is not kept any more
+                    self._say(f"--- attempt {number} has no log ---")
+                shown, pace_s = number, PACE_FIRST_S
+                self._options = structs.replace(options, lines=None, since=None)
+            elif task.status in ENDED:
+                return
+            else:
+                if shown and pace_s == PACE_FIRST_S:
+                    why = f": {task.message}" if task.message else ""
+                    self._say(f"--- attempt {shown} has ended{why} ---")
+                elif pace_s == PACE_FIRST_S:
+                    self._say(f"{self._id} has not started yet")
+                self._client.wait(self._id, timeout=pace_s)
+                pace_s = min(PACE_MAX_S, 1.5 * pace_s)
+
+    def _streams(self, found: LogTimesView) -> list[Stream]:
+        wanted = self._options.stream
+        return ["stdout", "stderr"] if wanted is None and found.split_output else [wanted or "stdout"]
+
+    def _pieces(
+        self, stream: Stream, found: LogTimesView, times: LineTimes, lines: int | None
+    ) -> Iterator[LogPiece]:
+        since, follow = self._options.since, self._options.follow
+        attempt = found.attempt or None
+        if since is None:
+            return self._client.log_pieces(
+                self._id, stream=stream, attempt=attempt, lines=lines, follow=follow
+            )
+        if not found.rows and not found.is_live:
+            raise BadRequest(
+                f"--since: nobody knows when attempt {found.attempt} of {self._id} wrote its log",
+                hint=f"it ran under an earlier version on {found.node}; leave --since out",
+            )
+        offset = times.offset_since(read_since(since, found.now), stream)
+        pieces = self._client.log_pieces(
+            self._id, stream=stream, attempt=attempt, offset=max(0, offset - 1), follow=follow
+        )
+        return without_first(pieces) if offset else pieces
+
+    def _by_line(self, streams: list[Stream], found: LogTimesView, times: LineTimes) -> Iterator[bytes]:
+        options = self._options
+        read = [cut(self._pieces(each, found, times, options.lines), each) for each in streams]
+        lines = read[0]
+        if len(read) > 1 and options.follow:
+            lines = _as_they_come(read)
+        elif len(read) > 1 and found.rows:
+            lines = merged(read[0], read[1], times)
+        elif len(read) > 1:
+            lines = (line for each in read for line in each)
+        if options.pattern is not None:
+            lines = matching(lines, options.pattern)
+        shown = (self._stamped(line, times) for line in lines) if options.timestamps else _data(lines)
+        is_cut = options.lines is None or (len(read) == 1 and options.since is None)
+        return shown if is_cut or options.follow else _last(shown, options.lines or 0)
+
+    def _stamped(self, line: LogLine, times: LineTimes) -> bytes:
+        return stamp(times.at(line, self._clock.monotonic())) + line.data
+
+
+def _data(lines: Iterator[LogLine]) -> Iterator[bytes]:
+    return (line.data for line in lines)
+
+
+def _bytes(pieces: Iterator[LogPiece]) -> Iterator[bytes]:
+    for piece in pieces:
+        if piece.gap:
+            yield gap_mark(piece.gap)
+        if piece.data:
+            yield piece.data
+
+
+def _last(lines: Iterator[bytes], most: int) -> Iterator[bytes]:
+    yield from deque(lines, most)
+
+
+def _as_they_come(read: list[Iterator[LogLine]]) -> Iterator[LogLine]:
+    """Lines of several logs, in the order of their arrival; within a log it is exact."""
+    arriving: Queue[LogLine | Exception | None] = Queue(PIECES_AHEAD)
+
+    def copy(lines: Iterator[LogLine]) -> None:
+        try:
+            for line in lines:
+                arriving.put(line)
+            arriving.put(None)
+        except Exception as error:  # whatever it is, the reader of the next line must see it
+            arriving.put(error)
+
+    for each in read:
+        Thread(target=copy, args=(each,), daemon=True).start()
+    still_open = len(read)
+    while still_open:
+        line = arriving.get()
+        if isinstance(line, Exception):
+            raise line
+        if line is None:
+            still_open -= 1
+        else:
+            yield line

@@ -1,0 +1,86 @@
+"""Calls about the output of tasks, for `AsyncClient`: the same as `log_calls.py`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.jobs import gap_mark
+from phalanx.api.schema.log_times import LogTimesView
+from phalanx.client.calls import Call
+from phalanx.client.http import AsyncAnswer
+from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.client.log_calls import LogPiece, log_times
+from phalanx.errors import TooMany, Unavailable
+
+
+class AsyncLogCalls:
+    """The methods of `AsyncClient` that are about the output of tasks."""
+
+    async def _ask(self, call: Call[Any]) -> Any:
+        raise NotImplementedError
+
+    async def _opened(self, call: Call[Any]) -> AsyncAnswer:
+        raise NotImplementedError
+
+    async def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream = "stdout",
+        attempt: int | None = None,
+        offset: int | None = None,
+        lines: int | None = None,
+        follow: bool = False,
+    ) -> AsyncGenerator[bytes, None]:
+        pieces = self.log_pieces(
+            id, stream=stream, attempt=attempt, offset=offset, lines=lines, follow=follow
+        )
+        async with aclosing(pieces):
+            async for piece in pieces:
+                if piece.gap:
+                    yield gap_mark(piece.gap)
+                if piece.data:
+                    yield piece.data
+
+    async def log_pieces(
+        self,
+        id: str,
+        *,
+        stream: Stream = "stdout",
+        attempt: int | None = None,
+        offset: int | None = None,
+        lines: int | None = None,
+        follow: bool = False,
+    ) -> AsyncGenerator[LogPiece, None]:
+        place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
+        patience = RetryDelays()
+        while True:
+            try:
+                async with aclosing(await self._opened(place.call())) as answer:
+                    patience.renew()
+                    place.begin(answer.headers)
+                    yield LogPiece(place.offset, b"", place.attempt, place.gap)
+                    async for data in answer.pieces():
+                        at = place.offset
+                        place.advance(data)
+                        yield LogPiece(at, data, place.attempt)
+                if place.is_at_end():
+                    return
+            except (Unavailable, TooMany) as error:
+                await pause(patience, error)
+
+    async def log_times(self, id: str, *, attempt: int | None = None, after: float = 0.0) -> LogTimesView:
+        found: LogTimesView = await self._ask(log_times(id, attempt, after))
+        return found
+
+
+async def pause(patience: RetryDelays, error: Unavailable | TooMany) -> None:
+    """Return when it is time to try again."""
+    pause_s = patience.next(error)
+    if pause_s is None:
+        raise error
+    await asyncio.sleep(pause_s)

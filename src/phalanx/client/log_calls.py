@@ -1,0 +1,100 @@
+"""Calls about the output of tasks: what they wrote, where it stands in their logs, and when it was written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from msgspec import Struct
+
+from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.jobs import gap_mark
+from phalanx.api.schema.log_times import LogTimesView
+from phalanx.client.calls import Call, path_of, query_of
+from phalanx.client.http import Answer
+from phalanx.client.leader import LogPosition, RetryDelays
+from phalanx.errors import TooMany, Unavailable
+
+
+class LogPiece(Struct, frozen=True):
+    """Bytes of one log of one attempt, and where they begin in it."""
+
+    offset: int
+    data: bytes
+    attempt: int  # 0: there was none yet
+    gap: int = 0  # bytes right before `offset` that were not kept
+
+
+def log_times(id: str, attempt: int | None, after: float) -> Call[LogTimesView]:
+    query = query_of(attempt=attempt, after=after or None)
+    path = path_of("tasks", id, "log-times")
+    return Call(method="GET", path=path, answer=LogTimesView, query=query, repeatable=True)
+
+
+class LogCalls:
+    """The methods of `Client` that are about the output of tasks."""
+
+    def _ask(self, call: Call[Any]) -> Any:
+        raise NotImplementedError
+
+    def _opened(self, call: Call[Any]) -> Answer:
+        raise NotImplementedError
+
+    def _pause(self, patience: RetryDelays, error: Unavailable | TooMany) -> None:
+        raise NotImplementedError
+
+    def logs(
+        self,
+        id: str,
+        *,
+        stream: Stream = "stdout",
+        attempt: int | None = None,
+        offset: int | None = None,
+        lines: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[bytes]:
+        """What a task wrote, in pieces. A cut connection is taken up again where it broke.
+
+        `stdout` is all that it wrote, unless its job has `split_output`.
+        """
+        for piece in self.log_pieces(
+            id, stream=stream, attempt=attempt, offset=offset, lines=lines, follow=follow
+        ):
+            if piece.gap:
+                yield gap_mark(piece.gap)
+            if piece.data:
+                yield piece.data
+
+    def log_pieces(
+        self,
+        id: str,
+        *,
+        stream: Stream = "stdout",
+        attempt: int | None = None,
+        offset: int | None = None,
+        lines: int | None = None,
+        follow: bool = False,
+    ) -> Iterator[LogPiece]:
+        """The same with the place of each piece. The first comes at once, empty if nothing is written yet."""
+        place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
+        patience = RetryDelays()
+        while True:
+            try:
+                with closing(self._opened(place.call())) as answer:
+                    patience.renew()
+                    place.begin(answer.headers)
+                    yield LogPiece(place.offset, b"", place.attempt, place.gap)
+                    for data in answer.pieces():
+                        at = place.offset
+                        place.advance(data)
+                        yield LogPiece(at, data, place.attempt)
+                if place.is_at_end():
+                    return
+            except (Unavailable, TooMany) as error:
+                self._pause(patience, error)
+
+    def log_times(self, id: str, *, attempt: int | None = None, after: float = 0.0) -> LogTimesView:
+        """When the output of a task was written, and on which node: of its newest attempt, or of another one."""
+        found: LogTimesView = self._ask(log_times(id, attempt, after))
+        return found

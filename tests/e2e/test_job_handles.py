@@ -1,0 +1,111 @@
+"""Jobs as objects in Python: waited for, read and cancelled, in the client that waits and in the async one."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+
+import pytest
+
+import phalanx
+from phalanx.api.schema.submission import SubmitRequest
+from phalanx.client.submit_names import NAMES
+
+RESULT = 'echo "working"; echo "{\\"loss\\": 0.5}" > $PHALANX_RESULT'
+BROKEN = "echo last words; exit 3"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[phalanx.LocalCluster]:
+    with phalanx.local(pretend="cpus=8,ram=8GiB") as made:
+        yield made
+
+
+def test_a_job_gives_its_result_and_its_log(cluster: phalanx.LocalCluster) -> None:
+    job = cluster.submit(shell=RESULT, retries=0)
+    assert isinstance(job, phalanx.SubmitReply)
+    assert (job.id, job.task_ids) == (job.batch_id, [job.batch_id])
+    assert job.result(timeout=30) == {"loss": 0.5}
+    assert (job.status, job.done, job.view().max_retries) == ("Completed", True, 0)
+    assert job.logs() == "working\n"
+    assert b"".join(job.follow()) == b"working\n"
+
+
+def test_one_that_fails_says_so_only_if_asked(cluster: phalanx.LocalCluster) -> None:
+    job = cluster.submit(shell=BROKEN, retries=0, name="broken")
+    assert job.wait(30).status == "Failed"
+    for ask in (lambda: job.wait(30, check=True), job.result, job.results):
+        with pytest.raises(phalanx.JobFailed) as failed:
+            ask()
+        assert (failed.value.code, failed.value.reason) == (3, "exited")
+        assert failed.value.log_tail == "last words"
+        assert "broken" in str(failed.value)
+        assert "last words" in str(failed.value)
+
+
+def test_one_that_takes_too_long_and_is_cancelled(cluster: phalanx.LocalCluster) -> None:
+    job = cluster.submit(command=["sleep", "300"])
+    assert job.wait(0.1).status in ("Pending", "Assigned", "Running")
+    with pytest.raises(TimeoutError):
+        job.result(timeout=0.1)
+    [reply] = job.cancel()
+    assert reply.cancelled == 1
+    with pytest.raises(phalanx.JobFailed) as failed:
+        job.wait(30, check=True)
+    assert failed.value.job.status == "Cancelled"
+
+
+def test_arrays_and_gangs_give_the_result_of_each_task(cluster: phalanx.LocalCluster) -> None:
+    job = cluster.submit(shell='echo "$PHALANX_ARRAY_INDEX" > $PHALANX_RESULT', array="1-3")
+    assert job.results(timeout=30) == [1, 2, 3]
+    assert len(list(job.tasks())) == 3
+    with pytest.raises(ValueError, match="results"):
+        job.result()
+    gang = cluster.gang(["sh", "-c", "echo hello"], 2, retries=0)
+    gang.wait(30, check=True)
+    assert gang.logs(1) == "hello\n"
+
+
+def test_the_same_in_asyncio(cluster: phalanx.LocalCluster) -> None:
+    there = cluster.session_access()
+
+    async def use() -> None:
+        async with phalanx.AsyncClient(there.address, there.token) as client:
+            job = await client.submit(shell=RESULT)
+            assert await job.result(timeout=30) == {"loss": 0.5}
+            assert (await job.status(), await job.done()) == ("Completed", True)
+            assert await job.logs() == "working\n"
+            assert [piece async for piece in job.follow()] == [b"working\n"]
+            broken = await client.submit(shell=BROKEN, retries=0)
+            assert (await broken.wait(30)).status == "Failed"
+            with pytest.raises(phalanx.JobFailed, match="last words"):
+                await broken.wait(30, check=True)
+            long = await client.gang(["sleep", "300"], 2)
+            assert (await long.cancel())[0].cancelled == 2
+            assert (await long.view()).tasks == 2
+
+    asyncio.run(use())
+
+
+def test_names_of_the_command_line_are_understood_and_others_explained(cluster: phalanx.LocalCluster) -> None:
+    with pytest.raises(TypeError, match="did you mean 'gpus'"):
+        cluster.submit(command=["true"], gpu=1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="give one of them"):
+        cluster.submit(command=["true"], retries=1, max_retries=1)
+
+
+def test_help_lists_every_field() -> None:
+    for client in (phalanx.Client, phalanx.AsyncClient):
+        text = inspect.getdoc(client.submit) or ""
+        missing = [name for name in (*SubmitRequest.__struct_fields__, *NAMES) if name not in text]
+        assert missing == []
+
+
+def test_a_refused_token_is_explained_to_readers_of_python(cluster: phalanx.LocalCluster) -> None:
+    there = cluster.session_access()
+    client = phalanx.Client(there.address, "wrong-token-0123456789")
+    with client, pytest.raises(phalanx.Unauthorized) as refused:
+        client.nodes()
+    assert "Authorization" not in refused.value.hint
+    assert "PHALANX_TOKEN_FILE" in refused.value.hint

@@ -1,0 +1,49 @@
+"""The operator's command: its code decides, its last line is the reason, and it ends with its time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from phalanx.runner.health.command import check_command
+from tests.support.waiting import wait_until
+
+PATH = {"PATH": os.environ["PATH"]}
+
+
+def run(shell: str, timeout_s: float = 10.0) -> str:
+    return asyncio.run(check_command(["sh", "-c", shell], timeout_s, PATH)).reason
+
+
+def test_code_0_passes_and_another_fails_with_the_last_line() -> None:
+    assert run("echo all well") == ""
+    assert run("echo first; echo 'fan 3 stands still'; exit 1") == "fan 3 stands still"
+    assert run("echo 'on stderr' >&2; exit 3") == "on stderr"
+    assert "ended with code 3" in run("exit 3")
+    assert "SIGKILL" in run("kill -9 $$")
+
+
+def test_what_it_says_may_be_long() -> None:
+    assert run("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo the end; exit 1") == "the end"
+
+
+def test_one_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
+    marks = tmp_path / "pids"
+    found = run(f"sleep 300 & echo $! >> {marks}; setsid sleep 301 & echo $! >> {marks}; wait", 0.5)
+    assert "took longer than 0.5 s" in found
+    pids = [int(each) for each in marks.read_text().split()]
+    assert len(pids) == 2
+    wait_until(lambda: not any(_is_alive(pid) for pid in pids), 5.0, "both have ended")
+
+
+def test_a_program_that_is_not_there_fails() -> None:
+    found = asyncio.run(check_command(["/nonexistent/check"], 1.0, PATH))
+    assert "/nonexistent/check cannot be started" in found.reason
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
