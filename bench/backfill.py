@@ -23,10 +23,11 @@ from msgspec import Struct
 from bench.swf import Log, Logged, read
 from phalanx.core.model.job import Command, Gang, Group, Job
 from phalanx.core.model.plan import Placement, Plan, PlanMemory, Policy, Snapshot
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Capacity, Grant, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Tenant, Tenants
-from phalanx.core.model.waiting import Part, Queues, Rank, Unit, Waiting
+from phalanx.core.model.waiting import Part, Rank, Unit, Waiting
 from phalanx.core.placement.engine import plan
 
 if TYPE_CHECKING:  # an older tree, which this is compared with, does not have it
@@ -185,7 +186,7 @@ class Replay:
         for member in members:
             row = self._nodes.rows[member.node]
             self._nodes.take(row, member.grant)
-            self._queues.take("default", member.grant)
+            self._queues.take(("default", ""), member.grant)
             self._tenants.add(self._tenant(unit.job, row, member.position, member.grant))
 
     def _tenant(self, job: Job, row: int, position: int, grant: Grant) -> Tenant:
@@ -205,7 +206,7 @@ class Replay:
     def _end(self, id: str) -> None:
         for member in self._held.pop(id):
             self._nodes.give_back(self._nodes.rows[member.node], member.grant)
-            self._queues.give_back("default", member.grant)
+            self._queues.give_back(("default", ""), member.grant)
             self._tenants.remove((id, member.position))
         del self._units[id]
         self._gain += 1

@@ -22,10 +22,11 @@ from bench.figures import number, quantile
 from phalanx.core.explain.shortage import place_gang
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Placement, Snapshot
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
-from phalanx.core.model.waiting import Part, Queues, Rank, Waiting
+from phalanx.core.model.waiting import Part, Rank, Waiting
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
 
@@ -136,7 +137,7 @@ def fill_with_tasks(table: NodeTable, tasks: int) -> Shot:
             if spot is None:
                 break
             row, grant = spot
-            draft.place(row, Placement("job", position, table.names[row], grant), "default")
+            draft.place(row, Placement("job", position, table.names[row], grant), ("default", ""))
             shot.decisions.append(_since(began))
             began = _now()
         if not (placed := commit(table, draft)):

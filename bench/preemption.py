@@ -21,10 +21,11 @@ from typing import Literal
 from bench.figures import number, quantile
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Tenant, Tenants
-from phalanx.core.model.waiting import Part, Queues, Rank, Waiting
+from phalanx.core.model.waiting import Part, Rank, Waiting
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
 

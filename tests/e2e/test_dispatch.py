@@ -11,7 +11,7 @@ from time import monotonic
 
 import pytest
 
-from phalanx.api.schema.cluster import QuotaSpec
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.client.client import Client
 from phalanx.core.placement.jitter import jitter
 from phalanx.errors import PhalanxError

@@ -11,10 +11,11 @@ from random import Random
 from msgspec.structs import replace
 
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job, JobId
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, NumaNode, Request, Target
 from phalanx.core.model.tenants import NEVER, Tenant
 from phalanx.core.model.topology import Layer, Topology
-from phalanx.core.model.waiting import Part, Quota
+from phalanx.core.model.waiting import Part
 from tests.property.placement_oracle import Picture, Spot, fits, suitable, thousandths
 from tests.property.placement_stage import Case, SmallGang, SmallGroup, SmallUnit, standing
 

@@ -17,9 +17,10 @@ from itertools import combinations, product
 from operator import or_
 
 from phalanx.core.model.job import Gather
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Device, Request
 from phalanx.core.model.tenants import Tenant, TenantKey
-from phalanx.core.model.waiting import Part, Quota
+from phalanx.core.model.waiting import Part
 
 Counts = tuple[int, ...]  # members of each group
 Keys = frozenset[TenantKey]

@@ -12,11 +12,12 @@ from typing import Literal
 from phalanx.core.model.job import Job
 from phalanx.core.model.lanes import Lane, LanePool
 from phalanx.core.model.plan import Snapshot
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Capacity, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Tenant, Tenants
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Part, Queues, Rank, Waiting
+from phalanx.core.model.waiting import Part, Rank, Waiting
 from tests.property.placement_oracle import Errand, Picture
 
 
@@ -121,7 +122,7 @@ def snapshot_of(case: Case) -> Snapshot:
         table.set_open(spot.name, spot.is_open)
     for tenant in sorted(case.picture.tenants, key=lambda each: each.is_promise):  # tenants were there first
         tenants.add(tenant)
-        queues.take(tenant.queue, tenant.grant)
+        queues.take(tenant.queue_user, tenant.grant)
         come = table.promise if tenant.is_promise else table.take
         come(tenant.node_row, tenant.grant)
     tenants.needed.update(case.picture.needed)

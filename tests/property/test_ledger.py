@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from phalanx.core.model.amounts import FIXED, MILLICORES, fixed
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Capacity, Grant, NumaNode, Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.waiting import Queues
 from tests.property.strategies import HOSTS, capacities, requests, used_tables
 from tests.support.builders import GIB
 
@@ -146,6 +146,6 @@ def test_sums_of_thousandths_never_drift(cores: list[float], chance: Random):
         for grant in grants:
             assert isinstance(grant, Grant)
             (ledger.take if order == 1 else ledger.give_back)(grant)
-            (queues.take if order == 1 else queues.give_back)("default", grant)
+            (queues.take if order == 1 else queues.give_back)(("default", ""), grant)
     assert ledger.is_empty and ledger.numa_free == {0: 10_000_000}
     assert not any(queues.usage["default"]) if cores else not queues.usage

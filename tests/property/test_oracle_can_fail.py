@@ -39,7 +39,7 @@ def enlisted_anew(draft: Draft, mark: Mark, gang_placement: GangPlacement, unit:
         ):
             draft.evict(tenant)
     for member in gang_placement.members:
-        draft.take(draft.nodes.rows[member.node], member.grant, unit.job.queue)
+        draft.take(draft.nodes.rows[member.node], member.grant, unit.job.queue_user)
     draft.enlist(gang_placement)
     return gang_placement
 

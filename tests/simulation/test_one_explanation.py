@@ -18,7 +18,7 @@ from msgspec import structs
 from phalanx.api.schema.jobs import Fix, WhyReply
 from phalanx.coordinator.turn import Engine, Turn
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.decide.jobs import why_closed
+from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.inputs import Cancel, Input, SetElastic, Submit, Tell, Undrain
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain import explain as explain_module

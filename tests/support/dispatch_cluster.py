@@ -10,8 +10,8 @@ from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.dispatch import DispatchMode, DispatchNote, DispatchPolicy
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import Ended, Exit, Started, Status, Why
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Capacity, Device
-from phalanx.core.model.waiting import Quota
 from tests.support.builders import Cluster, a_job
 from tests.support.workflow_cluster import a_workflow
 

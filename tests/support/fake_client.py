@@ -8,17 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest
-from phalanx.api.schema.cluster import (
-    ClusterView,
-    DeviceView,
-    NodeView,
-    NumaView,
-    QueueView,
-    QuotaSpec,
-    QuotaView,
-    RemovedNode,
-    UsageView,
-)
+from phalanx.api.schema.cluster import ClusterView, DeviceView, NodeView, NumaView, RemovedNode
 from phalanx.api.schema.jobs import (
     CancelReply,
     Counts,
@@ -36,6 +26,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.log_times import LogTimesView
+from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest
 from phalanx.client.log_calls import LogPiece
 from phalanx.errors import BadRequest, Conflict, NotFound, PhalanxError

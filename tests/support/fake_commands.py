@@ -20,21 +20,17 @@ from phalanx.api.schema.apply import (
     PlanRequest,
     TopologyView,
 )
+from phalanx.api.schema.approvals import ApprovalReply
 from phalanx.api.schema.changes import HoldRequest, UpdateRequest
 from phalanx.api.schema.cluster import (
     ClusterView,
     NewToken,
     NodeView,
-    QueueView,
-    QuotaSpec,
-    QuotaView,
     RemovedNode,
     TokenRequest,
     TokenView,
     TopologyReply,
     TopologySpec,
-    UsageView,
-    to_quota,
     to_topology,
 )
 from phalanx.api.schema.documents import JobsQuery, Stream
@@ -63,13 +59,14 @@ from phalanx.api.schema.metrics import (
     WorkersMetrics,
     WorkerTotals,
 )
+from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView, to_quota
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
 from phalanx.api.server.auth import Identity
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job, ulid
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.topology import DEFAULT
-from phalanx.core.model.waiting import Quota
 from phalanx.errors import BadRequest, Conflict, Gone, NotActive, NotFound
 from tests.support.fake_calls import FakeCalls
 from tests.support.fake_overlay import FakeOverlay
@@ -108,7 +105,7 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         self.counted: Counter[tuple[str, int]] = Counter()  # requests, by noun and status
         self._ids = itertools.count(1)
 
-    async def submit(self, request: SubmitRequest, user: str, priority_max: int = 0) -> SubmitReply:
+    async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         if request.request_id in self.answered:
             reply = self.answered[request.request_id]
             return SubmitReply(reply.task_ids, reply.batch_id, reply.accepted, replayed=True)
@@ -127,17 +124,13 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
     async def take_rows(self, piece: RowsPiece, user: str) -> RowsTaken:
         return RowsTaken(piece.upload, piece.piece + 1, len(piece.rows), 60.0)
 
-    async def retry(
-        self, id: str, request: RetryTasksRequest, user: str, priority_max: int = 0
-    ) -> SubmitReply:
+    async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
         return SubmitReply([id], id, [AcceptedTask(id)])
 
-    async def resubmit(
-        self, id: str, request: ResubmitRequest, user: str, priority_max: int = 0
-    ) -> SubmitReply:
+    async def resubmit(self, id: str, request: ResubmitRequest, user: str, role: str = "user") -> SubmitReply:
         return SubmitReply([id], id, [AcceptedTask(id)])
 
-    async def apply(self, request: ApplyRequest, user: str, priority_max: int = 0) -> ApplyReply:
+    async def apply(self, request: ApplyRequest, user: str, role: str = "user") -> ApplyReply:
         made = [
             to_job(spec, id=self._new_id(), now=1.0, user=user, default_retries=3) for spec in request.specs
         ]
@@ -151,6 +144,11 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
 
     async def evict(self, id: str, user: str) -> EvictReply:
         return EvictReply(self._find(id).id, 1)
+
+    async def approve(
+        self, id: str, user: str, role: str, *, approves: bool = True, text: str = ""
+    ) -> ApprovalReply:
+        return ApprovalReply(id, approves, user)
 
     async def queues(self) -> list[QueueView]:
         return [await self.queue(name) for name in self.quotas]
@@ -171,7 +169,7 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         return TopologyReply(self.layers.names(), True)
 
     async def plan(
-        self, request: PlanRequest, user: str, priority_max: int = 0, asker: Asker = ADMIN
+        self, request: PlanRequest, user: str, role: str = "user", asker: Asker = ADMIN
     ) -> PlanReply:
         self.planned.append(request)
         return PlanReply([], [], [], 0)
@@ -205,7 +203,7 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
     async def release(self, id: str, user: str, *, is_operator: bool) -> JobView:
         return self._job_view(self._find(id))
 
-    async def update(self, id: str, request: UpdateRequest, user: str, priority_max: int) -> JobView:
+    async def update(self, id: str, request: UpdateRequest, user: str, role: str) -> JobView:
         return self._job_view(self._find(id))
 
     async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:

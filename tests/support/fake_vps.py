@@ -14,7 +14,7 @@ class FakeVps:
 
     held: dict[str, Job]
 
-    async def create_vps(self, request: VpsRequest, user: str, priority_max: int) -> NewVps:
+    async def create_vps(self, request: VpsRequest, user: str, role: str) -> NewVps:
         _, vps = read_vps(request)
         fields = _fields("0" * 26, user) | {"ssh": vps.ssh, "private_key": "a-private-key"}
         return msgspec.convert(fields, NewVps)

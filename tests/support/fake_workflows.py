@@ -24,7 +24,7 @@ class FakeWorkflows:
         self.flows: dict[str, Workflow] = {}
 
     async def submit_workflow(
-        self, request: WorkflowRequest, user: str, priority_max: int = 0
+        self, request: WorkflowRequest, user: str, role: str = "user"
     ) -> SubmittedWorkflow:
         id = workflow_id(1, len(self.flows) + 1 << 24)
         flow = to_workflow(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from phalanx.core.explain.evictions import make_room_or_why
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Tenant, TenantKey, Tenants
-from phalanx.core.model.waiting import Queues, Waiting
+from phalanx.core.model.waiting import Waiting
 from phalanx.core.placement.draft import Draft
 from tests.support.topologies import THREE, labels
 from tests.support.waiting_units import FakeGang, FakeTasks
@@ -40,7 +41,7 @@ class FullCluster:
         self._lanes += 1
         key = (node, self._lanes)
         self.nodes.take(row, grant)
-        self.queues.take(queue, grant)
+        self.queues.take((queue, ""), grant)
         may_go, ends = (NEVER, NOW + 5) if until == LEAVING else (until, NEVER)
         self.tenants.add(
             Tenant(key, job, queue, group, row, grant, priority, may_go, ends, NOW - ran, until == LEAVING)
@@ -52,7 +53,7 @@ class FullCluster:
         row, grant = self.nodes.rows[node], Grant(0, 0, devices)
         self._lanes += 1
         self.nodes.promise(row, grant)
-        self.queues.take("default", grant)
+        self.queues.take(("default", ""), grant)
         tenant = Tenant(
             (job, self._lanes), job, "default", 0, row, grant, priority, 0.0, NEVER, NOW, is_promise=True
         )

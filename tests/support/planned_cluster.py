@@ -11,10 +11,11 @@ from typing import Literal
 from phalanx.core.model.job import Command, Gang, Gather, Group, Job
 from phalanx.core.model.lanes import Lane, LanePool
 from phalanx.core.model.plan import KeptNodes, Placement, Plan, PlanMemory, Policy, Snapshot
+from phalanx.core.model.queues import Queues, Quota
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, Request, parse_target
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import NEVER, Tenant, Tenants
-from phalanx.core.model.waiting import Part, Queues, Quota, Rank, Waiting
+from phalanx.core.model.waiting import Part, Rank, Waiting
 from phalanx.core.placement.engine import plan
 
 SIZES = {"t4": 16 << 30, "a100": 40 << 30, "h100": 80 << 30}
@@ -105,7 +106,7 @@ class PlannedCluster:
         ends_at = NEVER if until is None else until
         began = self.now if since is None else since
         self.nodes.take(row, grant)
-        self.queues.take("default", grant)
+        self.queues.take(("default", ""), grant)
         key = (job, len(self.tenants.of_job.get(job, ())))
         self.tenants.add(Tenant(key, job, "default", 0, row, grant, priority, 0.0, ends_at, began))
 
@@ -113,7 +114,7 @@ class PlannedCluster:
         """A place is kept for a job whose victims are leaving."""
         grant, row = Grant(cores, 0, gpus), self.nodes.rows[node]
         self.nodes.promise(row, grant)
-        self.queues.take("default", grant)
+        self.queues.take(("default", ""), grant)
         self.tenants.add(
             Tenant((job, 0), job, "default", 0, row, grant, 9, 0.0, until, self.now, is_promise=True)
         )
@@ -190,7 +191,7 @@ class PlannedCluster:
         unit, row = self.units[placement.job], self.nodes.rows[placement.node]
         job = unit.job
         self.nodes.take(row, placement.grant)
-        self.queues.take(job.queue, placement.grant)
+        self.queues.take(job.queue_user, placement.grant)
         ends_at = NEVER if job.time_limit_s is None else self.now + job.time_limit_s
         key = (job.id, placement.position)
         self.tenants.add(
@@ -207,7 +208,7 @@ class PlannedCluster:
         tenant = self.tenants.get(key)
         assert tenant is not None
         self.nodes.give_back(tenant.node_row, tenant.grant)
-        self.queues.give_back(tenant.queue, tenant.grant)
+        self.queues.give_back(tenant.queue_user, tenant.grant)
         self.tenants.remove(key)
 
     def _add(self, unit: WaitingTasks | PlannedGang) -> None:

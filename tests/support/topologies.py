@@ -6,12 +6,13 @@ import numpy as np
 
 from phalanx.core.model.job import Command, Gang, Group, Job
 from phalanx.core.model.plan import Snapshot
+from phalanx.core.model.queues import Queues, Quota
 from phalanx.core.model.resources import Capacity, Device, NumaNode, Request, parse_target
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.topology import Layer, Topology
 from phalanx.core.model.tree import Column, TopologySurvey, Tree
-from phalanx.core.model.waiting import Queues, Quota, Waiting
+from phalanx.core.model.waiting import Waiting
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.search import PartSlots
 from tests.support.waiting_units import FakeGang

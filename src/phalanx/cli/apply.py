@@ -18,9 +18,10 @@ import typer
 from msgspec import structs
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
-from phalanx.api.schema.cluster import QuotaSpec, to_spec
+from phalanx.api.schema.cluster import to_spec
 from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.queues import QuotaSpec, to_quota_spec
 from phalanx.api.schema.workflows import SubmittedWorkflow
 from phalanx.cli.drafts import TRIES, Drafts, read_files
 from phalanx.cli.environment import exported_variables
@@ -271,18 +272,7 @@ def _in_this_folder(spec: JobSpec) -> JobSpec:
 
 
 def _quotas(made: Manifests) -> dict[str, QuotaSpec]:
-    return {
-        queue: QuotaSpec(
-            quota.tasks,
-            quota.cores,
-            quota.memory_bytes,
-            quota.gpus,
-            quota.priority_max,
-            quota.dispatch_mode,
-            quota.selection,
-        )
-        for queue, quota in made.queues.items()
-    }
+    return {queue: to_quota_spec(quota) for queue, quota in made.queues.items()}
 
 
 def _show(reply: ApplyReply, output: Output) -> None:

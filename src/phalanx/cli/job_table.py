@@ -18,6 +18,8 @@ DEFAULT_QUEUE = "default"
 
 def job_status(job: JobView) -> str:
     """The status of a job in one word, finer than the API's where nothing of it goes on."""
+    if job.unapproved and job.status == "Pending":
+        return "Unapproved"
     if job.held and job.status == "Pending":
         return "Held"
     if job.status == "Pending" and job.begin_at and job.begin_at > (now := SystemClock().now()):

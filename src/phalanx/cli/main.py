@@ -8,6 +8,7 @@ error, and ends with the exit code that belongs to its error (`phalanx.errors` h
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -17,6 +18,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from phalanx.cli.foreign_words import OURS
 from phalanx.cli.output import tell_error
 from phalanx.cli.session import CliSession, flags_before
 from phalanx.errors import PhalanxError
@@ -61,6 +63,8 @@ _DAILY = {
     "resubmit": "retry:resubmit",
     "pause": "job:pause",
     "resume": "job:resume",
+    "approve": "approve:approve",
+    "deny": "approve:deny",
     "hold": "change:hold",
     "release": "change:release",
     "update": "change:update",
@@ -248,6 +252,12 @@ class Root(LazyGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": Catalogue(COMMANDS)})
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """A word of another scheduler is answered with ours; it is looked up only once it is none of ours."""
+        if args and args[0] not in self.commands and (ours := OURS.get(args[0])) is not None:
+            ctx.fail(f"No such command {args[0]!r}: use {ours}")
+        return super().resolve_command(ctx, args)
+
 
 class FileLists(TyperCommand):
     """A command whose options that name files may be followed by several."""
@@ -363,7 +373,7 @@ def run(args: Sequence[str]) -> int:
         tell_error(error.detail, error.hint)
         return error.exit_code
     except typer.TyperException as error:
-        tell_error(error.format_message(), _usage_hint(error))
+        tell_error(_plain(error.format_message()), _usage_hint(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
@@ -374,6 +384,12 @@ def run(args: Sequence[str]) -> int:
     except OSError as error:  # A folder that is gone, a disk that is full.
         tell_error(str(error), "")
         return 1
+
+
+def _plain(message: str) -> str:
+    """What Click says of a wrong number, in words of everybody."""
+    message = re.sub(r"is not a valid (int|integer)( range)?\.", "is not a whole number.", message)
+    return re.sub(r"is not a valid float( range)?\.", "is not a number.", message)
 
 
 def _usage_hint(error: typer.TyperException) -> str:

@@ -61,6 +61,7 @@ STYLES = {
     "Drained": "yellow",
     "Excluded": "red",
     "Held": "yellow",
+    "Unapproved": "yellow",
 }
 
 

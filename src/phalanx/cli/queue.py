@@ -1,15 +1,25 @@
-"""`phalanx queue`: the quota and usage of each queue."""
+"""`phalanx queue`: who may use each queue, its limits, and the use against them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
+from msgspec import convert, structs, to_builtins
 
-from phalanx.api.schema.cluster import QueueView, QuotaSpec
-from phalanx.cli.output import OutputOption, Table, emit, fields, size
-from phalanx.cli.session import read_cores, session
-from phalanx.core.model.dispatch import DispatchMode, Selection
+from phalanx.api.schema.queues import (
+    QueueUserView,
+    QueueView,
+    QuotaSpec,
+    QuotaView,
+    UsageView,
+    UserLimitsView,
+)
+from phalanx.cli import queue_options as o
+from phalanx.cli.output import OutputOption, Table, emit, fields, plain_lines, size
+from phalanx.cli.session import CliSession, session
+from phalanx.core.model.amounts import describe_seconds
 from phalanx.settings import Output
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -19,14 +29,18 @@ def queues(ctx: typer.Context, output: OutputOption = None) -> None:
     """List queues: usage, quota and number of waiting jobs."""
     here = session(ctx)
     found = here.client().queues()
-    table = Table("NAME", "TASKS", "CORES", "MEMORY", "GPUS", "WAITING")
+    has_access = any(_access(view.quota) for view in found)
+    headings = ["NAME", "TASKS", "CORES", "MEMORY", "GPUS", "UNFINISHED", "WAITING"]
+    table = Table(*headings, *(["ACCESS"] if has_access else []), narrows={"ACCESS": 10, "NAME": 10})
     for view in found:
-        table.add(view.name, *_held(view), view.waiting)
+        limit = None if view.quota is None else view.quota.submitted
+        row = [view.name, *_held(view.used, view.quota), _of(view.submitted, limit), view.waiting]
+        table.add(*row, *([_access(view.quota) or "all"] if has_access else []))
     emit(found, here.output(output), [view.name for view in found], lambda _wide: table)
 
 
 def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
-    """Show one queue."""
+    """Show one queue: its limits, and what it and each of its users hold."""
     here = session(ctx)
     _tell(here.client().queue(name), here.output(output))
 
@@ -34,35 +48,53 @@ def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) ->
 def set_quota(  # noqa: PLR0913, PLR0917 - its options
     ctx: typer.Context,
     name: NameArgument,
-    tasks: Annotated[int | None, typer.Option(min=0, help="Maximum number of tasks.")] = None,
-    cores: Annotated[
-        float | None,
-        typer.Option(parser=read_cores, metavar="CORES", help="Maximum number of cores, such as 64 or 7.5."),
-    ] = None,
-    memory: Annotated[str | None, typer.Option(help="Maximum memory, such as 2TiB.")] = None,
-    gpus: Annotated[int | None, typer.Option(min=0, help="Maximum number of GPUs.")] = None,
-    priority_max: Annotated[
-        int | None,
-        typer.Option(
-            help="Maximum priority of its jobs.", show_default="1000 for users, 1000000 for operators"
-        ),
-    ] = None,
-    dispatch_mode: Annotated[
-        DispatchMode | None,
-        typer.Option(help="How its jobs are given their nodes.", show_default="the cluster's, for workflows"),
-    ] = None,
-    selection: Annotated[
-        Selection | None,
-        typer.Option(help="Which node the adaptive mode prefers.", show_default="the cluster's"),
-    ] = None,
+    tasks: o.TasksOption = None,
+    cores: o.CoresOption = None,
+    memory: o.MemoryOption = None,
+    gpus: o.GpusOption = None,
+    submitted: o.SubmittedOption = None,
+    priority_max: o.PriorityOption = None,
+    users: o.UsersOption = None,
+    roles: o.RolesOption = None,
+    user_running: o.UserRunningOption = None,
+    user_cores: o.UserCoresOption = None,
+    user_memory: o.UserMemoryOption = None,
+    user_gpus: o.UserGpusOption = None,
+    user_submitted: o.UserSubmittedOption = None,
+    for_user: o.ForUserOption = None,
+    approval: o.ApprovalOption = None,
+    approvers: o.ApproversOption = None,
+    approval_within: o.WithinOption = None,
+    dispatch_mode: o.ModeOption = None,
+    selection: o.SelectionOption = None,
     output: OutputOption = None,
 ) -> None:
-    """Create a queue or set its quota; what is left out is unlimited.
+    """Create a queue or change it. What is left out stays as it is; `none` takes a limit away.
 
-    Running tasks beyond the quota continue; nothing more is started until usage is below it.
+    Running tasks beyond a limit continue; nothing more is started until usage is below it.
     """
     here = session(ctx)
-    spec = QuotaSpec(tasks, cores, memory, gpus, priority_max, dispatch_mode, selection)
+    old = _declared(here, name)
+    given = {
+        "tasks": tasks,
+        "cores": cores,
+        "memory": memory,
+        "gpus": gpus,
+        "submitted": submitted,
+        "priority_max": priority_max,
+        "dispatch_mode": dispatch_mode,
+        "selection": selection,
+        "users": None if users is None else o.names(users),
+        "roles": None if roles is None else o.names(roles),
+    }
+    each = (user_running, user_cores, user_memory, user_gpus, user_submitted)
+    spec = structs.replace(
+        old,
+        **o.said(given),
+        each_user=o.each_user(old.each_user, dict(zip(o.LIMITS, each, strict=True))),
+        by_user=o.by_user(old, for_user or []),
+        approval=o.approval(old.approval, approval, approvers, approval_within),
+    )
     _tell(here.client().set_quota(name, spec), here.output(output))
 
 
@@ -72,33 +104,100 @@ def unset_quota(ctx: typer.Context, name: NameArgument, output: OutputOption = N
     _tell(here.client().set_quota(name, None), here.output(output))
 
 
+def _declared(here: CliSession, name: str) -> QuotaSpec:
+    """The queue as it is, to be changed; a new one has no limits."""
+    found = next((view.quota for view in here.client().queues() if view.name == name), None)
+    if found is None:
+        return QuotaSpec()
+    told = to_builtins(found)
+    for limits in (told, told["each_user"] or {}, *told["by_user"].values()):
+        if limits:
+            limits["memory"] = limits.pop("memory_bytes")
+    if told["approval"]:
+        told["approval"]["within"] = told["approval"].pop("within_s")
+    return convert(told, QuotaSpec)
+
+
 def _tell(view: QueueView, output: Output) -> None:
+    emit(view, output, [view.name], lambda _wide: [*fields(_facts(view)), *_users(view)])
+
+
+def _facts(view: QueueView) -> list[tuple[str, object]]:
+    quota = view.quota
     names = ("Tasks", "Cores", "Memory", "GPUs")
-    pairs: list[tuple[str, object]] = [*zip(names, _held(view), strict=True)]
-    if view.quota is not None:
-        pairs.append(("Priority at most", view.quota.priority_max))
-        if view.quota.dispatch_mode is not None:
-            pairs.append(("Dispatch mode", view.quota.dispatch_mode))
-        if view.quota.selection is not None:
-            pairs.append(("Selection", view.quota.selection))
-    emit(
-        view,
-        output,
-        [view.name],
-        lambda _wide: fields([("Queue", view.name), *pairs, ("Waiting", view.waiting)]),
-    )
+    pairs: list[tuple[str, object]] = [*zip(names, _held(view.used, quota), strict=True)]
+    pairs.append(("Unfinished tasks", _of(view.submitted, None if quota is None else quota.submitted)))
+    if quota is not None:
+        pairs += [
+            ("Priority at most", quota.priority_max),
+            ("Dispatch mode", quota.dispatch_mode),
+            ("Selection", quota.selection),
+            ("Users", ", ".join(quota.users)),
+            ("Roles", ", ".join(quota.roles)),
+            ("Each user", "" if quota.each_user is None else _limits_text(quota.each_user)),
+            ("Approval", _approval_text(quota)),
+        ]
+    waiting: list[tuple[str, object]] = [("Waiting", view.waiting)]
+    if view.unapproved or (quota is not None and quota.approval is not None):
+        waiting.append(("Waiting for approval", view.unapproved))
+    return [("Queue", view.name), *pairs, *waiting]
 
 
-def _held(view: QueueView) -> list[str]:
+def _approval_text(quota: QuotaView) -> str:
+    if quota.approval is None:
+        return ""
+    by, within_s = quota.approval.by, quota.approval.within_s
+    within = "" if within_s is None else f", within {describe_seconds(within_s)}"
+    return f"by {', '.join([*by, 'operators and admins'])}{within}"
+
+
+def _users(view: QueueView) -> Iterable[str]:
+    """What each user holds of what he may, as a table under the rest."""
+    if not view.users:
+        return
+    rows = [["USER", "TASKS", "CORES", "MEMORY", "GPUS", "UNFINISHED"], *map(_user_row, view.users)]
+    yield ""
+    yield from (line.rstrip("\n") for line in plain_lines(rows))
+
+
+def _user_row(user: QueueUserView) -> list[str]:
+    limits = user.limits or UserLimitsView()
+    return [user.name, *_held(user.used, limits), _of(user.submitted, limits.submitted)]
+
+
+def _limits_text(limits: UserLimitsView) -> str:
+    terms = {
+        "running": limits.running,
+        "cores": limits.cores,
+        "memory": None if limits.memory_bytes is None else size(limits.memory_bytes),
+        "gpus": limits.gpus,
+        "submitted": limits.submitted,
+    }
+    return ", ".join(f"{value} {name}" for name, value in terms.items() if value is not None)
+
+
+def _access(quota: QuotaView | None) -> str:
+    """Who may use a queue; nothing if everybody may at once."""
+    if quota is None:
+        return ""
+    words = [*quota.users, *(f"role {role}" for role in quota.roles)]
+    return ", ".join([*words, *(["approval"] if quota.approval is not None else [])])
+
+
+def _held(used: UsageView, quota: QuotaView | UserLimitsView | None) -> list[str]:
     """`12/64` where there is a limit, `12` where there is none."""
-    used, quota = view.used, view.quota
-    terms = [
-        (str(used.tasks), quota and quota.tasks),
-        (str(used.cores), quota and quota.cores),
-        (str(used.gpus), quota and quota.gpus),
-    ]
-    told = [held if limit is None else f"{held}/{limit}" for held, limit in terms]
+    quota = quota or UserLimitsView()
+    tasks = quota.running if isinstance(quota, UserLimitsView) else quota.tasks
     memory = size(used.memory_bytes) if used.memory_bytes else "0"
-    if quota is not None and quota.memory_bytes is not None:
+    if quota.memory_bytes is not None:
         memory = f"{memory}/{size(quota.memory_bytes)}"
-    return [told[0], told[1], memory, told[2]]
+    return [
+        _of(used.tasks, tasks),
+        _of(used.cores, quota.cores),
+        memory,
+        _of(used.gpus, quota.gpus),
+    ]
+
+
+def _of(held: float, limit: float | None) -> str:
+    return str(held) if limit is None else f"{held}/{limit}"

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.cli.command_words import check_words, tell_bare_seconds
 from phalanx.cli.completion import node_names
 from phalanx.cli.environment import (
     EnvFileOption,
@@ -149,7 +150,11 @@ class SubmitOptions(Struct, kw_only=True):
         Path | None, typer.Option(help="Working directory of the task.", show_default="this folder")
     ] = None
     time_limit: Annotated[
-        str | None, typer.Option(help="Stop the task after this long: 90s, 1h30m, 2:30 (hours:minutes).")
+        str | None,
+        typer.Option(
+            help="Stop the task after this long: 90s, 1h30m, 2:30 (hours:minutes).",
+            callback=tell_bare_seconds,
+        ),
     ] = None
     grace: Annotated[str | None, typer.Option(help="Time between SIGTERM and SIGKILL.")] = None
     retries: Annotated[
@@ -219,10 +224,7 @@ class SubmitOptions(Struct, kw_only=True):
     def request(self) -> SubmitRequest:
         """The same in the words of the API."""
         words = [_spelled(word, "CMD") for word in self.command or []]
-        if not words:
-            raise typer.BadParameter("no command: give the command to run last, after `--`", param_hint="CMD")
-        if self.shell and len(words) > 1:
-            raise typer.BadParameter("--shell takes one string: put the command in quotes", param_hint="CMD")
+        check_words(words, is_shell=self.shell)
         return SubmitRequest(
             command=[] if self.shell else words,
             shell=words[0] if self.shell else None,

@@ -19,8 +19,6 @@ from phalanx.api.schema.cluster import (
     ClusterView,
     NewToken,
     NodeView,
-    QueueView,
-    QuotaSpec,
     RemovedNode,
     TokenRequest,
     TokenView,
@@ -42,6 +40,7 @@ from phalanx.api.schema.jobs import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import (
@@ -54,10 +53,10 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.client import calls, file_calls, workflow_calls
 from phalanx.client.access import ApiAccess, ClientToken, access
+from phalanx.client.approvals import AsyncApprovalCalls
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.async_log_calls import AsyncLogCalls, pause
 from phalanx.client.calls import Call, Noun, Spec
-from phalanx.client.changes import AsyncChangeCalls
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import RetryDelays
@@ -85,7 +84,7 @@ def _transport(found: ApiAccess) -> AsyncTransport:
 
 class AsyncClient(
     AsyncSubmitCalls,
-    AsyncChangeCalls,
+    AsyncApprovalCalls,
     AsyncUsageCalls,
     AsyncOverlayCalls,
     AsyncSessionCalls,

@@ -26,8 +26,6 @@ from phalanx.api.schema.cluster import (
     LoseRequest,
     NewToken,
     NodeView,
-    QueueView,
-    QuotaSpec,
     RemovedNode,
     RotateRequest,
     TokenRequest,
@@ -51,6 +49,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, SubmitFields
 from phalanx.client.surroundings import with_surroundings

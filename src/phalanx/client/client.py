@@ -19,8 +19,6 @@ from phalanx.api.schema.cluster import (
     ClusterView,
     NewToken,
     NodeView,
-    QueueView,
-    QuotaSpec,
     RemovedNode,
     TokenRequest,
     TokenView,
@@ -42,12 +40,13 @@ from phalanx.api.schema.jobs import (
     WatchEvent,
     WhyReply,
 )
+from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls, file_calls
 from phalanx.client.access import ClientToken, access, transport
+from phalanx.client.approvals import ApprovalCalls
 from phalanx.client.calls import Call, Noun, Spec
-from phalanx.client.changes import ChangeCalls
 from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
@@ -68,7 +67,7 @@ V = TypeVar("V")
 
 
 class Client(
-    SubmitCalls, WorkflowCalls, ChangeCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, LogCalls
+    SubmitCalls, WorkflowCalls, ApprovalCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, LogCalls
 ):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 

@@ -32,7 +32,7 @@ class ChangeCommands:
         job = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         return await self._ask(job, ReleaseJob(job.job.id, user, is_operator))
 
-    async def update(self, id: str, request: UpdateRequest, user: str, priority_max: int) -> JobView:
+    async def update(self, id: str, request: UpdateRequest, user: str, role: str) -> JobView:
         job = await self._whole(id, "update")
         limit_s, begin_at = check_update(request, self._clock.now())
         return await self._ask(
@@ -44,7 +44,7 @@ class ChangeCommands:
                 limit_s,
                 request.queue,
                 begin_at,
-                priority_max,
+                role,
                 request.if_revision,
             ),
         )

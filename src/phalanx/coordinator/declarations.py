@@ -18,19 +18,12 @@ from phalanx.api.schema.apply import (
     TopologyView,
     check_extent,
 )
-from phalanx.api.schema.cluster import (
-    QueueView,
-    QuotaSpec,
-    TopologyReply,
-    TopologySpec,
-    to_quota,
-    to_topology,
-)
+from phalanx.api.schema.cluster import TopologyReply, TopologySpec, to_topology
 from phalanx.api.schema.fields import read_after
 from phalanx.api.schema.jobspec import JobSpec, to_job
+from phalanx.api.schema.queues import QueueView, QuotaSpec, to_quota
 from phalanx.api.schema.submission import check_request_id
 from phalanx.api.schema.workflows import WorkflowSpec
-from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator.environment_keys import is_of_another_key
@@ -52,9 +45,9 @@ from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.estimate import estimate
 from phalanx.core.explain.shortage import whole_never
 from phalanx.core.model.job import Group, Job
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Quota
 from phalanx.core.model.workflow import Workflow
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers
@@ -85,9 +78,7 @@ class Declarations:
         self._default_retries = retries
         self._slices = slices
 
-    async def apply(
-        self, request: ApplyRequest, user: str, priority_max: int = PRIORITY_OF_USERS
-    ) -> ApplyReply:
+    async def apply(self, request: ApplyRequest, user: str, role: str = "user") -> ApplyReply:
         check_extent(request)
         if request.request_id is not None:
             check_request_id(request.request_id)
@@ -107,7 +98,7 @@ class Declarations:
                 job,
                 request.request_id or "",
                 request.allow_infeasible,
-                priority_max=priority_max,
+                role=role,
                 amends=version,
                 environments=environments,
             )
@@ -141,14 +132,14 @@ class Declarations:
         return TopologyReply(options.topology.names(), done.count > 0)
 
     async def plan(
-        self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
+        self, request: PlanRequest, user: str, role: str = "user", asker: Asker = ADMIN
     ) -> PlanReply:
         check_question(request)
         request = await self._with_jobs_before(request, user)
         made = await self._workflows_of(request.workflows, user)
         await self._slices.turn()
         engine, now = self._loop.engine, self._clock.now()
-        flows = [self._asked(flow, priority_max, now) for flow in made]
+        flows = [self._asked(flow, role, now) for flow in made]
 
         def check(job: Job) -> None:
             """What would be refused at once is refused here, too; a gang with more members is not refused."""
@@ -160,7 +151,7 @@ class Declarations:
                 )
             if isinstance(known, Refused) and known.reason.code != "Amended":
                 raise refusal(known, job.object_name or job.name)
-            if (no := jobs.unwelcome(engine.state, job, priority_max)) is not None:
+            if (no := jobs.unwelcome(engine.state, job, role)) is not None:
                 raise unwelcome(no)
             if (no := jobs.never_after(engine.state, job)) is not None:
                 raise refusal(no, job.name)
@@ -182,12 +173,12 @@ class Declarations:
                 raise
         return flows
 
-    def _asked(self, flow: Workflow, priority_max: int, now: float) -> AskedWorkflow:
+    def _asked(self, flow: Workflow, role: str, now: float) -> AskedWorkflow:
         """A workflow, with the reasons why it could never run here, if there are any; any other refusal is an error."""
         engine, refused = self._loop.engine, list[tuple[str, Reason]]()
         expected = estimate(engine.state, flow)
         without_limits = structs.replace(flow, deadline_at=None, budget=None)
-        given = engine.foreseen(SubmitWorkflow(without_limits, priority_max=priority_max), now)
+        given = engine.foreseen(SubmitWorkflow(without_limits, role=role), now)
         for stage, answer in refused_stages(engine.state, given):
             if answer.kind not in ("never", "target"):
                 raise refusal(answer, f"{flow.name or 'workflow'}:{stage.name}")

@@ -8,10 +8,11 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from phalanx.api.schema.apply import DraftView
-from phalanx.api.schema.cluster import ClusterView, NodeView, QueueView
+from phalanx.api.schema.cluster import ClusterView, NodeView
 from phalanx.api.schema.documents import JobsQuery
 from phalanx.api.schema.fields import read_selector
 from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView, WhyReply
+from phalanx.api.schema.queues import QueueView
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup, naming
@@ -210,7 +211,9 @@ class StateReads:
 
     async def queues(self) -> list[QueueView]:
         state = self._loop.state
-        return await self._in_pieces(known_queues(state), lambda name: queue_view(state, name))
+        return await self._in_pieces(
+            known_queues(state), lambda name: queue_view(state, name, with_users=False)
+        )
 
     async def queue(self, name: str) -> QueueView:
         state = self._loop.state

@@ -138,6 +138,10 @@ def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
 _HINTS_BY_CODE = {
     "QuotaExhausted": "omit --no-queue to wait for other jobs of the queue to end; an admin can raise its quota",
     "QueueNotFound": "phalanx queue list shows them; an admin declares one with phalanx queue set NAME",
+    "QueueNotAllowed": "phalanx queue list shows the others; an admin lets you in with phalanx queue set NAME --users",
+    "UserLimitReached": "omit --no-queue to wait for your own tasks there to end",
+    "UserSubmitLimit": "wait until some of your tasks there have ended, or use another queue",
+    "QueueSubmitLimit": "wait until some tasks of the queue have ended, or use another queue",
     "PriorityTooHigh": "an admin can allow more in a queue: phalanx queue set NAME --priority-max N",
 }
 _HINTS = {

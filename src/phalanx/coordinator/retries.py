@@ -14,7 +14,6 @@ from msgspec import structs
 from phalanx.api.schema.resubmission import changed
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, check_request_id
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
-from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.environments import EnvironmentReads, SealedJobs
@@ -53,9 +52,7 @@ class Repeats:
         self._clock = clock
         self._new_id = new_id
 
-    async def retry(
-        self, id: str, request: RetryTasksRequest, user: str, priority_max: int = PRIORITY_OF_USERS
-    ) -> SubmitReply:
+    async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
         """The failed tasks of an ended job, as a job of their own."""
         if (known := self._answered(request.request_id, user)) is not None:
             return known
@@ -68,7 +65,7 @@ class Repeats:
             given = Submit(
                 job,
                 request.request_id or "",
-                priority_max=priority_max,
+                role=role,
                 retries=len(retries),
                 environments=await self._environments.sealed_of(first.job),
             )
@@ -77,9 +74,7 @@ class Repeats:
                 return self._reply(job, answer)
         raise Conflict(f"{id}: others retry it at the same time", reason="RetriedMeanwhile")
 
-    async def resubmit(
-        self, id: str, request: ResubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
-    ) -> SubmitReply:
+    async def resubmit(self, id: str, request: ResubmitRequest, user: str, role: str = "user") -> SubmitReply:
         """A job once more, with changes."""
         if (known := self._answered(request.request_id, user)) is not None:
             return known
@@ -87,7 +82,7 @@ class Repeats:
         _check(found, user, "resubmitted", must_have_ended=False)
         job = changed(self._anew(found.job), request.set)
         job, kept = self._sealing.resealed(job, await self._environments.sealed_of(found.job))
-        given = Submit(job, request.request_id or "", priority_max=priority_max, environments=kept)
+        given = Submit(job, request.request_id or "", role=role, environments=kept)
         answer = (await self._loop.ask([given]))[0]
         return self._reply(job, answer)
 

@@ -10,7 +10,7 @@ from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.params import check_templates
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.schema.sweeps import RowsPiece, RowsTaken
-from phalanx.api.server.auth import PRIORITY_OF_USERS, digest
+from phalanx.api.server.auth import digest
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.declarations import is_same_elsewhere
@@ -55,7 +55,7 @@ class Submissions:
         self,
         request: SubmitRequest,
         user: str,
-        priority_max: int = PRIORITY_OF_USERS,
+        role: str = "user",
         vps: Vps | None = None,
     ) -> SubmitReply:
         """Accept a submission, or raise the error that says why not."""
@@ -83,7 +83,7 @@ class Submissions:
                 request.request_id or "",
                 request.allow_infeasible,
                 request.no_queue,
-                priority_max=priority_max,
+                role=role,
                 ip_digest=digest(request.ip_token) if request.ip_token else b"",
                 environments=environments,
             )

@@ -76,6 +76,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         finished=len(job.done),
         failures=sum(job.charged.values()),
         held=job.held_because or (spec.draft.lacks if spec.draft is not None and not job.is_over else None),
+        unapproved=job.approve_by is not None and not job.is_over,
         object=spec.object_name,
         tags=dict(spec.tags),
         after=[str(each) for each in spec.after],

@@ -5,26 +5,20 @@ from __future__ import annotations
 from itertools import islice
 from typing import Literal
 
-from msgspec import structs
+from msgspec import convert, to_builtins
 
-from phalanx.api.schema.cluster import (
-    DeviceView,
-    IsolationView,
-    NodeView,
-    NumaView,
-    QueueView,
-    QuotaView,
-    UsageView,
-)
+from phalanx.api.schema.cluster import DeviceView, IsolationView, NodeView, NumaView
 from phalanx.api.schema.jobs import EXCLUDED
+from phalanx.api.schema.queues import QueueUserView, QueueView, QuotaView, UsageView, UserLimitsView
 from phalanx.coordinator.views import task_number
 from phalanx.core.cluster.decide.nodes import holds_for, trouble_of
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.amounts import plural, written
 from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.queues import DEFAULT, NAMES_MAX, Queues, Quota
 from phalanx.core.model.resources import ISOLATED, Capacity, Device
-from phalanx.core.model.waiting import DEFAULT, WaitingClass
+from phalanx.core.model.waiting import WaitingClass
 
 TASKS_SHOWN = 1000
 StatusOfNode = Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
@@ -118,17 +112,39 @@ def _note(state: ClusterState, node: NodeState) -> str:
     return f"{EXCLUDED}: {failed}" if node.is_kept_away else f"{failed}, but nobody else takes work"
 
 
-def queue_view(state: ClusterState, name: str) -> QueueView:
-    """One queue: its limits, what its tasks hold, and how many jobs wait in it."""
-    quota, used = state.queues.quotas.get(name), state.queues.usage.get(name)
-    tasks, millis, memory_bytes, gpus = used or (0, 0, 0, 0)
+def queue_view(state: ClusterState, name: str, *, with_users: bool = True) -> QueueView:
+    """One queue: its limits, what its tasks hold, how many jobs wait in it, and the same of each of its users."""
+    queues = state.queues
+    quota = queues.quotas.get(name)
     units = (kind for kind in state.waiting.classes.values() if _queue_of(kind) == name)
     return QueueView(
         name,
-        None if quota is None else QuotaView(*structs.astuple(quota)),
-        UsageView(tasks, written(millis), memory_bytes, gpus),
+        None if quota is None else convert(to_builtins(quota), QuotaView),
+        _usage(queues.usage.get(name)),
         sum(len(kind.ranks) for kind in units),
+        queues.submitted.get(name, 0),
+        sum(state.jobs[id].job.queue == name for id in state.unapproved),
+        users=_users(queues, name) if with_users else [],
     )
+
+
+def _users(queues: Queues, name: str) -> list[QueueUserView]:
+    """Those who hold or submitted something there, or have limits of their own, by name."""
+    quota = queues.quotas.get(name, Quota())
+    known = {user for queue, user in (*queues.used_by, *queues.submitted_by) if queue == name}
+    found: list[QueueUserView] = []
+    for user in sorted({*known, *quota.by_user})[:NAMES_MAX]:
+        limits = quota.of_user(user)
+        shown = convert(to_builtins(limits), UserLimitsView) if limits.is_set else None
+        whose = (name, user)
+        used, submitted = _usage(queues.used_by.get(whose)), queues.submitted_by.get(whose, 0)
+        found.append(QueueUserView(user, used, submitted, shown))
+    return found
+
+
+def _usage(used: list[int] | None) -> UsageView:
+    tasks, millis, memory_bytes, gpus = used or (0, 0, 0, 0)
+    return UsageView(tasks, written(millis), memory_bytes, gpus)
 
 
 def known_queues(state: ClusterState) -> list[str]:

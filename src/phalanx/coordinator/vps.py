@@ -40,9 +40,7 @@ _REFUSALS: dict[str, type[PhalanxError]] = {
 
 
 class SubmitVps(Protocol):
-    def __call__(
-        self, request: SubmitRequest, user: str, priority_max: int, vps: Vps
-    ) -> Awaitable[SubmitReply]: ...
+    def __call__(self, request: SubmitRequest, user: str, role: str, vps: Vps) -> Awaitable[SubmitReply]: ...
 
 
 class VpsCommands:
@@ -58,13 +56,13 @@ class VpsCommands:
         self._clock = clock
         self._submit = submit
 
-    async def create_vps(self, request: VpsRequest, user: str, priority_max: int) -> NewVps:
+    async def create_vps(self, request: VpsRequest, user: str, role: str) -> NewVps:
         asked, vps = read_vps(request)
         private: str | None = None
         if vps.ssh == "generate":
             private, public = new_pair(f"phalanx-vps-{request.name or user}")
             vps = structs.replace(vps, keys=(public,))
-        reply = await self._submit(asked, user, priority_max, vps)
+        reply = await self._submit(asked, user, role, vps)
         view = await self.vps(reply.task_ids[0])
         return NewVps(
             **structs.asdict(view),

@@ -23,7 +23,6 @@ from phalanx.api.schema.workflows import (
     check_limits,
     to_workflow,
 )
-from phalanx.api.server.auth import PRIORITY_OF_USERS
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
@@ -70,14 +69,12 @@ class WorkflowCommands:
         self._executors = executors
 
     async def submit_workflow(
-        self, request: WorkflowRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+        self, request: WorkflowRequest, user: str, role: str = "user"
     ) -> SubmittedWorkflow:
         if request.request_id is not None:
             check_request_id(request.request_id)
         made = await self.made(request.workflow, user)
-        given = SubmitWorkflow(
-            made, request.request_id or "", request.allow_infeasible, priority_max=priority_max
-        )
+        given = SubmitWorkflow(made, request.request_id or "", request.allow_infeasible, role=role)
         [answer] = await self._loop.ask([given])
         if isinstance(answer, Replayed):
             return self._replayed(request.request_id or "", made, answer.jobs)

@@ -10,15 +10,16 @@ import re
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert, structs
 
 from phalanx.api.schema.fields import read_cores, read_size, shown
 from phalanx.api.schema.groupspec import CORES_MAX, GPUS_MAX
+from phalanx.api.schema.queues import QuotaSpec, to_quota
 from phalanx.core.model.dispatch import DispatchMode, Selection
 from phalanx.core.model.job import PRIORITY_MAX, Job, is_name
+from phalanx.core.model.queues import QUEUES_MAX, Quota
 from phalanx.core.model.resources import Capacity, Cores, Device, NumaNode
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import QUEUES_MAX, Quota
 from phalanx.errors import PhalanxError
 from phalanx.manifests.found import ParsedJob, Placed
 from phalanx.manifests.job import read_native, validate
@@ -29,6 +30,7 @@ from phalanx.manifests.view import Source, View
 
 NODES_MAX = 200_000
 WORDS = ("nodes", "running", "waiting", "topology", "queues", "now")
+_ACCESS = ("users", "roles", "submitted", "each_user", "by_user", "approval")
 _RANGE = re.compile(r"\[([0-9]{1,9})-([0-9]{1,9})\]", re.ASCII)
 
 
@@ -189,13 +191,22 @@ def _queues(queues: View) -> dict[str, Quota]:
         mode = _word(quota, "dispatch_mode", DispatchMode)
         selection = _word(quota, "selection", Selection)
         gpus = limits.get("gpus")
-        found[name] = Quota(limits.get("tasks"), cores, memory, gpus, priority, mode, selection)
+        held = Quota(limits.get("tasks"), cores, memory, gpus, priority, mode, selection)
+        found[name] = structs.replace(held, **_access(quota))
         for view, key in quota.left():
-            raise view.error(
-                key,
-                "is unknown: a queue has tasks, cores, memory, gpus, priority_max, dispatch_mode, selection",
-            )
+            known = ("tasks", "cores", "memory", "gpus", most, "dispatch_mode", "selection", *_ACCESS)
+            raise view.error(key, f"is unknown: a queue has {', '.join(known)}")
     return found
+
+
+def _access(view: View) -> dict[str, Any]:
+    """Who may use a queue, what each user may hold there, and whether jobs wait for an approval."""
+    given = {key: view.get(key) for key in _ACCESS if key in view}
+    try:
+        read = to_quota(convert(given, QuotaSpec))
+    except (ValidationError, PhalanxError) as error:
+        raise view.error("", str(error)) from None
+    return {key: getattr(read, key) for key in given}
 
 
 def _word(view: View, key: str, words: Any) -> Any:

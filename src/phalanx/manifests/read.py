@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Quota
 from phalanx.manifests.aichor import is_aichor, read_aichor
 from phalanx.manifests.assembly import assemble
 from phalanx.manifests.batchjob import read_batch_job

@@ -29,10 +29,10 @@ from phalanx.core.cluster.inputs import (
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.explain.shortage import gang_never
 from phalanx.core.model.job import After, Job, When
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.topology import DEFAULT, Layer, Topology
-from phalanx.core.model.waiting import Quota
 from phalanx.core.model.workflow import Workflow, workflow_id
 from phalanx.sim.changes import JobChanges
 from phalanx.sim.checkers import Checkers, ignore

@@ -26,7 +26,7 @@ def check_waits(view: Snapshot) -> None:
             raise Violation("heals", f"{unit.job.id} waits, and no plan has looked for a place for it")
         if note.blocked_by is Block.ROOM and _fits(view, unit):
             raise Violation("heals", f"{unit.job.id} waits though there is room for it")
-        if note.blocked_by is Block.QUOTA and _has_quota(view, unit):
+        if note.blocked_by in (Block.QUOTA, Block.USER) and _has_quota(view, unit):
             raise Violation("heals", f"{unit.job.id} waits for quota that its queue has")
 
 
@@ -80,4 +80,4 @@ def _fits(view: Snapshot, unit: Unit) -> bool:
 def _has_quota(view: Snapshot, unit: Unit) -> bool:
     if unit.is_gang:
         return _fits(view, unit)
-    return view.queues.room(unit.job.queue, unit.request) != 0
+    return view.queues.room(unit.job.queue_user, unit.request) != 0

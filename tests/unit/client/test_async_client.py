@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from phalanx.api.schema.cluster import QuotaSpec, TopologySpec
+from phalanx.api.schema.cluster import TopologySpec
 from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.sse import spell_event
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.client import Client

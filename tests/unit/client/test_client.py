@@ -10,8 +10,9 @@ from itertools import islice
 import msgspec
 import pytest
 
-from phalanx.api.schema.cluster import ClusterView, QuotaSpec
+from phalanx.api.schema.cluster import ClusterView
 from phalanx.api.schema.jobs import Counts, WatchEvent, gap_mark
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.sse import spell_event
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.client.client import Client

@@ -54,7 +54,7 @@ async def test_a_job_that_begins_later_says_when_and_can_be_let_start() -> None:
         assert 7190 < view.begin_at - view.submitted_at < 7210
         dominant = (await here.commands.why(id)).dominant
         assert (dominant.code, dominant.numbers["begin_at"]) == ("BeginTime", view.begin_at)
-        view = await here.commands.update(id, UpdateRequest(begin="now"), "ada", 0)
+        view = await here.commands.update(id, UpdateRequest(begin="now"), "ada", "user")
         assert (view.begin_at, view.revision) == (None, 1)
         assert (await here.commands.why(id)).dominant.code != "BeginTime"
 
@@ -67,7 +67,7 @@ async def test_a_job_that_begins_later_says_when_and_can_be_let_start() -> None:
         (UpdateRequest(time_limit="soon"), BadRequest, "time_limit: 'soon'"),
         (UpdateRequest(queue="no such queue"), BadRequest, "queue"),
         (UpdateRequest(begin="18:00"), BadRequest, "begin: '18:00' is no time with its zone"),
-        (UpdateRequest(priority=5), Unprocessable, "priority: 5 is too high"),
+        (UpdateRequest(priority=5000), Unprocessable, "priority: 5000 is too high"),
         (UpdateRequest(queue="night"), BadRequest, "night"),
         (UpdateRequest(time_limit=5, if_revision=3), Conflict, "revision 0, not 3"),
     ],
@@ -78,7 +78,7 @@ async def test_a_refused_change_names_the_field_and_the_value(
     async with a_coordinator() as here:
         (id,) = (await here.commands.submit(SubmitRequest(["true"], begin="+1h"), "ada")).task_ids
         with pytest.raises(error) as refused:
-            await here.commands.update(id, request_, "ada", 0)
+            await here.commands.update(id, request_, "ada", "user")
         assert part in refused.value.detail
         assert (await here.commands.job(id)).revision == 0
 

@@ -10,9 +10,10 @@ import pytest
 from msgspec import structs
 
 from phalanx.api.schema.apply import AmendSpec, ApplyRequest
-from phalanx.api.schema.cluster import LayerSpec, QuotaSpec, TopologySpec
+from phalanx.api.schema.cluster import LayerSpec, TopologySpec
 from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.declarations import Declarations

@@ -29,7 +29,7 @@ def failing(act: Callable[..., Any], job: Job) -> Callable[..., Any]:
     def act_or_fail(draft: Any, unit: Any, *rest: Any, **more: Any) -> Any:
         if unit.job.id != job.id:
             return act(draft, unit, *rest, **more)
-        draft.take(0, Grant(cores=1, memory_bytes=0), "default")
+        draft.take(0, Grant(cores=1, memory_bytes=0), ("default", ""))
         raise ZeroDivisionError("planted")
 
     return act_or_fail

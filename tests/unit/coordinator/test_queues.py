@@ -8,9 +8,9 @@ import pytest
 from msgspec import json
 
 from phalanx.api.schema.apply import ApplyRequest, PlanRequest
-from phalanx.api.schema.cluster import QuotaSpec
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Bearer, Identity

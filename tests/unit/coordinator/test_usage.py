@@ -22,8 +22,8 @@ from phalanx.core.cluster.image import encode_job
 from phalanx.core.cluster.inputs import SetQuota
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit, Started, Why
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.usage import AttemptUsage
-from phalanx.core.model.waiting import Quota
 from phalanx.errors import BadRequest
 from phalanx.link import wire
 from phalanx.link.usage import AttemptSamples, DeviceSample, IdleDevice, ReadUsage, UsageData, UsagePoint

@@ -9,7 +9,7 @@ from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import Cancel, Drain, Evict, SetQuota, Tick, Undrain
 from phalanx.core.model.job import Gather, Job, Restart
 from phalanx.core.model.orders import Ready, Started, Status
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.queues import Quota
 from tests.support.builders import Cluster, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster
 

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from phalanx.api.schema.cluster import QuotaSpec, TopologySpec
+from phalanx.api.schema.cluster import TopologySpec
 from phalanx.api.schema.exports import check_exported
 from phalanx.api.schema.fields import check_count, check_name
 from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowSpec
 from phalanx.core.model.resources import Cores

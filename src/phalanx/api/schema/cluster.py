@@ -1,7 +1,7 @@
-"""The cluster over REST: its coordinators, nodes, queues, layers, tokens and audit.
+"""The cluster over REST: its coordinators, nodes, layers, tokens and audit.
 
-Checked here is what can be known without the cluster: how a `QuotaSpec` becomes a `Quota`, a `TopologySpec` a
-`Topology`. The tree that follows from the nodes' labels is shown elsewhere, and so are jobs.
+Checked here is what can be known without the cluster: how a `TopologySpec` becomes a `Topology`.
+The tree that follows from the nodes' labels is shown elsewhere, and so are jobs.
 """
 
 from __future__ import annotations
@@ -10,15 +10,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-from phalanx.api.schema.fields import check_count, check_number, check_text, read_cores, read_size, shown
+from phalanx.api.schema.fields import check_count, check_text, shown
 from phalanx.api.schema.jobs import Counts
 from phalanx.core.model.amounts import parse_seconds
 from phalanx.core.model.credential import Kind, Role
-from phalanx.core.model.dispatch import DispatchMode, Selection
-from phalanx.core.model.job import PRIORITY_MAX
 from phalanx.core.model.resources import Cores
 from phalanx.core.model.topology import KEYS_MAX, LAYERS_MAX, Layer, Topology
-from phalanx.core.model.waiting import Quota
 from phalanx.errors import BadRequest, Unprocessable
 
 COUNT_MAX = 1_000_000_000
@@ -155,64 +152,6 @@ class ClusterView(Struct):
     tasks: Counts
     coordinator: CoordinatorView | None = None  # who answered
     brake: str = ""  # why nobody is declared lost just now
-
-
-class QuotaSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A queue: the quota of its tasks and its highest priority. What is left out is unlimited."""
-
-    tasks: int | None = None
-    cores: Cores | None = None
-    memory: int | str | None = None  # bytes, or "2TiB"
-    gpus: int | None = None
-    priority_max: int | None = None  # else 1,000 for users and 1,000,000 for operators
-    dispatch_mode: DispatchMode | None = (
-        None  # else that of the cluster for stages of workflows, none for other jobs
-    )
-    selection: Selection | None = None  # else that of the cluster
-
-
-class UsageView(Struct):
-    """What tasks of a queue hold, including resources promised to them."""
-
-    tasks: int
-    cores: Cores
-    memory_bytes: int
-    gpus: int
-
-
-class QuotaView(Struct):
-    """The limits of a queue; null means unlimited."""
-
-    tasks: int | None
-    cores: Cores | None
-    memory_bytes: int | None
-    gpus: int | None
-    priority_max: int | None = None
-    dispatch_mode: DispatchMode | None = None
-    selection: Selection | None = None
-
-
-class QueueView(Struct):
-    """One queue. Without a quota it was not declared (unless it is `default`) and is unlimited."""
-
-    name: str
-    quota: QuotaView | None
-    used: UsageView
-    waiting: int  # jobs that wait for a place, each group counted where a job is no gang
-
-
-def to_quota(spec: QuotaSpec, field: str = "") -> Quota:
-    """The quota a spec describes, or a refusal that names the field."""
-    memory_bytes = None if spec.memory is None else read_size(f"{field}memory", spec.memory)
-    for name, limit in (("tasks", spec.tasks), ("gpus", spec.gpus)):
-        if limit is not None:
-            check_number(f"{field}{name}", limit, 0, COUNT_MAX)
-    if spec.priority_max is not None:
-        check_number(f"{field}priority_max", spec.priority_max, -PRIORITY_MAX, PRIORITY_MAX)
-    cores = None if spec.cores is None else read_cores(f"{field}cores", spec.cores, COUNT_MAX)
-    return Quota(
-        spec.tasks, cores, memory_bytes, spec.gpus, spec.priority_max, spec.dispatch_mode, spec.selection
-    )
 
 
 class LayerSpec(Struct, frozen=True, forbid_unknown_fields=True):

@@ -340,10 +340,9 @@ def check_env(env: dict[str, str], field: str) -> None:
     check_count(field, len(env), ENV_MAX)
     total = 0
     for name, value in env.items():
-        if not name or "=" in name:
-            raise BadRequest(
-                f"{field}: {shown(name)} is not a variable name: it must not be empty or hold '='"
-            )
+        if not name or "=" in name or name[0].isdigit():
+            rule = "it must not be empty, begin with a digit or hold '='"
+            raise BadRequest(f"{field}: {shown(name)} is not a variable name: {rule}")
         total += check_text(f"{field}[{shown(name)}]", f"{name}={value}", ARG_BYTES_MAX)
     if total > ENV_BYTES_MAX:
         raise BadRequest(f"{field}: {total} bytes in all are too many, at most {ENV_BYTES_MAX} are allowed")

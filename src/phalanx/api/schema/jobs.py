@@ -161,6 +161,7 @@ class JobView(Struct):
     retry_at: float | None = None  # nothing of it is placed before this
     finished: int = 0  # of the running tasks: ended with code 0, Completed once the whole job is
     failures: int = 0  # attempts of all tasks that counted against their retries
+    unapproved: bool = False  # it waits for an approval
     held: str | None = None  # why it does not run until it is released, or completed with what it lacks
     object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
     tags: dict[str, str] = {}

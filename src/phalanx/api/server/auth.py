@@ -28,6 +28,7 @@ Permission = Literal[
     "follow",
     "inspect",
     "submit",
+    "approve",
     "control",
     "enter",
     "operate",
@@ -46,6 +47,7 @@ MEANINGS: dict[Permission, str] = {
     "follow": "see one job: its state, its tasks, its story",
     "inspect": "read what a job's tasks wrote, and the values of its environment",
     "submit": "submit jobs, under one's own name",
+    "approve": "approve or deny jobs that wait for it, where the queue lets one",
     "control": "cancel, evict, pause, resume, hold, release and change jobs",
     "enter": "run commands beside a job's running tasks, and connect to their ports",
     "operate": "drain nodes and take them back",
@@ -62,6 +64,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "follow": "all",
         "inspect": "own",
         "submit": "all",
+        "approve": "all",
         "control": "own",
         "enter": "own",
         "grant": "own",
@@ -71,6 +74,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "follow": "all",
         "inspect": "all",
         "submit": "all",
+        "approve": "all",
         "control": "all",
         "enter": "all",
         "operate": "all",
@@ -81,6 +85,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "follow": "all",
         "inspect": "all",
         "submit": "all",
+        "approve": "all",
         "control": "all",
         "enter": "all",
         "operate": "all",
@@ -92,10 +97,6 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
     "node": {},  # for the link port alone, and there for its own name
     "join": {},  # for one hello of one runner
 }
-
-# The highest priority that each may give a job, in a queue that does not say otherwise.
-PRIORITY_OF_USERS = 1_000
-PRIORITY_OF_OPERATORS = 1_000_000
 
 # What is refused of another user's jobs.
 _WITH_JOBS: dict[Permission, str] = {
@@ -145,11 +146,6 @@ class Identity(Struct, frozen=True):
         name = self.name if self.scope("control") else ""
         everything = (self.scope(each) == "all" for each in ("control", "operate", "declare"))
         return Asker(name, *everything)
-
-    @property
-    def priority_max(self) -> int:
-        """The highest priority of this one's jobs, in a queue that does not say otherwise."""
-        return PRIORITY_OF_OPERATORS if self.role in {"operator", "admin"} else PRIORITY_OF_USERS
 
     @property
     def power(self) -> int:

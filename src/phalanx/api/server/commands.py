@@ -30,8 +30,6 @@ from phalanx.api.schema.cluster import (
     ClusterView,
     NewToken,
     NodeView,
-    QueueView,
-    QuotaSpec,
     RemovedNode,
     TokenRequest,
     TokenView,
@@ -53,6 +51,7 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.metrics import MetricsReport
 from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
+from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.usage import ReportQuery, ReportReply, UsageReply
@@ -64,7 +63,7 @@ from phalanx.api.schema.workflows import (
     WorkflowRequest,
     WorkflowView,
 )
-from phalanx.api.server.auth import PRIORITY_OF_USERS, Identity
+from phalanx.api.server.auth import Identity
 from phalanx.api.server.log_commands import LogCommands
 from phalanx.api.server.sweep_commands import SweepCommands
 from phalanx.core.explain.change import ADMIN, Asker
@@ -74,15 +73,11 @@ LINES_MAX = 10_000
 
 
 class Commands(SweepCommands, LogCommands, Protocol):
-    async def submit(
-        self, request: SubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
-    ) -> SubmitReply:
-        """`priority_max` is the user's own; a queue may say otherwise."""
+    async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
+        """`role` is the user's: a queue may ask for it, and it limits the priority."""
         ...
 
-    async def apply(
-        self, request: ApplyRequest, user: str, priority_max: int = PRIORITY_OF_USERS
-    ) -> ApplyReply:
+    async def apply(self, request: ApplyRequest, user: str, role: str = "user") -> ApplyReply:
         """Everything of the request, or nothing: a refusal names what it is about."""
         ...
 
@@ -108,7 +103,7 @@ class Commands(SweepCommands, LogCommands, Protocol):
         """End a hold. Forbidden if another user holds it and this one is no operator."""
         ...
 
-    async def update(self, id: str, request: UpdateRequest, user: str, priority_max: int) -> JobView:
+    async def update(self, id: str, request: UpdateRequest, user: str, role: str) -> JobView:
         """Give a job other settings."""
         ...
 
@@ -198,7 +193,7 @@ class Commands(SweepCommands, LogCommands, Protocol):
 
     async def node_addresses(self, name: str, limit: int) -> AddressesView: ...
 
-    async def create_vps(self, request: VpsRequest, user: str, priority_max: int) -> NewVps:
+    async def create_vps(self, request: VpsRequest, user: str, role: str) -> NewVps:
         """Its private key, if one was made, is in this answer alone."""
         ...
 
@@ -231,13 +226,13 @@ class Commands(SweepCommands, LogCommands, Protocol):
     async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply: ...
 
     async def plan(
-        self, request: PlanRequest, user: str, priority_max: int = PRIORITY_OF_USERS, asker: Asker = ADMIN
+        self, request: PlanRequest, user: str, role: str = "user", asker: Asker = ADMIN
     ) -> PlanReply:
         """What the scheduler would do with these jobs; nothing is submitted."""
         ...
 
     async def submit_workflow(
-        self, request: WorkflowRequest, user: str, priority_max: int = PRIORITY_OF_USERS
+        self, request: WorkflowRequest, user: str, role: str = "user"
     ) -> SubmittedWorkflow:
         """All stages of it, or nothing: a refusal names the stage."""
         ...

@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from phalanx.api.schema import sse
 from phalanx.api.schema.apply import ApplyRequest, PlanRequest
+from phalanx.api.schema.approvals import ApprovalRequest
 from phalanx.api.schema.calls import CallsRequest, GiveRequest, TakeRequest
 from phalanx.api.schema.changes import HoldRequest, UpdateRequest
 from phalanx.api.schema.cluster import (
     DrainRequest,
     ElasticRequest,
     LoseRequest,
-    QuotaSpec,
     RotateRequest,
     TokenRequest,
     TopologySpec,
@@ -26,6 +26,7 @@ from phalanx.api.schema.cluster import (
 from phalanx.api.schema.documents import PROBLEM_TYPE, Nothing, Problem
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.api.schema.overlay import ReserveRequest
+from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece
@@ -101,6 +102,7 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
         "results": [{"id": 0, "outcome": "returned", "value": "gARLCS4="}],
     },
     ReserveRequest: {"ip": "10.128.0.5", "ttl": 300},
+    ApprovalRequest: {"reason": "ask for fewer GPUs"},
     QuotaSpec: {"gpus": 64, "memory": "2TiB"},
     TokenRequest: {"name": "ada", "role": "user", "expires": "30d"},
     RotateRequest: {"overlap": "1h"},

@@ -1,17 +1,23 @@
-"""What the REST app may ask of a coordinator about sweeps and about running work again; `commands.py` has the rest."""
+"""What the REST app may ask about sweeps, running work again and approvals; `commands.py` has the rest."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from phalanx.api.schema.approvals import ApprovalReply
 from phalanx.api.schema.jobs import EnvironmentView
 from phalanx.api.schema.submission import SubmitReply
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
-from phalanx.api.server.auth import PRIORITY_OF_USERS
 
 
 class SweepCommands(Protocol):
-    """Rows of sweeps, failed tasks again, a job again with changes, and the environment that it runs in."""
+    """Rows of sweeps, failed tasks again, a job again with changes, its environment; approvals."""
+
+    async def approve(
+        self, id: str, user: str, role: str, *, approves: bool = True, text: str = ""
+    ) -> ApprovalReply:
+        """Approve or deny a job or a workflow. Forbidden unless its queue lets this user."""
+        ...
 
     async def environment(self, id: str) -> EnvironmentView:
         """The variables a job was submitted with. Conflict if they cannot be opened any more."""
@@ -21,14 +27,10 @@ class SweepCommands(Protocol):
         """One piece of the rows of a sweep, which are kept until a job is submitted with them."""
         ...
 
-    async def retry(
-        self, id: str, request: RetryTasksRequest, user: str, priority_max: int = PRIORITY_OF_USERS
-    ) -> SubmitReply:
+    async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
         """The failed tasks of an ended job again, as a job of their own."""
         ...
 
-    async def resubmit(
-        self, id: str, request: ResubmitRequest, user: str, priority_max: int = PRIORITY_OF_USERS
-    ) -> SubmitReply:
+    async def resubmit(self, id: str, request: ResubmitRequest, user: str, role: str = "user") -> SubmitReply:
         """A job once more, with changes."""
         ...

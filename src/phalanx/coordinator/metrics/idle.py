@@ -7,7 +7,7 @@ from msgspec import Struct
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.metrics.survey import OTHER, queue_labels
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.waiting import DEFAULT
+from phalanx.core.model.queues import DEFAULT
 
 
 class IdleSamples(Struct):

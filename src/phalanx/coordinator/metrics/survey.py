@@ -18,9 +18,10 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.cluster.units import Gate
 from phalanx.core.model.amounts import CORES, MILLICORES
+from phalanx.core.model.job import QueueUser
 from phalanx.core.model.orders import Status
+from phalanx.core.model.queues import DEFAULT
 from phalanx.core.model.resources import Request
-from phalanx.core.model.waiting import DEFAULT
 
 QUEUES_MAX = 100
 NODES_MAX = 10_000
@@ -29,6 +30,7 @@ OTHER = "other"
 # Of a job that holds no place: in which of four ways it waits, and for what.
 WAITS: dict[Gate, tuple[str, str]] = {
     Gate.HELD: ("held", "held"),
+    Gate.APPROVAL: ("held", "approval"),
     Gate.BEGIN: ("held", "begin"),
     Gate.APPLIED: ("held", "members"),
     Gate.DEPENDENCY: ("held", "dependency"),
@@ -39,6 +41,7 @@ WAITS: dict[Gate, tuple[str, str]] = {
 }
 WORDS = {status: status.word for status in Status}
 QUOTA, CAPACITY = ("policy_wait", "quota"), ("capacity_wait", "no_room")
+USER_LIMIT = ("policy_wait", "user_limit")
 
 
 class NodeSurvey(Struct):
@@ -68,7 +71,7 @@ def empty_survey() -> Survey:
     """Nothing is there. The default queue is shown all the same, so that its series do not come and go."""
     found = Survey()
     found.jobs.update({(status.word, DEFAULT): 0 for status in Status})
-    found.unplaced.update({(DEFAULT, *cause): 0 for cause in {*WAITS.values(), QUOTA, CAPACITY}})
+    found.unplaced.update({(DEFAULT, *cause): 0 for cause in {*WAITS.values(), QUOTA, USER_LIMIT, CAPACITY}})
     return found
 
 
@@ -82,7 +85,7 @@ async def survey(state: ClusterState, slices: TimeSlices, now: float) -> Survey:
         if node.name in state.nodes:
             _add_node(found, state, node, now)
     queues = queue_labels(state)
-    limits: dict[tuple[str, Request], bool] = {}
+    limits: dict[tuple[QueueUser, Request], tuple[str, str]] = {}
     for number, job in enumerate(list(state.jobs.values())):
         if not number % JOBS_PER_GLANCE and piece.is_over:
             piece = await slices.turn()
@@ -100,7 +103,7 @@ def _add_job(
     state: ClusterState,
     job: JobState,
     queues: frozenset[str],
-    limits: dict[tuple[str, Request], bool],
+    limits: dict[tuple[QueueUser, Request], tuple[str, str]],
 ) -> None:
     queue = job.job.queue if job.job.queue in queues else OTHER
     found.jobs[WORDS[job.overall_status], queue] += 1
@@ -118,13 +121,14 @@ def _add_job(
 
 
 def _waits_for(
-    state: ClusterState, job: JobState, limits: dict[tuple[str, Request], bool]
+    state: ClusterState, job: JobState, limits: dict[tuple[QueueUser, Request], tuple[str, str]]
 ) -> tuple[str, str]:
-    """Whether the queue's quota or the lack of room is what keeps it. Jobs that ask alike are asked for once."""
-    key = job.job.queue, job.groups[0].request
+    """Whether a limit of the queue, one of its user or a lack of room keeps it. Those that ask alike are asked once."""
+    key = job.job.queue_user, job.groups[0].request
     if key not in limits:
-        limits[key] = state.queues.lacks(key[0], [(key[1], 1)]) is not None
-    return QUOTA if limits[key] else CAPACITY
+        no = state.queues.lacks(key[0], [(key[1], 1)])
+        limits[key] = CAPACITY if no is None else USER_LIMIT if "user" in no.numbers else QUOTA
+    return limits[key]
 
 
 def _add_node(found: Survey, state: ClusterState, node: NodeState, now: float) -> None:

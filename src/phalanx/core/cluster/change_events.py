@@ -28,3 +28,6 @@ class JobUpdated(JobEvent, frozen=True, kw_only=True):
     queue: str | None = None
     begin_at: float | None = None  # 0: at once
     dispatch: Dispatch | None = None  # with another queue: how it is given its node from now on
+    approve_by: float | None = (
+        None  # with another queue: until when it waits for an approval there, as submitted
+    )

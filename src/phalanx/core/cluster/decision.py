@@ -78,7 +78,8 @@ class Refused(Struct, frozen=True):
     """No, and why. `kind` tells HTTP and the shell what sort of no it is."""
 
     reason: Reason
-    kind: str = "conflict"  # never | target | busy | no_room | bad | conflict | not_found | too_many | stale
+    # never | target | busy | no_room | bad | conflict | forbidden | not_found | too_many | stale
+    kind: str = "conflict"
 
 
 class Disposed(Struct, frozen=True, gc=False):

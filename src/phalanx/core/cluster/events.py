@@ -12,6 +12,7 @@ from phalanx.core.cluster import change_events as c
 from phalanx.core.cluster import number_events as n
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
@@ -21,9 +22,9 @@ from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Exit, Status
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Quota
 
 
 class _Submitted(Recorded, frozen=True):
@@ -47,6 +48,7 @@ class TermOpened(ClusterEvent, frozen=True):
 
 class JobSubmitted(_Submitted, frozen=True, kw_only=True):
     number: int = 0  # by arrival, with workflows; 0: of an older version, which counted on
+    approve_by: float | None = None  # it waits for an approval until then, 0: for ever; None: it needs none
 
 
 class JobAmended(_Submitted, frozen=True):
@@ -389,6 +391,7 @@ Event = (
     | TaskDeferred | MergedEnded | w.WorkflowSubmitted | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled
     | w.WorkflowStopped | w.WorkflowRetried | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved
     | o.ReservationEnded | n.NumbersSkipped | c.JobHeld | c.JobUpdated | EnvironmentKept | NodeChecked
+    | JobApproved | WorkflowApproved
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)

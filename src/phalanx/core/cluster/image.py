@@ -6,12 +6,14 @@ Only what cannot be derived is kept: ledgers, lanes and the queue are rebuilt fr
 from __future__ import annotations
 
 from array import array
+from collections import OrderedDict
 from collections.abc import Iterable
 from heapq import heapify
 from operator import attrgetter
 
 from msgspec import Struct, msgpack, structs
 
+from phalanx.core.cluster.apply.approvals import wait_for_approval
 from phalanx.core.cluster.apply.bindings import restore_bindings
 from phalanx.core.cluster.apply.dependencies import restore_dependents
 from phalanx.core.cluster.apply.grants import (
@@ -25,11 +27,12 @@ from phalanx.core.cluster.apply.grants import (
 from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.apply.overlay import restore_overlay
 from phalanx.core.cluster.apply.workflows import restore_workflows
+from phalanx.core.cluster.brake import Brake
 from phalanx.core.cluster.conditions import Condition, told_preemption
 from phalanx.core.cluster.environments import EnvironmentImage, HistoryEnvironments
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
-from phalanx.core.cluster.state import BACKOFF, BEGIN, Brake, ClusterState, NodeState, Timers
+from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState, NodeState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
@@ -39,11 +42,12 @@ from phalanx.core.model.health import WELL, NodeHealth, in_service
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.lanes import Lane
 from phalanx.core.model.orders import AttemptKey, Status, Why
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.tenants import NEVER
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.usage import UsageTotals
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.waiting import Waiting
 
 
 class GroupImage(Struct, array_like=True):
@@ -102,6 +106,7 @@ class JobImage(Struct, array_like=True):
     begins_at: float = 0.0
     held_by: str = ""
     environments: HistoryEnvironments | None = None  # only in the history
+    approve_by: float | None = None
 
 
 class NodeImage(Struct, array_like=True):
@@ -192,12 +197,11 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state = ClusterState(rules)
     state.epoch, state.revision, state.arrivals = image.epoch, image.revision, image.arrivals
     state.table.set_topology(image.topology)
-    state.queues.quotas = image.quotas
-    state.keyring.secret = image.secret
+    state.queues.quotas, state.keyring.secret = image.quotas, image.secret
+    state.waiting, state.generation_floor = Waiting(state.queues.by_user), image.generation_floor
     for credential in image.keyring:
         state.keyring.put(credential)
-    names = [node.name for node in image.nodes] if image.known_names is None else image.known_names
-    state.known_names, state.generation_floor = names, image.generation_floor
+    state.known_names = image.known_names or [node.name for node in image.nodes]
     for place, node in enumerate(image.nodes):
         _restore_node(state, node, place)
     for job in image.jobs:
@@ -209,17 +213,16 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     restore_overlay(state)
     restore_dependents(state)
     restore_merged(state)
-    for known in state.jobs.values():
-        if known.promise is not None:
-            keep_for(state, known, known.promise.made_at)
-        if known.forming is not None:
-            note_completeness(state, known)
-        if not known.is_over:
-            queue_up(state, known)
+    for each in state.jobs.values():
+        if each.promise is not None:
+            keep_for(state, each, each.promise.made_at)
+        if each.forming is not None:
+            note_completeness(state, each)
+        if not each.is_over:
+            queue_up(state, each)
     restore_workflows(state, [workflow_state(flow) for flow in image.workflows])
-    state.ended_workflows.clear()
-    state.ended_workflows.update((flow, None) for flow in image.ended_workflows)
-    state.ended.update((job, None) for job in image.ended)
+    state.ended_workflows = OrderedDict.fromkeys(image.ended_workflows)
+    state.ended = OrderedDict.fromkeys(image.ended)
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
     state.repeated.restore(image.repeated)
@@ -248,7 +251,7 @@ _SAME_IN_NODE = tuple(set(NodeImage.__struct_fields__) - {"name", "number", "lef
 _SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
     "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",
-    "earlier", "held_because", "results", "kept_results", "begins_at", "held_by",
+    "earlier", "held_because", "results", "kept_results", "begins_at", "held_by", "approve_by",
 )  # fmt: skip
 _whole_facts = attrgetter(*WholeImage.__struct_fields__)
 _node_facts = attrgetter(*NodeImage.__struct_fields__)
@@ -300,6 +303,7 @@ def _job_image(job: JobState) -> JobImage:
         job.usage.totals if job.usage.totals.attempts else None,
         job.begins_at,
         job.held_by,
+        approve_by=job.approve_by,
     )
 
 
@@ -325,6 +329,7 @@ def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
 def _restore_job(state: ClusterState, image: JobImage) -> None:
     job = _job_state(image, state.counts, state.incomplete, state.rules.aging_s)
     state.add_job(job)
+    wait_for_approval(state, job, job.approve_by)
     share_lanes(state, job)
     for status, count in enumerate(job.counts[1:], start=1):
         state.counts[status] += count
@@ -336,10 +341,8 @@ def _restore_job(state: ClusterState, image: JobImage) -> None:
         group.live[replica] = group.live.get(replica, 0) + 1
         group.staying += attempt.ending is None
     state.retries += [(at, job.job.id, position) for position, at in job.delayed.items()]
-    if job.hold_until:
-        state.retries.append((job.hold_until, job.job.id, BACKOFF))
-    if job.begins_at:
-        state.retries.append((job.begins_at, job.job.id, BEGIN))
+    whole = ((job.hold_until, BACKOFF), (job.begins_at, BEGIN))
+    state.retries += [(at, job.job.id, what) for at, what in whole if at]
     _restore_whole(state, job, image.whole)
 
 
@@ -386,7 +389,7 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
         is_failed = not node.health.failed.keys().isdisjoint(grant.devices)
         lane.is_slow = Why.EVICTED in endings or None not in endings or is_failed
         state.table.retake(node.row, grant)
-        state.queues.take(job.job.queue, grant)
+        state.queues.take(job.job.queue_user, grant)
         held = tenant(job, attempt, attempt.since)
         if None not in endings:
             held = structs.replace(held, evictable_at=NEVER, ends_at=attempt.since, is_leaving=True)

@@ -13,10 +13,10 @@ from phalanx.core.model.health import NodeHealth
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import AttemptKey, Phase, Report
 from phalanx.core.model.plan import GangPlacement, Placement
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Quota
 from phalanx.core.model.workflow import Workflow
 
 
@@ -33,9 +33,9 @@ class Submit(Input, frozen=True):
     no_queue: bool = False
     placement: Placement | None = None
     never: Reason | None = None  # why placement says that the job as a whole could never fit
-    # The highest priority of whoever submits, where the queue does not say. Who gives it needs a declared queue, too;
-    # None asks for neither.
-    priority_max: int | None = None
+    # Of whoever submits: what a queue asks about, and how high a priority may be where it does not say. Who has one
+    # needs a declared queue, too; empty asks for nothing.
+    role: str = ""
     ip_digest: bytes = b""  # of the token of a reservation, whose address its only task is to have
     amends: int | None = None  # the version of the gang with this job's id that the job takes the place of
     retries: int = 0  # of one that repeats tasks: how many jobs are known that did so before
@@ -46,6 +46,26 @@ class Cancel(Input, frozen=True):
     job: JobId
     position: int | None = None
     cause: str = "user"
+
+
+class Approve(Input, frozen=True):
+    """Somebody approves or denies a job."""
+
+    job: JobId
+    approves: bool
+    user: str
+    role: str
+    text: str = ""  # of a denial: why
+
+
+class ApproveWorkflow(Input, frozen=True):
+    """The same for a workflow as a whole."""
+
+    workflow: JobId
+    approves: bool
+    user: str
+    role: str
+    text: str = ""
 
 
 class SetPaused(Input, frozen=True):
@@ -80,7 +100,7 @@ class Update(Input, frozen=True):
     time_limit_s: float | None = None  # 0: none
     queue: str | None = None
     begin_at: float | None = None  # 0: at once
-    priority_max: int | None = None  # as in `Submit`
+    role: str = ""  # as in `Submit`
     if_revision: int | None = None  # refuse it if the settings were changed since this revision
 
 
@@ -121,7 +141,7 @@ class SubmitWorkflow(Input, frozen=True):
     request_id: str = ""
     allow_infeasible: bool = False
     never: Reason | None = None
-    priority_max: int | None = None
+    role: str = ""
 
 
 class Advance(Input, frozen=True):

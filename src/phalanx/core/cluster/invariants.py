@@ -14,6 +14,7 @@ from phalanx.core.cluster.workflows import StagePhase
 from phalanx.core.model.lanes import lane_kind
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import STATUSES, Status
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Grant
 
 _ACTIVE = (Status.ASSIGNED, Status.RUNNING)
@@ -143,8 +144,16 @@ def ready_jobs_wait(state: ClusterState) -> Iterator[str]:
                 yield f"{id} is in the queue with nothing to place"
 
 
+def approvals_are_listed(state: ClusterState) -> Iterator[str]:
+    """Who waits for an approval is listed, and holds no place."""
+    waiting = {id for id, job in state.jobs.items() if job.approve_by is not None and not job.is_over}
+    if waiting != set(state.unapproved):
+        yield f"wait for an approval: {sorted(state.unapproved)}; jobs say {sorted(waiting)}"
+    yield from (f"{id} runs and was not approved" for id in waiting if state.jobs[id].live)
+
+
 def tenants_follow_lanes(state: ClusterState) -> Iterator[str]:
-    """Every lane and every promise is one tenant, and the queues hold what their tenants hold."""
+    """Every lane and every promise is one tenant."""
     expected = {(node.name, lane) for node in state.nodes.values() for lane in node.lanes}
     for id in state.promised:
         promise = state.jobs[id].promise
@@ -154,13 +163,32 @@ def tenants_follow_lanes(state: ClusterState) -> Iterator[str]:
             expected |= {(id, position) for position in promise.members}
     if expected != set(state.tenants.slots):
         yield f"tenants and lanes differ: {sorted(expected ^ set(state.tenants.slots))[:5]}"
-    held: Counter[str] = Counter()
+
+
+def accounts_are_exact(state: ClusterState) -> Iterator[str]:
+    """Queues, and users in them, hold what their tenants hold, and have submitted what has not ended."""
+    expected = Queues()
     for slot in state.tenants.slots.values():
         tenant = state.tenants.tenants[slot]
-        held[tenant.queue if tenant else ""] += 1
-    counted = {name: used[0] for name, used in state.queues.usage.items() if used[0]}
-    if counted != dict(held):
-        yield f"queues count {counted}, tenants say {dict(held)}"
+        if tenant is not None:
+            expected.take(tenant.queue_user, tenant.grant)
+    for job in state.jobs.values():
+        if not job.is_over:
+            expected.submit(job.job.queue_user, job.job.tasks)
+    for flow in state.workflows.values():
+        for number, phase in enumerate(flow.phases):
+            if phase == StagePhase.WAITING:
+                stage = flow.workflow.stages[number].job
+                expected.submit((stage.queue, flow.workflow.user), stage.tasks)
+    found = state.queues
+    used = {name: each for name, each in found.usage.items() if any(each)}
+    if (used, found.used_by) != (expected.usage, expected.used_by):
+        yield f"queues hold {used}, users {found.used_by}; tenants say {expected.used_by}"
+    submitted = found.submitted, found.submitted_by
+    if not state.skipped and submitted != (expected.submitted, expected.submitted_by):
+        yield f"submitted by queue and user {submitted}; jobs and stages say {expected.submitted_by}"
+    if state.waiting.by_user != found.by_user:
+        yield f"users wait apart in {sorted(state.waiting.by_user)}, and have limits in {sorted(found.by_user)}"
 
 
 def gangs_are_whole(state: ClusterState) -> Iterator[str]:
@@ -298,6 +326,8 @@ SENTENCES = (
     status_follows_attempts,
     ready_jobs_wait,
     tenants_follow_lanes,
+    accounts_are_exact,
+    approvals_are_listed,
     gangs_are_whole,
     rows_are_one_nodes,
     rests_are_counted,

@@ -68,11 +68,11 @@ class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "attempts", "awaits", "begins_at", "by_task", "charged", "code", "conditions", "counts", "delayed",
-        "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations",
-        "forming", "gang", "groups", "held_because", "held_by", "hold_until", "job", "kept_results", "live",
-        "losses", "merged_into", "nodes", "outcome", "promise", "recalls", "restarting", "restarts",
-        "result_bytes", "results", "satisfied", "setbacks", "status", "times", "totals", "usage", "why",
+        "approve_by", "attempts", "awaits", "begins_at", "by_task", "charged", "code", "conditions", "counts",
+        "delayed", "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations",
+        "forming", "gang", "groups", "held_because", "held_by", "hold_until", "job", "kept_results", "live", "losses",
+        "merged_into", "nodes", "outcome", "promise", "recalls", "restarting", "restarts", "result_bytes", "results",
+        "satisfied", "setbacks", "status", "times", "totals", "usage", "why",
     )  # fmt: skip
 
     def __init__(
@@ -136,6 +136,8 @@ class JobState:
         self.hold_until = 0.0  # nothing is placed before this
         self.held_because = ""  # nothing is placed until somebody releases it, and why
         self.held_by = ""  # the user who holds it; empty: a repair of the store does
+        # It waits for an approval until then, 0: for ever; None: for none.
+        self.approve_by: float | None = None
         self.awaits: set[JobId] = set()  # of the jobs that come first, those that have not come yet
         self.merged_into: AttemptKey | None = None  # it runs as a part of this attempt of another job
 
@@ -174,6 +176,8 @@ class JobState:
         closed = []
         if self.held_because:
             closed.append(Gate.HELD)
+        if self.approve_by is not None:
+            closed.append(Gate.APPROVAL)
         if self.begins_at > 0.0:
             closed.append(Gate.BEGIN)
         if self.job.draft is not None:

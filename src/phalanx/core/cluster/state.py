@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field, structs
 
+from phalanx.core.cluster.brake import Brake
 from phalanx.core.cluster.environments import Environments
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.names import JobNames
@@ -25,16 +26,17 @@ from phalanx.core.model.credential import Keyring
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.health import WELL, NodeHealth
-from phalanx.core.model.job import Job, JobId, NodeName
+from phalanx.core.model.job import Job, JobId, NodeName, QueueUser
 from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.overlay import OverlayRules
 from phalanx.core.model.plan import PlanMemory, Snapshot
+from phalanx.core.model.queues import Queues, Quota, add_to
 from phalanx.core.model.resources import Capacity
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import TenantKey, Tenants
 from phalanx.core.model.topology import Topology
-from phalanx.core.model.waiting import Queues, Quota, Waiting
+from phalanx.core.model.waiting import Waiting
 
 # Whose failures in a row are a node's: so many users', or so many jobs' where only one user has work.
 USERS_MIN, JOBS_MIN = 2, 3
@@ -74,14 +76,6 @@ class Timers(Struct, frozen=True):
     elastic: ElasticRules = ElasticRules()
     dispatch: DispatchPolicy = DispatchPolicy()
     overlay: OverlayRules = OverlayRules()
-
-
-class Brake(Struct, frozen=True):
-    """Most nodes fell silent at once, so for now nobody is declared lost."""
-
-    at: float
-    silent: int
-    nodes: int  # those that were there
 
 
 class NodeState(Struct, eq=False):
@@ -210,6 +204,7 @@ class ClusterState(Struct, eq=False):
     keyring: Keyring = field(default_factory=Keyring)  # the credentials that were created
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
+    unapproved: dict[JobId, None] = {}  # jobs that wait for an approval
     promised: dict[JobId, None] = {}  # jobs for which places are set aside
     # By the job that comes first: those after it, of them those that wait task by task, and those for its start.
     dependents: dict[JobId, dict[JobId, None]] = {}
@@ -287,6 +282,8 @@ class ClusterState(Struct, eq=False):
     def assuming(self, topology: Topology | None, quotas: Mapping[str, Quota]) -> ClusterState:
         """A state to ask, with other layers and quotas over the same jobs and nodes; this one stays as it is."""
         other = structs.replace(self, queues=self.queues.with_quotas(quotas))
+        if (by_user := other.queues.by_user) != self.waiting.by_user:
+            other.waiting = self.waiting.divided(by_user)
         if topology is not None and topology != self.table.topology:
             other.table = self.table.with_topology(topology)
         return other
@@ -302,8 +299,9 @@ class ClusterState(Struct, eq=False):
         self.jobs[job.job.id] = job
         self.counts[0] += job.counts[0]
         if not job.is_over:
-            _add(self.working, job.job.user, 1)
-            _add(self.tasks_of, job.job.user, job.job.tasks)
+            add_to(self.working, job.job.user, 1)
+            add_to(self.tasks_of, job.job.user, job.job.tasks)
+            self.queues.submit(job.job.queue_user, job.job.tasks)
         insort(self.job_ids, job.job.id)
         self.names.add(job)
 
@@ -311,12 +309,14 @@ class ClusterState(Struct, eq=False):
         """Every task of it is over, for the first time or again."""
         if job.job.id not in self.ended:
             self.ended[job.job.id] = None
+            self.unapproved.pop(job.job.id, None)
             self.result_bytes += job.result_bytes
             self._stop_working(job.job)
 
     def _stop_working(self, job: Job) -> None:
-        _add(self.working, job.user, -1)
-        _add(self.tasks_of, job.user, -job.tasks)
+        add_to(self.working, job.user, -1)
+        add_to(self.tasks_of, job.user, -job.tasks)
+        self.queues.submit(job.queue_user, -job.tasks)
 
     def remove_job(self, id: JobId) -> None:
         if id not in self.ended:  # it is amended, or a record was damaged
@@ -324,6 +324,7 @@ class ClusterState(Struct, eq=False):
         else:
             self.result_bytes -= self.jobs[id].result_bytes
         job = self.jobs.pop(id)
+        self.unapproved.pop(id, None)
         self.bindings.deferred.discard(id)
         self.leave_dependencies(job)
         self.names.remove(job)
@@ -332,11 +333,13 @@ class ClusterState(Struct, eq=False):
         del self.job_ids[bisect_left(self.job_ids, id)]
         self.ended.pop(id, None)
 
-    def count_stages(self, user: str, tasks: int) -> None:
+    def count_stages(self, whose: QueueUser, tasks: int) -> None:
         """So many more tasks of a user belong to stages that have no job yet, or so many fewer."""
+        user = whose[1]
         before = self.stages_of.get(user, 0)
-        _add(self.stages_of, user, tasks)
+        add_to(self.stages_of, user, tasks)
         self.stage_tasks += self.stages_of.get(user, 0) - before
+        self.queues.submit(whose, tasks)
 
     @property
     def waiting_tasks(self) -> int:
@@ -389,12 +392,3 @@ class ClusterState(Struct, eq=False):
         at = bisect_left(self.job_ids, prefix)
         found = self.job_ids[at : at + most]
         return [id for id in found if id.startswith(prefix)]
-
-
-def _add(counts: dict[str, int], user: str, count: int) -> None:
-    """Count a user's part up or down; who has none is not listed."""
-    left = counts.get(user, 0) + count
-    if left > 0:
-        counts[user] = left
-    else:
-        counts.pop(user, None)

@@ -18,6 +18,7 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.apply import approvals as apply_approvals
 from phalanx.core.cluster.apply import bindings as apply_bindings
 from phalanx.core.cluster.apply import changes as apply_changes
 from phalanx.core.cluster.apply import declared as apply_declared
@@ -27,7 +28,9 @@ from phalanx.core.cluster.apply import nodes as apply_nodes
 from phalanx.core.cluster.apply import overlay as apply_overlay
 from phalanx.core.cluster.apply import workflows as apply_workflows
 from phalanx.core.cluster.apply.grants import queue_up
+from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.decide import (
+    approvals,
     changes,
     declared,
     gangs,
@@ -87,6 +90,8 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.Abandon: jobs.abandon,
     i.Defer: jobs.defer,
     i.SetPaused: jobs.set_paused,
+    i.Approve: approvals.approve,
+    i.ApproveWorkflow: approvals.approve_workflow,
     i.Hold: changes.hold,
     i.ReleaseJob: changes.release,
     i.Update: changes.update,
@@ -144,6 +149,8 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     c.JobHeld: apply_changes.held,
     c.JobReleased: apply_changes.let_go,
     c.JobUpdated: apply_changes.updated,
+    JobApproved: apply_approvals.job_approved,
+    WorkflowApproved: apply_approvals.workflow_approved,
     e.JobRestarted: apply_gangs.restarted,
     e.JobSettled: apply_gangs.settled,
     e.NodeJoined: apply_nodes.joined,

@@ -35,6 +35,7 @@ class Gate(Enum):
     """One thing that has to come first. The order is that in which closed gates are told."""
 
     HELD = auto()  # of a job: a person has to release it
+    APPROVAL = auto()  # of a job: its queue asks for an approval
     BEGIN = auto()  # of a job: its time has not come
     APPLIED = auto()  # of a job: not all members of the gang have been applied
     DEPENDENCY = auto()  # of a job: another job comes first; of a task: the same task of another array does
@@ -388,11 +389,8 @@ class GangState:
     def members(self, group: int) -> list[tuple[int, int]]:
         """(index in the network, position) of the tasks of a group that may be placed now, in that order."""
         state = self.owner.groups[group]
-        indexes = state.group.indexes
-        return sorted(
-            (indexes[position - state.first] if indexes else position, position)
-            for position in state.pending()
-        )
+        indexes, first = state.group.indexes, state.first
+        return sorted((indexes[each - first] if indexes else each, each) for each in state.pending())
 
     def bound(self) -> list[tuple[int, int]]:
         """(node row, count) where members of this job already hold places."""

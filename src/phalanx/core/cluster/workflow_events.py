@@ -33,6 +33,7 @@ class _NewWorkflow(Recorded, frozen=True):
 
 class WorkflowSubmitted(_NewWorkflow, frozen=True, kw_only=True):
     number: int = 0  # by arrival, with jobs; 0: of an older version, which gave none
+    unapproved: bool = False  # its stages wait for an approval where their queue asks for it
 
 
 class StagesEnded(WorkflowEvent, frozen=True):

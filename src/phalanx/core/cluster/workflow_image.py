@@ -27,6 +27,7 @@ class WorkflowImage(Struct, array_like=True):
     spent: float = 0.0
     stopped: str = ""
     number: int = 0
+    unapproved: bool = False
 
 
 def workflow_image(flow: WorkflowState) -> WorkflowImage:
@@ -44,6 +45,7 @@ def workflow_image(flow: WorkflowState) -> WorkflowImage:
         flow.spent,
         flow.stopped,
         flow.number,
+        flow.unapproved,
     )
 
 
@@ -54,6 +56,7 @@ def workflow_state(image: WorkflowImage) -> WorkflowState:
     flow.retries, flow.stage_nodes = array("H", image.retries), array("I", image.nodes)
     flow.kept, flow.spent, flow.stopped = image.kept, image.spent, image.stopped
     flow.stage_times = array("d", image.times)
+    flow.unapproved = image.unapproved
     flow.result_bytes = sum(map(len, flow.results.values()))
     flow.unfinished = sum(not flow.phase(stage).is_over for stage in range(len(flow.phases)))
     flow.count_missing()

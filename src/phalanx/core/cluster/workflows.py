@@ -69,7 +69,7 @@ class WorkflowState:
     __slots__ = (
         "awaited", "dependents", "ended_at", "kept", "missing", "notes", "number", "numbers", "over", "parents",
         "phases", "ready", "result_bytes", "results", "retries", "spent", "stage_nodes", "stage_times", "stopped",
-        "unfinished", "workflow",
+        "unapproved", "unfinished", "workflow",
     )  # fmt: skip
 
     def __init__(self, workflow: Workflow, arrival: int = 0) -> None:
@@ -92,6 +92,7 @@ class WorkflowState:
         self.stage_times = array("d", bytes(16 * size))  # started and ended, two numbers per stage; 0: not
         self.stage_nodes = array("I", bytes(4 * size))  # number of the node that ran it last, plus 1
         self.spent = 0.0  # what its attempts that have ended cost, those of earlier retries too
+        self.unapproved = False  # stages in queues that ask for an approval wait for it
         self.stopped = ""  # why it was stopped before its end, if a limit of it was reached
         self.unfinished = size
         self.ended_at: float | None = None

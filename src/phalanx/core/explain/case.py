@@ -52,7 +52,9 @@ class Case(Struct):
         try:
             if isinstance(unit, GangState):
                 return isinstance(place_gang(self.draft, unit), GangPlacement)
-            has_quota = self.draft.queues.room(unit.job.queue, self.draft.nodes.counted(unit.request)) != 0
+            has_quota = (
+                self.draft.queues.room(unit.job.queue_user, self.draft.nodes.counted(unit.request)) != 0
+            )
             return has_quota and BestNode(self.draft.nodes, unit.request).best() is not None
         finally:
             self.draft.rollback(mark)

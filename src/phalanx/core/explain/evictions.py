@@ -44,7 +44,7 @@ def _reason(no: NoEvictions) -> Reason:
             text = f"The {tasks} of lower priority {are} protected from preemption for now"
         return Reason("NoVictims", Tier.CAPACITY, text, {"victims": 0, "protected": victims.protected})
     if no.why == "no quota":
-        refusal = preemption.draft.queues.admitted(preemption.ask.job.queue, preemption.needed)
+        refusal = preemption.draft.queues.admitted(preemption.ask.job.queue_user, preemption.needed)
         assert isinstance(refusal, Reason)
         return refusal
     assert no.domains is not None

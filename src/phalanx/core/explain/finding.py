@@ -13,7 +13,7 @@ from math import inf
 
 from msgspec import Struct
 
-from phalanx.core.cluster.decide.jobs import why_closed
+from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.repairs import repairs
 from phalanx.core.cluster.state import ClusterState
@@ -35,7 +35,7 @@ from phalanx.core.model.plan import GangPlacement, Placement, Policy, Snapshot
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable
-from phalanx.core.model.waiting import Queues, Rank
+from phalanx.core.model.waiting import Rank
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.reserve.reservation import run_s
 
@@ -100,7 +100,7 @@ class Explainer:
     def failed(self, job: JobState, position: int, tasks: int) -> Finding | None:
         """That the scheduler failed when it looked for a place for it."""
         unit = _unit_of(job, position)
-        kind = self._snapshot.waiting.classes.get(unit.kind)
+        kind = self._snapshot.waiting.class_of(unit)
         until, error = (0.0, "") if kind is None else self._snapshot.memory.failed.get(kind.number, (0.0, ""))
         seconds = until - self._snapshot.now
         return Finding([reason.plan_failed(error, seconds)], position, tasks) if seconds > 0.0 else None
@@ -181,7 +181,9 @@ class Explainer:
     def _said(self, unit: GroupState | GangState, verdicts: list[Verdict]) -> list[Reason]:
         """What quotas and nodes say, what only a person can change first."""
         if isinstance(unit, GroupState):
-            quota = self._draft.queues.lacks(unit.job.queue, [(self._draft.nodes.counted(unit.request), 1)])
+            quota = self._draft.queues.lacks(
+                unit.job.queue_user, [(self._draft.nodes.counted(unit.request), 1)]
+            )
             room = None if verdicts[0].fits else verdicts[0].dominant
             return sorted([no for no in (room, quota) if no is not None], key=lambda no: no.tier)
         room = quota = self._tried(self._draft, unit)
@@ -275,8 +277,7 @@ def _domains(nodes: NodeTable, no: Reason) -> list[DomainRoom]:
 
 
 def _without_quotas(snapshot: Snapshot) -> Draft:
-    free = Queues()
-    free.usage = snapshot.queues.usage
+    free = snapshot.queues.unlimited()
     return Draft(
         Snapshot(snapshot.nodes, snapshot.waiting, snapshot.gain, snapshot.tenants, free, snapshot.now)
     )

@@ -26,9 +26,9 @@ from phalanx.core.explain.smaller import Changes, Holds, Requests, other_gangs, 
 from phalanx.core.explain.submit_command import submit_line
 from phalanx.core.explain.trial import SLACK_S
 from phalanx.core.model.job import Job
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Tier
 from phalanx.core.model.resources import Request
-from phalanx.core.model.waiting import Quota
 
 TRIES = 32  # of each kind
 NAMES_SHOWN = 5
@@ -56,7 +56,7 @@ def change_to_fit(state: ClusterState, job: Job, asker: Asker = NOBODY) -> Chang
     ways = [*filter(None, [text]), *(f"in queue {queue}" for queue in islice(others, 1))]
     text = "it would fit " + ", ".join([*ways, f"{'or ' if ways else ''}with a higher quota"])
     if asker.declares:
-        return Change(text, fields, quotas.command(job.queue, quota))
+        return Change(text, fields, quotas.command(job.queue, quota, state.queues.quotas[job.queue]))
     return Change(f"{text}, which an admin can set", fields)
 
 
@@ -67,8 +67,8 @@ def _smaller_ever(state: ClusterState, job: Job, could_ever: Holds) -> Changes:
         smaller: Requests = iter(())
         if not table.could_ever(group.request):
             smaller = smaller_requests(table, group.request, (), ever=True)
-        elif queues.lacks(job.queue, [(group.request, 1)], ever=True) is not None:
-            smaller = quotas.requests_within(queues, job.queue, group.request, ever=True)
+        elif queues.lacks(job.queue_user, [(group.request, 1)], ever=True) is not None:
+            smaller = quotas.requests_within(queues, job.queue_user, group.request, ever=True)
         for text, fields, request in smaller:
             if could_ever(changed := _asking(job, number, request)):
                 yield text, fields, changed
@@ -83,7 +83,7 @@ def _quota_in_the_way(state: ClusterState, job: Job) -> Quota | None:
     if job.queue not in queues.quotas:
         return None
     for unit in JobState(job, 0, [0] * 6).units:
-        quota = quotas.raised(queues, job.queue, quotas.asked_by(unit), ever=True)
+        quota = quotas.raised(queues, job.queue_user, quotas.asked_by(unit), ever=True)
         queues = queues.with_quotas({job.queue: quota})
     quota = queues.quotas[job.queue]
     return None if quota == state.queues.quotas[job.queue] else quota
@@ -110,22 +110,23 @@ def _to_start(case: Case) -> Change | None:
 
 def _more_quota(case: Case) -> Change | None:
     """A higher quota for those who may set it; for others less of what it asks for, or the end of another first."""
-    queue = case.job.job.queue
+    queue, user = case.job.job.queue_user
     quota = _enough_quota(case)
     if quota is None:
         return _to_start(case)
+    old = case.draft.queues.quotas[queue]
     if case.asker.declares:
-        text = f"it would start now with a higher quota of {queue}"
-        return Change(text, {}, quotas.command(queue, quota))
-    more = quotas.differs(case.draft.queues.quotas[queue], quota)
-    return _to_start(case) or Change(f"it would start now if an admin raised the quota of {queue} to {more}")
+        what = f"quota of {queue}" if quota.by_user == old.by_user else f"limit of {user} in {queue}"
+        return Change(f"it would start now with a higher {what}", {}, quotas.command(queue, quota, old))
+    more = quotas.differs(old, quota, queue)
+    return _to_start(case) or Change(f"it would start now if an admin raised {more}")
 
 
 def _enough_quota(case: Case) -> Quota | None:
     """The quota of its queue with which it would start: raised for it alone, or for those ahead in the queue too."""
     queues, mine = case.draft.queues, quotas.asked_by(case.unit, case.ahead)
     for asked in (mine, [*quotas.asked_before(case.state.waiting, case.unit), *mine]):
-        quota = quotas.raised(queues, case.job.job.queue, asked)
+        quota = quotas.raised(queues, case.job.job.queue_user, asked)
         if case.trials.starts_with_quota(case.unit, case.ahead, quota):
             return quota
     return None
@@ -189,6 +190,7 @@ def _bring_back(case: Case) -> Change | None:
 FIXES: dict[str, Callable[[Case], Change | None]] = {
     "ArrayLimit": lambda _: Change("submit the array with a higher limit after '%', or none"),
     "QuotaExhausted": _more_quota,
+    "UserLimitReached": _more_quota,
     "ReservedForOther": _shorter,
     "NoNodes": _first_node,
     "Maintenance": _resume,
@@ -219,7 +221,7 @@ def _other_request(case: Case) -> Change | None:
                 return case.asking_for(f"it would start now {text}", fields, changed)
         return None
     smaller = chain(
-        quotas.requests_within(case.draft.queues, job.queue, unit.request, ever=False),
+        quotas.requests_within(case.draft.queues, job.queue_user, unit.request, ever=False),
         smaller_requests(case.state.table, unit.request, case.closed, ever=False),
     )
     for text, fields, request in smaller:

@@ -10,10 +10,12 @@ from phalanx.core.cluster.dependencies import WORDS, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
-from phalanx.core.model import reason
+from phalanx.core.model import gang_reasons, reason
+from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.reason import Reason
 
+NAMES_SHOWN = 8
 COME_BY_THEMSELVES = {
     Gate.BEGIN,
     Gate.DEPENDENCY,
@@ -47,7 +49,7 @@ def at_barrier(state: ClusterState, job: JobState, now: float) -> Reason:
     short = 0 if job.satisfied else sum(max(0, g.needed - held[n]) for n, g in enumerate(job.job.groups))
     seconds = max(0.0, job.forming.formed_at + job.gang.gang.wait_s - now)
     placed = len(job.forming.positions)
-    return reason.barrier_wait(placed - len(late), placed, short, missing, seconds)
+    return gang_reasons.barrier_wait(placed - len(late), placed, short, missing, seconds)
 
 
 def comes_first(job: JobState, group: GroupState) -> Iterator[Reason]:
@@ -76,6 +78,8 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
     match gate:
         case Gate.HELD:
             yield reason.held_back(job.held_because)
+        case Gate.APPROVAL if job.approve_by is not None:
+            yield waits_for_approval(state, job, job.approve_by, now)
         case Gate.BEGIN:
             yield reason.begins_later(job.begins_at, max(0.0, job.begins_at - now))
         case Gate.APPLIED if job.job.draft is not None:
@@ -86,7 +90,9 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
             yield _merged(state, job.merged_into)
         case Gate.PROMISE if job.promise is not None:
             left = max(0.0, job.promise.until - now)
-            yield reason.waiting_victims(task_names(state, job.promise.victims), nominated(job.promise), left)
+            yield gang_reasons.waiting_victims(
+                task_names(state, job.promise.victims), nominated(job.promise), left
+            )
         case Gate.RESTART:
             yield reason.restarting(len(job.live))
         case Gate.RETRY:
@@ -103,6 +109,15 @@ def _in_words(gate: Gate, state: ClusterState, job: JobState, position: int, now
         case Gate.MEMBERS if job.gang is not None:
             yield from _members_missing(job, job.gang)
             yield from comes_first(job, job.group_of(position))
+
+
+def waits_for_approval(state: ClusterState, job: JobState, until: float, now: float) -> Reason:
+    """Who may approve it, and for how long it waits for that."""
+    quota = state.queues.quotas.get(job.job.queue)
+    named = () if quota is None or quota.approval is None else quota.approval.by
+    who = [name for name in named if name != job.job.user][:NAMES_SHOWN]
+    expires = f"; it is cancelled in {describe_seconds(max(0.0, until - now))} otherwise" if until else ""
+    return reason.waiting_approval(job.job.queue, ", ".join([*who, "operators and admins"]), expires)
 
 
 def _merged(state: ClusterState, key: AttemptKey) -> Reason:
@@ -139,7 +154,7 @@ def _members_missing(job: JobState, gang: GangState) -> Iterator[Reason]:
     for group, wanted in zip(job.groups, gang.wanted(), strict=True):
         if wanted.need > wanted.most:
             why = _where_they_are(job, group)
-            yield reason.members_missing(group.group.name, wanted.need, wanted.most, why)
+            yield gang_reasons.members_missing(group.group.name, wanted.need, wanted.most, why)
 
 
 def _whereabouts(state: ClusterState, node: str) -> str:

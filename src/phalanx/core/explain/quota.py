@@ -8,16 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain.smaller import Requests
 from phalanx.core.model.amounts import WORDS, describe_bytes, format_bytes, plural, written
-from phalanx.core.model.job import Job
-from phalanx.core.model.resources import Request
-from phalanx.core.model.waiting import DEFAULT, Asked, Queues, Quota, Unit, Waiting
+from phalanx.core.model.job import Job, QueueUser
+from phalanx.core.model.queues import DEFAULT, Asked, Queues, Quota, UserLimits
+from phalanx.core.model.resources import Cores, Request
+from phalanx.core.model.waiting import Unit, Waiting
 
 _FIELDS = ("tasks", "cores", "memory_bytes", "gpus")  # of a quota, as the rows of `WORDS`
+_USER_FIELDS = ("running", "cores", "memory_bytes", "gpus")  # of the limits of a user
 
 
 def asked_by(unit: Unit, ahead: int = 0) -> list[Asked]:
@@ -39,54 +41,76 @@ def asked_before(waiting: Waiting, unit: Unit) -> list[Asked]:
     return found
 
 
-def raised(queues: Queues, queue: str, asked: Sequence[Asked], *, ever: bool = False) -> Quota:
-    """The quota of a queue, raised as far as these tasks need it beside what is held; `ever`: beside nothing."""
+def raised(queues: Queues, held_by: QueueUser, asked: Sequence[Asked], *, ever: bool = False) -> Quota:
+    """The quota of a queue, raised as far as these tasks of a user need it beside what is held; `ever`: beside nothing.
+
+    Where the limit of the user is in the way, his own is raised and not that of the others.
+    """
+    queue, user = held_by
     quota = queues.quotas[queue]
     unused = Queues()
     unused.quotas = queues.quotas
-    left = (unused if ever else queues).left(queue, asked) or []
-    more: dict[str, object] = {}
-    for field, limit, short in zip(_FIELDS, quota.limits, left, strict=True):
+    for whose, left in (unused if ever else queues).left(held_by, asked):
+        if whose is None:
+            quota = structs.replace(quota, **_more(_FIELDS, quota.limits, left))
+        elif more := _more(_USER_FIELDS, quota.of_user(user).limits, left):
+            own = structs.replace(quota.by_user.get(user, UserLimits()), **more)
+            quota = structs.replace(quota, by_user={**quota.by_user, user: own})
+    return quota
+
+
+def _more(fields: Sequence[str], limits: Sequence[int | None], left: Sequence[float]) -> dict[str, Cores]:
+    """The limits that leave too little, raised by what they lack."""
+    more: dict[str, Cores] = {}
+    for field, limit, short in zip(fields, limits, left, strict=True):
         if limit is not None and short < 0:
             amount = limit - int(short)
             more[field] = written(amount) if field == "cores" else amount
-    return structs.replace(quota, **more)
+    return more
 
 
-def command(queue: str, quota: Quota) -> str:
-    """What an admin types: whatever is left out would be unlimited."""
-    memory = None if quota.memory_bytes is None else format_bytes(quota.memory_bytes)
-    limits = {
-        "--tasks": quota.tasks,
-        "--cores": quota.cores,
-        "--memory": memory,
-        "--gpus": quota.gpus,
-        "--priority-max": quota.priority_max,
-        "--dispatch-mode": quota.dispatch_mode,
-        "--selection": quota.selection,
-    }
-    words = [f"{option} {limit}" for option, limit in limits.items() if limit is not None]
+def command(queue: str, quota: Quota, old: Quota) -> str:
+    """What an admin types; what is left out stays as it is."""
+    words = [f"--{name} {value}" for name, value in _changed(_FIELDS, old, quota)]
+    for user, limits in quota.by_user.items():
+        before = old.by_user.get(user, UserLimits())
+        if terms := [f"{name}={value}" for name, value in _changed(_USER_FIELDS, before, limits)]:
+            words.append(f"--for-user {user}:{','.join(terms)}")
     return " ".join(["phalanx queue set", queue, *words])
 
 
-def differs(old: Quota, new: Quota) -> str:
-    """The limits that are higher: `3 GPUs and 12 cores`."""
+def _changed(fields: Sequence[str], old: Struct, new: Struct) -> Iterator[tuple[str, str]]:
+    for field in fields:
+        if (amount := getattr(new, field)) != getattr(old, field):
+            is_memory = field == "memory_bytes"
+            yield ("memory", format_bytes(amount)) if is_memory else (field, str(amount))
+
+
+def differs(old: Quota, new: Quota, queue: str) -> str:
+    """The limits that are higher: `the quota of lab to 3 GPUs and 12 cores`."""
+    terms = _differing(_FIELDS, old, new)
+    said = [f"the quota of {queue} to {' and '.join(terms)}"] if terms else []
+    for user, limits in new.by_user.items():
+        if terms := _differing(_USER_FIELDS, old.of_user(user), limits):
+            said.append(f"the limit of {user} in {queue} to {' and '.join(terms)}")
+    return ", and ".join(said)
+
+
+def _differing(fields: Sequence[str], old: Struct, new: Struct) -> list[str]:
     terms = []
-    for field, word in zip(_FIELDS, WORDS, strict=True):
+    for field, word in zip(fields, WORDS, strict=True):
         amount = getattr(new, field)
-        if amount != getattr(old, field):
+        if amount is not None and amount != getattr(old, field):
             is_memory = field == "memory_bytes"
             terms.append(f"{describe_bytes(amount)} of memory" if is_memory else plural(amount, word[:-1]))
-    return " and ".join(terms)
+    return terms
 
 
-def requests_within(queues: Queues, queue: str, request: Request, *, ever: bool) -> Requests:
-    """Requests for as much of one thing as the quota leaves for one more task; `ever`: if nothing of it were used."""
-    quota, used = queues.quotas.get(queue), queues.usage.get(queue)
-    if quota is None:
+def requests_within(queues: Queues, held_by: QueueUser, request: Request, *, ever: bool) -> Requests:
+    """Requests for as much of one thing as the limits leave for one more task; `ever`: if nothing of it were used."""
+    if held_by[0] not in queues.quotas:
         return
-    held = [0] * len(WORDS) if ever or used is None else used
-    left = [inf if most is None else most - has for most, has in zip(quota.limits, held, strict=True)]
+    left = queues.free(held_by, ever=ever)
     if 0 < left[3] < request.gpus and not (request.target and request.target.devices):
         gpus = int(left[3])
         text = f"with {plural(gpus, 'GPU')} instead of {request.gpus}"
@@ -101,8 +125,10 @@ def requests_within(queues: Queues, queue: str, request: Request, *, ever: bool)
 
 
 def elsewhere(queues: Queues, job: Job) -> Iterator[Job]:
-    """The job in each other queue that takes its priority; in `default` first."""
+    """The job in each other queue that takes it and its priority; in `default` first."""
     for queue in [DEFAULT, *sorted(queues.quotas.keys() - {DEFAULT})]:
         quota = queues.quotas.get(queue, Quota())
-        if queue != job.queue and (quota.priority_max is None or job.priority <= quota.priority_max):
+        if queue == job.queue or not quota.admits(job.user, "user"):
+            continue
+        if quota.priority_max is None or job.priority <= quota.priority_max:
             yield structs.replace(job, queue=queue)

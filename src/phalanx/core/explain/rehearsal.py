@@ -153,7 +153,7 @@ class _Rehearsal:
             self._explainer.note_start(share.job, share.alone)
         for each in share.alone:
             if each.lane is None:
-                self._taken.place(self._state.table.rows[each.node], each, share.job.job.queue)
+                self._taken.place(self._state.table.rows[each.node], each, share.job.job.queue_user)
 
     def _evict(self, tenant: Tenant | None) -> None:
         if tenant is not None and tenant.key not in self._taken.gone:
@@ -163,7 +163,7 @@ class _Rehearsal:
         job = self._share(gang_placement.job).job
         self._explainer.note_start(job, gang_placement.members)
         for each in gang_placement.members:
-            self._taken.take(self._state.table.rows[each.node], each.grant, job.job.queue)
+            self._taken.take(self._state.table.rows[each.node], each.grant, job.job.queue_user)
         self._taken.enlist(gang_placement)
 
     def _share(self, id: JobId) -> Share:

@@ -55,7 +55,7 @@ def kept_now(
 
 def held_back(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
     """For whom the room is kept that this unit would otherwise take now, as the last plan found; or None."""
-    kind = snapshot.waiting.classes.get(unit.kind)
+    kind = snapshot.waiting.class_of(unit)
     if kind is None:
         return None
     note = snapshot.memory.of(kind)

@@ -19,12 +19,13 @@ from phalanx.core.model import amounts, reason
 from phalanx.core.model.amounts import ANY, CORES, WORDS, written
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import GangPlacement, Snapshot
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.tree import Column
-from phalanx.core.model.waiting import Ask, Part, Queues, Waiting, WaitingGang
+from phalanx.core.model.waiting import Ask, Part, Waiting, WaitingGang
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.domains import Field
 from phalanx.core.placement.gang.grants import NoLayout, try_gang

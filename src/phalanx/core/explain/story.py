@@ -7,6 +7,7 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.decide.health import describe_devices
 from phalanx.core.cluster.dependencies import WORDS
 from phalanx.core.cluster.environment_events import EnvironmentKept
@@ -29,7 +30,6 @@ _SAME_EACH_TIME: dict[type, str] = {
     e.JobForgotten: "moved to the history",
     c.JobReleased: "released",
     e.LogSettled: "the store can be written again",
-    w.WorkflowCancelled: "the workflow is cancelled",
     w.WorkflowForgotten: "moved to the history",
     e.SecretKnown: "fingerprint of the cluster's secret recorded",
 }
@@ -74,7 +74,10 @@ def _task_sentence(event: e.Event) -> str:
             )
             after = f"; starts after {others}" if others else ""
             after += f"; begins at {utc(event.job.begin_at)}" if event.job.begin_at else ""
+            after += "; waits for an approval" if event.approve_by is not None else ""
             return f"submitted: {_describe_job(event.job)}{_describe_unreadable(event.job)}{lacks}{after}"
+        case JobApproved() | WorkflowApproved():
+            return f"approved by {event.by}"
         case e.JobAmended():
             draft = event.job.draft
             return f"members added: {_describe_job(event.job)}; {draft.lacks if draft else 'complete'}"
@@ -353,6 +356,9 @@ def _workflow_sentence(event: e.Event) -> str:
             shown = "; ".join(_describe_stage_end(end) for end in event.ends[:STAGES_SHOWN])
             more = f"; and {len(event.ends) - STAGES_SHOWN} more" if len(event.ends) > STAGES_SHOWN else ""
             return shown + more
+        case w.WorkflowCancelled():
+            is_denied = event.cause.startswith("denied by ")
+            return f"the workflow is cancelled: {event.cause}" if is_denied else "the workflow is cancelled"
         case w.WorkflowStopped():
             return f"stopped: {event.text}"
         case w.WorkflowRetried():

@@ -13,7 +13,8 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Policy, Snapshot
-from phalanx.core.model.waiting import Queues, Quota, Waiting
+from phalanx.core.model.queues import Queues, Quota
+from phalanx.core.model.waiting import Waiting
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.engine import PlanFailed, plan
 

@@ -26,6 +26,7 @@ from phalanx.core.model.parameters import Params
 from phalanx.core.model.resources import Request
 
 JobId = str
+QueueUser = tuple[str, str]  # a queue and a user: what one user holds and submits in one queue
 NodeName = str
 NAME_MAX = 63
 OBJECT_MAX = 63 + 1 + 253
@@ -295,6 +296,11 @@ class Job(Struct, frozen=True, omit_defaults=True):
         if self.params is None or self.array is None:
             return {}
         return self.params.values(self.array.index(position))
+
+    @property
+    def queue_user(self) -> QueueUser:
+        """On which its use is counted."""
+        return self.queue, self.user
 
     @property
     def is_named(self) -> bool:

@@ -15,11 +15,12 @@ from msgspec import Struct, field, structs
 from phalanx.core.model.bindings import NO_DISPATCH, DispatchView
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import JobId
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import TenantKey, Tenants
-from phalanx.core.model.waiting import Block, Queues, Rank, Waiting, WaitingClass
+from phalanx.core.model.waiting import Block, Rank, Waiting, WaitingClass
 
 Backfill = Literal["easy", "none"]
 _NOTES_MIN = 64

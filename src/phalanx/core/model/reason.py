@@ -6,7 +6,7 @@ and policy, free capacity, or only patience (progress). Structural tiers win ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from enum import IntEnum
 from typing import Any
@@ -97,8 +97,6 @@ merged = _reason("Merged", _PROGRESS, "parent host",
     "It runs on {host} as a part of {parent}, which differs from it only in its data")
 dispatched = _reason("Dispatched", _PROGRESS, "host strategy pool reused weight score others _told",
     "{_told}")
-numa_not_found = _reason("NumaNotFound", _NEVER, "_host asked valid",
-    "Invalid NUMA ID {asked} on {_host} (Valid: {valid})")
 gpu_index_invalid = _reason("GpuIndexInvalid", _NEVER, "_host bad valid",
     "Invalid GPU IDs: {bad} on {_host} (Valid: {valid})")
 gpus_busy = _reason("TargetBusy", _CAPACITY, "_host busy",
@@ -117,6 +115,16 @@ quota_exhausted = _reason("QuotaExhausted", _POLICY, "_queue _what wanted used l
     "Quota of queue {_queue}: {used} of {limit} {_what} in use, {wanted} more requested")
 exceeds_quota = _reason("ExceedsQuotaMax", _NEVER, "_queue _what wanted limit",
     "Quota of queue {_queue} ({_what}): at most {limit}, {wanted} requested at once")
+user_limit_reached = _reason("UserLimitReached", _POLICY, "_queue user _what wanted used limit",
+    "Limit of {user} in queue {_queue}: {used} of {limit} {_what} in use, {wanted} more requested")
+exceeds_user_limit = _reason("ExceedsUserLimit", _NEVER, "_queue user _what wanted limit",
+    "Limit of {user} in queue {_queue} ({_what}): at most {limit}, {wanted} requested at once")
+user_submit_limit = _reason("UserSubmitLimit", _POLICY, "_queue user added used limit",
+    "Limit of {user} in queue {_queue}: {used} of {limit} unfinished tasks, {added} more submitted")
+queue_submit_limit = _reason("QueueSubmitLimit", _POLICY, "_queue added used limit",
+    "Limit of queue {_queue}: {used} of {limit} unfinished tasks, {added} more submitted")
+waiting_approval = _reason("WaitingApproval", _HELD, "_queue _who _until",
+    "Queue {_queue} requires approval, by {_who} (`phalanx approve`){_until}")
 priority_too_high = _reason("PriorityTooHigh", _NEVER, "_queue priority limit",
     "priority: {priority} is too high, the maximum for you in queue {_queue} is {limit}")
 
@@ -219,6 +227,13 @@ def resting(host: str, failures: int, until: float, own: str = "") -> Reason:
     return Reason("NodeResting", Tier.HELD, text, {"host": host, "failures": failures, "until": until})
 
 
+def numa_not_found(host: str, asked: int, valid: Sequence[int]) -> Reason:
+    text = f"Invalid NUMA ID {asked} on {host} (Valid: {list(valid)})"
+    if not valid:
+        text += f"; {host} reports no NUMA nodes, so name it alone: {host}, or {host}::0 for a GPU"
+    return Reason("NumaNotFound", Tier.NEVER, text, {"asked": asked, "valid": valid})
+
+
 def not_enough_gpus(host: str, wanted: int, free: int, total: int, kind: str) -> Reason:
     free = max(0, free)
     text = f"{host}: {free} of {total} {kind} free, {wanted} requested"
@@ -267,6 +282,13 @@ def queue_not_found(queue: str, known: list[str]) -> Reason:
     meant = f"; did you mean {near[0]}?" if near else ""
     text = f"queue: there is no queue {queue!r}{meant} (queues: {', '.join(known[:8])})"
     return Reason("QueueNotFound", Tier.NEVER, text, {"queue": queue})
+
+
+def queue_not_allowed(queue: str, user: str, users: Sequence[str], roles: Sequence[str]) -> Reason:
+    shown = ", ".join(users[:8]) + (f" and {len(users) - 8} more" if len(users) > 8 else "")
+    whom = [f"for {shown}"] * bool(users) + [f"for the role {' or '.join(roles)}"] * bool(roles)
+    text = f"queue: {user} may not use queue {queue}, which is {' and '.join(whom)}"
+    return Reason("QueueNotAllowed", Tier.NEVER, text, {"queue": queue, "user": user})
 
 
 def running(host: str, paused: bool) -> Reason:
@@ -340,18 +362,6 @@ def _nearest(word: str, known: list[str]) -> str | None:
     return lower[near[0]] if near else None
 
 
-def barrier_wait(ready: int, placed: int, short: int, missing: list[str], seconds: float) -> Reason:
-    """Members hold their places and wait for each other; `missing` names those that are not ready."""
-    text = f"{ready} of {placed} placed members are ready"
-    if missing:
-        text += f"; not ready: {', '.join(missing)}"
-    if short:
-        text += f"; {short} more need a place"
-    text += f"; all give their places back in {seconds:.0f} s unless complete by then"
-    numbers = {"ready": ready, "placed": placed, "short": short, "missing": missing, "seconds": seconds}
-    return Reason("BarrierWait", Tier.PROGRESS, text, numbers)
-
-
 def output_unread() -> Reason:
     text = "It is stopped until its output is read: `phalanx run`, which shows it, is far behind"
     return Reason("OutputUnread", Tier.PROGRESS, text)
@@ -361,22 +371,6 @@ def was_evicted(at: float, message: str, now: float) -> Reason:
     """An earlier attempt was asked to leave; `message` says by whom and for whom."""
     text = f"An earlier attempt was evicted {describe_seconds(max(0.0, now - at))} ago: {message}"
     return Reason("WasEvicted", Tier.PROGRESS, text, {"at": at})
-
-
-def waiting_victims(victims: list[str], nodes: dict[str, int], seconds: float) -> Reason:
-    """Its places are kept for it until the tasks that were preempted have gone."""
-    places = ", ".join(f"{node} × {count}" for node, count in nodes.items())
-    text = f"Places are kept for it ({places}); waiting for {plural(len(victims), 'preempted task')} to stop"
-    text += f": {', '.join(victims)}; the promise ends in {seconds:.0f} s"
-    numbers = {"victims": victims, "nominated": nodes, "seconds": seconds}
-    return Reason("WaitingVictims", Tier.PROGRESS, text, numbers)
-
-
-def members_missing(group: str, needed: int, able: int, why: list[str]) -> Reason:
-    """Too few members of a group can be placed at all just now."""
-    which = f" of {group}" if group else ""
-    text = f"Needs {plural(needed, 'member')}{which} at once; only {able} can be placed: {', '.join(why)}"
-    return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "able": able, "why": why})
 
 
 def restart_backoff(seconds: float, used: int, limit: int | None) -> Reason:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from phalanx.core.model.amounts import ANY, FIXED, DeviceKind, Rows, fixed, matching
 from phalanx.core.model.columns import Columns, Matrix
-from phalanx.core.model.job import JobId
+from phalanx.core.model.job import JobId, QueueUser
 from phalanx.core.model.resources import Grant
 
 NEVER = float("inf")
@@ -46,6 +46,12 @@ class Tenant(Struct, frozen=True):
     is_leaving: bool = False  # it was told to leave, and holds the place only until it has gone
     is_promise: bool = False  # nothing runs there yet: the place is kept for a job whose victims are leaving
     affinity: str = ""  # others of the same key stand near it
+    user: str = ""
+
+    @property
+    def queue_user(self) -> QueueUser:
+        """On which its use is counted."""
+        return self.queue, self.user
 
 
 class Tenants:

@@ -1,143 +1,29 @@
-"""Queues: what their tasks may hold and hold now, and who waits for a place: groups and gangs, by priority and arrival.
+"""Who waits for a place: groups and gangs, by priority and arrival.
 
 Units of one kind ask for the same, so when the first does not fit, none does: a pass over the queue costs
-as many steps as there are kinds and placements, whatever the number of waiting tasks.
+as many steps as there are kinds and placements, whatever the number of waiting tasks. In a queue that limits its users
+each of them has classes of his own, for one who is at his limit says nothing about the others.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from enum import IntEnum
-from math import inf
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from msgspec import Struct, structs
 
-from phalanx.core.model import reason
-from phalanx.core.model.amounts import MILLICORES, WORDS, headroom, total, use, written
-from phalanx.core.model.dispatch import DispatchMode, Selection
 from phalanx.core.model.job import Gather, Job
-from phalanx.core.model.reason import Reason
-from phalanx.core.model.resources import Cores, Grant, Request
+from phalanx.core.model.resources import Request
 
 if TYPE_CHECKING:  # clients know quotas, and need no numpy for that
     from phalanx.core.model.lanes import Lane, LanePool
 
-DEFAULT = "default"
-QUEUES_MAX = 1000
 Gathers = tuple[Gather, ...]
 Member = tuple[int, int]  # (index in the network, position)
 Rank = tuple[float, int, int]  # (minus the priority, arrival, number of the group): the smaller goes first
-
-
-class Quota(Struct, frozen=True, omit_defaults=True):
-    """A queue as it was declared: the most that its tasks may hold together, and the highest priority of its jobs. None
-    sets no limit; for the priority, that of whoever submits holds."""
-
-    tasks: int | None = None
-    cores: Cores | None = None
-    memory_bytes: int | None = None
-    gpus: int | None = None
-    priority_max: int | None = None
-    dispatch_mode: DispatchMode | None = None  # by which its jobs are given their nodes; stages follow it too
-    selection: Selection | None = None
-
-    @property
-    def limits(self) -> tuple[int | None, ...]:
-        """As a vector."""
-        millis = None if self.cores is None else MILLICORES[self.cores]
-        return self.tasks, millis, self.memory_bytes, self.gpus
-
-
-Asked = tuple[Request, int]  # so many tasks with this request
-_UNUSED = [0] * len(WORDS)
-
-
-class Queues:
-    """Quotas and usage by queue. Who has a quota is declared, and `default` always is; jobs of older stores may wait in
-    others, which have no limit."""
-
-    def __init__(self) -> None:
-        self.quotas: dict[str, Quota] = {}
-        self.usage: dict[str, list[int]] = {}  # what the tasks of each hold, as a vector
-
-    def with_quotas(self, quotas: Mapping[str, Quota]) -> Queues:
-        """The same usage under these quotas as well."""
-        other = Queues()
-        other.quotas, other.usage = {**self.quotas, **quotas}, self.usage
-        return other
-
-    def unwelcome(self, queue: str, priority: int, priority_max: int) -> Reason | None:
-        """Why nobody may submit there, or not so urgently, or None. The queue's own limit beats the submitter's."""
-        quota = self.quotas.get(queue)
-        if quota is None and queue != DEFAULT:
-            return reason.queue_not_found(queue, sorted({DEFAULT, *self.quotas}))
-        limit = priority_max if quota is None or quota.priority_max is None else quota.priority_max
-        return None if priority <= limit else reason.priority_too_high(queue, priority, limit)
-
-    def take(self, queue: str, grant: Grant) -> None:
-        used = self.usage.get(queue)
-        if used is None:
-            used = self.usage[queue] = [0] * len(WORDS)
-        use(used, grant, 1)
-
-    def give_back(self, queue: str, grant: Grant) -> None:
-        use(self.usage[queue], grant, -1)
-
-    def room(self, queue: str, request: Request, beside: Iterable[Asked] = ()) -> int | None:
-        """How many tasks with this request the quota admits now beside others, or None if it sets no limit."""
-        quota = self.quotas.get(queue)
-        if quota is None:
-            return None
-        used = [each + more for each, more in zip(self._held(queue), total(beside), strict=True)]
-        ask = total([(request, 1)])
-        left = headroom(quota.limits, used, ask)
-        counts = [1 + int(each) // asked for each, asked in zip(left, ask, strict=True) if each != inf]
-        return max(0, min(counts)) if counts else None
-
-    def lacks(self, queue: str, asked: Iterable[Asked], *, ever: bool = False) -> Reason | None:
-        """Why the quota does not admit these tasks together now, or `ever`: even if it were unused; None if it does."""
-        quota = self.quotas.get(queue)
-        if quota is None:
-            return None
-        needed, used, limits = total(asked), _UNUSED if ever else self._held(queue), quota.limits
-        for row, left in enumerate(headroom(limits, used, needed)):
-            limit = limits[row]
-            if left < 0 and limit is not None:
-                shown = [_shown(row, amount) for amount in (needed[row], used[row], limit)]
-                if ever:
-                    return reason.exceeds_quota(queue, WORDS[row], shown[0], shown[2])
-                return reason.quota_exhausted(queue, WORDS[row], *shown)
-        return None
-
-    def admitted(self, queue: str, parts: Sequence[Part]) -> list[int] | Reason:
-        """How many members of each part the quota admits, or why it does not admit what is needed."""
-        needed = [(part.request, part.need) for part in parts]
-        if queue not in self.quotas:
-            return [part.most for part in parts]
-        no = self.lacks(queue, needed, ever=True) or self.lacks(queue, needed)
-        if no is not None:
-            return no
-        most: list[int] = []
-        for at, part in enumerate(parts):
-            # Those of the parts before are counted as admitted, those of the others as needed.
-            beside = [(each.request, count) for each, count in zip(parts, most, strict=False)] + needed[at:]
-            left, more = self.room(queue, part.request, beside), part.most - part.need
-            most.append(part.need + (more if left is None else min(more, left)))
-        return most
-
-    def left(self, queue: str, asked: Iterable[Asked]) -> list[float] | None:
-        """What the quota leaves of each row beside these tasks, or None if it sets no limit."""
-        quota = self.quotas.get(queue)
-        return None if quota is None else headroom(quota.limits, self._held(queue), total(asked))
-
-    def _held(self, queue: str) -> list[int]:
-        return self.usage.get(queue, _UNUSED)
-
-
-def _shown(row: int, amount: int) -> Cores:
-    return written(amount) if WORDS[row] == "cores" else amount
 
 
 class Part(Struct, frozen=True):
@@ -305,6 +191,7 @@ class Block(IntEnum):
     QUOTA = 1  # its queue may hold no more
     HELD = 2  # there is room, but it would delay the first that found none
     NODE = 3  # it waits for one node, which has no room
+    USER = 4  # its user may hold no more in its queue
 
 
 class WaitingClass:
@@ -328,8 +215,9 @@ class WaitingClass:
 class Waiting:
     """Every waiting class, and which unit waits in it. Units are numbered as they enter; who comes back is new."""
 
-    def __init__(self) -> None:
+    def __init__(self, by_user: AbstractSet[str] = frozenset()) -> None:
         self.classes: dict[Hashable, WaitingClass] = {}
+        self.by_user = by_user  # the queues in which each user has classes of his own
         # By unit: the number with which it entered, and under which kind; that may have changed since.
         self._entries: dict[Rank, tuple[int, Hashable]] = {}
         self._count = 0
@@ -345,9 +233,25 @@ class Waiting:
         found = self._entries.get(rank)
         return 0 if found is None else found[0]
 
+    def kind_of(self, unit: Unit) -> Hashable:
+        """Under which kind a unit waits here."""
+        return (unit.kind, unit.job.user) if unit.job.queue in self.by_user else unit.kind
+
+    def class_of(self, unit: Unit) -> WaitingClass | None:
+        return self.classes.get(self.kind_of(unit))
+
+    def divided(self, by_user: AbstractSet[str]) -> Waiting:
+        """The same units, with classes for each user in these queues."""
+        other = Waiting(by_user)
+        other._count = self._count  # numbers are never given again
+        for waiting_class in self.classes.values():
+            for unit in waiting_class.units.values():
+                other.add(unit)
+        return other
+
     def add(self, unit: Unit) -> None:
         """Put a unit in its place; one that already waits moves if its kind has changed."""
-        kind = unit.kind
+        kind = self.kind_of(unit)
         if (former := self._entries.get(unit.rank)) is not None:
             if former[1] == kind:
                 return
@@ -373,10 +277,10 @@ class Waiting:
 
     def changed(self, *, without: Sequence[Unit] = (), added: Sequence[Unit] = ()) -> Waiting:
         """Another queue, in which other units wait. Only the classes that differ are its own."""
-        other = Waiting()
+        other = Waiting(self.by_user)
         other.classes, other._entries, other._count = dict(self.classes), dict(self._entries), self._count
         kinds = {self._entries[unit.rank][1] for unit in (*without, *added) if unit in self}
-        for kind in kinds | {unit.kind for unit in added}:
+        for kind in kinds | {self.kind_of(unit) for unit in added}:
             if kind in self.classes:
                 other.classes[kind] = self.classes[kind].copied()
         for unit in without:

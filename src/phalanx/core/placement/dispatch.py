@@ -327,7 +327,7 @@ def place_by_mode(
         name = draft.nodes.names[found.row]
         merged = dispatcher.merged_with(unit, waiting_class)
         placement = Placement(unit.job.id, position, name, found.grant, note=found.note, merged=merged)
-        draft.place(found.row, placement, unit.job.queue)
+        draft.place(found.row, placement, unit.job.queue_user)
         dispatcher.note(unit, found.row)
     return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Self, TypeVar
 
-from phalanx.core.model.job import JobId
+from phalanx.core.model.job import JobId, QueueUser
 from phalanx.core.model.plan import GangPlacement, Placement, Plan, PlanMemory, Snapshot
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
@@ -41,9 +41,9 @@ class Draft:
     def __exit__(self, *_: object) -> None:
         self.rollback((0, 0, 0))
 
-    def place(self, row: int, placement: Placement, queue: str) -> None:
+    def place(self, row: int, placement: Placement, whose: QueueUser) -> None:
         """One task onto a node."""
-        self.take(row, placement.grant, queue)
+        self.take(row, placement.grant, whose)
         self.queue(placement)
 
     def enlist(self, gang_placement: GangPlacement) -> None:
@@ -56,11 +56,11 @@ class Draft:
         self.placements.append(placement)
         self.size += 1
 
-    def take(self, row: int, grant: Grant, queue: str) -> None:
-        """Hold a grant on a node, and count it for its queue."""
+    def take(self, row: int, grant: Grant, whose: QueueUser) -> None:
+        """Hold a grant on a node, and count it for its queue and user."""
         self.nodes.take(row, grant)
-        self.queues.take(queue, grant)
-        self._undo.append((self._give_back, (row, grant, queue)))
+        self.queues.take(whose, grant)
+        self._undo.append((self._give_back, (row, grant, whose)))
 
     def evict(self, tenant: Tenant) -> None:
         """As if the tenant had left. A promise is withdrawn, a lane's grant given back."""
@@ -113,18 +113,18 @@ class Draft:
     def _leave(self, tenant: Tenant) -> None:
         leave = self.nodes.withdraw if tenant.is_promise else self.nodes.give_back
         leave(tenant.node_row, tenant.grant)
-        self.queues.give_back(tenant.queue, tenant.grant)
+        self.queues.give_back(tenant.queue_user, tenant.grant)
         self.gone.add(tenant.key)
 
     def _return(self, tenant: Tenant) -> None:
         come_back = self.nodes.promise if tenant.is_promise else self.nodes.retake
         come_back(tenant.node_row, tenant.grant)
-        self.queues.take(tenant.queue, tenant.grant)
+        self.queues.take(tenant.queue_user, tenant.grant)
         self.gone.discard(tenant.key)
 
-    def _give_back(self, row: int, grant: Grant, queue: str) -> None:
+    def _give_back(self, row: int, grant: Grant, whose: QueueUser) -> None:
         self.nodes.undo_take(row, grant)
-        self.queues.give_back(queue, grant)
+        self.queues.give_back(whose, grant)
 
     def positions_of(self, job: JobId) -> set[int]:
         return {each.position for each in self.placements if each.job == job}

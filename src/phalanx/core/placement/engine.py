@@ -81,7 +81,7 @@ class _Pass:
         self.deferred: list[JobId] = []  # those that wait for one node, and could go to another
         self._promised: set[JobId] = set()  # jobs whose victims have to leave first
         self._lowest: int | None = None  # priority of the least urgent tenant
-        self._capped: list[tuple[Rank, WaitingClass]] = []  # those whose queue may hold no more
+        self._capped: list[tuple[Rank, WaitingClass]] = []  # those whose queue or user may hold no more
         self._is_cut = False
         self.has_more = False  # somebody's turn to evict comes with the next pass
         self.serves: WaitingClass | None = None
@@ -114,7 +114,7 @@ class _Pass:
                 or (note.evict_at <= now and self._may_evict(waiting_class, waiting_class.units[rank]))
             ):
                 line.append((rank, number, waiting_class))
-            elif note.blocked_by is Block.QUOTA:
+            elif note.blocked_by in (Block.QUOTA, Block.USER):
                 self._capped.append((rank, waiting_class))
             elif note.blocked_by is Block.ROOM:
                 full.append((rank, waiting_class))
@@ -167,7 +167,7 @@ class _Pass:
         )
         if block in (Block.HELD, Block.NODE):
             return
-        if block is Block.QUOTA:
+        if block in (Block.QUOTA, Block.USER):
             self._capped.append((rank, waiting_class))
         else:
             self.front.join(rank, waiting_class)
@@ -196,9 +196,9 @@ class _Pass:
         return self._place_group(waiting_class, unit)
 
     def _place_group(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Block | None:
-        quota = self.draft.queues.room(unit.job.queue, self.draft.nodes.counted(unit.request))
+        quota = self.draft.queues.room(unit.job.queue_user, self.draft.nodes.counted(unit.request))
         if quota == 0:
-            return self._without(Block.QUOTA, waiting_class, unit)
+            return self._without(self._limit(unit), waiting_class, unit)
         if is_dispatched(unit):
             return self._dispatch(waiting_class, unit, quota)
         spots = self._spots_of(waiting_class, unit)
@@ -212,13 +212,18 @@ class _Pass:
                 )
         for placed, position in enumerate(unit.ready(most)):
             if placed == quota:
-                return Block.QUOTA
+                return self._limit(unit)
             spot = spots.best()
             if spot is None:
                 return self._without(Block.ROOM, waiting_class, unit)
             self._take(unit, position, spot)
             spots.taken()
         return None
+
+    def _limit(self, unit: WaitingGroup) -> Block:
+        """Which limit keeps one more of its tasks from being placed: that of its queue or that of its user there."""
+        no = self.draft.queues.lacks(unit.job.queue_user, [(unit.request, 1)])
+        return Block.USER if no is not None and "user" in no.numbers else Block.QUOTA
 
     def _dispatch(self, waiting_class: WaitingClass, unit: WaitingGroup, quota: int | None) -> Block | None:
         """Place tasks where their mode wants them, unless the head would be delayed there."""
@@ -232,6 +237,8 @@ class _Pass:
         block = place_by_mode(self._dispatcher, self.draft, waiting_class, unit, guard, most, quota)
         if block is Block.NODE:
             self.deferred.append(unit.job.id)
+        if block is Block.QUOTA:
+            return self._limit(unit)
         return self._without(block, waiting_class, unit) if block is Block.ROOM else block
 
     def _fill_spare(
@@ -252,7 +259,7 @@ class _Pass:
     def _take(self, unit: WaitingGroup, position: int, spot: tuple[int, Grant]) -> None:
         row, grant = spot
         placement = Placement(unit.job.id, position, self.draft.nodes.names[row], grant)
-        self.draft.place(row, placement, unit.job.queue)
+        self.draft.place(row, placement, unit.job.queue_user)
 
     def _place_gang(self, waiting_class: WaitingClass, unit: WaitingGang) -> Block | None:
         mark = self.draft.mark()
@@ -264,9 +271,8 @@ class _Pass:
         if isinstance(found, NoLayout):
             return self._without(Block.ROOM, waiting_class, unit)
         if isinstance(found, Reason):
-            return (
-                Block.QUOTA if found.tier is Tier.NEVER else self._without(Block.QUOTA, waiting_class, unit)
-            )
+            block = Block.USER if "user" in found.numbers else Block.QUOTA
+            return block if found.tier is Tier.NEVER else self._without(block, waiting_class, unit)
         self.front.note_start(unit.job)
         guard = self.front.reservation(unit.rank)
         if guard is None or unit.comes_back or self._may_pass(guard, unit, found):

@@ -10,7 +10,7 @@ from phalanx.core.placement.dispatch import Choice, Dispatcher, is_dispatched
 
 def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placement | None:
     """Where this one task would go right now, whatever else waits."""
-    if snapshot.queues.room(unit.job.queue, snapshot.nodes.counted(unit.request)) == 0:
+    if snapshot.queues.room(unit.job.queue_user, snapshot.nodes.counted(unit.request)) == 0:
         return None
     position = next(unit.ready(1), None)
     if position is None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from heapq import heapify, heapreplace
 
+from phalanx.core.model.job import QueueUser
 from phalanx.core.model.lanes import LanePool
 from phalanx.core.model.plan import Placement, PlanMemory, Policy, Snapshot
 from phalanx.core.model.waiting import Block, Rank, Waiting, WaitingClass, WaitingGroup
@@ -62,7 +63,7 @@ def _first_of_others(
     mine: WaitingClass, waiting: Waiting, memory: PlanMemory, gain: int, now: float
 ) -> Rank | None:
     """The first that waits in another class and may take a place that these stages would hold."""
-    queue = mine.units[mine.ranks[0]].job.queue
+    whose = mine.units[mine.ranks[0]].job.queue_user
     found: Rank | None = None
     for other in waiting.classes.values():
         rank = other.ranks[0]
@@ -70,12 +71,17 @@ def _first_of_others(
             continue
         note = memory.notes.get(other.number)
         if note is not None and note.blocked_at == gain and note.last_entry == other.last_entry:
-            is_capped = note.blocked_by is Block.QUOTA and other.units[rank].job.queue != queue
+            is_capped = _is_capped(note.blocked_by, other.units[rank].job.queue_user, whose)
             if is_capped or note.hopeless_at == gain:
                 continue
         if memory.failed.get(other.number, (0.0, ""))[0] <= now:
             found = rank
     return found
+
+
+def _is_capped(block: Block | None, theirs: QueueUser, mine: QueueUser) -> bool:
+    """Whether a limit keeps another class from a place that these stages hold, and would if they gave it up."""
+    return (block is Block.QUOTA and theirs[0] != mine[0]) or (block is Block.USER and theirs != mine)
 
 
 def _lanes(unit: WaitingGroup, depth: int, draft: Draft) -> _Lanes:

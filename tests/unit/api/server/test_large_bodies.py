@@ -30,10 +30,10 @@ class Held(FakeCommands):
         self.began: asyncio.Queue[str] = asyncio.Queue()
         self.let_go = asyncio.Event()
 
-    async def submit(self, request: SubmitRequest, user: str, priority_max: int = 0) -> SubmitReply:
+    async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         self.began.put_nowait(user)
         await self.let_go.wait()
-        return await super().submit(request, user, priority_max)
+        return await super().submit(request, user, role)
 
 
 def an_app(cluster: FakeCommands, **limits: float) -> App:

@@ -19,7 +19,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Gate
 from phalanx.core.model.job import After
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.queues import Quota
 from tests.support.builders import a_gang, a_group, a_job
 from tests.support.dispatch_cluster import DispatchCluster, a_flow, a_machine
 from tests.tidy.source import ROOT

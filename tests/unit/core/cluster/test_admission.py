@@ -14,7 +14,7 @@ from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Pause, Resume, Status, Stop, Why
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.queues import Quota
 from tests.support.builders import Cluster, a_cluster, a_job
 
 

@@ -14,7 +14,7 @@ from phalanx.core.cluster.transitions import apply, decide
 from phalanx.core.cluster.units import Gate
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.queues import Quota
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 from tests.support.workflow_cluster import WorkflowCluster, a_graph
 
@@ -209,12 +209,12 @@ def test_settings_are_checked_as_at_submit() -> None:
     for each in (blocker, job):
         cluster.submit(each)
     cluster.submit(gang, allow_infeasible=True)
-    assert code(update(cluster, job, queue="nowhere", priority_max=0)) == "QueueNotFound"
-    assert code(update(cluster, job, priority=1, priority_max=0)) == "PriorityTooHigh"
-    assert code(update(cluster, job, queue="small", priority=4, priority_max=10)) == "PriorityTooHigh"
-    assert code(update(cluster, gang, queue="small", priority_max=0)) == "ExceedsQuotaMax"
-    assert code(update(cluster, blocker, queue="small", priority_max=0)) == "Running"
-    assert update(cluster, job, queue="small", priority=3, priority_max=0) == Accepted(2)
+    assert code(update(cluster, job, queue="nowhere", role="user")) == "QueueNotFound"
+    assert code(update(cluster, job, priority=1001, role="user")) == "PriorityTooHigh"
+    assert code(update(cluster, job, queue="small", priority=4, role="user")) == "PriorityTooHigh"
+    assert code(update(cluster, gang, queue="small", role="user")) == "ExceedsQuotaMax"
+    assert code(update(cluster, blocker, queue="small", role="user")) == "Running"
+    assert update(cluster, job, queue="small", priority=3, role="user") == Accepted(2)
     cluster.ended("n1", (blocker.id, 0, 1))
     assert cluster.state.queues.usage["small"][0] == 1
 

@@ -9,7 +9,8 @@ from msgspec import structs
 
 from phalanx.coordinator.turn import restore
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.decide.jobs import why_closed, why_not_now
+from phalanx.core.cluster.decide.closed_nodes import why_closed
+from phalanx.core.cluster.decide.jobs import why_not_now
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Disconnect, Drain, Hello, SetElastic, SetQuota, Submit, Tick, Undrain
@@ -18,8 +19,8 @@ from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Start, Status
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.waiting import Quota
 from phalanx.store.protocol import Loaded
 from tests.support.builders import Cluster, a_capacity, a_gang, a_group, a_job
 

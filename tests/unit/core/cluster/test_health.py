@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.decide.jobs import why_closed
+from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image import decode_state, encode_state

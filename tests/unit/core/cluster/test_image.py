@@ -12,12 +12,13 @@ from typing import Any
 
 from msgspec import msgpack
 
+from phalanx.core.cluster.brake import Brake
 from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
 from phalanx.core.cluster.invariants import check
-from phalanx.core.cluster.state import Brake, ClusterState, Timers
+from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.orders import Why
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.waiting import Quota
 
 BODY = Path(__file__).with_name("image_61efdf2.msgpack").read_bytes()
 FORMING, PROMISED = "0000xsnkczf09m1qc8z3t6xzmd", "0000xsrgg34hdb1yvdnm7m4pjv"

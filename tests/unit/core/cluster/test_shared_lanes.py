@@ -11,8 +11,8 @@ from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.lanes import POOLS_MAX, LanePools, lane_kind
 from phalanx.core.model.orders import AttemptKey, Ended, Exit, Returned, Start, Status, Stop, Why
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.resources import Request
-from phalanx.core.model.waiting import Quota
 from phalanx.core.model.workflow import Stage, Workflow, workflow_id
 from tests.support.builders import Cluster, a_cluster, a_job
 

@@ -8,7 +8,7 @@ from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Status, Stop, Why
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.queues import Quota
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 

@@ -6,7 +6,7 @@ from phalanx.api.schema.apply import PlanReason, PlanReply
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.inputs import SetQuota
 from phalanx.core.model.job import Job
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.queues import Quota
 from phalanx.preview.plan import preview
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 

@@ -13,7 +13,7 @@ from phalanx.core.cluster.inputs import SetQuota
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.queues import Quota
 from phalanx.preview.plan import preview
 from tests.support.builders import GIB, Cluster, a_cluster, a_gang, a_group, a_job
 from tests.support.quota_command import quota_set
@@ -52,7 +52,7 @@ def test_no_quota_is_offered_where_the_cluster_is_full_anyway():
     )
 
 
-def test_an_admin_is_offered_the_whole_quota_with_which_it_starts():
+def test_an_admin_is_offered_the_quota_with_which_it_starts():
     first, second = a_job(queue="q", gpus=1), a_job(queue="q", gpus=2)
     had = Quota(tasks=9, cores=7.5, memory_bytes=3 * GIB, gpus=1, priority_max=8)
     cluster = waiting_in_q(had, first)
@@ -61,8 +61,8 @@ def test_an_admin_is_offered_the_whole_quota_with_which_it_starts():
     cluster.give(SetQuota("q", had))
     fix = why(cluster, second).fix
     assert fix is not None
-    assert fix.command == "phalanx queue set q --tasks 9 --cores 7.5 --memory 3GiB --gpus 3 --priority-max 8"
-    cluster.give(quota_set(fix.command))
+    assert fix.command == "phalanx queue set q --gpus 3", "what is left out stays as it is"
+    cluster.give(quota_set(fix.command, had))
     assert cluster.status(second) == Status.ASSIGNED
 
 

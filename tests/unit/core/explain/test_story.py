@@ -12,6 +12,7 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster import workflow_events as w
+from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.health_events import NodeChecked
@@ -136,6 +137,8 @@ TOLD: list[tuple[Event, str]] = [
         c.JobUpdated(at=1.0, cause="user ada", job="j1", time_limit_s=90.0, begin_at=0.0),
         "changed: time limit 1m30s, begins at once (user ada)",
     ),
+    (JobApproved(at=1.0, job="j1", by="carol"), "approved by carol"),
+    (WorkflowApproved(at=1.0, workflow="w1", by="carol"), "approved by carol"),
     (e.LogSettled(at=1.0, after=7), "the store can be written again"),
     (
         e.LogRepaired(at=1.0, after=7, choice="hold", jobs=("j1",)),

@@ -10,9 +10,9 @@ import pytest
 from phalanx.core.model.amounts import FIXED, MILLICORES, SLOTS_MAX, Rows, fixed, headroom, slots, written
 from phalanx.core.model.columns import slots_each
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.queues import Queues, Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Cores, Device, Grant, NumaNode, Request
-from phalanx.core.model.waiting import Queues, Quota
 
 H100, A100 = Device(0, "h100", 80), Device(1, "a100", 40)
 
@@ -87,19 +87,19 @@ def test_a_quota_leaves_less_than_nothing_where_too_much_is_asked() -> None:
 def test_quotas_count_parts_of_cores() -> None:
     queues = Queues()
     queues.quotas["lab"] = Quota(cores=1.5)
-    assert queues.room("lab", Request(cores=0.4)) == 3
+    assert queues.room(("lab", ""), Request(cores=0.4)) == 3
     for _ in range(3):
-        queues.take("lab", Grant(0.4, 0))
-    assert queues.room("lab", Request(cores=0.4)) == 0
+        queues.take(("lab", ""), Grant(0.4, 0))
+    assert queues.room(("lab", ""), Request(cores=0.4)) == 0
     assert queues.usage["lab"] == [3, 1200, 0, 0]
-    no = queues.lacks("lab", [(Request(cores=0.4), 1)])
+    no = queues.lacks(("lab", ""), [(Request(cores=0.4), 1)])
     assert no is not None and no.numbers == {"wanted": 0.4, "used": 1.2, "limit": 1.5}
-    assert queues.lacks("lab", [(Request(cores=0.3), 1)]) is None
+    assert queues.lacks(("lab", ""), [(Request(cores=0.3), 1)]) is None
 
 
 def test_a_queue_over_its_quota_of_cores_holds_up_nobody_who_asks_for_none() -> None:
     queues = Queues()
     queues.quotas["lab"] = Quota(cores=1)
-    queues.take("lab", Grant(2, 0))
-    assert queues.lacks("lab", [(Request(cores=0), 1)]) is None
-    assert queues.room("lab", Request(cores=0)) is None
+    queues.take(("lab", ""), Grant(2, 0))
+    assert queues.lacks(("lab", ""), [(Request(cores=0), 1)]) is None
+    assert queues.room(("lab", ""), Request(cores=0)) is None

@@ -7,11 +7,12 @@ import pytest
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.columns import KINDS_MAX
 from phalanx.core.model.plan import Policy, Snapshot
+from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Grant, Request, Target
 from phalanx.core.model.score import Score
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
-from phalanx.core.model.waiting import Queues, Waiting
+from phalanx.core.model.waiting import Waiting
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.engine import plan
 from tests.support.builders import GIB, a_capacity, a_job

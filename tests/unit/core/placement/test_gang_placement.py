@@ -7,10 +7,11 @@ import pytest
 from phalanx.core.explain.shortage import place_gang
 from phalanx.core.model.job import Gather
 from phalanx.core.model.plan import GangPlacement
+from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Cores, Grant
 from phalanx.core.model.tenants import NEVER, Tenant
-from phalanx.core.model.waiting import Ask, Quota
+from phalanx.core.model.waiting import Ask
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang import packing
 from phalanx.core.placement.gang.grants import take_grants
@@ -59,7 +60,7 @@ def test_all_members_get_a_grant_each_and_the_draft_holds_them():
 def test_none_is_placed_if_one_is_too_many():
     draft = a_draft("s1/b1/r1", "s1/b1/r1", cores=2)
     assert refused(draft, a_waiting_gang(some(5))).code == "ExceedsClusterTotal"
-    draft.take(0, Grant(1, 0), "default")
+    draft.take(0, Grant(1, 0), ("default", ""))
     owner, before = a_waiting_gang(some(4)), free(draft)
     assert isinstance(place_gang(draft, owner), Reason)
     assert free(draft) == before
@@ -167,7 +168,7 @@ def test_a_gang_with_an_affinity_stands_near_those_of_the_same_key():
 
 def test_a_quota_that_admits_less_than_is_needed_is_the_reason():
     draft = a_draft("s1/b1/r1", cores=8, quotas={"lab": Quota(cores=4)})
-    draft.queues.take("lab", Grant(2, 0))
+    draft.queues.take(("lab", ""), Grant(2, 0))
     no = refused(draft, a_waiting_gang(some(3), queue="lab"))
     assert (no.code, no.tier) == ("QuotaExhausted", Tier.POLICY)
     assert no.numbers == {"wanted": 3, "used": 2, "limit": 4}
@@ -184,10 +185,10 @@ def test_a_quota_bounds_how_many_more_than_needed_are_placed():
 def test_part_of_a_gang_can_be_placed_where_the_most_of_it_fits():
     draft = a_draft("s1/b1/r1", "s1/b1/r2", "s1/b1/r2", cores=3)
     for row in range(3):
-        draft.take(row, Grant(1, 0), "default")
+        draft.take(row, Grant(1, 0), ("default", ""))
     owner = a_waiting_gang(some(5), gather=must("rack"))
     assert placed(draft, owner, partial=True) == {0: "n2", 1: "n2", 2: "n3", 3: "n3"}
-    draft.take(0, Grant(2, 0), "default")
+    draft.take(0, Grant(2, 0), ("default", ""))
     assert isinstance(place_gang(draft, owner, partial=True), Reason), "nothing is left, and that is a no"
 
 

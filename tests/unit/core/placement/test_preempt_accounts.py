@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from phalanx.core.model.plan import GangPlacement, Policy
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.queues import Quota
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
 from tests.support.full_cluster import LEAVING, NOW, FullCluster, a_gang, nodes_of, some, tasks

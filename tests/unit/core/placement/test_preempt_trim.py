@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.queues import Queues, Quota
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Capacity, Device, Grant, NumaNode, Request, parse_target
 from phalanx.core.model.tenants import NEVER, Tenant
-from phalanx.core.model.waiting import Ask, Queues, Quota
+from phalanx.core.model.waiting import Ask
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.eviction_plan import EvictionPlan, Key, Preemption
 from phalanx.core.placement.preempt.node_fit import NodeFit, QuotaLeft, Trim, in_turn
@@ -92,7 +93,7 @@ class TestTrim:
             for tenant in mine:
                 ledger.take(tenant.grant)
             stands[row] = NodeFit(ledger, [(H100, members)], mine)
-        return Trim(stands, QuotaLeft(Queues(), "default", (), ()))
+        return Trim(stands, QuotaLeft(Queues(), ("default", ""), (), ()))
 
     def test_the_most_urgent_comes_back_first(self):
         out = [a_tenant("low", 1, 0, 0), a_tenant("high", 2, 0, 1, priority=5)]
@@ -112,7 +113,7 @@ class TestTrim:
         out = [a_tenant("old", 1, 0, 0), a_tenant("old", 2, 1, 0), a_tenant("old", 3, 1, 1)]
         bundle = EvictionUnit(Loss.WORK, "old", 0, 9.0, tuple(out), ((0, 1),))
         trimmed = Trim(
-            {0: self.a_trim(4, out)._fits[0]}, QuotaLeft(Queues(), "default", (), ())
+            {0: self.a_trim(4, out)._fits[0]}, QuotaLeft(Queues(), ("default", ""), (), ())
         ).keep_out([bundle])  # fmt: skip
         assert [(each.loss, each.tenants[0].key) for each in trimmed] == [(Loss.SURPLUS, ("n0", 1))]
 
@@ -120,8 +121,8 @@ class TestTrim:
         queues = Queues()
         queues.quotas["default"] = Quota(tasks=1)
         out = a_tenant("low", 1, 0, 0)
-        queues.take("default", out.grant)
-        quota = QuotaLeft(queues, "default", [(H100, 1)], [out])
+        queues.take(("default", ""), out.grant)
+        quota = QuotaLeft(queues, ("default", ""), [(H100, 1)], [out])
         assert quota.holds() and not quota.admits([out])
 
     @given(st.data())

@@ -8,7 +8,7 @@ from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.inputs import SetQuota, Submit
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
-from phalanx.core.model.waiting import Quota
+from phalanx.core.model.queues import Quota
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 THREE = {name: {"cores": 4, "gpus": 2} for name in ("n1", "n2", "n3")}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest, PlanReply, PlanRequest, TopologyView
-from phalanx.api.schema.cluster import QueueView, QuotaSpec, TopologyReply, TopologySpec
+from phalanx.api.schema.cluster import TopologyReply, TopologySpec
 from phalanx.api.schema.fields import check_name
+from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
 from phalanx.api.server.routes.jobs import join_key
@@ -16,7 +17,7 @@ async def apply(service: Service, http_request: HttpRequest) -> Response:
     if request.topology is not None or request.quotas:
         http_request.require("declare")
     return json_reply(
-        await service.commands.apply(request, http_request.user, http_request.identity.priority_max), 202
+        await service.commands.apply(request, http_request.user, http_request.identity.role), 202
     )
 
 
@@ -47,7 +48,7 @@ async def plan(service: Service, http_request: HttpRequest) -> Response:
     request: PlanRequest = http_request.document
     return json_reply(
         await service.commands.plan(
-            request, http_request.user, http_request.identity.priority_max, http_request.identity.asker
+            request, http_request.user, http_request.identity.role, http_request.identity.asker
         )
     )
 

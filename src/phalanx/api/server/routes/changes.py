@@ -24,8 +24,8 @@ async def release(service: Service, http_request: HttpRequest) -> Response:
 
 async def update(service: Service, http_request: HttpRequest) -> Response:
     request: UpdateRequest = http_request.document
-    limit = http_request.identity.priority_max
-    view = await service.commands.update(http_request.id, request, http_request.user, limit)
+    role = http_request.identity.role
+    view = await service.commands.update(http_request.id, request, http_request.user, role)
     return json_reply(seen_job(http_request, view))
 
 

@@ -66,7 +66,7 @@ async def submit(service: Service, http_request: HttpRequest) -> Response:
     request: SubmitRequest = http_request.document
     join_key(request, http_request)
     return json_reply(
-        await service.commands.submit(request, http_request.user, http_request.identity.priority_max), 202
+        await service.commands.submit(request, http_request.user, http_request.identity.role), 202
     )
 
 

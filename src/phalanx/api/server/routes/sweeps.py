@@ -18,7 +18,7 @@ async def retry(service: Service, http_request: HttpRequest) -> Response:
     join_key(request, http_request)
     who = http_request.identity
     return json_reply(
-        await service.commands.retry(http_request.id, request, http_request.user, who.priority_max), 202
+        await service.commands.retry(http_request.id, request, http_request.user, who.role), 202
     )
 
 
@@ -27,7 +27,7 @@ async def resubmit(service: Service, http_request: HttpRequest) -> Response:
     join_key(request, http_request)
     who = http_request.identity
     return json_reply(
-        await service.commands.resubmit(http_request.id, request, http_request.user, who.priority_max), 202
+        await service.commands.resubmit(http_request.id, request, http_request.user, who.role), 202
     )
 
 

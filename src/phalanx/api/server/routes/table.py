@@ -5,6 +5,7 @@ from __future__ import annotations
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes import (
     apply,
+    approvals,
     calls,
     changes,
     cluster,
@@ -27,6 +28,7 @@ ROUTES: tuple[Route, ...] = (
     *changes.ROUTES,
     *sweeps.ROUTES,
     *workflows.ROUTES,
+    *approvals.ROUTES,
     *tasks.ROUTES,
     *sessions.ROUTES,
     *files.ROUTES,

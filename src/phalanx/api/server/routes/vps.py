@@ -19,7 +19,7 @@ from phalanx.api.server.routes.jobs import join_key
 async def create(service: Service, http_request: HttpRequest) -> Response:
     request: VpsRequest = http_request.document
     join_key(request, http_request)
-    made = await service.commands.create_vps(request, http_request.user, http_request.identity.priority_max)
+    made = await service.commands.create_vps(request, http_request.user, http_request.identity.role)
     return json_reply(made, 201)
 
 

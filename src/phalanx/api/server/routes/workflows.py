@@ -67,9 +67,7 @@ async def submit_workflow(service: Service, http_request: HttpRequest) -> Respon
     request: WorkflowRequest = http_request.document
     join_key(request, http_request)
     identity = http_request.identity
-    return json_reply(
-        await service.commands.submit_workflow(request, http_request.user, identity.priority_max), 202
-    )
+    return json_reply(await service.commands.submit_workflow(request, http_request.user, identity.role), 202)
 
 
 async def workflows(service: Service, http_request: HttpRequest) -> Response:

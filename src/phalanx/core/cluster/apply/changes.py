@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
+from phalanx.core.cluster.apply.approvals import wait_for_approval
 from phalanx.core.cluster.apply.grants import (
     drop_promise,
     hold_back,
@@ -17,7 +18,7 @@ from phalanx.core.cluster.decision import Effect, Rebrief
 from phalanx.core.cluster.jobs import JobState, urgency_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import kind_of
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, QueueUser
 from phalanx.core.model.tenants import NEVER
 
 
@@ -37,7 +38,10 @@ def updated(state: ClusterState, event: JobUpdated) -> list[Effect]:
     leave_queue(state, job)
     if event.priority is not None or event.queue is not None:
         drop_promise(state, job)  # it was made for the urgency that it had
+    before = job.job.queue_user
     _give(job, _changed(job.job, event), state.rules.aging_s)
+    if event.queue is not None:
+        _move(state, job, before, event.approve_by)
     if job.job.workflow is not None:
         _leave_lanes(state, job)
     if event.begin_at is not None:
@@ -46,6 +50,14 @@ def updated(state: ClusterState, event: JobUpdated) -> list[Effect]:
     state.gain += 1  # others may be placed before it now, or evict it
     queue_up(state, job)
     return [Rebrief(job.job.id)] if event.time_limit_s is not None else []
+
+
+def _move(state: ClusterState, job: JobState, before: QueueUser, approve_by: float | None) -> None:
+    """What is submitted is counted in the other queue, which may ask for an approval."""
+    state.queues.submit(before, -job.job.tasks)
+    state.queues.submit(job.job.queue_user, job.job.tasks)
+    state.unapproved.pop(job.job.id, None)
+    wait_for_approval(state, job, approve_by)
 
 
 def _changed(job: Job, event: JobUpdated) -> Job:

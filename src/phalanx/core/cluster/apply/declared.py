@@ -19,6 +19,8 @@ def quota_set(state: ClusterState, event: e.QuotaSet) -> None:
         state.queues.quotas.pop(event.queue, None)
     else:
         state.queues.quotas[event.queue] = event.quota
+    if (by_user := state.queues.by_user) != state.waiting.by_user:
+        state.waiting = state.waiting.divided(by_user)
     state.gain += 1
 
 

@@ -187,6 +187,8 @@ def settled(state: ClusterState, event: e.JobSettled) -> list[Effect]:
     why, others = _REST[event.status]
     if job.awaits:  # it never started
         why, job.details[0] = Why.DEPENDENCY, (event.text, "")
+    elif job.approve_by is not None:  # it was denied, or nobody approved it in time
+        job.details[0] = (event.text, "")
     own = None if event.culprit is None else Why(job.why[event.culprit])
     orders, rest = end_rest(state, job, others, why, event.at)
     if event.culprit is not None and own is not None and event.status == Status.FAILED:

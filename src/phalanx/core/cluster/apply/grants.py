@@ -29,7 +29,7 @@ def open_lane(state: ClusterState, job: JobState, attempt: Attempt, at: float) -
         state.overlay.hold(attempt.grant.address, attempt.node, job.job.user)
     if state.rules.overlay.is_on:
         state.overlay.came(attempt.node, job.job.user)
-    state.queues.take(job.job.queue, attempt.grant)
+    state.queues.take(job.job.queue_user, attempt.grant)
     lane = Lane(attempt.lane, attempt.node, attempt.grant, job.groups[attempt.group].lanes)
     node.lanes[attempt.lane] = lane
     node.next_lane, node.idle_since = attempt.lane + 1, None
@@ -62,6 +62,7 @@ def tenant(job: JobState, attempt: Attempt, at: float) -> Tenant:
         at + limit if limit is not None else NEVER,
         at,
         affinity=spec.gang.affinity if spec.gang else "",
+        user=spec.user,
     )
 
 
@@ -99,7 +100,7 @@ def end_attempt(state: ClusterState, job: JobState, attempt: Attempt, at: float)
         del node.lanes[attempt.lane]
         lane.close()
         state.table.give_back(node.row, attempt.grant)
-        state.queues.give_back(job.job.queue, attempt.grant)
+        state.queues.give_back(job.job.queue_user, attempt.grant)
         state.tenants.remove((attempt.node, attempt.lane))
         if job.gang is not None and job.job.id not in state.tenants.of_job:
             state.tenants.needed.pop(job.job.id, None)
@@ -235,7 +236,7 @@ def keep_for(state: ClusterState, job: JobState, at: float) -> None:
     for position, (node, grant) in job.promise.members.items():
         row = state.nodes[node].row
         state.table.promise(row, grant)
-        state.queues.take(job.job.queue, grant)
+        state.queues.take(job.job.queue_user, grant)
         state.tenants.add(
             Tenant(
                 (job.job.id, position),
@@ -249,6 +250,7 @@ def keep_for(state: ClusterState, job: JobState, at: float) -> None:
                 NEVER if job.job.time_limit_s is None else at + job.job.time_limit_s,
                 at,
                 is_promise=True,
+                user=job.job.user,
             )
         )
     state.promised[job.job.id] = None
@@ -260,7 +262,7 @@ def drop_promise(state: ClusterState, job: JobState) -> None:
         return
     for position, (node, grant) in job.promise.members.items():
         state.table.withdraw(state.nodes[node].row, grant)
-        state.queues.give_back(job.job.queue, grant)
+        state.queues.give_back(job.job.queue_user, grant)
         state.tenants.remove((job.job.id, position))
     job.promise = None
     del state.promised[job.job.id]

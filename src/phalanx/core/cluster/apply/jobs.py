@@ -11,6 +11,7 @@ from msgspec import structs
 
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.apply.approvals import wait_for_approval
 from phalanx.core.cluster.apply.bindings import note_ended, note_placed
 from phalanx.core.cluster.apply.dependencies import forget_dependents, tell_of_task, wait_for_others
 from phalanx.core.cluster.apply.gangs import end_rest, join_formation, over, release
@@ -43,7 +44,7 @@ from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
 
 
 def submitted(state: ClusterState, event: e.JobSubmitted) -> None:
-    _add(state, event, state.take_number(event.number))
+    _add(state, event, state.take_number(event.number), approve_by=event.approve_by)
 
 
 def numbers_skipped(state: ClusterState, event: NumbersSkipped) -> None:
@@ -59,18 +60,23 @@ def amended(state: ClusterState, event: e.JobAmended) -> None:
     old = state.job(event.job.id)
     leave_queue(state, old)
     state.remove_job(event.job.id)
-    _add(state, event, old.arrival, (old.held_because, old.held_by))
+    _add(state, event, old.arrival, (old.held_because, old.held_by), old.approve_by)
     state.environments.drop_job(old.job)
 
 
 def _add(
-    state: ClusterState, event: e.JobSubmitted | e.JobAmended, arrival: int, held: tuple[str, str] = ("", "")
+    state: ClusterState,
+    event: e.JobSubmitted | e.JobAmended,
+    arrival: int,
+    held: tuple[str, str] = ("", ""),
+    approve_by: float | None = None,
 ) -> None:
     job = JobState(event.job, arrival, state.counts, state.incomplete, state.rules.aging_s)
     job.held_because, job.held_by = held
     wait_to_begin(state, job, event.at)
     state.add_job(job)
     state.environments.add_job(event.job)
+    wait_for_approval(state, job, approve_by)
     if event.job.workflow is not None:
         release_stage(state, event.job)
     share_lanes(state, job)

@@ -8,8 +8,9 @@ from phalanx.core.cluster import events as e
 from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_up
 from phalanx.core.cluster.apply.overlay import assigned, tell_addresses, with_block
+from phalanx.core.cluster.brake import Brake
 from phalanx.core.cluster.health_events import NodeChecked
-from phalanx.core.cluster.state import BEGIN, Brake, ClusterState, NodeState
+from phalanx.core.cluster.state import BEGIN, ClusterState, NodeState
 from phalanx.core.model.health import WELL, in_service
 from phalanx.core.model.job import NodeName
 from phalanx.core.model.orders import Status

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from msgspec import structs
 
 from phalanx.core.cluster import workflow_events as w
@@ -25,6 +27,7 @@ _PHASES = {
 def workflow_submitted(state: ClusterState, event: w.WorkflowSubmitted) -> None:
     number = state.take_number(event.number) if event.number else 0
     flow = add_workflow(state, WorkflowState(event.content, number))
+    flow.unapproved = event.unapproved
     state.note_due(flow)
     if event.request_id:
         most = state.rules.request_ids_max
@@ -37,7 +40,7 @@ def add_workflow(state: ClusterState, flow: WorkflowState) -> WorkflowState:
     if flow.number:
         state.names.numbers[flow.number] = flow.workflow.id
     note_limits(state, flow)
-    state.count_stages(flow.workflow.user, _waiting_tasks(flow))
+    _count_waiting(state, flow, 1)
     if flow.is_over:
         state.ended_workflows[flow.workflow.id] = None
     return flow
@@ -72,7 +75,7 @@ def release_stage(state: ClusterState, job: Job) -> None:
     if found is None:
         return
     flow, stage = found
-    state.count_stages(job.user, -job.tasks)
+    state.count_stages(job.queue_user, -job.tasks)
     flow.release(stage)
     state.note_due(flow)
 
@@ -93,7 +96,7 @@ def stages_ended(state: ClusterState, event: w.StagesEnded) -> list[Effect]:
         if phase == StagePhase.RELEASED and (job := state.jobs.get(flow.job_id(end.stage))) is not None:
             _keep(flow, end.stage, job)
         elif phase == StagePhase.WAITING:
-            state.count_stages(flow.workflow.user, -flow.workflow.stages[end.stage].job.tasks)
+            _count_stage(state, flow, end.stage, -1)
         if end.parent is not None:
             flow.parents[end.stage] = end.parent
         if end.text:
@@ -138,7 +141,7 @@ def workflow_cancelled(state: ClusterState, event: w.WorkflowCancelled) -> list[
     flow = _flow(state, event.workflow)
     for stage, phase in enumerate(flow.phases):
         if phase == StagePhase.WAITING:
-            state.count_stages(flow.workflow.user, -flow.workflow.stages[stage].job.tasks)
+            _count_stage(state, flow, stage, -1)
             flow.end(stage, StagePhase.CANCELLED, event.at)
     return _moved(state, flow)
 
@@ -155,14 +158,14 @@ def workflow_retried(state: ClusterState, event: w.WorkflowRetried) -> None:
     flow.begin_again(event.stages)
     note_limits(state, flow)
     for stage in event.stages:
-        state.count_stages(flow.workflow.user, flow.workflow.stages[stage].job.tasks)
+        _count_stage(state, flow, stage, 1)
     state.ended_workflows.pop(event.workflow, None)
     state.note_due(flow)
 
 
 def workflow_forgotten(state: ClusterState, event: w.WorkflowForgotten) -> None:
     flow = _flow(state, event.workflow)
-    state.count_stages(flow.workflow.user, -_waiting_tasks(flow))
+    _count_waiting(state, flow, -1)
     del state.workflows[event.workflow]
     state.names.drop_number(flow.number, event.workflow)
     state.limited.pop(event.workflow, None)
@@ -208,7 +211,17 @@ def _stage_of(state: ClusterState, job: Job) -> tuple[WorkflowState, int] | None
     return (flow, stage) if flow.job_id(stage) == job.id else None
 
 
-def _waiting_tasks(flow: WorkflowState) -> int:
-    waiting = StagePhase.WAITING
-    stages = flow.workflow.stages
-    return sum(stages[number].job.tasks for number, phase in enumerate(flow.phases) if phase == waiting)
+def _count_waiting(state: ClusterState, flow: WorkflowState, sign: int) -> None:
+    """Count the tasks of the stages that have no job yet, or no longer; most workflows have one queue."""
+    tasks = Counter[str]()
+    for number, phase in enumerate(flow.phases):
+        if phase == StagePhase.WAITING:
+            job = flow.workflow.stages[number].job
+            tasks[job.queue] += job.tasks
+    for queue, count in tasks.items():
+        state.count_stages((queue, flow.workflow.user), sign * count)
+
+
+def _count_stage(state: ClusterState, flow: WorkflowState, stage: int, sign: int) -> None:
+    job = flow.workflow.stages[stage].job
+    state.count_stages((job.queue, flow.workflow.user), sign * job.tasks)

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.change_events import NO_LIMIT, JobHeld, JobReleased, JobUpdated
+from phalanx.core.cluster.decide.approvals import needed_until
 from phalanx.core.cluster.decide.jobs import unwelcome
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse_because
 from phalanx.core.cluster.inputs import Hold, ReleaseJob, Update
@@ -69,7 +70,9 @@ def update(state: ClusterState, given: Update, now: float) -> Decision:
     if (no := _why_never(state, job, event, given)) is not None:
         return Decision([], [], no)
     if event.queue is not None:
-        event = structs.replace(event, dispatch=_dispatch(state, job.job, event.queue))
+        moved = structs.replace(job.job, queue=event.queue)
+        until = needed_until(state, moved, given.role, now)
+        event = structs.replace(event, dispatch=_dispatch(state, job.job, event.queue), approve_by=until)
     events: list[e.Event] = [event]
     return Decision(events, [], Accepted(sum(job.counts[:3])))
 
@@ -115,8 +118,13 @@ def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Upd
         queue=spec.queue if event.queue is None else event.queue,
         priority=spec.priority if event.priority is None else event.priority,
     )
-    if given.priority_max is not None and (refused := unwelcome(state, changed, given.priority_max)):
+    if given.role and (refused := unwelcome(state, changed, given.role)):
         return refused
+    if (
+        event.queue is not None
+        and (many := state.queues.too_many(changed.queue_user, spec.tasks)) is not None
+    ):
+        return Refused(many, "too_many")
     no_quota = None if event.queue is None else _exceeds_quota(state, changed)
     return None if no_quota is None else Refused(no_quota, "never")
 
@@ -138,9 +146,10 @@ def _exceeds_quota(state: ClusterState, job: Job) -> Reason | None:
     """Why the quota of its queue could never admit it: one task of each group, or all that its gang needs."""
     asked = [(each.request, each.needed if job.gang is not None else 1) for each in job.groups]
     if job.gang is not None:
-        return state.queues.lacks(job.queue, asked, ever=True)
+        return state.queues.lacks(job.queue_user, asked, ever=True)
     return next(
-        (no for each in asked if (no := state.queues.lacks(job.queue, [each], ever=True)) is not None), None
+        (no for each in asked if (no := state.queues.lacks(job.queue_user, [each], ever=True)) is not None),
+        None,
     )
 
 

@@ -15,8 +15,8 @@ from phalanx.core.cluster.decide.leaving import evictions, leaving
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
 from phalanx.core.cluster.state import ClusterState, NodeState
 from phalanx.core.model.credential import CREDENTIALS_MAX, Credential
+from phalanx.core.model.queues import QUEUES_MAX
 from phalanx.core.model.reason import Reason, Tier
-from phalanx.core.model.waiting import QUEUES_MAX
 
 USED_EVERY_S = 600.0  # a use is written down at most so often: it tells of months, not of seconds
 KEEP_ENDED_S = 30 * 86_400.0  # how long a credential that has ended is still listed

@@ -37,6 +37,8 @@ def propose_gang(state: ClusterState, given: ProposeGang, now: float) -> Decisio
         return STALE
     if gang_placement.is_promise:
         return _promise(state, job, gang_placement, now)
+    if not _is_within_limits(state, job, gang_placement):
+        return STALE
     if not _fits_after(state, gang_placement) or _would_be_second_part(state, job, gang_placement.members):
         return STALE
     return Decision(_placed(state, job, gang_placement.members, now, "plan", promised=False), [], Accepted())
@@ -106,6 +108,8 @@ def _may_be_placed(state: ClusterState, job: JobState, gang_placement: GangPlace
 def _promise(state: ClusterState, job: JobState, gang_placement: GangPlacement, now: float) -> Decision:
     keys = _victims(state, job, gang_placement)
     if keys is None or not _fits_after(state, gang_placement):
+        return STALE
+    if not _is_within_limits(state, job, gang_placement):
         return STALE
     awaited = _still_leaving(state, gang_placement)
     grace_s = max((state.jobs[key[0]].job.grace_s for key in (*keys, *awaited)), default=0.0)
@@ -182,6 +186,18 @@ def _would_be_second_part(state: ClusterState, job: JobState, members: tuple[Pla
         return False
     held = job.gang.staying() + Counter(job.group_of(each.position).number for each in members)
     return any(held[group.number] < group.group.needed for group in job.groups)
+
+
+def _is_within_limits(state: ClusterState, job: JobState, gang_placement: GangPlacement) -> bool:
+    """Whether queue and user may hold all members at once when the victims, if any, have left."""
+    if job.job.queue not in state.queues.quotas:
+        return True
+    keys = (*gang_placement.victims, *gang_placement.awaited)
+    leaving = [tenant for key in keys if (tenant := state.tenants.get(key)) is not None]
+    for id in gang_placement.displaced:
+        leaving += state.tenants.of_job.get(id, {}).values()
+    gone = ((each.queue_user, each.grant) for each in leaving)
+    return not state.queues.refuses(job.job.queue_user, (each.grant for each in gang_placement.members), gone)
 
 
 def _fits_after(state: ClusterState, gang_placement: GangPlacement) -> bool:

@@ -7,6 +7,8 @@ from msgspec import structs
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.applied_objects import applied_before
+from phalanx.core.cluster.decide.approvals import needed_until
+from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decide.environments import environments_kept, without_environment
 from phalanx.core.cluster.decide.gangs import STALE, placed
@@ -24,7 +26,7 @@ from phalanx.core.cluster.inputs import Abandon, Cancel, Defer, Propose, SetPaus
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.repairs import awaits_repair
 from phalanx.core.cluster.stage_dispatch import dispatch_of, mode_of
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import reason
 from phalanx.core.model.dispatch import TASK_TYPE_TAG, checked
 from phalanx.core.model.job import EACH_TASKS_MAX, Job, JobId
@@ -34,6 +36,7 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 
 USER_TASKS_MIN = 1000
+_UNWELCOME = {"QueueNotFound": "bad", "QueueNotAllowed": "forbidden", "PriorityTooHigh": "range"}
 
 
 def submit(state: ClusterState, given: Submit, now: float) -> Decision:
@@ -56,7 +59,7 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return refused
     if (never := never_after(state, job)) is not None:
         return Decision([], [], never)
-    if given.priority_max is not None and (no_entry := unwelcome(state, job, given.priority_max)) is not None:
+    if given.role and (no_entry := unwelcome(state, job, given.role)) is not None:
         return Decision([], [], no_entry)
     if given.no_queue and (no := _why_away(state, job)) is not None:  # asked first, as KohakuRiver does
         return refuse(no, "busy")
@@ -71,9 +74,15 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id)
         return Decision([*environments_kept(state, given, now), event], [], Accepted(job.tasks))
     number, request = state.next_number(), given.request_id
-    submitted = e.JobSubmitted(at=now, cause=cause, job=job, request_id=request, number=number)
+    until = needed_until(state, job, given.role, now)
+    submitted = e.JobSubmitted(
+        at=now, cause=cause, job=job, request_id=request, number=number, approve_by=until
+    )
     kept = environments_kept(state, given, now)
     if given.no_queue:
+        if until is not None:
+            text = f"queue {job.queue} requires approval: omit no_queue"
+            return refuse_because("WaitingApproval", text, "bad")
         return _at_once(state, given, [*kept, submitted], now)
     return Decision([*kept, submitted], [], Accepted(job.tasks))
 
@@ -94,7 +103,7 @@ def _at_once(state: ClusterState, given: Submit, kept: list[e.Event], now: float
 def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
     """Why its tasks may not wait with the others: too many do, or too many of its user's have not ended."""
     added = job.tasks - (state.jobs[job.id].job.tasks if amends else 0)
-    return queue_full(state, job.user, added)
+    return queue_full(state, job.user, added) or state.queues.too_many(job.queue_user, added)
 
 
 def queue_full(state: ClusterState, user: str, added: int) -> Reason | None:
@@ -172,10 +181,10 @@ def _abandoned_tasks(state: ClusterState, job: Job, now: float) -> list[e.Event]
     return events
 
 
-def unwelcome(state: ClusterState, job: Job, priority_max: int) -> Refused | None:
-    """Why a job may not join its queue: nobody declared it, or its priority is too high; None if it may."""
-    no = state.queues.unwelcome(job.queue, job.priority, priority_max)
-    return None if no is None else Refused(no, "range" if no.code == "PriorityTooHigh" else "bad")
+def unwelcome(state: ClusterState, job: Job, role: str) -> Refused | None:
+    """Why a job may not join its queue: not declared, for others, or its priority is too high; else None."""
+    no = state.queues.unwelcome(job, role)
+    return None if no is None else Refused(no, _UNWELCOME[no.code])
 
 
 def _why_not_amended(state: ClusterState, job: Job, version: int) -> Decision | None:
@@ -214,6 +223,8 @@ def propose(state: ClusterState, given: Propose, now: float) -> Decision:
         return STALE
     if placement.lane is None:
         if not state.table.ledgers[node.row].has_room(placement.grant):
+            return STALE
+        if state.queues.refuses(job.job.queue_user, (placement.grant,), ()):
             return STALE
     elif not _takes_more(job, placement):
         return STALE
@@ -285,7 +296,7 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
         no = _never(state, checked(group.request, mode)) or state.queues.lacks(
-            job.queue, [(state.table.counted(group.request), count)], ever=True
+            job.queue_user, [(state.table.counted(group.request), count)], ever=True
         )
         if no is not None:
             return no
@@ -310,7 +321,7 @@ def _never(state: ClusterState, request: Request) -> Reason | None:
 def why_not_now(state: ClusterState, job: Job) -> Reason:
     """The first reason, in the order of `Ledger.fit`, why one task of this job cannot start at once."""
     request = job.groups[0].request
-    quota = state.queues.lacks(job.queue, [(request, 1)])
+    quota = state.queues.lacks(job.queue_user, [(request, 1)])
     if request.target is None:
         no_room = Reason("WaitingCapacity", Tier.CAPACITY, "No suitable node available for this task.")
         return quota or _why_all_closed(state, request) or no_room
@@ -341,31 +352,6 @@ def _why_away(state: ClusterState, job: Job) -> Reason | None:
     target = job.groups[0].request.target
     node = state.nodes.get(target.host) if target else None
     return None if node is None else why_closed(node)
-
-
-def why_closed(node: NodeState) -> Reason | None:
-    """Why a node takes no work at all, or None if it does."""
-    if node.disabled_reason is not None and node.drain_reason is None:
-        is_away = node.lost or node.leaving or not node.connected
-        said = reason.disabled_away if is_away else reason.disabled
-        return said(node.name, node.disabled_reason, node.disabled_automatically)
-    if node.lost:
-        return reason.offline(node.name)
-    if node.drain_reason is not None:
-        return reason.drained(node.name, node.drain_reason)
-    if node.leaving:
-        return reason.stopped(node.name)
-    if not node.connected:
-        return reason.unreachable(node.name)
-    if node.trouble:
-        return reason.unhealthy(node.name, node.trouble)
-    if node.health.reason:
-        return reason.unhealthy_node(node.name, node.health.reason)
-    if node.leftovers:
-        return reason.quarantined(node.name, len(node.leftovers))
-    if node.is_kept_away:
-        return reason.resting(node.name, node.failures, node.rests_until or 0.0, node.rest_text)
-    return reason.bound(node.name, node.bound_to) if node.bound_to else None
 
 
 def _nearest(reasons: list[Reason]) -> Reason:

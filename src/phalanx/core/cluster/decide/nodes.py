@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
+from phalanx.core.cluster.decide.approvals import unapproved
 from phalanx.core.cluster.decide.deadlines import overrun
 from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.gangs import late, overdue, ready
@@ -152,7 +153,7 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now) + expired(state, now)
     if not ends.events and not gone:  # or it might be about a job that ends, or a node that goes, by these
-        events += overrun(state, now) + no_longer_automatic(state, now)
+        events += overrun(state, now) + unapproved(state, now) + no_longer_automatic(state, now)
     return Decision([*events, *forget(state, now)])
 
 

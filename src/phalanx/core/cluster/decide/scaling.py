@@ -125,9 +125,9 @@ def _admitted(state: ClusterState, unit: Unit, most: int) -> tuple[tuple[Request
     """What a unit asks for, and how many tasks like it its queue's quota admits now, up to `most`."""
     if unit.is_gang:
         parts = Ask(unit).parts
-        no = isinstance(state.queues.admitted(unit.job.queue, parts), Reason)
+        no = isinstance(state.queues.admitted(unit.job.queue_user, parts), Reason)
         return tuple(part.request for part in parts), 0 if no else most
-    room = state.queues.room(unit.job.queue, unit.request)
+    room = state.queues.room(unit.job.queue_user, unit.request)
     return (unit.request,), most if room is None else min(room, most)
 
 

@@ -7,7 +7,8 @@ runs: it ends in the same event, each naming the stage right before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from msgspec import structs
@@ -15,6 +16,7 @@ from msgspec import structs
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.workflows import stage_result
+from phalanx.core.cluster.decide.approvals import stage_until, workflow_needs
 from phalanx.core.cluster.decide.deadlines import cancelled_jobs, why_stopped_again
 from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome, why_never
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
@@ -25,7 +27,7 @@ from phalanx.core.cluster.stages import SkippedStage, job_of_stage
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_events import StageEnd
 from phalanx.core.cluster.workflows import WORKFLOW_RESULTS_BYTES_MAX, StagePhase, WorkflowState
-from phalanx.core.model.job import After, Job
+from phalanx.core.model.job import After, Job, QueueUser
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.references import Unresolved
@@ -40,7 +42,7 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
     flow = given.workflow
     if given.request_id and (known := state.requests.get(flow.user, given.request_id)):
         return Decision([], [], Replayed(tuple(known)))
-    if (no := queue_full(state, flow.user, flow.tasks)) is not None:
+    if (no := queue_full(state, flow.user, flow.tasks) or _over_limit(state, flow.stages)) is not None:
         return refuse(no, "too_many")
     for stage, answer in refused_stages(state, given):
         named = structs.replace(answer.reason, text=f"stage {stage.name}: {answer.reason.text}")
@@ -53,8 +55,18 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
         content=flow,
         request_id=given.request_id,
         number=state.next_number(),
+        unapproved=workflow_needs(state, flow, given.role),
     )
     return Decision([event], [], Accepted(flow.tasks))
+
+
+def _over_limit(state: ClusterState, stages: Sequence[Stage]) -> Reason | None:
+    """Why the tasks of these stages are too many for one of their queues, or for their user there."""
+    added = Counter[QueueUser]()
+    for stage in stages:
+        added[stage.job.queue_user] += stage.job.tasks
+    found = (state.queues.too_many(whose, tasks) for whose, tasks in added.items())
+    return next((no for no in found if no is not None), None)
 
 
 def refused_stages(state: ClusterState, given: SubmitWorkflow) -> Iterator[tuple[Stage, Refused]]:
@@ -72,7 +84,7 @@ def _refused(state: ClusterState, given: SubmitWorkflow, job: Job) -> Refused | 
     """Why the job of a stage could not be submitted even now."""
     if (never := never_after(state, job)) is not None:
         return never
-    if given.priority_max is not None and (no_entry := unwelcome(state, job, given.priority_max)) is not None:
+    if given.role and (no_entry := unwelcome(state, job, given.role)) is not None:
         return no_entry
     no = None if given.allow_infeasible else why_never(state, job, is_stage=True)
     return None if no is None else Refused(no, "never")
@@ -128,7 +140,8 @@ def _begin(
     if isinstance(made, SkippedStage):
         return StageEnd(number, name, Status.COMPLETED, text=made.text, skipped=True)
     cause = f"workflow {flow.workflow.id}"
-    return e.JobSubmitted(at=now, cause=cause, job=made, number=state.next_number())
+    until = stage_until(state, flow, made, now)
+    return e.JobSubmitted(at=now, cause=cause, job=made, number=state.next_number(), approve_by=until)
 
 
 def give_inputs(state: ClusterState, given: GiveInputs, now: float) -> Decision:
@@ -233,7 +246,8 @@ def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Dec
     if no is not None:
         return refuse(no)
     added = sum(flow.workflow.stages[number].job.tasks for number in stages)
-    if (no := queue_full(state, flow.workflow.user, added)) is not None:
+    again = [flow.workflow.stages[number] for number in stages]
+    if (no := queue_full(state, flow.workflow.user, added) or _over_limit(state, again)) is not None:
         return refuse(no, "too_many")
     event = w.WorkflowRetried(
         at=now,

@@ -50,7 +50,7 @@ def try_gang(draft: Draft, ask: Ask, *, partial: bool = False) -> GangPlacement 
     if partial:
         needs = [part.need for part in parts]
         parts = [structs.replace(part, need=0) for part in parts]
-    most = draft.queues.admitted(ask.job.queue, _counted(draft, parts))
+    most = draft.queues.admitted(ask.job.queue_user, _counted(draft, parts))
     if isinstance(most, Reason):
         return most
     tried = [Tries(draft, ask, parts, most, gather) for gather in ask.rules_to_try]
@@ -85,7 +85,7 @@ def _take_alone(
     draft: Draft, ask: Ask, part: Part, counts: Sequence[tuple[int, int]]
 ) -> list[Placement] | None:
     """Members that all ask for the same, node after node."""
-    job, queue, request = ask.job.id, ask.job.queue, part.request
+    job, whose, request = ask.job.id, ask.job.queue_user, part.request
     members = iter(ask.members(part, sum(count for _, count in counts)))
     found: list[Placement] = []
     take = draft.take
@@ -95,7 +95,7 @@ def _take_alone(
             grant = fit(request)
             if grant.__class__ is not Grant:
                 return None
-            take(row, grant, queue)
+            take(row, grant, whose)
             found.append(Placement(job, position, node, grant))
     return found
 
@@ -117,7 +117,7 @@ def _take_beside(draft: Draft, ask: Ask, parts: Sequence[Part], layout: Layout) 
             grant, member = ledger.fit(request), next(left[at])
             if not isinstance(grant, Grant):
                 return None
-            draft.take(row, grant, ask.job.queue)
+            draft.take(row, grant, ask.job.queue_user)
             found.append((member, Placement(ask.job.id, member[1], ledger.name, grant)))
     return [placement for _, placement in sorted(found, key=lambda each: each[0])]
 

@@ -13,9 +13,10 @@ from math import frexp
 import numpy as np
 from msgspec import structs
 
+from phalanx.core.model.queues import Asked
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column, Mask
-from phalanx.core.model.waiting import Ask, Asked, Part
+from phalanx.core.model.waiting import Ask, Part
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.domains import GatherLevels
 from phalanx.core.placement.gang.grants import Tries
@@ -66,15 +67,15 @@ class Preemption:
     def quota(self, leaving: Iterable[Tenant]) -> QuotaLeft:
         """What the queue may hold beside the members that are needed, when these have left."""
         asked = [(part.request, part.need) for part in self.needed]
-        return QuotaLeft(self.draft.queues, self.ask.job.queue, asked, leaving)
+        return QuotaLeft(self.draft.queues, self.ask.job.queue_user, asked, leaving)
 
     @property
-    def is_within_quota(self) -> bool:
-        """Whether nobody has to leave for the quota. With multiples there may be more members than are needed."""
+    def quota_now(self) -> QuotaLeft:
+        """The same while nobody has left. With multiples there may be more members than are needed."""
         if not self.has_multiples:
-            return self.quota(()).holds()
+            return self.quota(())
         asked = [(part.request, part.most) for part in self.parts]
-        return QuotaLeft(self.draft.queues, self.ask.job.queue, asked, ()).holds()
+        return QuotaLeft(self.draft.queues, self.ask.job.queue_user, asked, ())
 
     def layouts(self, slots: Sequence[Column], cost: Column | None = None) -> Iterator[Layout]:
         """Layouts over these slots, all of what is needed and no more."""
@@ -314,7 +315,7 @@ class EvictionDomain:
         fits = {row: NodeFit(ledgers[row], asked[row], mine) for row, mine in by_row.items()}
         everybody = (tenant for unit in (*fixed, *loose) for tenant in unit.tenants)
         sizes = [each for row in asked.values() for each in row]
-        return Trim(fits, QuotaLeft(draft.queues, self._for.ask.job.queue, sizes, everybody))
+        return Trim(fits, QuotaLeft(draft.queues, self._for.ask.job.queue_user, sizes, everybody))
 
     def _stuck(self, layout: Layout, leaving: Mask) -> set[int] | None:
         """The victims that cannot come back even if all others stay away; None if the members do not fit at all.

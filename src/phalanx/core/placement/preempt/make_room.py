@@ -152,11 +152,13 @@ class EvictionDomains:
 
     def plans(self) -> Iterator[EvictionPlan]:
         """Ways to make room in the domains that promise the most."""
-        if self._for.is_within_quota:
+        quota, (queue, user) = self._for.quota_now, self._for.ask.job.queue_user
+        if quota.holds():
             yield from self._worked_out(None)
             return
-        # The queue holds too much already: victims on the nodes should free quota as well, if that is enough.
-        mine = np.fromiter(self._victims.of_queue(self._for.ask.job.queue), dtype=np.int64)
+        # The queue or the user holds too much: victims on the nodes should free quota as well, if that is enough.
+        freeing = self._victims.of_queue(queue, user if quota.is_users_alone else None)
+        mine = np.fromiter(freeing, dtype=np.int64)
         found = list(self._worked_out(mine, is_own_only=True))
         yield from found or self._worked_out(mine)
 

@@ -15,11 +15,11 @@ from itertools import combinations, islice, product
 from msgspec import structs
 
 from phalanx.core.model.amounts import MILLICORES, add, fixed, use
-from phalanx.core.model.job import JobId
+from phalanx.core.model.job import JobId, QueueUser
 from phalanx.core.model.ledger import Ledger
+from phalanx.core.model.queues import Asked, Queues
 from phalanx.core.model.resources import Request, Target
 from phalanx.core.model.tenants import Tenant, TenantKey
-from phalanx.core.model.waiting import Asked, Queues
 from phalanx.core.placement.preempt.victims import EvictionUnit, Loss
 
 CHOICES_MAX = 64  # how many ways to spare members of one gang are tried
@@ -198,40 +198,48 @@ def _free(ledger: Ledger, leaving: Sequence[Tenant]) -> set[int]:
 
 
 class QuotaLeft:
-    """What a queue may still hold beside the members, once its victims have left."""
+    """What a queue and the user may still hold there beside the members, once their victims have left."""
 
-    def __init__(self, queues: Queues, queue: str, asked: Iterable[Asked], leaving: Iterable[Tenant]) -> None:
-        self._queue = queue
-        self._left = queues.left(queue, asked)
+    def __init__(
+        self, queues: Queues, whose: QueueUser, asked: Iterable[Asked], leaving: Iterable[Tenant]
+    ) -> None:
+        self._whose = whose
+        self._left = queues.left(whose, asked)
         self._add(leaving, 1)
 
     def holds(self) -> bool:
-        return self._left is None or min(self._left) >= 0
+        return all(min(left) >= 0 for _, left in self._left)
+
+    @property
+    def is_users_alone(self) -> bool:
+        """Whether the queue may hold the members and the user may not."""
+        return not self.holds() and all(min(left) >= 0 for user, left in self._left if user is None)
 
     def admits(self, tenants: Iterable[Tenant]) -> bool:
-        """Whether the members would still be within the quota if these came back."""
-        if self._left is None:
+        """Whether the members would still be within the limits if these came back."""
+        if not self._left:
             return True
         before = self._left
         self._add(tenants, -1)
-        after, self._left = self._left, before
-        return min(after) >= 0
+        holds, self._left = self.holds(), before
+        return holds
 
     def counts(self, tenant: Tenant) -> bool:
-        """Whether it matters to the quota if this one leaves."""
-        return self._left is not None and tenant.queue == self._queue
+        """Whether it matters to a limit if this one leaves."""
+        return bool(self._left) and tenant.queue == self._whose[0]
 
     def readmit(self, tenants: Iterable[Tenant]) -> None:
-        if self._left is not None:
-            self._add(tenants, -1)
+        self._add(tenants, -1)
 
     def _add(self, tenants: Iterable[Tenant], sign: int) -> None:
-        if self._left is None:
+        if not self._left:
             return
-        self._left = self._left.copy()
+        self._left = [(user, left.copy()) for user, left in self._left]
         for tenant in tenants:
-            if tenant.queue == self._queue:
-                use(self._left, tenant.grant, sign)
+            if tenant.queue == self._whose[0]:
+                for user, left in self._left:
+                    if user is None or tenant.user == user:
+                        use(left, tenant.grant, sign)
 
 
 class Trim:

@@ -124,9 +124,10 @@ class Victims:
         assert found is not None
         return found
 
-    def of_queue(self, queue: str) -> Iterator[int]:
-        """The numbers of the victims whose leaving frees quota of a queue."""
-        return (at for at in range(len(self)) if self.tenant(at).queue == queue)
+    def of_queue(self, queue: str, user: str | None = None) -> Iterator[int]:
+        """The numbers of the victims whose leaving frees quota of a queue, or what one user may hold there."""
+        tenants = ((at, self.tenant(at)) for at in range(len(self)))
+        return (at for at, each in tenants if each.queue == queue and user in (None, each.user))
 
     def key(self, at: int) -> TenantKey:
         return self.tenant(at).key

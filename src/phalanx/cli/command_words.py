@@ -1,0 +1,28 @@
+"""What people who know other programs type, and do not mean: a command as one word, minutes as a bare number."""
+
+from __future__ import annotations
+
+import typer
+
+from phalanx.cli.output import note
+
+BARE_SECONDS_MAX = 60  # a smaller number without a unit was likely meant as minutes
+
+
+def check_words(words: list[str], *, is_shell: bool) -> None:
+    """A command in quotes is one word, the name of a program with spaces in it."""
+    if not words:
+        raise typer.BadParameter("no command: give the command to run last, after `--`", param_hint="CMD")
+    if is_shell and len(words) > 1:
+        raise typer.BadParameter("--shell takes one string: put the command in quotes", param_hint="CMD")
+    if not is_shell and len(words) == 1 and len(words[0].split()) > 1 and not words[0].startswith(("/", ".")):
+        text = f"{words[0]!r} is one word with spaces in it: leave the quotes out, or use --shell"
+        raise typer.BadParameter(text, param_hint="CMD")
+
+
+def tell_bare_seconds(text: str | None) -> str | None:
+    """A time limit as it is. A small number alone is seconds here, and minutes elsewhere: that is said."""
+    if text is not None and text.isdecimal() and 0 < int(text[:9]) < BARE_SECONDS_MAX:
+        unit = "second" if int(text) == 1 else "seconds"
+        note(f"warning: --time-limit {text} is {int(text)} {unit}; write {text}m for minutes")
+    return text

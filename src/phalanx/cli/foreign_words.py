@@ -1,0 +1,53 @@
+"""Commands of other schedulers, and what does the same here: whoever types one is told ours."""
+
+from __future__ import annotations
+
+OURS = {
+    # Slurm
+    "sbatch": "phalanx submit -- ./script.sh",
+    "srun": "phalanx run -- COMMAND",
+    "salloc": "phalanx alloc",
+    "squeue": "phalanx ps",
+    "scancel": "phalanx cancel ID",
+    "sinfo": "phalanx nodes",
+    "sacct": "phalanx ps --all, phalanx usage ID",
+    "sstat": "phalanx usage ID",
+    "seff": "phalanx usage ID",
+    "sreport": "phalanx report",
+    "scontrol": "phalanx show, hold, release, update, node drain",
+    "sattach": "phalanx logs -f ID",
+    "sprio": "phalanx why ID",
+    # PBS, LSF, Grid Engine
+    "qsub": "phalanx submit -- ./script.sh",
+    "qstat": "phalanx ps",
+    "qdel": "phalanx cancel ID",
+    "bsub": "phalanx submit -- COMMAND",
+    "bjobs": "phalanx ps",
+    "bkill": "phalanx cancel ID",
+    # kubectl, docker, Ray, HyperQueue, shells
+    "kill": "phalanx cancel ID",
+    "rm": "phalanx cancel ID",
+    "delete": "phalanx cancel ID",
+    "stop": "phalanx cancel ID, or phalanx down for the whole cluster",
+    "ls": "phalanx ps",
+    "list": "phalanx ps",
+    "get": "phalanx ps, phalanx nodes",
+    "jobs": "phalanx ps",
+    "describe": "phalanx show ID",
+    "inspect": "phalanx show ID",
+    "info": "phalanx show ID, phalanx status",
+    "log": "phalanx logs ID",
+    "tail": "phalanx logs -f ID",
+    "cat": "phalanx logs ID",
+    "top": "phalanx usage -w ID, phalanx nodes",
+    "htop": "phalanx usage -w ID, phalanx nodes",
+    "ssh": "phalanx attach ID",
+    "create": "phalanx submit -- COMMAND, phalanx apply -f FILE",
+    "drain": "phalanx node drain NAME",
+    "cordon": "phalanx node drain NAME",
+    "uncordon": "phalanx node resume NAME",
+    "requeue": "phalanx evict ID",
+    "start": "phalanx up",
+    "serve": "phalanx up, phalanx coordinator",
+    "reject": "phalanx deny ID --reason TEXT",
+}
