@@ -106,7 +106,7 @@ async def test_a_submission_that_is_sent_again_makes_one_job_also_if_its_time_ha
         first = await here.commands.submit(asked, "ada")
         again = await here.commands.submit(asked, "ada")  # an hour from now is later than it was
         assert (again.task_ids, again.replayed) == (first.task_ids, True)
-        await here.commands.update(first.batch_id, UpdateRequest(priority=-3, begin="+2h"), "ada", 100)
+        await here.commands.update(first.batch_id, UpdateRequest(priority=-3, begin="+2h"), "ada", "user")
         assert (await here.commands.submit(asked, "ada")).replayed
         with pytest.raises(Conflict) as other:
             await here.commands.submit(SubmitRequest(["false"], begin="+1h", request_id="r"), "ada")
