@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import structs
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.change_events import JobUpdated
+from phalanx.core.cluster.change_events import JobHeld, JobUpdated
 from phalanx.core.model.amounts import MILLICORES, written
 from phalanx.core.model.job import Group, Job, JobId
 from phalanx.core.model.orders import AttemptKey, Status
@@ -68,6 +68,7 @@ class Places:
                 self.well[event.job.id] = set()
             case JobUpdated() if event.priority is not None:
                 self.jobs[event.job] = structs.replace(self.jobs[event.job], priority=event.priority)
+                self.promises.pop(event.job, None)
             case e.TaskPlaced():
                 group, _ = self.jobs[event.key[0]].group_at(event.key[1])
                 self.holders[event.key] = PlaceHolder(event, group)
@@ -93,6 +94,8 @@ class Places:
         match event:
             case e.PromiseWithdrawn():
                 del self.promises[event.job]
+            case JobHeld():
+                self.promises.pop(event.job, None)
             case e.GangRecalled():
                 self._leave(each.key for each in self.of(event.job) if each.formation == event.formation)
             case e.TasksCancelled() | e.JobRestarted():
