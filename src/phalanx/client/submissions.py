@@ -25,12 +25,14 @@ FIELDS = """
 Program
     command: list of str, or shell: str        what is run; shell is given to /bin/sh
     env, cwd                                   variables; folder (the current one if not given)
+    export, exported                           which variables of this process go along; those that do
     image, mounts (mount)                      run in a container; what of the node it sees
     kind                                       "command", or "vps" for a VPS without SSH
 Resources of each task
     cores, memory, gpus, gpu_type, gpu_memory  1 core, no limit and no GPU if not given; "16GiB", 0.5
     targets (target), required_gpus            nodes, such as "n1", "n1:0" or "n1::0,1"; one job for each
     labels (label), require_isolation          what the node must have
+    nodes, exclude, exclusive                  only these nodes, none of these; a node for each task alone
     network, ip_token, subdomain, names        an address of its own; host names
 Tasks
     array, at_once                             "1-100%10": one task for each index, ten at a time
@@ -45,6 +47,7 @@ Time and retries
 Bookkeeping
     name, tags (tag), request_id
     split_output                               two logs, of standard output and of standard error
+    attached                                   a program reads the output while it is written
 """
 
 
