@@ -43,6 +43,8 @@ _JOB_FIELDS = frozenset(JobSpec.__struct_fields__) - {
     "applied",
     "success",
     "after",
+    "params",  # of a stage they are for its program
+    "each",
 }
 _ATTEMPT_FIELDS = ("max_attempts", "maxAttempts")
 # What FlowMesh's task types have in common, and `params` for whatever a program wants to be told.

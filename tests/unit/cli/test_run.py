@@ -165,6 +165,7 @@ def test_a_signal_cancels_or_detaches_as_told(
     cli: Cli,
     cluster: FakeClient,
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
     number: signal.Signals,
     words: list[str],
     cancelled: bool,
@@ -175,6 +176,8 @@ def test_a_signal_cancels_or_detaches_as_told(
 
     finished(cluster)
     cluster.held = [a_job()]
+    inherited = signal.signal(number, signal.SIG_DFL)  # the tests may have been started with it ignored
+    request.addfinalizer(lambda: signal.signal(number, inherited))
     before = signal.getsignal(number)
     monkeypatch.setattr(cluster, "wait", wait)
     said = cli("run", *words, "--", "sleep", "100")

@@ -127,7 +127,7 @@ def test_attempts_count_the_first_run():
         ({"env": {"": "x"}}, "env: '' is not a variable name"),
         ({"env": {"A=B": "x"}}, "env: 'A=B' is not a variable name"),
         ({"env": {"A": "\0"}}, "env['A']: 'A=\\x00' holds a NUL byte"),
-        ({"env": {str(n): "x" * 120_000 for n in range(9)}}, "env: 1080018 bytes in all are too many"),
+        ({"env": {f"V{n}": "x" * 120_000 for n in range(9)}}, "env: 1080027 bytes in all are too many"),
         ({"cwd": "here"}, "cwd: 'here' is not an absolute path"),
         ({"cwd": "/\0"}, "cwd: '/\\x00' holds a NUL byte"),
         ({"name": "-x"}, "name: '-x' is not a name"),
