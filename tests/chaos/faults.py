@@ -158,6 +158,7 @@ class Kind:
     needs_etcd: bool = False
     losses: float = 0.0  # it lasts at least so many times `lost_after_s`
     needs_clocks: bool = False
+    hits_keeper: bool = False
 
 
 def _lease(times: float) -> Callable[[ChaosCluster], float]:
@@ -217,18 +218,26 @@ KINDS: dict[str, Kind] = {
         0.5,
         _loss(1.5),
     ),
-    "node crashed": Kind(3, "n", lambda harm, who: harm.crash(who[0]), 0.0, _seconds(6)),
-    "keeper killed": Kind(2, "n", lambda harm, who: harm.kill_keeper(who[0]), 0.0, _seconds(1)),
-    "keeper paused": Kind(2, "n", lambda harm, who: harm.pause_keeper(who[0]), 0.2, _seconds(4)),
+    "node crashed": Kind(3, "n", lambda harm, who: harm.crash(who[0]), 0.0, _seconds(6), hits_keeper=True),
+    "keeper killed": Kind(
+        2, "n", lambda harm, who: harm.kill_keeper(who[0]), 0.0, _seconds(1), hits_keeper=True
+    ),
+    "keeper paused": Kind(
+        2, "n", lambda harm, who: harm.pause_keeper(who[0]), 0.2, _seconds(4), hits_keeper=True
+    ),
     "keeper paused for long": Kind(
-        2, "n", lambda harm, who: harm.pause_keeper(who[0]), 0.0, _loss(1.9), losses=1.2
+        2, "n", lambda harm, who: harm.pause_keeper(who[0]), 0.0, _loss(1.9), losses=1.2, hits_keeper=True
     ),
-    "node frozen": Kind(3, "n", lambda harm, who: harm.freeze(who[0]), 0.5, _loss(2)),
-    "node abandoned": Kind(3, "n", lambda harm, who: harm.abandon(who[0]), 0.0, _loss(2.5), losses=1.5),
+    "node frozen": Kind(3, "n", lambda harm, who: harm.freeze(who[0]), 0.5, _loss(2), hits_keeper=True),
+    "node abandoned": Kind(
+        3, "n", lambda harm, who: harm.abandon(who[0]), 0.0, _loss(2.5), losses=1.5, hits_keeper=True
+    ),
     "node and watchdog frozen": Kind(
-        0.5, "n", lambda harm, who: harm.freeze_watchdog(who[0]), 0.5, _loss(1.6)
+        0.5, "n", lambda harm, who: harm.freeze_watchdog(who[0]), 0.5, _loss(1.6), hits_keeper=True
     ),
-    "machine stopped": Kind(1, "n", lambda harm, who: harm.stop_machine(who[0]), 0.5, _loss(1.8)),
+    "machine stopped": Kind(
+        1, "n", lambda harm, who: harm.stop_machine(who[0]), 0.5, _loss(1.8), hits_keeper=True
+    ),
     "clock set ahead": Kind(
         1.5, "n", lambda harm, who: harm.set_clock(who[0], 5 * 3600), 2.0, _loss(2), needs_clocks=True
     ),
@@ -278,6 +287,10 @@ def choose(
         return None
     if kind.count > 1 and len(well) < len(sort):
         return None
+    if (
+        kind.hits_keeper
+    ):  # a node whose runner has just begun has none yet; if none is found at all, the verdict says so
+        well = [each for each in well if cluster.nodes[each].keepers()] or well
     if leader in well and chance.random() < 0.6:
         victims: tuple[str, ...] = (leader,)
     else:

@@ -43,13 +43,13 @@ from phalanx.core.cluster.inputs import (
 )
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.repairs import repairs
+from phalanx.core.cluster.repairs import repaired, repairs
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply, apply_batch, decide
 from phalanx.core.cluster.workflow_events import WorkflowForgotten
 from phalanx.core.cluster.workflow_image import encode_workflow
 from phalanx.core.explain.estimate import estimate
-from phalanx.core.explain.shortage import gang_never
+from phalanx.core.explain.shortage import NODES_TRIED_MAX, gang_never
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import Plan, PlanMemory, Policy
 from phalanx.core.model.reason import Reason
@@ -187,7 +187,13 @@ class Engine:
         """Why a gang as a whole could never fit, if so."""
         gang = None if job.gang is None else JobState(job, 0, [0] * 6).gang
         never = None if gang is None else gang_never(self.state.table, gang)
-        return None if never is not None and repairs(self.state) else never
+        if gang is None or never is None or not repairs(self.state):
+            return never
+        if (
+            len(self.state.table) > NODES_TRIED_MAX
+        ):  # too many to try; if it never fits, it waits with that reason
+            return None
+        return gang_never(repaired(self.state), gang)
 
     def foreseen(self, given: SubmitWorkflow, now: float) -> SubmitWorkflow:
         """With the reason why a stage that is a gang could never fit, or why its limits cannot be kept."""

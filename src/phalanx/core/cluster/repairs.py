@@ -10,6 +10,7 @@ from phalanx.core.model import reason
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Request
+from phalanx.core.model.table import NodeTable
 
 Repairs = dict[str, tuple[Ledger, Reason]]
 
@@ -37,3 +38,14 @@ def awaits_repair(state: ClusterState, request: Request) -> bool:
     known = repairs(state)
     hosts = known if request.target is None else (request.target.host,)
     return any(waits_for_repair(known, host, request) is not None for host in hosts)
+
+
+def repaired(state: ClusterState) -> NodeTable:
+    """All nodes, empty, as if all of their devices worked."""
+    table = NodeTable()
+    table.set_topology(state.table.topology)
+    known = repairs(state)
+    for ledger in state.table:
+        whole = known[ledger.name][0] if ledger.name in known else ledger
+        table.put(ledger.name, whole.capacity)
+    return table

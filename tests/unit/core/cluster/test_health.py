@@ -9,7 +9,7 @@ from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Drain, Heartbeat, Hello, Submit, Undrain
 from phalanx.core.model.health import FAILED_MAX, REASON_MAX, DeviceHealth, NodeHealth
 from phalanx.core.model.orders import Phase, Status, Stop
-from tests.support.builders import a_capacity, a_gang, a_group, a_job
+from tests.support.builders import Cluster, a_capacity, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster
 
 FULL = NodeHealth("disk /var is 99% full")
@@ -125,6 +125,13 @@ class TestDevice:
         beat(cluster, XID)
         assert isinstance(cluster.give(Submit(a_job(id="j1", gpus=2))), Accepted)
         assert isinstance(cluster.give(Submit(a_job(id="j2", gpus=3))), Refused)
+
+    def test_so_does_a_gang_unless_it_could_never_start(self) -> None:
+        cluster = Cluster()
+        cluster.add_node("n2", cores=4)
+        cluster.give(Hello("n1", "a", "origin-n1", a_capacity(cores=4, gpus=2), [], health=XID))
+        assert isinstance(cluster.submit(a_gang(a_group(2, gpus=1), id="j1")), Accepted)
+        assert isinstance(cluster.submit(a_gang(a_group(3, gpus=1), id="j2")), Refused)
 
 
 class TestEviction:
