@@ -138,7 +138,7 @@ def test_job_files_have_the_same():
 
 
 def test_what_utf8_cannot_spell_is_refused_with_its_row():
-    with pytest.raises(BadRequest, match="each: row 2, line: .* is not text that UTF-8 can spell"):
+    with pytest.raises(BadRequest, match=r"each: row 2, line: .* is not text that UTF-8 can spell"):
         read_params({}, ["é", "\ud800"], None)
 
 
