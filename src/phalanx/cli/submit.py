@@ -371,7 +371,7 @@ def _show(reply: SubmitReply, output: Output) -> None:
 
 
 def _table(reply: SubmitReply) -> Table:
-    table = Table("ID", "TASKS", "TARGET", "BATCH", "LONG ID")
+    table = Table("ID", "TASKS", "TARGET", "BATCH", "LONG ID", narrows={"TARGET": 10, "BATCH": 13})
     for each in reply.accepted:
         table.add(label(each), each.tasks, each.target, label(reply.accepted[0]), each.id)
     return table
