@@ -202,6 +202,8 @@ async def find_task(requests: Requests, store: Store, text: str) -> tuple[JobSta
     position = job.job.position(int(index_text))
     if position is None:
         hint = f"its indexes are {job.job.array or f'0-{job.job.tasks - 1}'}"
+        if job.job.array is None and job.job.tasks == 1:
+            hint = f"it has one task: {job.job.id}"
         raise NotFound(f"job {job.job.id} has no task {index_text}", reason="TaskNotFound", hint=hint)
     return job, position
 

@@ -84,6 +84,10 @@ async def _found(
         return whole
     task = _TASK.fullmatch(words)
     job = None if task is None else await _one(requests, store, task[1], user, of_all=of_all, kind=kind)
+    if job is None and is_number(_base(words)) and words.count(".") > 1:
+        like = ".".join(words.split(".")[:2])
+        text = f"no task {words[:80]!r}: a task is named by its job and its index, such as {like[:80]}"
+        raise NotFound(text, reason="TaskNotFound")
     return None if task is None or job is None else f"{job}.{task[2]}"
 
 

@@ -103,6 +103,12 @@ async def test_a_task_is_named_by_the_name_of_its_job(ada: AsyncClient):
     id, _ = await submitted(ada, "sweep", array="1-3")
     assert (await ada.task("sweep.2")).id == f"{id}.2"
     assert (await ada.wait("sweep.2", timeout=0)).id == f"{id}.2"
+    with pytest.raises(NotFound, match=r"no task '1\.2\.3': .* such as 1\.2"):
+        await ada.why("1.2.3")
+    await submitted(ada, "plain")
+    with pytest.raises(NotFound) as refused:
+        await ada.cancel("plain.9")
+    assert refused.value.hint == "it has one task: 2"
 
 
 @pytest.mark.parametrize("role", ["viewer", "user", "admin"])

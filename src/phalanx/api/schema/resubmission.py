@@ -190,6 +190,11 @@ def _with_folder(value: Any) -> Callable[[Command], Command]:
     return lambda command: structs.replace(command, cwd=value)
 
 
+def _whole(job: Job) -> str:
+    """How to name the whole sweep; one that retries failed tasks may have the same name."""
+    return f"resubmit {job.repeats}, whose tasks it runs again" if job.repeats else "resubmit the whole sweep"
+
+
 def _with_params(job: Job, axes: Mapping[str, Any]) -> Job:
     """With other values of some parameters, and so with as many tasks as they make."""
     params = job.params or Params()
@@ -201,7 +206,7 @@ def _with_params(job: Job, axes: Mapping[str, Any]) -> Job:
     if len(job.array) != params.count:
         raise BadRequest(
             f"set: param.{next(iter(axes))}: the job has {len(job.array)} of {params.count} tasks of its sweep, and"
-            " others would have other numbers: resubmit the whole sweep"
+            f" others would have other numbers: {_whole(job)}"
         )
     read = read_params(axes, (), None, "set: ")
     assert read is not None
