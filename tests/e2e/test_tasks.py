@@ -35,6 +35,7 @@ def test_a_task_finds_its_environment(cluster: RealCluster) -> None:
     expected = {
         "MINE": "1",
         "PHALANX_JOB_ID": reply.batch_id,
+        "PHALANX_JOB_NUMBER": str(cluster.client.job(reply.batch_id).number),
         "PHALANX_TASK_ID": f"{reply.batch_id}.6",
         "PHALANX_ARRAY_INDEX": "6",
         "PHALANX_ARRAY_COUNT": "2",

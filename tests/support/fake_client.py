@@ -178,6 +178,7 @@ class FakeClient:
     def __init__(self, *jobs: JobView) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self.held = list(jobs)
+        self.me = "ada"  # whose token it is
         self.kept_tasks: list[TaskView] = []
         self.machines: list[NodeView] = [a_node()]
         self.ends: list[JobView | TaskView] = []  # what `wait` answers, one after another; the last stays
@@ -212,6 +213,8 @@ class FakeClient:
     def jobs(self, **asked: Any) -> Page[JobView]:
         self._note("jobs", asked)
         fits = [job for job in self.held if asked.get("status") in (None, job.status)]
+        if asked.get("mine"):
+            fits = [job for job in fits if job.user == self.me]
         return self._page(fits, asked)
 
     def tasks(self, job: str, **asked: Any) -> Page[TaskView]:

@@ -204,6 +204,7 @@ def test_every_alias_means_a_key_and_every_key_has_a_variable():
 def test_variables_of_tasks_are_left_alone(read: Read):
     read(
         PHALANX_JOB_ID="x",
+        PHALANX_JOB_NUMBER="17",
         PHALANX_TASK_ID="x.1",
         PHALANX_ATTEMPT="1",
         PHALANX_EPOCH="3",

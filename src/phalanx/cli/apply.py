@@ -286,7 +286,7 @@ def _show(reply: ApplyReply, output: Output) -> None:
 
 
 def _table(reply: ApplyReply, wide: bool) -> Table:
-    table = Table("ID", "NAME", "TASKS", *(("LONG ID",) if wide else ()))
+    table = Table("ID", "NAME", "TASKS", *(("LONG ID",) if wide else ()), narrows={"NAME": 12})
     for job in reply.jobs:
         table.add(label(job), job.name, job.tasks, *((job.id,) if wide else ()))
     for flow in reply.workflows:

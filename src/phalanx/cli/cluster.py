@@ -8,6 +8,7 @@ import typer
 
 from phalanx.api.schema.cluster import ClusterView
 from phalanx.cli.coordinators import Coordinators, describe_role
+from phalanx.cli.members import counted
 from phalanx.cli.output import OutputOption, emit, fields
 from phalanx.cli.session import session
 
@@ -23,7 +24,6 @@ def cluster(ctx: typer.Context, output: OutputOption = None) -> None:
 
 
 def _lines(view: ClusterView, asked: Coordinators | None) -> Iterable[str]:
-    tasks = view.tasks
     return fields(
         [
             ("Alarm", view.brake or None),
@@ -31,7 +31,7 @@ def _lines(view: ClusterView, asked: Coordinators | None) -> Iterable[str]:
             ("Cores", f"{view.cores_free} of {view.cores} free"),
             ("GPUs", f"{view.devices_free} of {view.devices} free"),
             ("Jobs", view.jobs),
-            ("Tasks", ", ".join(f"{getattr(tasks, name)} {name}" for name in tasks.__struct_fields__)),
+            ("Tasks", counted(view.tasks) or "none"),
             ("Coordinator", f"phalanx {view.version}, epoch {view.epoch}, revision {view.revision}"),
             *([("Role", describe_role(view.coordinator))] if view.coordinator else []),
             *(asked.lines() if asked else ()),

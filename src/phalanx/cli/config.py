@@ -58,7 +58,7 @@ def path(ctx: typer.Context, output: OutputOption = None) -> None:
 
 
 def _table(found: Settings) -> Table:
-    table = Table("KEY", "VALUE", "SOURCE")
+    table = Table("KEY", "VALUE", "SOURCE", narrows={"VALUE": 16, "SOURCE": 12})
     for key in KEYS:
         table.add(key, _plain(_value(found, key)), _source(found, key))
     return table

@@ -85,7 +85,7 @@ def _list(output: Any) -> None:
 
 
 def _table(rows: list[dict[str, str]]) -> Table:
-    table = Table("FILE", "STATE", "SHA256")
+    table = Table("FILE", "STATE", "SHA256", narrows={"FILE": 20})
     for row in rows:
         table.add(row["file"], row["state"], row["sha256"][:16])
     return table

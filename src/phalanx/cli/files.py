@@ -147,7 +147,7 @@ def _write(pieces: Iterator[bytes], target: Path) -> None:
 
 
 def _table(found: list[FilesView]) -> Table:
-    table = Table("TASK", "ATTEMPT", "SIZE", "PATH")
+    table = Table("TASK", "ATTEMPT", "SIZE", "PATH", narrows={"PATH": 20})
     for view in found:
         for each in view.files:
             table.add(label(view), view.attempt, describe_bytes(each.size), clean(each.path))

@@ -10,7 +10,7 @@ import typer
 from phalanx.cli.job import IdArgument, job_lines
 from phalanx.cli.labels import label
 from phalanx.cli.members import member_table, placed
-from phalanx.cli.output import OutputOption, Table, emit, plain_lines
+from phalanx.cli.output import OutputOption, Table, emit
 from phalanx.cli.pages import collected
 from phalanx.cli.ps import LIVE, JobListing
 from phalanx.cli.session import session
@@ -29,7 +29,8 @@ def gangs(
     listing = JobListing(statuses=() if every else LIVE)
     found = islice(listing.jobs(here.client()), limit)
     items = [job for job in found if job.gang is not None]
-    table = Table("ID", "NAME", "PHASE", "PLACED/MEMBERS", "NEEDED", "QUEUE", "PRIORITY", "RESTARTS")
+    headings = ("ID", "NAME", "PHASE", "PLACED/MEMBERS", "NEEDED", "QUEUE", "PRIORITY", "RESTARTS")
+    table = Table(*headings, narrows={"NAME": 10, "QUEUE": 8}, spare=("PRIORITY", "NEEDED"))
     for job in items:
         assert job.gang is not None
         used = None if job.restart_limit is None else f"{job.restarts}/{job.restart_limit}"
@@ -49,6 +50,6 @@ def show(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> Non
     lines = [
         *job_lines(job, None),
         "",
-        *(line.rstrip("\n") for line in plain_lines([list(table.headings), *table.rows])),
+        *table.lines(),
     ]
     emit({"job": job, "tasks": tasks}, here.output(output), [label(job)], lambda _wide: lines)

@@ -96,7 +96,8 @@ OF_TASKS: dict[str, Cell] = {
 }
 _BEYOND_WIDE = ("STARTED", "ENDED", "BEGINS", "WORKFLOW")
 _FEW_OF_TASKS = ("ID", "STATUS", "NODE", "GPUS", "ATTEMPT", "EXIT", "ELAPSED", "REASON")
-NARROWS = {"COMMAND": 10, "NAME": 12, "NODES": 8, "REASON": 12, "USER": 6}
+NARROWS = {"COMMAND": 10, "NAME": 12, "NODES": 8, "NODE": 8, "GPUS": 6, "REASON": 12, "USER": 6}
+SPARE = ("ELAPSED", "ATTEMPT", "QUEUE")
 SORTS: dict[str, Callable[[JobView], Any]] = {
     "number": lambda job: (job.number, job.id),
     "name": lambda job: job.name,
@@ -111,8 +112,12 @@ SORTS: dict[str, Callable[[JobView], Any]] = {
 }
 
 
-def chosen_columns(text: str | None, items: Sequence[JobView | TaskView], wide: bool) -> list[str]:
-    """The headings of a list: those asked for, or those that say something of these items."""
+def chosen_columns(
+    text: str | None, items: Sequence[JobView | TaskView], wide: bool, has_others: bool = False
+) -> list[str]:
+    """The headings of a list: those asked for, or those that say something of these items. `has_others`: some are of
+    other users than who asks.
+    """
     known = OF_TASKS if items and isinstance(items[0], TaskView) else OF_JOBS
     if text is not None:
         return [_heading(word, known) for word in text.split(",")]
@@ -122,7 +127,7 @@ def chosen_columns(text: str | None, items: Sequence[JobView | TaskView], wide: 
         return [heading for heading in OF_JOBS if heading not in _BEYOND_WIDE]
     jobs = [item for item in items if isinstance(item, JobView)]
     few = ["ID", "NAME", "USER", "STATUS", "DONE/TASKS", "QUEUE", "ELAPSED", "NODES", "COMMAND"]
-    if len({job.user for job in jobs}) < 2:
+    if not has_others and len({job.user for job in jobs}) < 2:
         few.remove("USER")
     if {job.queue for job in jobs} <= {DEFAULT_QUEUE}:
         few.remove("QUEUE")
@@ -144,10 +149,14 @@ def _heading(word: str, known: dict[str, Cell]) -> str:
 
 
 def table_of(
-    items: Iterable[JobView | TaskView], headings: Sequence[str], now: float, narrows: bool = True
+    items: Iterable[JobView | TaskView],
+    headings: Sequence[str],
+    now: float,
+    narrows: bool = True,
+    spare: Sequence[str] = SPARE,
 ) -> Table:
     """Jobs or tasks under these headings."""
-    table = Table(*headings, narrows=NARROWS if narrows else None)
+    table = Table(*headings, narrows=NARROWS if narrows else None, spare=spare)
     for item in items:
         cells = OF_JOBS if isinstance(item, JobView) else OF_TASKS
         table.add(*(cells[heading](item, now) for heading in headings))

@@ -8,7 +8,7 @@ from msgspec import structs
 
 from phalanx.api.schema.jobs import Counts, GangView, GroupView, JobView, RequestView, TaskView
 from phalanx.cli.labels import label
-from phalanx.cli.output import Table, clean, moment, plain_lines, size
+from phalanx.cli.output import Table, clean, moment, size
 from phalanx.core.model.amounts import describe_seconds, plural
 
 ENDED = ("Completed", "Failed", "Cancelled")
@@ -53,7 +53,9 @@ def gang_fields(job: JobView) -> list[tuple[str, object]]:
 
 def group_lines(job: JobView) -> Iterable[str]:
     """The groups as a table."""
-    table = Table("GROUP", "TASKS", "NEEDED", "STATUS", "REQUEST", "AFTER", "COMMAND")
+    narrows = {"COMMAND": 10, "REQUEST": 12, "STATUS": 12, "AFTER": 8, "GROUP": 8}
+    headings = ("GROUP", "TASKS", "NEEDED", "STATUS", "REQUEST", "AFTER", "COMMAND")
+    table = Table(*headings, narrows=narrows)
     for group in job.groups:
         table.add(
             group.name or "-",
@@ -64,7 +66,7 @@ def group_lines(job: JobView) -> Iterable[str]:
             ", ".join(group.after),
             _command(group),
         )
-    return ["", *(line.rstrip("\n") for line in plain_lines([list(table.headings), *table.rows]))]
+    return ["", *table.lines()]
 
 
 def member_table(tasks: list[TaskView]) -> Table:
@@ -81,6 +83,8 @@ def member_table(tasks: list[TaskView]) -> Table:
         "ATTEMPT",
         "EXIT",
         "MESSAGE",
+        narrows={"MESSAGE": 16, "OBJECT": 12, "GPUS": 6, "NODE": 8, "GROUP": 8},
+        spare=("ATTEMPT", "EXIT"),
     )
     ordered = sorted(tasks, key=lambda task: (task.rank is None, task.rank or 0))
     for task in ordered:
@@ -130,6 +134,7 @@ def asked(request: RequestView) -> str:
     words += [f"{name}={value}" for name, value in request.labels.items()]
     words += ["isolation"] if request.require_isolation else []
     words += ["exclusive"] if request.exclusive else []
+    words += ["spread"] if request.spread else []
     words += [f"only on {','.join(request.nodes)}"] if request.nodes else []
     words += [f"not on {','.join(request.exclude)}"] if request.exclude else []
     return ", ".join(words)

@@ -153,7 +153,11 @@ def _table(found: list[NodeView], wide: bool) -> Table:
     weak = wide or any(node.isolation is not None and node.isolation.memory != "limit" for node in found)
     more = (("NOTE",) if noted else ()) + (("ISOLATION",) if weak else ())
     more += ("HOLDERS", "LABELS", "SEEN") if wide else ()
-    table = Table("NAME", "STATUS", "FREE/CORES", "FREE/MEMORY", "FREE/GPUS", "TASKS", "DRAINED", *more)
+    table = Table(
+        *("NAME", "STATUS", "FREE/CORES", "FREE/MEMORY", "FREE/GPUS", "TASKS", "DRAINED", *more),
+        narrows={"NOTE": 14, "ISOLATION": 12, "DRAINED": 12, "NAME": 10, "FREE/GPUS": 10},
+        spare=("ISOLATION", "TASKS"),
+    )
     for node in found:
         cells: tuple[str | None, ...] = (_note(node),) if noted else ()
         cells += (_lacking(node),) if weak else ()
@@ -162,7 +166,7 @@ def _table(found: list[NodeView], wide: bool) -> Table:
             node.name,
             _standing(node),
             f"{node.cores_free}/{node.cores}",
-            f"{size(node.memory_free_bytes)}/{size(node.memory_bytes)}",
+            _memory(node),
             _devices(node),
             node.task_count,
             (node.drain_reason or "yes") if node.drained else None,
@@ -203,6 +207,13 @@ def node_lines(node: NodeView) -> Iterable[str]:
         if device.out_of_service:
             holder = f"{holder}  out of service: {clean(device.out_of_service)}".strip()
         yield f"  GPU {device.index}  {clean(device.kind)}  {size(device.memory_bytes)}  {holder}"
+
+
+def _memory(node: NodeView) -> str:
+    """Free and in all, the unit once if it is the same: 12/23.5 GiB."""
+    free, whole = size(node.memory_free_bytes), size(node.memory_bytes)
+    unit = whole[whole.rfind(" ") :]
+    return f"{free.removesuffix(unit)}/{whole}" if " " in whole else f"{free}/{whole}"
 
 
 def _devices(node: NodeView) -> str:

@@ -1,9 +1,8 @@
 """Output: one answer as a table, JSON, YAML or names, and the text in it made safe for a terminal.
 
 JSON and YAML are the words of the API as they are, so that a program may rely on them. Data goes to standard
-output, notes to standard error. A table has aligned columns for a pipe and colours for a terminal; a cell is never cut:
-on a terminal too narrow for it, the last column is folded. rich is imported only for a terminal, because it costs more
-time than the rest of a command.
+output, notes to standard error. A table has aligned columns for a pipe and colours for a terminal, whose width it is
+fitted to (`columns.py`). rich is imported only for a terminal, because it costs more time than the rest of a command.
 
 What users and nodes wrote (names, commands, kinds of GPU, the last lines of a task) may hold escapes that take over a
 terminal, so everything that goes into a table, a line or a message passes `clean`. Task output itself is not ours to
@@ -14,13 +13,14 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 import typer
 
+from phalanx.cli.columns import CUT, Fitted, fitted
 from phalanx.core.model.amounts import describe_bytes, describe_seconds
 from phalanx.settings import Output
 
@@ -43,7 +43,6 @@ OutputOption = Annotated[
     typer.Option("-o", "--output", help="Output format.", show_default="table"),
 ]
 LAST_WIDTH_MIN = 24
-CUT = "COMMAND"
 STYLES = {
     "Running": "green",
     "Completed": "dim",
@@ -113,7 +112,7 @@ def emit(
     else:
         drawn = draw(output == "wide")
         if isinstance(drawn, Table):
-            drawn.show()
+            drawn.show(output == "wide")
         else:
             sys.stdout.writelines(f"{clean_lines(line)}\n" for line in drawn)
 
@@ -154,30 +153,42 @@ def fields(pairs: Iterable[tuple[str, object]]) -> Iterable[str]:
 class Table:
     """Rows under headings. The first column names the row."""
 
-    def __init__(self, *headings: str, narrows: dict[str, int] | None = None) -> None:
+    def __init__(
+        self, *headings: str, narrows: Mapping[str, int] | None = None, spare: Sequence[str] = ()
+    ) -> None:
         self.headings = headings
         self.rows: list[list[str]] = []
-        self.narrows = (
-            narrows  # which columns a narrow terminal makes smaller, and down to how much, in this order
-        )
+        # Which columns a narrow terminal folds, and down to how much, in this order; None: only the last one.
+        self.narrows = narrows
+        self.spare = spare  # which columns it leaves out if that is not enough, in this order
 
     def add(self, *cells: object) -> None:
         """A row; None shows as a dash."""
         self.rows.append(["-" if cell is None or cell == "" else clean(str(cell)) for cell in cells])
 
-    def without_last(self) -> Table:
-        """The same without its last column."""
-        other = Table(*self.headings[:-1], narrows=self.narrows)
-        other.rows = [row[:-1] for row in self.rows]
-        return other
-
-    def show(self) -> None:
-        """To standard output: aligned for a pipe, coloured for a terminal."""
-        if sys.stdout.isatty():
-            console = console_for(self)
-            console.print(coloured(self, console.width))
-        else:
+    def show(self, wide: bool = False) -> None:
+        """To standard output: aligned for a pipe; coloured and, unless it is to be wide, fitted for a terminal."""
+        if not sys.stdout.isatty():
             sys.stdout.writelines(plain_lines([list(self.headings), *self.rows]))
+            return
+        console = console_for(self, wide)
+        console.print(coloured(self, None if wide else console.width))
+        left_out = [] if wide else [self.headings[column] for column in self.fit(console.width).left_out]
+        if left_out:
+            note(f"-o wide also has {', '.join(left_out)}")
+
+    def lines(self) -> list[str]:
+        """The same without colours, to stand among other lines."""
+        if not sys.stdout.isatty():
+            return [line.rstrip("\n") for line in plain_lines([list(self.headings), *self.rows])]
+        console = console_for(self)
+        with console.capture() as kept:
+            console.print(coloured(self, console.width))
+        return [clean(line).rstrip() for line in kept.get().splitlines()]
+
+    def fit(self, room: int) -> Fitted:
+        """How it is shown in so many columns of a terminal."""
+        return fitted([list(self.headings), *self.rows], self.narrows or {}, self.spare, room)
 
 
 def plain_lines(rows: Sequence[Sequence[str]], widths: Sequence[int] | None = None) -> Iterable[str]:
@@ -197,42 +208,28 @@ def coloured(table: Table, width: int | None = None) -> RichTable:
     from rich.text import Text
 
     drawn = RichTable(box=None, pad_edge=False, header_style="bold")
-    widths: dict[str, int] = {}
+    fit = Fitted(range(len(table.headings)), {}, ())
     if table.narrows is not None and width is not None:
-        widths, over = _narrowed(table, width)
-        if over > 0 and table.headings[-1:] == (CUT,):  # there is no room for it at all
-            table = table.without_last()
-            widths, _ = _narrowed(table, width)
-    for heading in table.headings:
-        is_last, is_cut = heading == table.headings[-1], heading == CUT and bool(widths)
-        is_folded = (is_last or heading in widths) and not is_cut
+        fit = table.fit(width)
+    for column in fit.shown:
+        heading, is_folded = table.headings[column], column in fit.widths
+        is_cut = heading == CUT and is_folded
+        folds = (is_folded or column == fit.shown[-1]) and not is_cut
         overflow: Literal["fold", "ellipsis", "ignore"]
-        overflow = "fold" if is_folded else "ellipsis" if is_cut else "ignore"
-        drawn.add_column(heading, no_wrap=not is_folded, overflow=overflow, width=widths.get(heading))
+        overflow = "fold" if folds else "ellipsis" if is_cut else "ignore"
+        drawn.add_column(heading, no_wrap=not folds, overflow=overflow, width=fit.widths.get(column))
     for row in table.rows:
-        drawn.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in row))
+        cells = [row[column] for column in fit.shown]
+        drawn.add_row(*(Text(cell, style=STYLES.get(cell, "")) for cell in cells))
     return drawn
 
 
-def _narrowed(table: Table, room: int) -> tuple[dict[str, int], int]:
-    """The widths of the columns that have to be smaller for the table to fit, and by how much it does not even so."""
-    columns = zip(table.headings, *table.rows, strict=True)
-    widths = {column[0]: max(map(len, column)) for column in columns}
-    over = sum(widths.values()) + 2 * (len(widths) - 1) - room
-    narrowed: dict[str, int] = {}
-    for heading, least in (table.narrows or {}).items():
-        spare = min(over, widths.get(heading, 0) - max(least, len(heading)))
-        if spare > 0:
-            narrowed[heading], over = widths[heading] - spare, over - spare
-    return narrowed, over
-
-
-def console_for(table: Table) -> Console:
-    """A console wide enough for all columns but the last, which is folded. The terminal wraps the rest."""
+def console_for(table: Table, wide: bool = False) -> Console:
+    """The terminal, as wide as it is for a table that narrows; else wide enough for all columns but the last."""
     from rich.console import Console
 
     console = Console(markup=False, highlight=False)
-    if table.narrows is not None:
+    if table.narrows is not None and not wide:
         return console
     widths = [max(map(len, column)) for column in zip(table.headings, *table.rows, strict=True)]
     least = sum(widths[:-1]) + 2 * len(widths) + min(widths[-1], LAST_WIDTH_MIN)

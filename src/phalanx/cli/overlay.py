@@ -89,7 +89,7 @@ def _made(made: NewReservation) -> Iterable[str]:
 
 
 def _table(found: list[ReservationView]) -> Table:
-    table = Table("ID", "NODE", "IP", "USER", "EXPIRES", "JOB")
+    table = Table("ID", "NODE", "IP", "USER", "EXPIRES", "JOB", narrows={"EXPIRES": 10, "USER": 6})
     for each in found:
         table.add(each.id, each.node, each.ip, each.user, moment(each.expires_at), each.job or None)
     return table
@@ -109,7 +109,7 @@ def _lines(view: AddressesView) -> Iterable[str]:
 
 
 def _free(found: list[AddressesView]) -> Table:
-    table = Table("NODE", "BLOCK", "FREE", "AVAILABLE")
+    table = Table("NODE", "BLOCK", "FREE", "AVAILABLE", narrows={"AVAILABLE": 16})
     for each in found:
         table.add(each.node, each.block, f"{each.free}/{each.total}", " ".join(each.available))
     return table

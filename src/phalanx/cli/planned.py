@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from phalanx.cli.output import clean, moment, plain_lines
+from phalanx.cli.output import Table, clean, moment
 from phalanx.core.model.amounts import describe_seconds, plural
 
 if TYPE_CHECKING:
@@ -119,15 +119,16 @@ def _places(placed: list[PlannedPlacement], wide: bool) -> Iterator[str]:
     for each in placed:
         rows.setdefault((each.node, each.group), []).append(each)
     has_domains = any(each.domain for each in placed)
-    table = [["  NODE", *(["DOMAIN"] if has_domains else []), "GPUS", "TASKS"]]
+    headings = ("  NODE", *(["DOMAIN"] if has_domains else []), "GPUS", "TASKS")
+    table = Table(*headings, narrows={"TASKS": 20, "DOMAIN": 12, "  NODE": 12})
     for (node, _), members in rows.items():
         tasks = [each.task for each in members]
         shown = tasks if wide or len(tasks) <= TASKS_SHOWN else [*tasks[: TASKS_SHOWN - 1], f"… {tasks[-1]}"]
         domain = ["/".join(members[0].domain)] if has_domains else []
         devices = _numbers(sorted(device for each in members for device in each.devices))
         count = f"{len(tasks)}: " if len(tasks) > 1 else ""
-        table.append([f"  {node}", *domain, devices or "-", count + " ".join(shown)])
-    return (line.rstrip("\n") for line in plain_lines(table))
+        table.add(f"  {node}", *domain, devices, count + " ".join(shown))
+    yield from table.lines()
 
 
 def _reason(reason: PlanReason) -> Iterator[str]:

@@ -21,7 +21,7 @@ from msgspec import Struct
 from phalanx.api.schema.jobs import JobView, StatusWord, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.instants import read_since
-from phalanx.cli.job_table import chosen_columns, sorted_jobs, table_of
+from phalanx.cli.job_table import SPARE, chosen_columns, sorted_jobs, table_of
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, note
 from phalanx.cli.pages import each_item
@@ -158,7 +158,7 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     client, most = here.client(), _most(limit)
     rest = shown.items(client, most)
     items = islice(rest, most)
-    count = show_rows(items, chosen, label, shown.table)
+    count = show_rows(items, chosen, label, partial(shown.table, client))
     if not count and chosen in {"table", "wide"}:
         note(_nothing(client, listing))
     if count == most and next(rest, None) is not None:
@@ -179,9 +179,15 @@ class Shown(Struct, frozen=True):
             return self.listing.read(client, most + 1)
         return iter(sorted_jobs(self.listing.jobs(client), self.sort))
 
-    def table(self, items: Sequence[JobView | TaskView]) -> Table:
-        headings = chosen_columns(self.columns, items, self.wide)
-        return table_of(items, headings, SystemClock().now(), narrows=not self.wide)
+    def table(self, client: Client, items: Sequence[JobView | TaskView]) -> Table:
+        headings = chosen_columns(self.columns, items, self.wide, self._has_others(client, items))
+        return table_of(
+            items,
+            headings,
+            SystemClock().now(),
+            narrows=not self.wide,
+            spare=SPARE if self.columns is None else (),
+        )
 
     def screen(self, client: Client, rows: int) -> tuple[Table, str]:
         """As much as a screen holds, and what is left out of it."""
@@ -189,7 +195,16 @@ class Shown(Struct, frozen=True):
         items = list(islice(rest, rows))
         if not items:
             return Table(), _nothing(client, self.listing)
-        return self.table(items), "" if next(rest, None) is None else f"the newest {rows}; there are more"
+        return self.table(client, items), "" if next(
+            rest, None
+        ) is None else f"the newest {rows}; there are more"
+
+    def _has_others(self, client: Client, items: Sequence[JobView | TaskView]) -> bool:
+        """Whether jobs of other users than who asks are among them, where that was not asked for by name."""
+        users = {item.user for item in items if isinstance(item, JobView)}
+        if self.listing.mine or self.listing.user or self.columns or self.wide or len(users) != 1:
+            return len(users) > 1
+        return not client.jobs(mine=True, user=users.pop(), limit=1).items
 
 
 def _most(limit: int | None) -> int:

@@ -17,7 +17,7 @@ from phalanx.api.schema.queues import (
     UserLimitsView,
 )
 from phalanx.cli import queue_options as o
-from phalanx.cli.output import OutputOption, Table, emit, fields, plain_lines, size
+from phalanx.cli.output import OutputOption, Table, emit, fields, size
 from phalanx.cli.session import CliSession, session
 from phalanx.core.model.amounts import describe_seconds
 from phalanx.settings import Output
@@ -155,9 +155,10 @@ def _users(view: QueueView) -> Iterable[str]:
     """What each user holds of what he may, as a table under the rest."""
     if not view.users:
         return
-    rows = [["USER", "TASKS", "CORES", "MEMORY", "GPUS", "UNFINISHED"], *map(_user_row, view.users)]
-    yield ""
-    yield from (line.rstrip("\n") for line in plain_lines(rows))
+    table = Table("USER", "TASKS", "CORES", "MEMORY", "GPUS", "UNFINISHED", narrows={"USER": 10, "MEMORY": 8})
+    for user in view.users:
+        table.add(*_user_row(user))
+    yield from ("", *table.lines())
 
 
 def _user_row(user: QueueUserView) -> list[str]:

@@ -90,6 +90,8 @@ def _table(reply: ReportReply, wide: bool) -> Table:
     table = Table(
         *(reply.by.upper(), *of_jobs, "JOBS", "TASKS", "CORE-HOURS", "USED", "CPU", "MEMORY"),
         *("GPU-HOURS", "GPU USE", "GPU IDLE", "COST", *more),
+        narrows={"NAME": 10, "USER": 6, "QUEUE": 7},
+        spare=("JOBS", "QUEUE", "USED", "GPU IDLE", "MEMORY", "USER", "STATUS", "GPU USE"),
     )
     for row in _rows(reply):
         used = row.usage

@@ -28,6 +28,7 @@ from phalanx.core.model.amounts import describe_bytes, describe_seconds
 from phalanx.errors import Forbidden, NotFound, Unavailable
 
 COLUMNS_MAX = 40
+SPARE = ("MEMORY", "GPU", "TIME", "EXIT")
 OWN = (
     *("task", "status", "exit_code", "seconds", "index", "attempts", "reason"),
     *("memory_peak_bytes", "cpu_s", "gpu_use", "gpu_memory_peak_bytes"),
@@ -191,7 +192,16 @@ def _table(rows: list[ResultRow]) -> Table:
     columns = [(title, cells) for title, cells in _measured(rows) if any(cells)]
     has_results = any(row.result is not None for row in rows)
     heads = [] if not has_results else ["RESULT"] if keys is None else [*map(clean, keys)]
-    table = Table("TASK", *map(clean, names), "STATUS", *(title for title, _ in columns), *heads)
+    narrows = dict.fromkeys((*reversed(heads), *map(clean, names)), 8)
+    table = Table(
+        "TASK",
+        *map(clean, names),
+        "STATUS",
+        *(title for title, _ in columns),
+        *heads,
+        narrows=narrows,
+        spare=SPARE,
+    )
     for number, row in enumerate(rows):
         given = [row.params.get(name, "") for name in names]
         ends = [cells[number] for _, cells in columns]

@@ -46,9 +46,10 @@ def _lines(client: Client, id: str, limit: int) -> tuple[list[StoryLine], bool]:
 def _table(lines: list[StoryLine], wide: bool) -> Table:
     several = len({line.task for line in lines if line.task}) > 1
     who = ("TASK",) if several or wide else ()
-    table = Table("TIME", *who, "EVENT", "WHAT HAPPENED", *(("NODE", "EPOCH", "CAUSE") if wide else ()))
+    more = ("NODE", "EPOCH", "CAUSE") if wide else ()
+    table = Table("TIME", *who, "EVENT", "WHAT HAPPENED", *more, narrows={"WHAT HAPPENED": 24, "TIME": 10})
     for line in lines:
-        more = (line.node, line.epoch, line.cause) if wide else ()
+        cells = (line.node, line.epoch, line.cause) if wide else ()
         task = (line.number or line.task,) if who else ()
-        table.add(moment(line.at), *task, line.event, line.text, *more)
+        table.add(moment(line.at), *task, line.event, line.text, *cells)
     return table

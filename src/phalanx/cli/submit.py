@@ -139,6 +139,9 @@ class SubmitOptions(Struct, kw_only=True):
             "--exclusive", help="Each task has an empty node for itself, with all its cores and GPUs."
         ),
     ] = False
+    spread: Annotated[
+        bool, typer.Option("--spread", help="Tasks go to as many different nodes as there is room on.")
+    ] = False
     tag: Annotated[
         list[str] | None,
         typer.Option(metavar="K=V", help="Tag of the job, for `ps -l`; repeatable."),
@@ -255,7 +258,8 @@ class SubmitOptions(Struct, kw_only=True):
 _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
-    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation", "exclusive"),
+    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation"),
+    *("exclusive", "spread"),
     *("network", "ip_token", "names", "subdomain", "image", "split_output", "begin"),
 )
 
@@ -367,7 +371,7 @@ def _show(reply: SubmitReply, output: Output) -> None:
 
 
 def _table(reply: SubmitReply) -> Table:
-    table = Table("ID", "TASKS", "TARGET", "BATCH", "LONG ID")
+    table = Table("ID", "TASKS", "TARGET", "BATCH", "LONG ID", narrows={"TARGET": 10, "BATCH": 13})
     for each in reply.accepted:
         table.add(label(each), each.tasks, each.target, label(reply.accepted[0]), each.id)
     return table

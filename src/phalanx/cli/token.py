@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from phalanx.api.schema.cluster import AuditLine, NewToken, TokenRequest, TokenView
-from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note
+from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note, span
 from phalanx.cli.session import session
+from phalanx.clock import SystemClock
 from phalanx.core.model.credential import ROLES
 from phalanx.endpoint import endpoint
 from phalanx.errors import BadRequest
@@ -74,7 +75,7 @@ def tokens(ctx: typer.Context, output: OutputOption = None) -> None:
     """List tokens: your own, or all of them as admin."""
     here = session(ctx)
     found = here.client().tokens()
-    emit(found, here.output(output), [each.id for each in found], lambda _wide: _table(found))
+    emit(found, here.output(output), [each.id for each in found], lambda wide: _table(found, wide))
 
 
 def revoke(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
@@ -125,10 +126,21 @@ def _lines(record: TokenView) -> Iterable[str]:
     return fields([("Id", record.id), ("For", whose), ("Role", record.role or record.kind), ("Ends", ends)])
 
 
-def _table(found: list[TokenView]) -> Table:
-    table = Table("ID", "KIND", "NAME", "ROLE", "STATE", "ENDS", "LAST USED", "MADE BY")
+def _ends(token: TokenView, now: float, wide: bool) -> str:
+    """When it ends, in few characters: in 29d, 2h ago, never."""
+    if token.expires_at is None:
+        return "never"
+    if wide:
+        return moment(token.expires_at)
+    is_over = token.expires_at < now
+    return f"{span(token.expires_at, now)} ago" if is_over else f"in {span(now, token.expires_at)}"
+
+
+def _table(found: list[TokenView], wide: bool) -> Table:
+    headings = ("ID", "KIND", "NAME", "ROLE", "STATE", "ENDS", "LAST USED", "MADE BY")
+    table = Table(*headings, narrows={"NAME": 8, "MADE BY": 8}, spare=("KIND",))
+    now = SystemClock().now()
     for each in found:
-        ends = "never" if each.expires_at is None else moment(each.expires_at)
         name = each.name or each.node or "any"
         table.add(
             each.id,
@@ -136,8 +148,12 @@ def _table(found: list[TokenView]) -> Table:
             name,
             each.role or "-",
             _state(each),
-            ends,
-            moment(each.used_at),
+            _ends(each, now, wide),
+            None
+            if each.used_at is None
+            else moment(each.used_at)
+            if wide
+            else f"{span(each.used_at, now)} ago",
             each.created_by,
         )
     return table
@@ -152,7 +168,8 @@ def _state(token: TokenView) -> str:
 
 
 def _audit_table(found: list[AuditLine]) -> Table:
-    table = Table("TIME", "WHO", "ROLE", "FROM", "WHAT", "STATUS", "REASON")
+    headings = ("TIME", "WHO", "ROLE", "FROM", "WHAT", "STATUS", "REASON")
+    table = Table(*headings, narrows={"REASON": 12, "WHAT": 16, "WHO": 8}, spare=("ROLE", "FROM"))
     for line in found:
         what = " ".join(filter(None, (line.method, line.route.replace("{id}", line.id or "…"))))
         left_out = f"{line.left_out} refusals before it were left out" if line.left_out else ""

@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 import typer
 
 from phalanx.cli.manifests import ClusterOption, StrictOption, read_files
-from phalanx.cli.output import OutputOption, clean, emit, note, plain_lines
+from phalanx.cli.output import OutputOption, Table, clean, emit, note
 from phalanx.cli.session import session
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import plural
 
 if TYPE_CHECKING:
     from phalanx.api.schema.apply import DomainView, PlaceView, TopologyView
+
+
+HEADINGS = ("PLACE", "NODES", "FREE/CORES", "FREE/GPUS", "JOBS")
 
 
 def topology(
@@ -68,13 +71,10 @@ def _write_yaml(view: TopologyView) -> None:
 
 def _lines(view: TopologyView, wide: bool) -> Iterable[str]:
     """The tree, one line per domain and node; the columns beside it are aligned."""
-    rows = [[clean(cell) for cell in row] for row in _rows(view, wide)]
-    return [line.rstrip("\n") for line in plain_lines(rows)]
-
-
-def _rows(view: TopologyView, wide: bool) -> Iterator[list[str]]:
-    yield ["PLACE", "NODES", "FREE/CORES", "FREE/GPUS", "JOBS"]
-    yield from _below(iter(view.domains), iter(view.nodes), "", "", wide)
+    table = Table(*HEADINGS, narrows=None if wide else {"JOBS": 20, "PLACE": 20})
+    for row in _below(iter(view.domains), iter(view.nodes), "", "", wide):
+        table.rows.append([clean(cell) for cell in row])
+    return table.lines()
 
 
 def _below(

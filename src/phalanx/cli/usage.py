@@ -12,7 +12,7 @@ import typer
 from phalanx.api.schema.usage import TASKS_MAX, UsageReply
 from phalanx.cli.job import IdArgument, id_of
 from phalanx.cli.labels import label
-from phalanx.cli.output import OutputOption, Table, clean_lines, emit, json_text, note, plain_lines
+from phalanx.cli.output import OutputOption, Table, clean_lines, emit, json_text, note
 from phalanx.cli.session import session
 from phalanx.cli.usage_table import task_lines, tasks_table, totals_line
 from phalanx.client.calls import FINAL
@@ -40,7 +40,7 @@ def usage(
     id = id_of(client, id)
     reply = client.usage(id, limit=limit)
     if not watch:
-        emit(reply, chosen, [label(task) for task in reply.tasks], lambda _wide: _drawn(reply))
+        emit(reply, chosen, [label(task) for task in reply.tasks], lambda wide: _drawn(reply, wide))
         if reply.next_cursor is not None and chosen in {"table", "wide"}:
             note(f"there are more than these {limit} tasks: --limit shows up to {TASKS_MAX}")
         return
@@ -53,15 +53,14 @@ def usage(
         reply = client.usage(id, limit=limit)
 
 
-def _drawn(reply: UsageReply) -> Table | list[str]:
+def _drawn(reply: UsageReply, wide: bool = False) -> Table | list[str]:
     if len(reply.tasks) == 1:
         return list(task_lines(reply.tasks[0], _can_draw()))
     table = tasks_table(reply)
     if sys.stdout.isatty():
-        table.show()
+        table.show(wide)
         return [totals_line(reply.totals)]
-    lines = plain_lines([list(table.headings), *table.rows])
-    return [*(line.rstrip("\n") for line in lines), totals_line(reply.totals)]
+    return [*table.lines(), totals_line(reply.totals)]
 
 
 def _show(reply: UsageReply, output: Output) -> None:
@@ -72,7 +71,7 @@ def _show(reply: UsageReply, output: Output) -> None:
         return
     if sys.stdout.isatty():
         sys.stdout.write("\x1b[H\x1b[2J")
-    drawn = _drawn(reply)
+    drawn = _drawn(reply, output == "wide")
     for line in drawn if isinstance(drawn, list) else ():
         sys.stdout.write(f"{clean_lines(line)}\n")
     sys.stdout.write("" if sys.stdout.isatty() else "\n")

@@ -128,6 +128,8 @@ def tasks_table(reply: UsageReply) -> Table:
         "WRITTEN",
         *more,
         "NOTE",
+        narrows={"NOTE": 12, "NODE": 8},
+        spare=("READ", "WRITTEN", "OF REQUEST", "GPU MEMORY", "TIME"),
     )
     for task in reply.tasks:
         used, now = task.summary, task.now

@@ -234,7 +234,10 @@ def _lines(view: VpsView) -> Iterable[str]:
 
 def _table(found: list[VpsView], wide: bool) -> Table:
     more = ("KEYS", "HOST KEY", "LONG ID") if wide else ()
-    table = Table("ID", "NAME", "USER", "STATUS", "NODE", "SSH", "PORT", "ADDRESS", "STARTED", *more)
+    table = Table(
+        "ID", "NAME", "USER", "STATUS", "NODE", "SSH", "PORT", "ADDRESS", "STARTED", *more,
+        narrows={"ADDRESS": 12, "NAME": 10, "NODE": 8, "USER": 6}, spare=("STARTED", "SSH"),
+    )  # fmt: skip
     for each in found:
         cells = (
             [", ".join(each.key_fingerprints) or "-", each.host_key_fingerprint or "-", each.id]

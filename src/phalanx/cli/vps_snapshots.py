@@ -58,7 +58,7 @@ def restore(
 
 
 def _table(found: list[SnapshotView]) -> Table:
-    table = Table("NAME", "TAKEN", "SIZE", "CURRENT")
+    table = Table("NAME", "TAKEN", "SIZE", "CURRENT", narrows={"NAME": 16})
     for each in found:
         table.add(each.name, moment(each.taken_at), size(each.size_bytes), "yes" if each.current else "")
     return table

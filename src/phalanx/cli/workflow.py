@@ -13,7 +13,7 @@ from phalanx.api.schema.workflows import StageView
 from phalanx.cli.apply import read_or_exit, texts_of
 from phalanx.cli.drafts import read_files
 from phalanx.cli.labels import label
-from phalanx.cli.output import OutputOption, Table, emit, moment, note, plain_lines, span
+from phalanx.cli.output import OutputOption, Table, emit, moment, note, span
 from phalanx.cli.pages import collected
 from phalanx.cli.session import TimeoutOption, session
 from phalanx.cli.session import deadline as deadline_of
@@ -92,7 +92,8 @@ def workflows(
     """List workflows, the newest first, with the number of stages by status."""
     here = session(ctx)
     items, more = collected(here.client().workflows, limit)
-    table = Table("ID", "NAME", "USER", "STATUS", "STAGES", "SUBMITTED")
+    narrows = {"STAGES": 16, "NAME": 12, "USER": 6, "SUBMITTED": 10}
+    table = Table("ID", "NAME", "USER", "STATUS", "STAGES", "SUBMITTED", narrows=narrows)
     for each in items:
         table.add(label(each), each.name, each.user, each.status, counted(each), moment(each.submitted_at))
     emit(items, here.output(output), [label(each) for each in items], lambda _wide: table)
@@ -111,7 +112,7 @@ def show(ctx: typer.Context, id: WorkflowArgument, output: OutputOption = None) 
         f"submitted {moment(view.submitted_at)} by {view.user}" + ("" if took == "-" else f", took {took}"),
         *limit_lines(view),
         "",
-        *(line.rstrip("\n") for line in plain_lines([list(table.headings), *table.rows])),
+        *table.lines(),
     ]
     emit(view, here.output(output), [label(view)], lambda _wide: lines)
 
@@ -169,7 +170,8 @@ def wait(
 
 
 def _stage_table(stages: Sequence[StageView]) -> Table:
-    table = Table("STAGE", "STATUS", "JOB", "NODE", "TIME", "REASON")
+    narrows = {"REASON": 16, "STAGE": 12, "NODE": 8}
+    table = Table("STAGE", "STATUS", "JOB", "NODE", "TIME", "REASON", narrows=narrows)
     for stage in stages:
         job = (stage.number or stage.job_id) if has_job(stage) else None
         took = span(stage.started_at, stage.ended_at)

@@ -92,7 +92,7 @@ def show_submitted(replies: Sequence[SubmittedWorkflow], output: Output) -> None
 
 
 def _submitted_table(replies: Sequence[SubmittedWorkflow]) -> Table:
-    table = Table("ID", "NAME", "STAGES")
+    table = Table("ID", "NAME", "STAGES", narrows={"STAGES": 16, "NAME": 12})
     for each in replies:
         table.add(label(each), each.name, len(each.jobs))
     return table

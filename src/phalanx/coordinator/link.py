@@ -194,7 +194,10 @@ class Links:
     def _brief(self, job: Job, number: int) -> Brief:
         token, has_ssh = self._keys.task_token(job.id), job.vps is not None and job.vps.ssh != "disabled"
         key = host_key(self._keys.vps_seed(job.id))[0] if has_ssh else ""
-        told = structs.replace(brief(job, number), token=token, address=self._address, host_key=key)
+        arrival = self._state().jobs[job.id].arrival
+        told = structs.replace(
+            brief(job, number), token=token, address=self._address, host_key=key, number=arrival
+        )
         return opened_brief(told, self._keys.environments, self._state().environments)
 
     def dismiss(self) -> None:

@@ -153,6 +153,8 @@ def group_environment(brief: Brief, node: str, checkpoint_dir: str) -> dict[str,
         "PHALANX_NODE": node,
         "PHALANX_CHECKPOINT_DIR": checkpoint_dir,
     }
+    if brief.number:
+        ours["PHALANX_JOB_NUMBER"] = str(brief.number)
     if brief.token:  # for this job alone, and only while it lives
         ours["PHALANX_TASK_TOKEN"] = brief.token
         if brief.address:

@@ -34,9 +34,14 @@ def refusal(version: int, effect: Spawn) -> tuple[str, str] | None:
     is_sweep = bool(effect.start.params) and command.argv[:1] == (PROGRAM,)
     if version < OWN_COMMANDS_SINCE and is_sweep and not command.image:
         return "exhausted", f"the keeper of its node is of an older version and knows no parameters; {_HINT}"
-    if version < INPUTS_SINCE and command.stdin:
+    if version < INPUTS_SINCE and has_input(effect):
         return "exhausted", f"the keeper of its node is of an older version without standard input; {_HINT}"
     return None
+
+
+def has_input(effect: Spawn) -> bool:
+    """Whether it is given standard input: of the tasks of its job the first is."""
+    return effect.brief.command.stdin and effect.start.key[1] == 0
 
 
 def without_spaces(spaces: dict[str, str]) -> dict[str, str]:

@@ -33,7 +33,7 @@ from phalanx.runner.environment import (
 from phalanx.runner.hosts_files import HostsFiles
 from phalanx.runner.keeper_keys import brief_id, read_key
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
-from phalanx.runner.keeper_versions import without_spaces
+from phalanx.runner.keeper_versions import has_input, without_spaces
 from phalanx.runner.keepers import NodeKeeper
 from phalanx.runner.leaders import AttemptLeaders
 from phalanx.runner.limits import AttemptLimits, LaunchLimits
@@ -146,7 +146,7 @@ class Launches:
             processes_max=limits.processes_max,
             argv=own_command(brief, start) if not (brief.command.image and self._containers) else None,
             attached=brief.command.attached,
-            input=brief.command.stdin and start.key[1] == 0,
+            input=has_input(effect),
         )
         connection.start(name, id, launch)
 

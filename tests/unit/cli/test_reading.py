@@ -81,7 +81,7 @@ def test_a_story_longer_than_its_limit_says_so(cli: Cli, cluster: FakeClient):
 def test_nodes_tell_what_is_free_and_who_holds_which_device(cli: Cli, cluster: FakeClient):
     cluster.machines = [a_node(), a_node("n2", devices=[], drained=True, drain_reason="fan\x1b[5m noise")]
     lines = cli("nodes").out.splitlines()
-    assert lines[1].split() == ["n1", "Online", "6/8", "8", "GiB/16", "GiB", "1/2", "h100", "1", "-"]
+    assert lines[1].split() == ["n1", "Online", "6/8", "8/16", "GiB", "1/2", "h100", "1", "-"]
     assert lines[2].endswith("fan noise")
     assert f"0:{ID} 1:free" in cli("nodes", "-o", "wide").out
     assert json.decode(cli("node", "list", "-o", "json").out, type=list[NodeView]) == cluster.machines

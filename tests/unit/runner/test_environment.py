@@ -25,6 +25,11 @@ def test_a_jobs_token_stands_in_its_environment_and_only_if_there_is_one():
     assert "PHALANX_TASK_TOKEN" not in group_environment(a_brief(), "n1", "/ckpt")
 
 
+def test_the_number_of_a_job_is_there_unless_an_older_coordinator_told_none():
+    assert group_environment(a_brief(number=17), "n1", "/ckpt")["PHALANX_JOB_NUMBER"] == "17"
+    assert "PHALANX_JOB_NUMBER" not in group_environment(a_brief(), "n1", "/ckpt")
+
+
 def test_the_address_for_that_token_stands_beside_it_and_never_alone():
     env = group_environment(a_brief(token="phx_task_x", address="http://c1:7433"), "n1", "/ckpt")
     assert env["PHALANX_TASK_ADDRESS"] == "http://c1:7433"

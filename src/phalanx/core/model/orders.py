@@ -175,6 +175,7 @@ class Brief(Struct, frozen=True, array_like=True, tag="brief"):
         str, str
     ] = {}  # the environment of whoever submitted it: weaker than all that the runner sets
     trouble: str = ""  # why none of its attempts may start anywhere
+    number: int = 0  # of the job, as people write it; 0: not told, by an older coordinator
 
 
 class Roll(Struct, frozen=True, array_like=True, tag="roll"):
