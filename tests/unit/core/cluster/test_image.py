@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import msgpack
 
 from phalanx.core.cluster.brake import Brake
-from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
+from phalanx.core.cluster.image import NodeImage, decode_job, decode_state, encode_job, encode_state
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.orders import Why
