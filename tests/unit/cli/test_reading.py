@@ -96,7 +96,9 @@ def test_a_drain_needs_a_reason(cli: Cli, cluster: FakeClient):
     said = cli("node", "drain", "n1")
     assert (said.code, cluster.asked) == (2, [])
     assert "--reason" in said.err
-    assert cli("node", "drain", "n1", "--reason", "new fan").out == "n1 is drained: new fan\n"
+    assert cli("node", "drain", "n1", "--reason", "new fan").out == (
+        "n1 is draining: new fan (1 task still running there)\n"
+    )
     assert cli("node", "resume", "n1").out == "n1 is schedulable again\n"
     assert cluster.asked == [("drain", "n1", "new fan"), ("undrain", "n1")]
 

@@ -110,7 +110,7 @@ def test_braces_of_commands_without_parameters_stay_as_they_are():
 def test_no_value_is_put_into_a_program_text():
     with pytest.raises(BadRequest, match=r'shell: word 3, character 6: \{lr\} .* write "\$PHALANX_PARAM_lr"'):
         submitted(command=[], shell="echo {lr}", params={"lr": "1"})
-    with pytest.raises(BadRequest, match="program text"):
+    with pytest.raises(BadRequest, match="program code"):
         submitted(command=["bash", "-lc", "run {i}"], params={"lr": "1"})
     kept = submitted(command=[], shell="for i in a; do echo ${i} ${lr} {x.y}; done", params={"lr": "1"})
     assert kept.groups[0].command.argv[2] == "for i in a; do echo ${i} ${lr} {x.y}; done"
