@@ -1,4 +1,4 @@
-"""The client for programs that use asyncio. `client/client.py` is its twin, with a sentence on each method.
+"""The client for programs that use asyncio. Its twin `client/client.py` has a sentence on each method.
 
 `wait` takes a timeout of its own, unlike most of asyncio, because it gives the view as it then stands.
 """
@@ -57,12 +57,14 @@ from phalanx.client.approvals import AsyncApprovalCalls
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.async_log_calls import AsyncLogCalls, pause
 from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.client import Client
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.submissions import AsyncSubmitCalls
+from phalanx.client.twins import share_docstrings
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflows import WorkflowBuilder
@@ -351,3 +353,6 @@ class AsyncClient(
             return answer
         await answer.aclose()
         return await self._exchange.send(call, self._token.value)
+
+
+share_docstrings(Client, AsyncClient)

@@ -123,6 +123,8 @@ def complaint(error: msgspec.ValidationError, form: type, document: object = Non
         if value is None:
             return field, f"expected {expected}, got {found}"
         quoted = f': "{json.dumps(value)}"' if expected == "text" and wrong[2] != "str" else ""
+        if isinstance(value, str) and field.rpartition(".")[2] == "command":
+            expected = f"a list such as {json.dumps(value.split()[:8])}, or the same text as shell"
         return field, f"{shown(value)} is {found}, give {expected}{quoted}"
     words = _words_of(_form_at(form, field)) if what.startswith("invalid enum value") else []
     return field, f"{what}, give one of: {', '.join(words)}" if words else what
