@@ -91,6 +91,7 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "nodes": st.lists(TEXT | st.sampled_from(["n1", "N2", "n1"]), max_size=3),
     "exclude": st.lists(TEXT | st.sampled_from(["n1", "n2"]), max_size=3),
     "exclusive": st.booleans(),
+    "spread": st.booleans(),
     "params": st.dictionaries(TEXT, TEXT | st.sampled_from(["1..5", "0.1,0.01"]), max_size=2),
     "each": st.lists(TEXT | st.dictionaries(TEXT, TEXT, max_size=2), max_size=3),
     "rows": st.none() | TEXT,

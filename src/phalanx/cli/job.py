@@ -158,6 +158,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
             ("Only on", ", ".join(asked.nodes) if alone else None),
             ("Not on", ", ".join(asked.exclude) if alone else None),
             ("Exclusive", "a node for each task" if alone and asked.exclusive else None),
+            ("Spread", "over as many nodes as possible" if alone and asked.spread else None),
             ("Tags", _tags(job)),
             ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
             ("Retries", _retries(job) if job.restart_limit is None else None),

@@ -134,6 +134,7 @@ def asked(request: RequestView) -> str:
     words += [f"{name}={value}" for name, value in request.labels.items()]
     words += ["isolation"] if request.require_isolation else []
     words += ["exclusive"] if request.exclusive else []
+    words += ["spread"] if request.spread else []
     words += [f"only on {','.join(request.nodes)}"] if request.nodes else []
     words += [f"not on {','.join(request.exclude)}"] if request.exclude else []
     return ", ".join(words)

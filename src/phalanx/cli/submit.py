@@ -139,6 +139,9 @@ class SubmitOptions(Struct, kw_only=True):
             "--exclusive", help="Each task has an empty node for itself, with all its cores and GPUs."
         ),
     ] = False
+    spread: Annotated[
+        bool, typer.Option("--spread", help="Tasks go to as many different nodes as there is room on.")
+    ] = False
     tag: Annotated[
         list[str] | None,
         typer.Option(metavar="K=V", help="Tag of the job, for `ps -l`; repeatable."),
@@ -255,7 +258,8 @@ class SubmitOptions(Struct, kw_only=True):
 _SAME = (
     *("cores", "memory", "gpus", "gpu_type", "gpu_memory", "priority", "queue", "array", "name"),
     *("time_limit", "grace", "no_queue", "allow_infeasible"),
-    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation", "exclusive"),
+    *("tasks", "min", "gang_wait", "preemption", "evictable", "request_id", "require_isolation"),
+    *("exclusive", "spread"),
     *("network", "ip_token", "names", "subdomain", "image", "split_output", "begin"),
 )
 

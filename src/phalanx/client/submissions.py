@@ -33,6 +33,7 @@ Resources of each task
     targets (target), required_gpus            nodes, such as "n1", "n1:0" or "n1::0,1"; one job for each
     labels (label), require_isolation          what the node must have
     nodes, exclude, exclusive                  only these nodes, none of these; a node for each task alone
+    spread                                     tasks on as many different nodes as there is room on
     network, ip_token, subdomain, names        an address of its own; host names
 Tasks
     array, at_once                             "1-100%10": one task for each index, ten at a time

@@ -208,6 +208,7 @@ def _request_view(request: Request) -> RequestView:
         nodes=[*request.nodes],
         exclude=[*request.exclude],
         exclusive=request.exclusive,
+        spread=request.spread,
     )
 
 

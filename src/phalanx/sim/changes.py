@@ -21,7 +21,7 @@ from phalanx.sim.places import Places
 from phalanx.sim.violation import Violation
 from phalanx.sim.world import World
 
-RUNS_SHARE, JOBS_SHARE, EXCLUSIVE_SHARE = 0.3, 0.4, 0.15
+RUNS_SHARE, JOBS_SHARE, EXCLUSIVE_SHARE, SPREAD_SHARE = 0.3, 0.4, 0.15, 0.4
 LATER_S = (1.0, 15.0)
 OPERATOR = "op"
 
@@ -34,6 +34,7 @@ class JobChanges:
         self._nodes = sorted(nodes)
         self._dice: Random = world.dice("changes")
         self._are_made = self._dice.random() < RUNS_SHARE
+        self._spread: Random = world.dice("spread")
 
     def begin(self, until_s: float, known: list[Job], ask: Callable[[list[Input]], None]) -> None:
         if self._are_made:
@@ -58,6 +59,7 @@ class JobChanges:
         dice = self._dice
         if dice.random() < 0.5:
             return structs.replace(job, begin_at=self._world.now + dice.uniform(*LATER_S))
+        is_spread = self._spread.random() < SPREAD_SHARE and not (job.gang and job.gang.gather)
         is_exclusive, left_out = dice.random() < EXCLUSIVE_SHARE, (dice.choice(self._nodes),)
         groups = tuple(
             structs.replace(
@@ -65,6 +67,7 @@ class JobChanges:
                 request=structs.replace(
                     group.request,
                     exclusive=is_exclusive and group.request.target is None,
+                    spread=is_spread and group.request.target is None,
                     exclude=() if is_exclusive or group.request.target is not None else left_out,
                 ),
             )
@@ -129,6 +132,8 @@ class ChangeChecker:
         others = [
             each for each in self._places.holders.values() if each.node == event.node and each.lane != lane
         ]
+        if asked.spread:
+            self._count("task of a job that is spread")
         if asked.exclusive:
             self._count("node that a task has for itself")
         if others and (asked.exclusive or any(each.grant.exclusive for each in others)):

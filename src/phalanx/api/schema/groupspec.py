@@ -77,6 +77,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     exclusive: bool = (
         False  # each task has a node for itself: it starts on an empty one and is given all of it
     )
+    spread: bool = False  # tasks are put on as many different nodes as there is room on
     env: dict[str, str] = {}
     cwd: str | None = None
     at_once: int = 0  # how many tasks of each replica may hold a place at one time; 0: all
@@ -243,6 +244,7 @@ def _request(spec: GroupSpec, field: str) -> Request:
         nodes=read_nodes(f"{field}nodes", spec.nodes),
         exclude=read_nodes(f"{field}exclude", spec.exclude),
         exclusive=spec.exclusive,
+        spread=spec.spread,
     )
 
 
@@ -258,16 +260,20 @@ def _check_places(spec: GroupSpec, target: Target | None, field: str) -> None:
     """Refuse what leaves no node, or says twice where a task runs."""
     if spec.nodes and set(spec.nodes) <= set(spec.exclude):
         raise BadRequest(f"{field}nodes: all of them are in exclude, so no node is left: leave one out there")
-    check_target(field, spec.nodes, spec.exclusive, target)
+    check_target(field, spec.nodes, spec.exclusive, spec.spread, target)
 
 
-def check_target(field: str, nodes: list[str], exclusive: bool, target: Target | None) -> None:
+def check_target(field: str, nodes: list[str], exclusive: bool, spread: bool, target: Target | None) -> None:
     """Refuse a target beside other nodes, or a part of a node for a task that wants all of it."""
     if target is None:
         return
     if nodes:
         raise BadRequest(
             f"{field}nodes: given beside target {shown(str(target))}: give one of them, not both"
+        )
+    if spread:
+        raise BadRequest(
+            f"{field}spread: it is for many nodes, and target {shown(str(target))} names one: give one of them"
         )
     if exclusive and (target.devices or target.numa is not None):
         raise BadRequest(
@@ -322,7 +328,8 @@ def _labels(spec: GroupSpec, field: str) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((labels | dict(own)).items()))
 
 
-def read_gather(rules: list[GatherSpec]) -> tuple[Gather, ...]:
+def read_gather(rules: list[GatherSpec], *, is_spread: bool = False) -> tuple[Gather, ...]:
+    """How close members stand. Those that are spread over nodes may be kept in one domain, and no more than that."""
     check_count("gather", len(rules), LAYERS_MAX)
     seen: set[str] = set()
     for number, options in enumerate(rules):
@@ -336,4 +343,19 @@ def read_gather(rules: list[GatherSpec]) -> tuple[Gather, ...]:
                 f"{field}.layer: {shown(options.layer)} is named twice, say all about a layer in one place"
             )
         seen.add(options.layer)
+        if is_spread and (not options.must or options.multiple > 1 or options.layer == "node"):
+            raise BadRequest(
+                f"{field}: spread asks for many nodes, and this rule for few: with spread only must rules of layers"
+                f" above the nodes are taken, such as {{layer: rack, must: true}}"
+            )
     return tuple(Gather(options.layer, options.must, options.multiple) for options in rules)
+
+
+def read_affinity(text: str, *, is_spread: bool) -> str:
+    """The key of running tasks that members stand near."""
+    check_text("gang.affinity", text, TEXT_BYTES_MAX)
+    if text and is_spread:
+        raise BadRequest(
+            "gang.affinity: it keeps members near running tasks, and spread asks for many nodes: give one of them"
+        )
+    return text

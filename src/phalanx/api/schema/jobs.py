@@ -93,6 +93,7 @@ class RequestView(Struct, omit_defaults=True):
     nodes: list[str] = []  # only one of these; empty: any
     exclude: list[str] = []  # none of these
     exclusive: bool = False  # a node for itself
+    spread: bool = False  # tasks on as many different nodes as there is room on
 
 
 class GroupView(Struct):

@@ -31,6 +31,7 @@ from phalanx.api.schema.groupspec import (
     GroupSpec,
     Network,
     check_after,
+    read_affinity,
     read_gather,
     read_names,
     read_subdomain,
@@ -302,7 +303,7 @@ def _gang(spec: JobSpec, groups: tuple[Group, ...]) -> Gang | None:
         _refuse_contradictions(spec)
         return None
     options = GangSpec() if spec.gang is True else spec.gang
-    check_text("gang.affinity", options.affinity, TEXT_BYTES_MAX)
+    is_spread = any(group.request.spread for group in groups)
     check_text("gang.id", options.id, GANG_ID_BYTES_MAX)
     if all(group.optional for group in groups):
         raise BadRequest(
@@ -315,11 +316,11 @@ def _gang(spec: JobSpec, groups: tuple[Group, ...]) -> Gang | None:
                 f" place, and the gang needs {group.needed} of this group together: raise at_once or lower min"
             )
     return Gang(
-        read_gather(spec.gather),
+        read_gather(spec.gather, is_spread=is_spread),
         options.strict,
         options.match,
         read_duration("gang.wait", options.wait),
-        options.affinity,
+        read_affinity(options.affinity, is_spread=is_spread),
         options.id,
     )
 

@@ -119,7 +119,7 @@ def check_rows(rows: Sequence[Sequence[str]], names: Sequence[str], first: int, 
     """Refuse rows that are not one text for each column; `first` is the number of the first, counted from 1."""
     lengths, flat = set(map(len, rows)), list(chain.from_iterable(rows))
     is_plain = lengths <= {len(names)} and max(map(len, flat), default=0) <= VALUE_BYTES_MAX // 4
-    if is_plain and len(names) * VALUE_BYTES_MAX <= ROW_BYTES_MAX and "\0" not in "".join(flat):
+    if is_plain and len(names) * VALUE_BYTES_MAX <= ROW_BYTES_MAX and _is_text("".join(flat)):
         return
     for number, row in enumerate(rows, start=first):
         if len(row) != len(names):
@@ -135,6 +135,14 @@ def check_rows(rows: Sequence[Sequence[str]], names: Sequence[str], first: int, 
             raise BadRequest(
                 f"{field}: row {number} has {sum(sizes)} bytes, at most {ROW_BYTES_MAX} are allowed"
             )
+
+
+def _is_text(value: str) -> bool:
+    """Whether programs can be given it; `check_text` says why not."""
+    try:
+        return "\0" not in value and (value.isascii() or bool(value.encode()))
+    except UnicodeEncodeError:
+        return False
 
 
 def as_value(value: Any, where: str) -> str:

@@ -98,6 +98,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     nodes: list[str] = []  # only on these nodes; empty: on any
     exclude: list[str] = []  # on none of these
     exclusive: bool = False  # each task has a node for itself: an empty one, of which it is given all
+    spread: bool = False  # tasks are put on as many different nodes as there is room on
     preemption: Literal["lower", "never"] = "lower"  # whom it may evict: lower priorities, or nobody
     evictable: bool = True
     min_run: float | str = 0  # how long an attempt runs before it may be evicted
@@ -202,7 +203,7 @@ def _aimed(
     groups: dict[int, Group] = {}  # by the number of devices, so that a long command is read once
     jobs: list[tuple[str | None, Job]] = []
     for text, target in places:
-        check_target("", request.nodes, request.exclusive, target)
+        check_target("", request.nodes, request.exclusive, request.spread, target)
         id, gpus = new_id(), _gpus(request, target, text)
         group = groups.get(gpus) or groups.setdefault(gpus, _group(request, gpus, common.array))
         aimed = structs.replace(group, request=structs.replace(group.request, target=target))
@@ -321,6 +322,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         nodes=request.nodes,
         exclude=request.exclude,
         exclusive=request.exclusive,
+        spread=request.spread,
         env=request.env,
         cwd=None if request.kind == "vps" else request.cwd,  # the home of a VPS is its folder
         network=request.network,
@@ -383,7 +385,7 @@ def _gang(request: SubmitRequest) -> Gang | None:
             hint="phalanx plan says whether they would start now",
         )
     wait_s = WAIT_S if request.gang_wait is None else read_duration("gang_wait", request.gang_wait)
-    return Gang(read_gather(request.gather), wait_s=wait_s)
+    return Gang(read_gather(request.gather, is_spread=request.spread), wait_s=wait_s)
 
 
 def _gpus(request: SubmitRequest, target: Target | None, text: str | None) -> int:

@@ -37,6 +37,7 @@ class GangFields(TypedDict, total=False):
     nodes: list[str]
     exclude: list[str]
     exclusive: bool
+    spread: bool
     tags: dict[str, str]
     after: list[str]
     preemption: Literal["lower", "never"]

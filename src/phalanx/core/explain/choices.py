@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model import reason
 from phalanx.core.model.amounts import plural
@@ -29,16 +31,24 @@ def told_choice(note: DispatchNote) -> str:
 
 
 def why_there(job: JobState, position: int) -> Reason | None:
-    """Why a task that holds a place was given that node, if a mode chose it."""
+    """Why a task that holds a place was given that node, if a mode chose it or its job is spread."""
     attempt = job.live.get(position)
     note = None if attempt is None else attempt.note
     if attempt is None or note is None:
-        return None
+        return None if attempt is None else _why_spread(job, position, attempt.node)
     others = dict(note.others)
     told = f"{attempt.node} was {told_choice(note)}"
     return reason.dispatched(
         attempt.node, note.strategy, note.pool, note.reused, note.weight, note.score, others, told
     )
+
+
+def _why_spread(job: JobState, position: int, node: str) -> Reason | None:
+    """Over how many nodes the tasks that hold places stand, if they were to stand apart."""
+    if not job.group_of(position).request.spread:
+        return None
+    places = Counter(each.node for each in job.live.values())
+    return reason.spread_over(node, places[node], places.total(), len(places))
 
 
 def why_one_node(view: DispatchView, nodes: NodeTable, job: Job, request: Request) -> Reason | None:

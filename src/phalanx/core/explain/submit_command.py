@@ -76,6 +76,8 @@ def _of_request(request: Request) -> Iterator[str]:
         yield from ("--gpu-memory", format_bytes(request.gpu_memory_bytes))
     if request.exclusive:
         yield "--exclusive"
+    if request.spread:
+        yield "--spread"
     for option, names in (("--nodes", request.nodes), ("--exclude", request.exclude)):
         if names:
             yield from (option, ",".join(names))

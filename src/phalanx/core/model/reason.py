@@ -95,6 +95,8 @@ sticky_worker_busy = _reason("StickyWorkerBusy", _CAPACITY, "host",
     "It continues from weights made on {host} and waits until {host} has room")
 merged = _reason("Merged", _PROGRESS, "parent host",
     "It runs on {host} as a part of {parent}, which differs from it only in its data")
+spread_over = _reason("Spread", _PROGRESS, "host here tasks nodes",
+    "It is spread: {tasks} of its tasks hold places on {nodes} nodes, {here} on {host}")
 dispatched = _reason("Dispatched", _PROGRESS, "host strategy pool reused weight score others _told",
     "{_told}")
 gpu_index_invalid = _reason("GpuIndexInvalid", _NEVER, "_host bad valid",

@@ -118,6 +118,7 @@ class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     nodes: tuple[str, ...] = ()  # only one of these; empty: any
     exclude: tuple[str, ...] = ()  # none of these
     exclusive: bool = False  # a node that is empty, all of which it is given
+    spread: bool = False  # tasks of the job on as many different nodes as there is room on
 
     @property
     def is_choosy(self) -> bool:

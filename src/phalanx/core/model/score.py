@@ -8,7 +8,8 @@
     4. free memory.
 
 A task without devices ranks nodes that have none before those whose devices are all taken, and both before nodes with
-free devices. `most-free-cores` is KohakuRiver's rule. The earlier row wins a tie in both.
+free devices. `most-free-cores` is KohakuRiver's rule. The earlier row wins a tie in both. For a request
+that is spread the last three points are turned round: the smallest type that suffices, then the most free.
 
 The four are packed into 63 bits, so that numpy compares all nodes at once; sizes that hardly differ are equal
 (`amounts.magnitude`), and counts end at a largest value. Members of a gang stand together first and are packed
@@ -45,6 +46,7 @@ _CORES_BITS = 11  # whole cores differ up to 2,048 of them, parts of one up to a
 _CORES_MAX = (1 << 16) - 1
 _MEMORY_BITS = 14
 _MEMORY_MAX = (1 << 20) - 1
+_FREE = (1 << 46) - 1  # the bits of what is free
 _ANY = Request(gpus=1)
 _MIXED_MAX = 64  # classes of which the grades of nodes with several types of device are kept
 _Class = tuple[str | None, int, int]  # type, memory and number of devices asked for
@@ -65,7 +67,8 @@ class Scores:
         devices = min(ledger.free_of(request), _DEVICES_MAX)
         cores = min(magnitude(ledger.free[CORES], _CORES_BITS), _CORES_MAX)
         memory = min(magnitude(ledger.free[1], _MEMORY_BITS), _MEMORY_MAX)
-        return ((_grade(ledger, request) << 10 | devices) << 16 | cores) << 20 | memory
+        value = ((_grade(ledger, request) << 10 | devices) << 16 | cores) << 20 | memory
+        return value ^ _FREE if request.spread else value
 
     def column(self, request: Request, score: Score) -> Column:
         """The score of every node, as if it had room."""
@@ -75,7 +78,8 @@ class Scores:
         cores = np.minimum(_magnitudes(columns.free[CORES], _CORES_BITS), _CORES_MAX)
         devices = np.minimum(columns.devices(request), _DEVICES_MAX)
         memory = np.minimum(_magnitudes(columns.free[1], _MEMORY_BITS), _MEMORY_MAX)
-        return ((self._grades(request) << 10 | devices) << 16 | cores) << 20 | memory
+        values = ((self._grades(request) << 10 | devices) << 16 | cores) << 20 | memory
+        return values ^ _FREE if request.spread else values
 
     def grades(self, request: Request, score: Score) -> Column | None:
         """Of every node how precious what it has for this request is; None if no node is better than another."""
@@ -193,6 +197,11 @@ class Ranking:
     def pass_over(self, row: int) -> None:
         """The node's own ledger says no: do not name it again until something changes there."""
         self._put(row, WORST)
+
+    def values(self) -> Column:
+        """The score of every node as it is now, WORST where there is no room. Read it, and keep a copy."""
+        self.catch_up()
+        return self._values[: self._size]
 
     def in_order(self) -> tuple[Order, int]:
         """Every node that has room as (score, row), in a heap, and up to which change that holds."""

@@ -109,6 +109,13 @@ class Tenants:
         column[list(near)] = list(near.values())
         return column
 
+    def on_nodes(self, job: JobId, nodes: int) -> NDArray[np.int64]:
+        """How many places a job holds on each node row, promises among them; the column is the caller's."""
+        number = self.numbers.get(job)
+        if number is None:
+            return np.zeros(nodes, dtype=np.int64)
+        return np.bincount(self.node[self.used & (self.job == number)], minlength=nodes)
+
     def remove(self, key: TenantKey) -> None:
         slot = self.slots.pop(key)
         self.used[slot] = False

@@ -33,6 +33,7 @@ class BestNode:
         self._latest: dict[int, int] = {}  # the scores of rows that changed since the order was made
         # Of a run that packs, the row named last and what it had left.
         self._leader: tuple[int, tuple[int, ...]] | None = None
+        self.held = None  # whose tasks stand where is all the same
         self._until_run = _RUN_MIN + len(nodes) // _RUN_PART
 
     def best(self) -> tuple[int, Grant] | None:
@@ -50,7 +51,7 @@ class BestNode:
             ranking.pass_over(row)
         return None
 
-    def taken(self) -> None:
+    def taken(self, _row: int) -> None:
         """A task was placed where `best` said."""
         self._until_run -= 1
         if self._ranking is not None and not self._until_run:

@@ -17,13 +17,13 @@ from phalanx.core.model.plan import ClassNote, GangPlacement, Placement, Plan, P
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, WaitingGang, WaitingGroup
-from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_mode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
 from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
 from phalanx.core.placement.prefetch import prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
+from phalanx.core.placement.spread import Spots, is_spread, spots
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 _SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn
@@ -76,7 +76,7 @@ class _Pass:
         self._held: set[WaitingClass] = set()  # classes in which one that runs long was held back
         self._held_count = 0
         self._evictions = 0  # how often it was worked out whom to evict
-        self._spots: dict[WaitingClass, BestNode] = {}
+        self._spots: dict[WaitingClass, Spots] = {}
         self._dispatcher = Dispatcher(snapshot.nodes, snapshot.dispatch, snapshot.now)
         self.deferred: list[JobId] = []  # those that wait for one node, and could go to another
         self._promised: set[JobId] = set()  # jobs whose victims have to leave first
@@ -201,23 +201,23 @@ class _Pass:
             return self._without(self._limit(unit), waiting_class, unit)
         if is_dispatched(unit):
             return self._dispatch(waiting_class, unit, quota)
-        spots = self._spots_of(waiting_class, unit)
+        nodes = self._spots_of(waiting_class, unit)
         most = self._policy.openings_max - self.draft.size
         self.front.note_start(unit.job)
-        if self.front.is_before(unit.rank) and spots.best() is not None:
+        if self.front.is_before(unit.rank) and nodes.best() is not None:
             guard = self.front.reservation(unit.rank)
             if guard is not None and not self._ends_in_time(guard, unit):
                 return self._fill_spare(
-                    waiting_class, unit, guard, most if quota is None else min(most, quota)
+                    waiting_class, unit, guard, nodes, most if quota is None else min(most, quota)
                 )
         for placed, position in enumerate(unit.ready(most)):
             if placed == quota:
                 return self._limit(unit)
-            spot = spots.best()
+            spot = nodes.best()
             if spot is None:
                 return self._without(Block.ROOM, waiting_class, unit)
             self._take(unit, position, spot)
-            spots.taken()
+            nodes.taken(spot[0])
         return None
 
     def _limit(self, unit: WaitingGroup) -> Block:
@@ -242,18 +242,19 @@ class _Pass:
         return self._without(block, waiting_class, unit) if block is Block.ROOM else block
 
     def _fill_spare(
-        self, waiting_class: WaitingClass, unit: WaitingGroup, guard: Reservation, most: int
+        self, waiting_class: WaitingClass, unit: WaitingGroup, guard: Reservation, nodes: Spots, most: int
     ) -> Block | None:
         """Place tasks that will still run when the head is to start: only where it leaves room for them."""
         if waiting_class in self._held:
             return Block.HELD
         for position in unit.ready(most):
-            spot = guard.spot(unit.request)
+            spot = guard.spot(unit.request, nodes.held)
             if spot is None:
-                spot = BestNode(self.draft.nodes, unit.request, self._policy.score).best()
+                spot = nodes.best()
                 if spot is None or not guard.make_way([spot]):
                     return Block.HELD
             self._take(unit, position, spot)
+            nodes.taken(spot[0])
         return None
 
     def _take(self, unit: WaitingGroup, position: int, spot: tuple[int, Grant]) -> None:
@@ -380,10 +381,14 @@ class _Pass:
         self._is_cut = True  # what is left of it waits as another unit, which the next pass will find
         return True
 
-    def _spots_of(self, waiting_class: WaitingClass, unit: WaitingGroup) -> BestNode:
-        spots = self._spots.get(waiting_class)
-        if spots is None:
+    def _spots_of(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Spots:
+        found = self._spots.get(waiting_class)
+        if found is None:
+            draft = self.draft
+            found = spots(draft.nodes, draft.tenants, unit, self._policy.score, draft.placements)
+            if is_spread(unit.request):  # where the others of its job stand says nothing about the next one
+                return found
             if len(self._spots) >= _SPOTS_MAX:
                 self._spots.clear()
-            spots = self._spots[waiting_class] = BestNode(self.draft.nodes, unit.request, self._policy.score)
-        return spots
+            self._spots[waiting_class] = found
+        return found

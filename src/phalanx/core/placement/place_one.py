@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from phalanx.core.model.plan import Placement, Policy, Snapshot
 from phalanx.core.model.waiting import WaitingGroup
-from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.dispatch import Choice, Dispatcher, is_dispatched
+from phalanx.core.placement.spread import spots
 
 
 def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placement | None:
@@ -21,7 +21,7 @@ def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placeme
             return None
         name = snapshot.nodes.names[choice.row]
         return Placement(unit.job.id, position, name, choice.grant, note=choice.note)
-    spot = BestNode(snapshot.nodes, unit.request, policy.score).best()
+    spot = spots(snapshot.nodes, snapshot.tenants, unit, policy.score).best()
     if spot is None:
         return None
     row, grant = spot

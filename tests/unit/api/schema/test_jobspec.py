@@ -200,3 +200,12 @@ def test_a_gang_has_a_limit_of_its_own(groups: list[Fields], fields: Fields, sta
     assert said.startswith(start)
     assert said.endswith("too many for a gang, at most 10000 can start together")
     assert a_job(groups, **fields).tasks > 10_000
+
+
+def test_spread_is_of_a_group_and_goes_with_must_rules_alone():
+    groups: list[Fields] = [{"name": "a", "spread": True}, {"name": "b"}]
+    must = [{"layer": "rack", "must": True}]
+    job = a_job(groups, gang=True, gather=must)
+    assert [group.request.spread for group in job.groups] == [True, False]
+    assert "gather[0]: spread asks" in refusal(groups, gang=True, gather=[{"layer": "rack"}])
+    assert "gang.affinity: it keeps" in refusal(groups, gang={"affinity": "x"})

@@ -137,6 +137,11 @@ def test_job_files_have_the_same():
             to_job(wrong, id="j", now=0.0, user="ada", default_retries=0)
 
 
+def test_what_utf8_cannot_spell_is_refused_with_its_row():
+    with pytest.raises(BadRequest, match=r"each: row 2, line: .* is not text that UTF-8 can spell"):
+        read_params({}, ["é", "\ud800"], None)
+
+
 def test_a_row_has_a_limit_as_a_whole():
     wide = [["x" * 4000] * 10]
     with pytest.raises(BadRequest, match="row 5 has 40000 bytes"):

@@ -151,6 +151,11 @@ def test_attempts_count_the_first_run():
         ({"targets": ["a"], "required_gpus": [[0, 0]]}, "required_gpus: [0, 0] names a device twice"),
         ({"targets": ["a::0"], "required_gpus": [[1]]}, "targets and required_gpus contradict each other"),
         ({"targets": ["a::0,1"], "gpus": 1}, "gpus: 1 contradicts target 'a::0,1' with 2 named devices"),
+        ({"spread": True, "targets": ["n1"]}, "spread: it is for many nodes, and target 'n1' names one"),
+        *(
+            ({"spread": True, "tasks": 2, "gather": [rule]}, "gather[0]: spread asks for many nodes")
+            for rule in (GatherSpec("rack"), GatherSpec("rack", True, 2), GatherSpec("node", True))
+        ),
         ({"kind": "vps", "targets": ["a", "b"]}, "VPS tasks cannot be submitted to multiple targets"),
     ],
 )

@@ -255,7 +255,7 @@ def test_a_long_run_takes_the_nodes_in_the_same_order_as_one_question_after_anot
         assert spot == BestNode(asked, Request(cores=2), score).best()
         for table in (asked, run):
             table.take(*spot)
-        spots.taken()
+        spots.taken(spot[0])
         if spot[0] == 3 and run.ledgers[2].cores_free >= 5:  # another task takes from another node meanwhile
             for table in (asked, run):
                 table.take(2, Grant(5, 0))
@@ -295,7 +295,7 @@ def test_whatever_others_do_meanwhile_a_run_goes_on_with_the_best(steps, gpus, s
         if spot is not None and what not in ("declined", "outdone"):
             table.take(*spot)
             held.append(spot)
-            run.taken()
+            run.taken(spot[0])
         row = at % len(table)
         grant = table.ledgers[row].fit(Request(cores=cores))
         if what in ("take", "outdone") and isinstance(grant, Grant):

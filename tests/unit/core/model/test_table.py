@@ -73,7 +73,7 @@ def test_the_best_spot_is_what_the_score_says_and_the_earlier_node_wins_a_tie(
     while (spot := spots.best()) is not None:
         row, grant = spot
         table.take(row, grant)
-        spots.taken()
+        spots.taken(row)
         found.append(table.names[row])
     assert found == order.split()
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
+from msgspec import structs
 
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
-from phalanx.core.cluster.inputs import SetQuota, Submit
-from phalanx.core.model.job import Job
+from phalanx.core.cluster.inputs import Hello, SetQuota, Submit
+from phalanx.core.explain.explain import explain
+from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.orders import Status
+from phalanx.core.model.plan import Policy
 from phalanx.core.model.queues import Quota
+from phalanx.core.model.resources import Capacity, Device
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 THREE = {name: {"cores": 4, "gpus": 2} for name in ("n1", "n2", "n3")}
@@ -138,3 +144,100 @@ def test_a_shorter_task_goes_first_only_if_the_exclusive_head_is_not_delayed() -
     assert [cluster.status(each) for each in (head, long, short)] == [
         Status.PENDING, Status.PENDING, Status.ASSIGNED,
     ]  # fmt: skip
+
+
+FOUR = {name: {"cores": 4, "gpus": 2} for name in ("n1", "n2", "n3", "n4")}
+
+
+def places(cluster: Cluster, job: Job) -> list[int]:
+    """How many tasks of a job each of its nodes has, the fewest first."""
+    return sorted(Counter(where(cluster, job)).values())
+
+
+def test_an_array_is_packed_unless_it_is_spread() -> None:
+    cluster = a_cluster(**FOUR)
+    packed, spread = a_job(array="0-3"), a_job(array="0-5", spread=True)
+    cluster.submit(packed)
+    assert places(cluster, packed) == [4]
+    cluster.submit(spread)
+    assert places(cluster, spread) == [2, 2, 2]  # the fourth node is full
+
+
+def test_spread_tasks_go_where_their_job_has_the_fewest_and_then_where_most_is_free() -> None:
+    cluster = a_cluster(**FOUR)
+    for target in ("n1", "n2"):
+        cluster.submit(a_job(target))
+    first = a_job(array="0-3%2", spread=True)
+    cluster.submit(first)
+    assert where(cluster, first) == ["n3", "n4"]
+    cluster.started("n3", (first.id, 0, 1))
+    cluster.ended("n3", (first.id, 0, 1))
+    assert where(cluster, first) == ["n4", "n3"]  # not n4 again, which has as much free
+    second = a_job(array="0-3", spread=True)
+    cluster.submit(second)
+    assert places(cluster, second) == [1, 1, 1, 1]
+
+
+def test_spread_tasks_take_the_smallest_devices_that_do() -> None:
+    cluster = a_cluster()
+    for name, memory in (("big", 80 << 30), ("small", 24 << 30)):
+        devices = tuple(Device(index, "gpu", memory) for index in range(2))
+        cluster.give(Hello(name, "a", f"origin-{name}", Capacity(4, 16 << 30, devices=devices), []))
+    one, two = a_job(gpus=1, spread=True), a_job(array="0-1", gpus=1, spread=True)
+    cluster.submit(one)
+    assert where(cluster, one) == ["small"]
+    cluster.submit(two)
+    assert sorted(where(cluster, two)) == ["big", "small"]
+
+
+def test_groups_of_a_spread_job_stand_on_different_nodes() -> None:
+    cluster = a_cluster(**FOUR)
+    groups = a_group(2, name="a", spread=True), a_group(2, name="b", spread=True)
+    job = structs.replace(a_gang(*groups), gang=None)
+    cluster.submit(job)
+    assert places(cluster, job) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(("tasks", "expected"), [(3, [1, 1, 1]), (6, [1, 1, 2, 2]), (16, [4, 4, 4, 4])])
+def test_members_of_a_gang_are_spread(tasks: int, expected: list[int]) -> None:
+    cluster = a_cluster(**FOUR)
+    gang = a_gang(a_group(tasks, spread=True))
+    cluster.submit(gang)
+    assert places(cluster, gang) == expected
+
+
+def test_a_gang_in_one_rack_is_spread_in_the_rack_with_the_most_nodes() -> None:
+    racks = {"n1": "a", "n2": "a", "n3": "b", "n4": "b", "n5": "b"}
+    cluster = a_cluster()
+    for name, rack in racks.items():
+        cluster.add_node(name, labels={"rack": rack}, cores=4)
+    gang = a_gang(a_group(4, spread=True), gather=(Gather("rack", must=True),))
+    cluster.submit(gang)
+    assert sorted(set(where(cluster, gang))) == ["n3", "n4", "n5"]
+
+
+def test_groups_of_a_gang_are_spread_and_packed_beside_each_other() -> None:
+    cluster = a_cluster(**FOUR)
+    gang = a_gang(a_group(4, name="a", gpus=1, spread=True), a_group(2, name="b", gpus=2, cores=0))
+    cluster.submit(gang)
+    assert len(where(cluster, gang)) == 6
+
+
+def test_members_that_come_back_stand_where_none_of_the_others_is() -> None:
+    cluster = a_cluster(**FOUR)
+    gang = a_gang(a_group(3, spread=True, min=2))
+    for node in ("n1", "n2"):
+        cluster.submit(a_job(node, cores=4))
+    cluster.submit(gang)
+    assert places(cluster, gang) == [1, 2]
+
+
+def test_spreading_is_told() -> None:
+    cluster = a_cluster(**FOUR)
+    job = a_job(array="0-5", spread=True)
+    cluster.submit(job)
+    found = explain(
+        cluster.state, cluster.state.jobs[job.id], None, Policy(), cluster.state.snapshot(cluster.now)
+    )
+    told = [each.numbers for each in found.reasons if each.code == "Spread"]
+    assert told == [{"host": "n1", "here": 2, "tasks": 6, "nodes": 4}]

@@ -26,6 +26,7 @@ from phalanx.core.placement.gang.domains import Field
 from phalanx.core.placement.gang.packing import STEPS_MAX, Packing
 from phalanx.core.placement.gang.search import CandidateDomain, GangSearch, Layout, PartSlots
 from phalanx.core.placement.preempt.node_fit import NodeFit, in_turn
+from phalanx.core.placement.spread import is_spread
 
 SIZES_MAX = 256  # how many sizes of a gang with multiples are tried in one domain
 
@@ -133,8 +134,10 @@ class Tries:
         self._existing = draft.tenants.near_to(ask.affinity, len(nodes))  # those of this gang are among them
         slots = []
         for part, count in zip(parts, most, strict=True):
-            grades = nodes.scores.grades(part.request, draft.score)
-            slots.append(PartSlots(part.need, count, *nodes.slots(part.request), grades))
+            apart = is_spread(part.request)
+            grades = None if apart else nodes.scores.grades(part.request, draft.score)
+            spread = nodes.scores.column(part.request, draft.score) if apart else None
+            slots.append(PartSlots(part.need, count, *nodes.slots(part.request), grades, spread))
         self.search = GangSearch(nodes.tree, slots, gather, self._existing, self._bound)
         self._steps = STEPS_MAX
         self._size: Sequence[int] = ()
@@ -199,7 +202,9 @@ class Tries:
             return
         rows = could[domains]
         parts = [
-            PartSlots(part.need, part.most, np.where(rows, part.slots, 0), grades=part.grades)
+            PartSlots(
+                *(part.need, part.most, np.where(rows, part.slots, 0)), grades=part.grades, spread=part.spread
+            )
             for part in self.search.parts
         ]
         self.search = GangSearch(tree, parts, self._gather, self._existing, self._bound)

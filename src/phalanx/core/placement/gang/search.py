@@ -21,6 +21,9 @@ no domain holds all, it takes the lowest level that holds what it needs, and the
 A must rule for a layer that nobody declared has no layout; a prefer rule for one is ignored. With `multiple` every
 domain of that layer holds a multiple, members that are already there counted.
 
+Members that are spread stand in a domain of the level that the must rules name, the one with the most nodes for them,
+and there on as many nodes as possible; grades are not asked then.
+
 Parts of a gang share the nodes, which the slots of one part cannot tell. For each domain the
 first layout is one that is sure to fit, if there is one; then comes what would fit if they did not share.
 """
@@ -38,6 +41,7 @@ from phalanx.core.model.job import Gather
 from phalanx.core.model.table import Tally
 from phalanx.core.model.tree import Column, Tree
 from phalanx.core.placement.gang.domains import Domains, Field, GatherLevels, Grades
+from phalanx.core.placement.spread import evenly
 
 Counts = Sequence[tuple[int, int]]  # (node row, members), in the order in which members are laid over nodes
 Layout = Sequence[Counts]  # for each part
@@ -52,6 +56,9 @@ class PartSlots(Struct):
     sums: tuple[Column, ...] | None = None  # slots per domain of each layer, if they are known
     tally: Tally | None = None  # how many nodes have so many slots, if it is known
     grades: Column | None = None  # how precious what each node has is, if one is better than another
+    spread: Column | None = (
+        None  # the members stand on as many nodes as possible, those of the least value first
+    )
 
 
 def layouts(
@@ -110,9 +117,27 @@ class GangSearch:
             return
         most, need = tuple(part.most for part in self.parts), tuple(part.need for part in self.parts)
         for size in (most, need) if need != most else (most,):
-            for level in range(self.tree.node_level, self.rules.top - 1, -1):
-                for number in self.domains.in_order(level, size, is_least=size != most):
+            for level in range(self._lowest, self.rules.top - 1, -1):
+                numbers = self.domains.in_order(level, size, is_least=size != most)
+                for number in numbers if size != most else self._with_most_nodes(level, numbers):
                     yield CandidateDomain(level, number, size)
+
+    @property
+    def _lowest(self) -> int:
+        """The level to begin with: single nodes, unless members are spread as far as the must rules allow."""
+        is_spread = any(part.spread is not None for part in self.parts)
+        return self.rules.top or 0 if is_spread else self.tree.node_level
+
+    def _with_most_nodes(self, level: int, numbers: Iterator[int]) -> Iterator[int]:
+        """Domains in order; if members are spread, those first that give them more nodes."""
+        spread = [part for part in self.parts if part.spread is not None]
+        if not spread or not level:
+            return numbers
+        total = np.zeros(self.tree.size(level), dtype=np.int64)
+        for part in spread:
+            around = self.tree.up(self.tree.node_level, np.flatnonzero(part.slots), level)
+            total += np.minimum(np.bincount(around, minlength=len(total)), part.most)
+        return iter(sorted(numbers, key=lambda number: -int(total[number])))
 
     def roomiest(self) -> CandidateDomain:
         """Of the domains that would have to hold them all, the one that holds the most of what may be placed."""
@@ -232,6 +257,10 @@ class GangSearch:
             return None
         if level == self.tree.node_level:
             return [(number, count)] if count else []
+        if (values := self.parts[group].spread) is not None and self.cost is None:
+            rows = self.tree.rows(level, number)
+            held = near.slots[rows] if near is not None else np.zeros(len(rows), dtype=np.int64)
+            return evenly(rows, field.slots[rows], held, values[rows], count)
         return Spread(field, self.rules.steps, near, self.cost).over(level, number, count)
 
 

@@ -77,8 +77,11 @@ class Reservation:
         need, free = self.need[:, self.rows], self.around.free[:, self.rows]
         return bool((np.where(need > 0, free, 1) > 0).all(axis=0).any())
 
-    def spot(self, request: Request) -> Place | None:
-        """The best node on which a task may stay beyond the instant; its place is counted already."""
+    def spot(self, request: Request, held: Column | None = None) -> Place | None:
+        """The best node on which a task may stay beyond the instant; its place is counted already.
+
+        If tasks are spread, nodes come first on which their job has `held` the fewest places.
+        """
         nodes = self.scale.nodes
         could = nodes.slots(request).column > 0
         need = self.need[:, self.rows]
@@ -86,6 +89,8 @@ class Reservation:
         lacking = ((self._later[:, self.rows] - need < ask) & (ask > 0) & (need > 0)).any(axis=0)
         could[[row for row in self.rows[lacking].tolist() if self._matters(row, ask[:, 0])]] = False
         values = nodes.scores.column(request, self.around.score)
+        if held is not None:
+            values = np.lexsort((values, held)).argsort()
         while could.any():
             row = int(np.where(could, values, WORST).argmin())
             answer = nodes.ledgers[row].fit(request)
