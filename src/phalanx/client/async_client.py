@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from inspect import isfunction
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -64,7 +65,6 @@ from phalanx.client.leader import RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.submissions import AsyncSubmitCalls
-from phalanx.client.twins import share_docstrings
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
 from phalanx.client.workflows import WorkflowBuilder
@@ -242,7 +242,7 @@ class AsyncClient(
     async def node(self, name: str) -> NodeView:
         return await self._ask(calls.node(name))
 
-    async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
+    async def drain(self, name: str, reason: str = "", *, evict: bool = False) -> NodeView:
         """Place nothing more on a node; with `evict`, what runs there moves elsewhere, gangs as a whole."""
         return await self._ask(calls.drain(name, reason, evict=evict))
 
@@ -353,6 +353,14 @@ class AsyncClient(
             return answer
         await answer.aclose()
         return await self._exchange.send(call, self._token.value)
+
+
+def share_docstrings(source: type, target: type) -> None:
+    """Give each public method of `target` that says nothing of itself the sentence of its twin in `source`."""
+    for each in target.__mro__:
+        for name, method in vars(each).items():
+            if not name.startswith("_") and isfunction(method) and method.__doc__ is None:
+                method.__doc__ = getattr(getattr(source, name, None), "__doc__", None)
 
 
 share_docstrings(Client, AsyncClient)

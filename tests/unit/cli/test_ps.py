@@ -122,6 +122,12 @@ def test_what_is_paused_or_held_does_not_pass_for_running(cli: Cli, cluster: Fak
     ]
 
 
+def test_tasks_are_listed_by_their_noun(cli: Cli, cluster: FakeClient):
+    cluster.kept_tasks = [a_task(number="17.3")]
+    assert cli("task", "list", ID).out == cli("ps", "--tasks", ID).out
+    assert "Missing argument 'JOB'" in cli("task", "list").err
+
+
 @pytest.mark.parametrize(("users", "is_cut"), [(["ada"], True), (["ada", "grace"], False)])
 def test_a_table_fits_a_terminal_of_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, users: list[str], is_cut: bool

@@ -38,14 +38,12 @@ _making = threading.Lock()
 _made: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 T = TypeVar("T", bound=msgspec.Struct)
-
 BODY_BYTES_MAX = 1024 * 1024
 
 # Possessive throughout (`*+`), so that no text can make it backtrack.
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+(:?)', re.DOTALL)
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-
 _WRONG_TYPE = re.compile(r"expected ([a-z |]+), got ([a-z]+)")
 _TYPES = {
     "int": "a whole number",

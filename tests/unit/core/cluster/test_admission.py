@@ -98,7 +98,7 @@ def test_what_no_node_of_today_could_hold_may_wait_for_a_larger_one() -> None:
 
 
 def test_the_closest_node_is_one_that_takes_work() -> None:
-    cluster = a_cluster(n1={"cores": 8}, n2={"cores": 4}, n3={"cores": 4, "labels": {"zone": "a"}})
+    cluster = a_cluster(n1={"cores": 8}, n2={"cores": 4}, n3={"cores": 2})
     cluster.give(Drain("n1", "new disks"))
     for job in (a_job(cores=16), a_gang(a_group(tasks=2, cores=16))):
         answer = cluster.submit(job)

@@ -10,8 +10,8 @@ import pytest
 import phalanx
 from phalanx import errors
 from phalanx.api.schema.submit_fields import SweepFields
+from phalanx.client.async_client import share_docstrings
 from phalanx.client.submit_names import NAMES
-from phalanx.client.twins import share_docstrings
 
 
 @pytest.mark.parametrize("name", [name for name in phalanx.__all__ if name[0].isupper()])
