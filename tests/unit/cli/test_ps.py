@@ -197,6 +197,26 @@ def test_the_tasks_of_a_job(cli: Cli, cluster: FakeClient):
     assert "Paused" in lines[2]
 
 
+def test_watching_on_a_terminal_is_a_table_drawn_in_place(
+    cli: Cli, busy: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    class TwoChanges:
+        def __init__(self, *_: object) -> None:
+            self.left = 2
+
+        def wait(self) -> None:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("phalanx.cli.live._Changes", TwoChanges)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    said = cli("ps", "-w")
+    assert said.out.count("STATUS") == 2, "drawn once more after a change"
+    assert "AttemptEnded" not in said.out
+
+
 def test_watching_into_a_pipe_tells_each_change(cli: Cli, cluster: FakeClient):
     cluster.events = [
         WatchEvent(7, 1000.0, "AttemptEnded", task=f"{ID}.1", status="Failed", text="ended\x1b[1m")

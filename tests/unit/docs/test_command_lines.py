@@ -125,6 +125,13 @@ def test_every_command_line_of_a_page_is_accepted(page: Path):
     assert [each for each in map(unknown, parts(page)) if each] == []
 
 
+def test_the_first_five_minutes_need_no_file_of_ones_own():
+    text = (ROOT / "README.md").read_text("utf-8").partition("## Five minutes")[2].partition("\n## ")[0]
+    first, *_ = FENCE.findall(text)
+    assert "phalanx submit" in first[1]
+    assert " ./" not in first[1]
+
+
 def test_there_are_command_lines_to_look_at():
     assert len([line for page in PAGES for line in whole(page)]) > 100
     assert len([line for page in PAGES for line in parts(page)]) > 100
