@@ -46,7 +46,7 @@ def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) ->
 def drain(
     ctx: typer.Context,
     name: NameArgument,
-    reason: Annotated[str, typer.Option(help="Reason, shown to other users.")],
+    reason: Annotated[str, typer.Option(help="Reason, shown to other users.", show_default="by you")] = "",
     evict: Annotated[
         bool, typer.Option("--evict", help="Evict running tasks with their grace period; gangs as a whole.")
     ] = False,
@@ -59,7 +59,9 @@ def drain(
     here = session(ctx)
     node = here.client().drain(name, reason, evict=evict)
     running = f" ({plural(node.task_count, 'task')} still running there)" if node.task_count else ""
-    said = [f"{node.name} is {'draining' if running else 'drained'}: {reason}{'' if evict else running}"]
+    said = [
+        f"{node.name} is {'draining' if running else 'drained'}: {node.drain_reason}{'' if evict else running}"
+    ]
     if evict:
         said.append(
             f"{plural(node.task_count, 'task')} there being stopped; a gang is stopped whole, on other nodes too"
