@@ -31,8 +31,9 @@ from phalanx.core.cluster.brake import Brake
 from phalanx.core.cluster.conditions import Condition, told_preemption
 from phalanx.core.cluster.environments import EnvironmentImage, HistoryEnvironments
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
+from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
-from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState, NodeState, Timers
+from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
