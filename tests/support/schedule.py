@@ -2,7 +2,8 @@
 
 The tests of one file stay on one worker, in order, because end-to-end tests share processes within a file. Tests of the
 folders in `ONE_BY_ONE` share nothing, so each may go anywhere. Files in `TOGETHER` share more: the sources that tidy
-tests parse, and the names of the hosts that the tests of the overlay network make on this machine. The order
+tests parse, the names of the hosts that the tests of the overlay network make on this machine, and runs of the
+simulator. The order
 below was measured (`--durations=0`); a file that is missing in it only begins later than would be best.
 """
 
@@ -12,7 +13,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 ONE_BY_ONE = ("tests/simulation/", "tests/property/")
-TOGETHER = ("tests/tidy/", "tests/e2e/test_overlay")
+TOGETHER = ("tests/tidy/", "tests/e2e/test_overlay", "tests/simulation/test_lifecycles.py")
 LONGEST_FIRST = (
     "tests/simulation/test_seeds.py",
     "tests/e2e/test_executor.py",
@@ -50,9 +51,8 @@ def rank(nodeid: str) -> int:
 
 def scope(nodeid: str) -> str:
     """What stays together on one worker."""
-    if nodeid.startswith(ONE_BY_ONE):
-        return nodeid
-    return next((begin for begin in TOGETHER if nodeid.startswith(begin)), nodeid.partition("::")[0])
+    together = next((begin for begin in TOGETHER if nodeid.startswith(begin)), "")
+    return together or (nodeid if nodeid.startswith(ONE_BY_ONE) else nodeid.partition("::")[0])
 
 
 class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]

@@ -46,7 +46,7 @@ def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) ->
 def drain(
     ctx: typer.Context,
     name: NameArgument,
-    reason: Annotated[str, typer.Option(help="Reason, shown to other users.")],
+    reason: Annotated[str, typer.Option(help="Reason, shown to other users.", show_default="by you")] = "",
     evict: Annotated[
         bool, typer.Option("--evict", help="Evict running tasks with their grace period; gangs as a whole.")
     ] = False,
@@ -58,7 +58,7 @@ def drain(
     """
     here = session(ctx)
     node = here.client().drain(name, reason, evict=evict)
-    said = [f"{node.name} drained: {reason}"]
+    said = [f"{node.name} drained: {node.drain_reason}"]
     if evict:
         said.append(
             f"{plural(node.task_count, 'task')} there being stopped; a gang is stopped whole, on other nodes too"

@@ -122,6 +122,12 @@ def test_what_is_paused_or_held_does_not_pass_for_running(cli: Cli, cluster: Fak
     ]
 
 
+def test_tasks_are_listed_by_their_noun(cli: Cli, cluster: FakeClient):
+    cluster.kept_tasks = [a_task(number="17.3")]
+    assert cli("task", "list", ID).out == cli("ps", "--tasks", ID).out
+    assert "Missing argument 'JOB'" in cli("task", "list").err
+
+
 @pytest.mark.parametrize(("users", "is_cut"), [(["ada"], True), (["ada", "grace"], False)])
 def test_a_table_fits_a_terminal_of_80_columns(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, users: list[str], is_cut: bool
@@ -189,6 +195,26 @@ def test_the_tasks_of_a_job(cli: Cli, cluster: FakeClient):
     lines = cli("ps", "--tasks", ID).out.splitlines()
     assert lines[1].split()[:4] == [f"{ID}.1", "Running", "n7", "0,3"]
     assert "Paused" in lines[2]
+
+
+def test_watching_on_a_terminal_is_a_table_drawn_in_place(
+    cli: Cli, busy: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    class TwoChanges:
+        def __init__(self, *_: object) -> None:
+            self.left = 2
+
+        def wait(self) -> None:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("phalanx.cli.live._Changes", TwoChanges)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    said = cli("ps", "-w")
+    assert said.out.count("STATUS") == 2, "drawn once more after a change"
+    assert "AttemptEnded" not in said.out
 
 
 def test_watching_into_a_pipe_tells_each_change(cli: Cli, cluster: FakeClient):

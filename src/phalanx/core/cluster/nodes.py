@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from msgspec import Struct
 
 from phalanx.core.cluster.units import Attempt
@@ -12,8 +14,8 @@ from phalanx.core.model.lanes import Lane
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.resources import Capacity
 
-# Whose failures in a row are a node's: so many users', or so many jobs' where only one user has work.
-USERS_MIN, JOBS_MIN = 2, 3
+# So many users' failures in a row are a node's.
+USERS_MIN = 2
 
 
 class Unfit(Exception):
@@ -36,7 +38,7 @@ class NodeState(Struct, eq=False):
     lost_at: float | None = None
     failures: int = 0  # reported in a row
     failed_users: tuple[str, ...] = ()  # whose jobs they were, the first few
-    failed_jobs: tuple[JobId, ...] = ()  # which, the first few
+    failed_jobs: ClassVar[tuple[JobId, ...]] = ()  # images of older versions say which jobs failed
     rests_until: float | None = None
     rest_text: str = ""  # what the node itself did wrong; nothing if tasks failed
     is_kept_away: bool = False  # it rests, and others take work instead (see `_reopen` in apply/nodes.py)
@@ -100,14 +102,10 @@ class NodeState(Struct, eq=False):
             raise Unfit(f"{self.name} has no lane {id}")
         return found
 
-    def failures_with(self, job: Job) -> tuple[tuple[str, ...], tuple[JobId, ...]]:
-        """Whose jobs failed here in a row with this one, and which, as far as it matters."""
-        users, jobs = self.failed_users, self.failed_jobs
-        if job.user not in users and len(users) < USERS_MIN:
-            users = (*users, job.user)
-        if job.id not in jobs and len(jobs) < JOBS_MIN:
-            jobs = (*jobs, job.id)
-        return users, jobs
+    def failed_users_with(self, job: Job) -> tuple[str, ...]:
+        """Whose jobs failed here in a row with this one, as far as it matters."""
+        users = self.failed_users
+        return users if job.user in users or len(users) >= USERS_MIN else (*users, job.user)
 
     def is_silent(self, now: float, seconds: float) -> bool:
         """Whether nothing was heard of it for so long, though it was not declared lost."""

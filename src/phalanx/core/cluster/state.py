@@ -83,7 +83,6 @@ class ClusterState(Struct, eq=False):
     jobs: dict[JobId, JobState] = {}
     job_ids: list[JobId] = []  # sorted, for prefixes and pages
     names: JobNames = field(default_factory=JobNames)
-    working: dict[str, int] = {}  # by user: jobs that have not ended
     nodes: dict[NodeName, NodeState] = {}
     known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too
     generation_floor: int = 0  # no lease generation up to this is given to a node that is new
@@ -200,7 +199,6 @@ class ClusterState(Struct, eq=False):
         self.jobs[job.job.id] = job
         self.counts[0] += job.counts[0]
         if not job.is_over:
-            add_to(self.working, job.job.user, 1)
             add_to(self.tasks_of, job.job.user, job.job.tasks)
             self.queues.submit(job.job.queue_user, job.job.tasks)
         insort(self.job_ids, job.job.id)
@@ -212,16 +210,15 @@ class ClusterState(Struct, eq=False):
             self.ended[job.job.id] = None
             self.unapproved.pop(job.job.id, None)
             self.result_bytes += job.result_bytes
-            self._stop_working(job.job)
+            self._uncount(job.job)
 
-    def _stop_working(self, job: Job) -> None:
-        add_to(self.working, job.user, -1)
+    def _uncount(self, job: Job) -> None:
         add_to(self.tasks_of, job.user, -job.tasks)
         self.queues.submit(job.queue_user, -job.tasks)
 
     def remove_job(self, id: JobId) -> None:
         if id not in self.ended:  # it is amended, or a record was damaged
-            self._stop_working(self.jobs[id].job)
+            self._uncount(self.jobs[id].job)
         else:
             self.result_bytes -= self.jobs[id].result_bytes
         job = self.jobs.pop(id)
