@@ -149,7 +149,8 @@ def _shown_to_its_end(
     except HungUp as signalled:
         if on_hangup == "detach" or isinstance(signalled, LeavesRunning):
             with suppress(OSError):  # its terminal may be closed
-                note(f"detached; {id} is still running: `phalanx wait {id}`, `phalanx logs {id} -f`")
+                told = "its standard input ends; " if attached.gives_input else ""
+                note(f"detached; {told}{id} is still running: `phalanx wait {id}`, `phalanx logs {id} -f`")
             raise
         _cancel(client, id)
         if signalled.number == signal.SIGTERM:
