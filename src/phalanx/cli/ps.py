@@ -248,4 +248,4 @@ def _nothing(client: Client, listing: JobListing) -> str:
     counts = client.cluster().tasks
     ended = counts.completed + counts.failed + counts.cancelled
     others = f"; {plural(ended, 'task')} ended: phalanx ps --all" if is_all and ended else ""
-    return f"nothing is waiting or running{others}" if is_all else "nothing like that is waiting or running"
+    return f"nothing is waiting or running{others}" if is_all else "no matching jobs are waiting or running"

@@ -91,7 +91,7 @@ def test_a_list_is_sorted_and_has_the_columns_that_are_asked_for(cli: Cli, clust
     assert cli("ps", "--columns", "id,name", "--sort", "name").out == "ID  NAME\n1   a\n3   b\n2   c\n"
     assert cli("ps", "--columns", "id", "--sort", "-number").out == "ID\n3\n2\n1\n"
     assert cli("ps", "--columns", "tasks,long-id").out.splitlines()[0] == "DONE/TASKS  LONG ID"
-    assert "'size' is no column here" in cli("ps", "--columns", "size").err
+    assert "'size' is not a column here" in cli("ps", "--columns", "size").err
     assert "'size' is unknown" in cli("ps", "--sort", "size").err
 
 
@@ -183,6 +183,14 @@ def test_escapes_in_what_users_wrote_are_taken_out(cli: Cli, cluster: FakeClient
     out = cli("ps").out
     assert "echo a b\n" in out
     assert " xy " in out
+
+
+def test_an_array_between_two_tasks_is_running_and_names_each_node_once(cli: Cli, cluster: FakeClient):
+    counts = Counts(completed=93, assigned=1, pending=6)
+    cluster.held = [a_job(tasks=100, status="Assigned", counts=counts, nodes=["vm"])]
+    assert cli("ps", "--columns", "status,nodes").out.splitlines()[1].split() == ["Running", "vm"]
+    cluster.held = [a_job(tasks=100, counts=counts, nodes=["n1", "n2", "n3", "n4"])]
+    assert cli("ps", "--columns", "nodes").out.splitlines()[1] == "n1,n2,n3…"
 
 
 def test_an_array_shows_how_far_it_is(cli: Cli, cluster: FakeClient):

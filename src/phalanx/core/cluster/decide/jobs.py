@@ -6,6 +6,7 @@ from msgspec import structs
 
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.change_events import JobHeld
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.approvals import needed_until
 from phalanx.core.cluster.decide.closed_nodes import why_closed
@@ -84,7 +85,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
             text = f"queue {job.queue} requires approval: omit no_queue"
             return refuse_because("WaitingApproval", text, "bad")
         return _at_once(state, given, [*kept, submitted], now)
-    return Decision([*kept, submitted], [], Accepted(job.tasks))
+    held = [JobHeld(at=now, cause=cause, job=job.id, because=f"by {job.user}", user=job.user)]
+    return Decision([*kept, submitted, *(held if given.hold else [])], [], Accepted(job.tasks))
 
 
 def _at_once(state: ClusterState, given: Submit, kept: list[e.Event], now: float) -> Decision:
