@@ -100,7 +100,7 @@ def check_templates(params: Params | None, groups: Sequence[Group], field: str =
         )
     read = {*used, *chain.from_iterable(map(_VARIABLE.findall, argv))}
     unused = [name for name in params.names if name not in read]
-    if not unused:
+    if not unused or any("PHALANX_PARAMS" in word for word in argv):
         return []
     names = ", ".join(unused[:8]) + (", …" if len(unused) > 8 else "")
     if read:

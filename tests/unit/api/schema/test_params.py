@@ -125,6 +125,8 @@ def test_a_parameter_that_the_command_forgets_is_warned_about():
     line = "train $PHALANX_PARAM_lr --seed ${PHALANX_PARAM_seed}"
     silent = submitted(command=[], shell=line, params={"lr": "1", "seed": "2"})
     assert check_templates(silent.params, silent.groups) == []
+    whole = submitted(command=["sh", "-c", 'echo "$PHALANX_PARAMS"'], params={"lr": "1", "seed": "2"})
+    assert check_templates(whole.params, whole.groups) == []
 
 
 def test_job_files_have_the_same():
