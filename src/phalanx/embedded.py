@@ -168,9 +168,9 @@ class _Cluster:
         shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, [place], limits)
         await shell.open()
         self._shells.append(shell)
-        serves = {"files": True, "usage": True, "sessions": True, "times": True}
+        serves = {"files": True, "usage": True, "sessions": True, "times": True, "inputs": True}
         hello = wire.LogHello(wire.VERSION, self._node_token, name, engine.incarnation, **serves)
-        sessions = RunnerSessions(name, lambda: self._node_token, shell.leader, self._dial)
+        sessions = RunnerSessions(name, lambda: self._node_token, shell.leader, self._dial, shell.inputs)
         self._sessions.append(sessions)
         self._connect(shell)
         self._connect(

@@ -78,7 +78,11 @@ def test_a_new_key_of_a_node_reaches_the_others_and_none_is_open_to_others(
 
 
 def test_the_link_is_made_anew_if_its_program_is_killed(cluster: HostCluster, listening: str) -> None:
-    (link,) = [name for name in host_links(2) if name.endswith("v")]
+    (link,) = wait_until(
+        lambda: [name for name in host_links(2) if name.endswith("v")],
+        10.0,
+        "it is made again with its new key",
+    )
     for pid in programs() - before:
         if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1] == link.encode():
             os.kill(pid, signal.SIGKILL)

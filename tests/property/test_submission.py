@@ -86,6 +86,7 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "subdomain": TEXT,
     "split_output": st.booleans(),
     "attached": st.booleans(),
+    "stdin": st.booleans(),
     "exported": st.dictionaries(TEXT, TEXT, max_size=3),
     "begin": st.none() | FLOAT | TEXT | st.sampled_from(["+2h", "now", "2027-01-31T08:00:00Z", "18:00"]),
     "nodes": st.lists(TEXT | st.sampled_from(["n1", "N2", "n1"]), max_size=3),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
+from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputRequest, SessionTicket
 from phalanx.duplex import Duplex
 from phalanx.errors import Forbidden
 
@@ -14,7 +14,7 @@ class FakeSessions:
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[tuple[str, ExecRequest | ForwardRequest, str]] = []
+        self.asked: list[tuple[str, ExecRequest | ForwardRequest | InputRequest, str]] = []
         self.runner_end: Duplex | None = None  # of the next session
 
     async def open_exec(self, id: str, request: ExecRequest, user: str) -> SessionTicket:
@@ -23,6 +23,10 @@ class FakeSessions:
         return _ticket(id)
 
     async def open_forward(self, id: str, request: ForwardRequest, user: str) -> SessionTicket:
+        self.asked.append((id, request, user))
+        return _ticket(id)
+
+    async def open_input(self, id: str, request: InputRequest, user: str) -> SessionTicket:
         self.asked.append((id, request, user))
         return _ticket(id)
 

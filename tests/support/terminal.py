@@ -80,6 +80,15 @@ class UserTerminal:
         self.shown = self.shown[found.end() :]
         return found
 
+    @property
+    def is_open(self) -> bool:
+        return self._master >= 0
+
+    def close(self) -> None:
+        """Close it, as a window or a connection is closed."""
+        os.close(self._master)
+        self._master = -1
+
     def exit_code(self, within_s: float = 30.0) -> int:
         def ended() -> bool:
             self._read()
@@ -90,7 +99,7 @@ class UserTerminal:
         return self.process.returncode
 
     def _read(self) -> None:
-        while select.select([self._master], [], [], 0)[0]:
+        while self.is_open and select.select([self._master], [], [], 0)[0]:
             try:
                 piece = os.read(self._master, 65_536)
             except OSError:  # the last program in it has ended
@@ -118,9 +127,10 @@ def a_terminal(
     )
     os.close(slave)
     try:
-        yield UserTerminal(process, master)
+        yield (terminal := UserTerminal(process, master))
     finally:
         if process.poll() is None:
             process.kill()
         process.wait(10)
-        os.close(master)
+        if terminal.is_open:
+            terminal.close()

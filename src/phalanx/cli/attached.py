@@ -112,8 +112,18 @@ class Labelled:
 class Attached:
     """Copies the output of tasks, each log in a thread of its own, until the tasks have ended."""
 
-    def __init__(self, client: Client, tasks: dict[str, str], split: bool) -> None:
-        """`tasks` has a label for each id; it is shown if there are several. `split`: they have two logs each."""
+    def __init__(
+        self,
+        client: Client,
+        tasks: dict[str, str],
+        split: bool,
+        begun: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`tasks` has a label for each id; it is shown if there are several. `split`: they have two logs each.
+
+        `begun` is called for each attempt of the first task that has a node.
+        """
+        self._begun = {next(iter(tasks)): begun}
         self._client = client
         self._pace_s = PACE_S * max(1, len(tasks) // 4)
         self._copiers: list[Thread] = []
@@ -161,6 +171,8 @@ class Attached:
             task = patiently(lambda: self._client.task(id))
             if task.attempt > copied:
                 copied += 1
+                if stream == "stdout" and id in self._begun:
+                    self._begun[id](copied)
                 if copied > 1 and stream == "stdout":
                     note(_again(id, task, copied))
                 self._copy_attempt(id, stream, copied, sink)

@@ -17,6 +17,7 @@ from phalanx.api.schema.exports import NONE
 from phalanx.cli.attached import Attached, patiently, streams_differ
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
+from phalanx.cli.run_input import InputSource, TaskInput, standard_input
 from phalanx.cli.session import deadline, session
 from phalanx.cli.signals import HungUp, LeavesRunning, OnHangUp, caught_signals
 from phalanx.cli.submit import SubmitOptions, takes_options
@@ -45,6 +46,15 @@ def run(
             help="What SIGHUP, SIGTERM and a closed output do: cancel the job, or leave it running."
         ),
     ] = "cancel",
+    stdin: Annotated[
+        bool | None,
+        typer.Option(
+            "-i/-I",
+            "--stdin/--no-stdin",
+            help="Give the command standard input.",
+            show_default="unless it is a terminal",
+        ),
+    ] = None,
 ) -> int:
     """Run a command and show its output.
 
@@ -52,13 +62,15 @@ def run(
     terminal unless `--on-hangup detach` is given; Ctrl-\\ detaches. A failure is not
     tried again unless `--retries` says so. With `--tasks N` the lines of N tasks that start together are shown,
     each behind the number of its task. If standard output and standard error go to different places, so do the
-    task's (--split-output); else their order is kept. Arrays and several targets are for `phalanx submit`. Tasks
-    have no standard input: give them a file.
+    task's (--split-output); else their order is kept. Arrays and several targets are for `phalanx submit`.
+    `echo in | phalanx run -- cat` gives the command standard input, a terminal only with `-i`; of several tasks the
+    first has it.
     """
     until = deadline(timeout)
     split = options.split_output or streams_differ()
     request = replace(options, retries=options.retries or 0, split_output=split).request()
-    request = replace(request, attached=request.tasks <= SHOWN_MAX)
+    source = standard_input(stdin)
+    request = replace(request, attached=request.tasks <= SHOWN_MAX, stdin=source is not None)
     if request.array or len(request.targets) > 1:
         raise BadRequest(
             "`run` shows the output of one task, or of a gang (--tasks), not of arrays or several targets",
@@ -71,7 +83,8 @@ def run(
     id = label(reply.accepted[0])
     try:
         with caught_signals():
-            view = _shown_to_its_end(client, id, _shown(id, request.tasks), until, on_hangup, split)
+            attached = _attached(client, id, request.tasks, split, source)
+            view = _shown_to_its_end(client, id, attached, until, on_hangup)
     except HungUp as signalled:
         return signalled.exit_code
     except PhalanxError:
@@ -81,6 +94,13 @@ def run(
         said = _why(client, id, request.tasks) or view.reason or "see phalanx why"
         note(f"{id} {view.status}: {said}")
     return exit_code([view])
+
+
+def _attached(client: Client, id: str, tasks: int, split: bool, source: InputSource | None) -> Attached:
+    shown = _shown(id, tasks)
+    if source is None:
+        return Attached(client, shown, split)
+    return Attached(client, shown, split, TaskInput(client, id, next(iter(shown)), source).begun)
 
 
 def _shown(id: str, tasks: int) -> dict[str, str]:
@@ -101,10 +121,9 @@ def _why(client: Client, id: str, tasks: int) -> str:
 
 
 def _shown_to_its_end(
-    client: Client, id: str, tasks: dict[str, str], until: Deadline, on_hangup: OnHangUp, split: bool
+    client: Client, id: str, attached: Attached, until: Deadline, on_hangup: OnHangUp
 ) -> View:
     """Copy the output while the work runs; the work as it ended. Whatever ends us before is raised again."""
-    attached = Attached(client, tasks, split)
     try:
         return _awaited(client, id, attached, until)
     except (KeyboardInterrupt, TimedOut):

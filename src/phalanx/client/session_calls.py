@@ -12,13 +12,13 @@ What a session needs (asyncio, mostly) is imported when there is one: the comman
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 from msgspec import Struct
 
-from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
+from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputRequest, SessionTicket
 from phalanx.client.calls import Call, path_of
 from phalanx.errors import Unavailable
 
@@ -62,6 +62,11 @@ def open_exec(id: str, request: ExecRequest) -> Call[SessionTicket]:
 def open_forward(id: str, request: ForwardRequest) -> Call[SessionTicket]:
     body = msgspec.json.encode(request)
     return Call(method="POST", path=path_of("tasks", id, "forward"), answer=SessionTicket, body=body)
+
+
+def open_input(id: str, attempt: int) -> Call[SessionTicket]:
+    body = msgspec.json.encode(InputRequest(attempt=attempt))
+    return Call(method="POST", path=path_of("tasks", id, "stdin"), answer=SessionTicket, body=body)
 
 
 def exec_request(
@@ -121,6 +126,22 @@ class ExecSession:
     def read(self) -> tuple[StreamName, bytes] | None:
         """The next piece of output and its stream; None when the command has ended. Raises what cut the session."""
         return self._loop.run(self._session.read())
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes, and nothing that is written is taken."""
+        return self._session.is_over
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Call this, in another thread, when it is."""
+        self._loop.call(lambda: self._session.when_over(call))
+
+    def input_at(self) -> int:
+        """Of the input of a task: the byte from which on it is to be given. Raises why there is none."""
+        self._loop.run(self._session.started.wait())
+        if self._session.is_over:
+            self.wait()
+        return self._session.input_at
 
     def wait(self) -> int:
         """Read and drop the rest of the output; returns the exit code."""
@@ -193,6 +214,12 @@ class SessionCalls:
     def forward_session(self, task: str, port: int, *, rank: int | None = None) -> ExecSession:
         """A connection to a TCP port of a running task: input goes there, `stdout` comes from there."""
         ticket = self.forward_ticket(task, ForwardRequest(port=port, rank=rank))
+        return ExecSession(self.session_access(), ticket)
+
+    def stdin_session(self, task: str, attempt: int) -> ExecSession:
+        """The standard input of an attempt whose job was submitted with `stdin`: write it, from `input_at` on, and end
+        it. It is over when the task has all of it, or reads no more."""
+        ticket: SessionTicket = self._ask(open_input(task, attempt))
         return ExecSession(self.session_access(), ticket)
 
     def exec_ticket(self, task: str, request: ExecRequest) -> SessionTicket:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from collections.abc import Callable
 from http.client import HTTPException, parse_headers
 from io import BytesIO
 from typing import Self
@@ -66,6 +67,7 @@ class AsyncExecSession:
         self._error: Exception | None = None
         self._is_over = False
         self.started = asyncio.Event()
+        self.input_at = 0  # of the input of a task: the byte from which on it is to be given
         self._receiving = asyncio.create_task(self._receive())
         self._beating = asyncio.create_task(connection.beat(pack_frame(FrameKind.PING), BEAT_S))
 
@@ -97,6 +99,15 @@ class AsyncExecSession:
             if self._error is not None:
                 raise self._error
         return piece
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes, and nothing that is written is taken."""
+        return self._receiving.done()
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Call this, on the event loop, when it is."""
+        self._receiving.add_done_callback(lambda _: call())
 
     async def wait(self) -> int:
         """Read and drop the rest of the output; returns the exit code."""
@@ -173,6 +184,7 @@ class AsyncExecSession:
             self._window = min(WINDOW_BYTES, self._window + read_window(content))
             self._opened.set()
         elif kind is FrameKind.STARTED:
+            self.input_at = int.from_bytes(content[:8], "big")
             self.started.set()
         elif kind is FrameKind.STDOUT_END:
             await self._pieces.put(("stdout", b""))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
@@ -29,6 +29,7 @@ from phalanx.client.session_calls import (
     exec_request,
     open_exec,
     open_forward,
+    open_input,
     reach_of,
 )
 from phalanx.client.session_connection import AsyncExecSession, open_session
@@ -112,6 +113,12 @@ class AsyncSessionCalls:
         ticket = await self.forward_ticket(task, ForwardRequest(port=port, rank=rank))
         return await open_session(self.session_access(), ticket)
 
+    async def stdin_session(self, task: str, attempt: int) -> AsyncExecSession:
+        """The standard input of an attempt whose job was submitted with `stdin`: write it, from `input_at` on, once it
+        has `started`, and end it. It is over when the task has all of it, or reads no more."""
+        ticket: SessionTicket = await self._ask(open_input(task, attempt))
+        return await open_session(self.session_access(), ticket)
+
     async def exec_ticket(self, task: str, request: ExecRequest) -> SessionTicket:
         """The right to open one session; for programs that open it themselves."""
         found: SessionTicket = await self._ask(open_exec(task, request))
@@ -144,6 +151,10 @@ class SessionLoop:
             return future.result()
         finally:
             future.cancel()
+
+    def call(self, effect: Callable[[], None]) -> None:
+        """Do this in the thread of the loop."""
+        self._loop.call_soon_threadsafe(effect)
 
     def close(self) -> None:
         if not self._loop.is_closed():

@@ -49,6 +49,7 @@ Bookkeeping
     name, tags (tag), request_id
     split_output                               two logs, of standard output and of standard error
     attached                                   a program reads the output while it is written
+    stdin                                      a program gives the first task standard input (`stdin_session`)
 """
 
 

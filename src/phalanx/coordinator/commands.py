@@ -135,6 +135,7 @@ class CoordinatorCommands:
         log_links.sessions = sessions = Sessions(log_links.keys, log_links)
         inside = SessionCommands(self._loop, self._store, sessions)
         self.open_exec, self.open_forward = inside.open_exec, inside.open_forward
+        self.open_input = inside.open_input
         self.join_session = inside.join_session
         machines = VpsCommands(self._loop, self._store, log_links, self._clock, self.submit)
         self.create_vps, self.list_vps, self.vps = machines.create_vps, machines.list_vps, machines.vps

@@ -74,6 +74,11 @@ class LogLinks:
         log_link = self._log_links.get(node)
         return log_link is not None and self._hellos[log_link][0].sessions
 
+    def serves_inputs(self, node: str) -> bool:
+        """Whether the runner of a node gives tasks standard input."""
+        log_link = self._log_links.get(node)
+        return log_link is not None and self._hellos[log_link][0].inputs
+
     def open_session(self, node: str, asked: OpenSession) -> bool:
         """Ask the runner of a node to dial; False if it cannot be asked."""
         if not self.serves_sessions(node):

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
+from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputRequest, SessionTicket
 from phalanx.coordinator import lookup
 from phalanx.coordinator.link_auth import STRANGER, LinkAuthenticator
 from phalanx.coordinator.logs import LogLinks
@@ -79,6 +79,12 @@ class Sessions:
         self._expire(now)
         if not self._log_links.serves_sessions(node):
             raise self._unserved(node)
+        if spec.is_input and not self._log_links.serves_inputs(node):
+            raise Conflict(
+                f"the runner of node {node} is of a version that gives tasks no standard input",
+                reason="InputNotServed",
+                hint=f"update it on {node}",
+            )
         if len(self._offered) >= TICKETS_MAX or self._of_users[user] >= TICKETS_PER_USER_MAX:
             raise TooMany(
                 "too many sessions were asked for and not opened", reason="TooManySessions", retry_after_s=5
@@ -211,6 +217,21 @@ class SessionCommands:
 
     async def open_forward(self, id: str, request: ForwardRequest, user: str) -> SessionTicket:
         return await self._offer(id, request.rank, SessionSpec(port=request.port), user)
+
+    async def open_input(self, id: str, request: InputRequest, user: str) -> SessionTicket:
+        """Also while the task is paused: what is sent waits in its pipe."""
+        job, position = await self._found(id, None)
+        if position != 0 or not job.group_of(position).group.command.stdin:
+            raise Conflict(f"task {job.job.task_id(position)} has no standard input", reason="NoInput")
+        live = job.live.get(position)
+        if live is None or job.status[position] != Status.RUNNING:
+            raise _not_running(job, position)
+        if live.key[2] != request.attempt:
+            raise Conflict(
+                f"attempt {request.attempt} of {job.job.task_id(position)} is over", reason="AttemptEnded"
+            )
+        task = job.job.task_id(position)
+        return self._sessions.offer(user, task, live.node, live.key, SessionSpec(is_input=True))
 
     async def _offer(self, id: str, rank: int | None, spec: SessionSpec, user: str) -> SessionTicket:
         job, position = await self._found(id, rank)

@@ -12,7 +12,7 @@ from phalanx.core.model.orders import AttemptKey
 
 
 class SessionSpec(Struct, frozen=True):
-    """What is asked for: a command beside an attempt, or a connection to a port of it."""
+    """What is asked for: a command beside an attempt, a connection to a port of it, or its standard input."""
 
     command: tuple[str, ...] = ()  # none: the task's shell
     tty: bool = False
@@ -21,6 +21,7 @@ class SessionSpec(Struct, frozen=True):
     columns: int = 0
     term: str = ""
     port: int = 0  # another than 0: a connection to this port, and no command
+    is_input: bool = False  # the standard input of the attempt itself, and no command
 
 
 class OpenSession(Struct, frozen=True, tag="open_session"):

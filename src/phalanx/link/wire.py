@@ -165,6 +165,7 @@ class LogHello(Struct, frozen=True, tag="log_hello"):
     snapshots: bool = False  # it can be asked about snapshots of VPSs
     times: bool = False  # it can be asked when logs were written (the stream `times`)
     holds: bool = False  # it stops attached attempts whose reader is far behind
+    inputs: bool = False  # it gives attempts standard input
 
 
 class ReadLog(Struct, frozen=True, tag="read_log"):

@@ -30,7 +30,7 @@ from msgspec import inspect as types
 LEFT_OUT = frozenset(
     {
         *(("HelloMessage", "token"), ("LogHello", "token")),  # in the metadata of the call
-        *(("LogHello", "files"), ("LogHello", "sessions")),  # files and sessions are only sent as frames,
+        *(("LogHello", "files"), ("LogHello", "sessions"), ("LogHello", "inputs")),  # frames only,
         *(("LogHello", "usage"), ("Beat", "idle"), ("LogHello", "times")),  # so are usage and times of logs,
         # and only runners of ours run VPSs (others refuse them), report images and health, or wait for readers.
         *(("Brief", "vps"), ("Brief", "host_key"), ("Start", "port"), ("Beat", "homes")),

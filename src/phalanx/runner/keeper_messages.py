@@ -31,6 +31,7 @@ class Launch(Struct, frozen=True, omit_defaults=True):
     artifacts: str = ""  # the folder for its artifacts, which the keeper makes; empty: it is there
     scratch: str = ""  # its scratch folder, which the keeper makes; empty: it is there, or there is none
     memo: str = ""  # what a later runner has to know; the keeper gives it back in its listing
+    input: bool = False  # its standard input is a pipe that the keeper holds open
     attached: bool = False  # it is stopped while the reader of its output is far behind
     processes_max: int = (
         0  # the most processes of its account while it starts one (RLIMIT_NPROC); 0: as the keeper
@@ -87,6 +88,15 @@ class ProcessUnread(Struct, frozen=True, array_like=True, tag="unread"):
     unread: bool
 
 
+class ProcessInput(Struct, frozen=True, array_like=True, tag="input"):
+    """An attempt has standard input: a pipe, which is this descriptor of its keeper; -1: it was closed."""
+
+    key: str
+    keeper: int
+    descriptor: int
+    inode: int
+
+
 class Misunderstood(Struct, frozen=True, array_like=True, tag="misunderstood"):
     """The keeper could not read a request: a mistake of ours, or a keeper of an older version."""
 
@@ -124,8 +134,8 @@ class Listing(Struct, frozen=True, array_like=True, tag="listing"):
 
 
 News = ProcessReady | ProcessStarted | ProcessRefused | ProcessEnded  # of one process
-Answer = News | ProcessUnread | Misunderstood | Listing | Pong
-Event = News | ProcessUnread | Misunderstood | KeeperLost  # what a runner receives
+Answer = News | ProcessUnread | ProcessInput | Misunderstood | Listing | Pong
+Event = News | ProcessUnread | ProcessInput | Misunderstood | KeeperLost  # what a runner receives
 
 
 def instant_of(born: Ticks, now: float, since_boot_s: float) -> float | None:

@@ -15,7 +15,6 @@ from msgspec import structs
 from phalanx.core.model.orders import AttemptKey, Brief, LonePorts, Start, key_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import Spawn
-from phalanx.errors import Unavailable
 from phalanx.logger import logger
 from phalanx.runner.accounts import Account, Accounts, NoAccount
 from phalanx.runner.containers.launching import ContainerLaunches, OfAttempt
@@ -32,9 +31,11 @@ from phalanx.runner.environment import (
     standing,
 )
 from phalanx.runner.hosts_files import HostsFiles
-from phalanx.runner.keeper_keys import brief_id, of_older_keeper, read_key
+from phalanx.runner.keeper_keys import brief_id, read_key
 from phalanx.runner.keeper_messages import BriefAccount, Launch, Row, Ticks
+from phalanx.runner.keeper_versions import has_input, without_spaces
 from phalanx.runner.keepers import NodeKeeper
+from phalanx.runner.leaders import AttemptLeaders
 from phalanx.runner.limits import AttemptLimits, LaunchLimits
 from phalanx.runner.log_files import (
     ARTIFACTS,
@@ -51,7 +52,6 @@ from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.parameters import own_command
 from phalanx.runner.processes import Machine, Processes
 from phalanx.runner.scratch import VARIABLE as SCRATCH_VARIABLE
-from phalanx.runner.session_environment import AttemptLeader
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.usage.sampler import UsageSampler
 from phalanx.runner.vps_homes import VpsHomes
@@ -77,7 +77,6 @@ class Launches:
         self._logs_in = str(self.log_root)
         self.names: dict[AttemptKey, str] = {}
         self._keys: dict[str, AttemptKey] = {}  # by name
-        self._leaders: dict[AttemptKey, tuple[int, Ticks]] = {}  # of those that run
         self._engine = engine
         self._checkpoints = state_dir / "checkpoints"
         self._base_env = base_env
@@ -92,6 +91,7 @@ class Launches:
         self._lone = LoneEnvironments()
         self.usage = UsageSampler(engine, state_dir)
         self.homes = VpsHomes(state_dir / "vps")
+        self.leaders = AttemptLeaders(engine, self.names, accounts, self.homes, containers)
         engine.homes, engine.remove_home = self.homes.names, self.homes.remove
 
     def start(self, keeper: NodeKeeper, effect: Spawn, not_after: float) -> None:
@@ -121,7 +121,7 @@ class Launches:
         env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
         if not connection.makes_folders:
             self._machine.make_artifacts(self.artifacts_path(start.key))
-            spaces = of_older_keeper(spaces)
+            spaces = without_spaces(spaces)
         if brief.command.image and self._containers is not None:  # the simulator gets images ready, no more
             env = self._contain(keeper, effect, account, paths, limits, spaces, env)
             spaces = {"net": spaces["net"]} if "net" in spaces else {}
@@ -146,6 +146,7 @@ class Launches:
             processes_max=limits.processes_max,
             argv=own_command(brief, start) if not (brief.command.image and self._containers) else None,
             attached=brief.command.attached,
+            input=has_input(effect),
         )
         connection.start(name, id, launch)
 
@@ -238,44 +239,12 @@ class Launches:
 
     def started(self, key: AttemptKey, pid: int, born: Ticks, at: float) -> None:
         """It runs, and this is its first process; since `at` by a clock that does not step."""
-        self._leaders[key] = pid, born
+        self.leaders.note(key, pid, born)
         self.usage.started(key, self.names.get(key, ""), pid, self._limits.own_folders(key), at)
-
-    def leader(self, key: AttemptKey) -> tuple[AttemptLeader, str | None] | None:
-        """The first process of an attempt that runs, and the folder that it began in, if that is known."""
-        if key not in self._leaders or key not in self.names:
-            return None
-        held, briefing = self._engine.state.held.get(key), self._engine.state.briefing
-        group = None if held is None or held.start is None else held.start.group
-        account = self._account_of(key[0])
-        home, uid = ("/", None) if account is None else (account.home, account.uid)
-        brief = None if group is None else briefing.brief(key[0], group)
-        if brief is not None and brief.vps is not None:
-            home = self.homes.inner_home(brief)
-        cwd = None if brief is None else brief.command.cwd or home
-        first = self._leaders[key]
-        if self._containers is not None and self._containers.has(key):
-            inside = self._containers.leader(key)
-            if inside is None:
-                raise Unavailable("its container has not started yet", reason="CannotEnter", retry_after_s=1)
-            first = inside
-        return AttemptLeader(*first, self.names[key], uid), cwd
 
     def account_of_user(self, user: str) -> Account | None:
         """The account of a user; None for the runner's own. Raises NoAccount."""
         return self._accounts.of(user)
-
-    def _account_of(self, job: str) -> Account | None:
-        """The account that tasks of a job have; None for the runner's own."""
-        brief = self._engine.state.briefing.any_brief(job)
-        if not self._accounts.are_mapped:
-            return None
-        try:
-            if brief is None:  # a runner that was restarted is told when it joins
-                raise NoAccount("the runner has not been told yet whose task it is")
-            return self._accounts.of(brief.user)
-        except NoAccount as error:
-            raise Unavailable(str(error), reason="CannotEnter", retry_after_s=1) from None
 
     def adopt(self, keeper: NodeKeeper, key: AttemptKey, lane: int, row: Row) -> None:
         """An attempt that an earlier runner had started, or that it had not; then there is no pid."""
@@ -285,7 +254,7 @@ class Launches:
         self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
         self._hosts.adopt(key)
         if row.pid:
-            self._leaders[key] = row.pid, row.born
+            self.leaders.note(key, row.pid, row.born)
             self.usage.started(key, row.key, row.pid, self._limits.own_folders(key))
 
     def sweep(self) -> None:
@@ -304,7 +273,7 @@ class Launches:
         if self._limits.has(key):  # one that was given back unstarted ends without a word of the keeper
             self.release(key)
         self._former.discard(key)
-        self._leaders.pop(key, None)
+        self.leaders.forget(key)
         name = self.names.pop(key, None)
         if name is None:
             return
@@ -320,7 +289,7 @@ class Launches:
 
     def ended(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """Nothing of it is alive: its limits are given back; the end, with what it used."""
-        self._leaders.pop(key, None)
+        self.leaders.forget(key)
         if self._containers is not None:
             self._containers.ended(key, was_killed=end.signal is not None or end.reason is not None)
         self._leave_network(key)
@@ -328,7 +297,7 @@ class Launches:
 
     def release(self, key: AttemptKey) -> None:
         """Nothing of it is alive, or it was never started."""
-        self._leaders.pop(key, None)
+        self.leaders.forget(key)
         if self._containers is not None:
             self._containers.ended(key, was_killed=False)
         self.usage.forget(key)

@@ -24,11 +24,11 @@ from phalanx.runner.cgroup_limits import NO_LIMITS, TaskLimits, as_list
 from phalanx.runner.cgroups import Cgroup, Cgroups, number_in
 from phalanx.runner.device_nodes import DeviceNodes
 from phalanx.runner.keeper.files import SCRATCH
+from phalanx.runner.keeper_versions import MEMOS_SINCE
 from phalanx.runner.limit_sets import LimitSet, LimitSets
 from phalanx.runner.scratch import VARIABLE, ScratchFolders
 
 PIDS_MAX = 4096
-MEMOS_SINCE = 5  # the first version of the keeper that gives memos back, and enters threaded cgroups
 WATCH_S = 5.0
 PEAKS = ("memory.peak", "memory.max_usage_in_bytes")  # v2, v1
 

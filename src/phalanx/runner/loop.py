@@ -1,7 +1,7 @@
 """The loop round a runner's state machine: it carries out effects and passes events in.
 
-Effects become requests to the keepers (`keepers.py`), their answers events of the state machine. Reports gather for a
-moment and travel together; one is urgent only when a lane would otherwise be idle.
+Effects become requests to the keepers (`keepers.py`), their answers events of the state machine. How reports travel is
+left to `reports.py`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ from phalanx.runner.containers.launching import ContainerLaunches
 from phalanx.runner.containers.preparing import ImagePreparer
 from phalanx.runner.endings import AttemptEndings
 from phalanx.runner.images import AttemptImages
+from phalanx.runner.inputs import AttemptInputs
 from phalanx.runner.keeper_health import KeeperLook
 from phalanx.runner.keeper_keys import read_key
+from phalanx.runner.keeper_versions import refusal
 from phalanx.runner.keepers import NodeKeeper, NodeKeepers, Place
 from phalanx.runner.launches import Launches
 from phalanx.runner.leaving import Leaving
@@ -49,6 +51,7 @@ from phalanx.runner.link import Wire
 from phalanx.runner.machine import LOOK_S
 from phalanx.runner.processes import Processes
 from phalanx.runner.readers import OutputReaders
+from phalanx.runner.reports import ReportSender
 from phalanx.runner.stopping import StopOutcome, StopRequest
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads
@@ -56,10 +59,8 @@ from phalanx.runner.usage.memory_watch import MemoryWatch
 from phalanx.runner.vps_snapshots import VpsSnapshots
 
 log = logger("runner")
-GATHER_S, START_GATHER_S = 0.02, 0.005
 DRAIN_GRACE_S = 5.0
 OWN_ACCOUNT = Accounts(None)
-OLD_KEEPER = "its keeper is of an older version and cannot hold back a gang; stop the runner with its tasks"
 
 
 class RunnerLoop:
@@ -84,24 +85,27 @@ class RunnerLoop:
         self.clock = clock
         self._refusal: wire.Message | None = None  # the last refusal, instead of a welcome
         self.joined = asyncio.Event()
+        self._wire: Wire | None = None
+        self._reports = ReportSender(engine, lambda: self._wire)
         self._keepers = NodeKeepers(
-            [NodeKeeper(each, engine, self._news, self._flush_soon, self._attach) for each in places]
+            [NodeKeeper(each, engine, self._news, self._reports.flush_soon, self._attach) for each in places]
         )
         self._launches = Launches(
             engine, state_dir, base_env, log_max_bytes, limits, places[0][0], accounts, containers
         )
         images = images or (containers.images if containers is not None else None)
-        self._images = AttemptImages(engine, self._launches, images, clock, self._do, self._flush_soon)
+        self._images = AttemptImages(
+            engine, self._launches, images, clock, self._do, self._reports.flush_soon
+        )
         self._look = KeeperLook(engine, self._keepers, self._launches.names, self.beat_now, self._begun)
-        self.leader, self.watch = self._launches.leader, limits.watch
+        self.leader, self.watch = self._launches.leaders.find, limits.watch
+        self.inputs = AttemptInputs(state_dir / "inputs", self._close_input, self._end_without_input)
         self.readers = OutputReaders(engine, self._keepers, self._launches.names)
         self.snapshots = VpsSnapshots(self._launches.homes, containers)
         self.log_root, self.usage = self._launches.log_root, self._launches.usage
         self.usage.memory_watch = MemoryWatch(limits.watched_bytes, self._end_for_memory)
         self.uploads = RunnerUploads(self.log_root, log_max_bytes, clock)
         self.endings = AttemptEndings(self._launches, self.uploads, artifacts, clock, engine, self._ended)
-        self._wire: Wire | None = None
-        self._flush_at: asyncio.TimerHandle | None = None
         self._finds_address = not engine.address  # unless it was given
 
     async def open(self) -> None:
@@ -114,6 +118,7 @@ class RunnerLoop:
         self._note_versions()
         for keeper in self._keepers:
             keeper.deliver()
+        self.inputs.sweep()
         log.info("keepers attached", keepers=len(list(self._keepers)), attempts=len(self.engine.state.held))
 
     def _adopt(self, keeper: NodeKeeper) -> None:
@@ -139,7 +144,7 @@ class RunnerLoop:
         now = self.clock.now()
         self._do(self.engine.state.give_back_unprepared(now), now)
         ending = len(self.engine.live_keys())
-        leaving = Leaving(self.engine, self.clock, lambda: self._wire, self._flush)
+        leaving = Leaving(self.engine, self.clock, lambda: self._wire, self._reports.flush)
         is_announced = await leaving.announce_stop(request.keep_s)
         if request.drain and self._keepers.connections:
             await self._end_tasks()
@@ -205,7 +210,7 @@ class RunnerLoop:
         self._refusal = refusal
 
     def settled(self) -> None:
-        self._flush_soon()
+        self._reports.flush_soon()
 
     def disconnected(self) -> None:
         self._wire, self.engine.welcomed = None, False
@@ -225,7 +230,7 @@ class RunnerLoop:
         while True:
             if self.engine.welcomed and self._wire is not None:
                 self.beat_now()
-                self._flush()
+                self._reports.flush()
             await asyncio.sleep(self.engine.heartbeat_s)
 
     def beat_now(self) -> None:
@@ -241,7 +246,7 @@ class RunnerLoop:
             self._look.look(now)
             if self._images.has_news:
                 self.beat_now()
-            self._flush()
+            self._reports.flush()
             if self._wire is not None and self.engine.is_deserted(now):
                 log.warning("the coordinator does not answer, connecting again")
                 self._wire.abort()
@@ -253,6 +258,8 @@ class RunnerLoop:
             log.error("the keeper could not read a request", text=event.text)
         elif isinstance(event, messages.News) and (key := self._launches.key_of(event.key)):
             self._news_of(key, event)
+        elif isinstance(event, messages.ProcessInput) and (key := self._launches.key_of(event.key)):
+            self.inputs.opened(key, event)
 
     def _news_of(self, key: AttemptKey, event: messages.News) -> None:
         state, effects = self.engine.state, list[RunnerEffect]()
@@ -261,6 +268,7 @@ class RunnerLoop:
                 self._launches.started(key, event.pid, event.born, self.clock.monotonic())
                 effects = state.process_started(key, event.started_at, self._since(event.born))
             case messages.ProcessEnded():
+                self.inputs.ended(key)
                 ended = self._launches.ended(key, event.exit)
                 if (end := self.endings.finish(key, ended)) is not None:
                     effects = state.process_ended(key, end)
@@ -278,10 +286,18 @@ class RunnerLoop:
         if held is not None and held.is_to_stop(Why.OOM):
             self._do([Halt(key, 0.0)], self.clock.now())
 
+    def _end_without_input(self, key: AttemptKey) -> None:
+        held = self.engine.state.held.get(key)
+        if held is not None and held.is_to_stop(Why.NO_INPUT):
+            self._do([Halt(key, held.grace_s)], self.clock.now())
+
+    def _close_input(self, key: AttemptKey) -> None:
+        self._with_keeper(key, Processes.end_input)
+
     def _ended(self, key: AttemptKey, end: ProcessEnd) -> None:
         """The files of an attempt that has ended are where they belong."""
         self._do(self.engine.state.process_ended(key, end), self.clock.now())
-        self._flush_soon()
+        self._reports.flush_soon()
 
     def _attach(self, keeper: NodeKeeper, connection: Processes) -> None:
         """A new keeper reads the journal of the old one and reports the end of its attempts."""
@@ -301,7 +317,7 @@ class RunnerLoop:
         own = [key for key in state.held if self._keepers.of(key) is keeper]
         self._do(state.keeper_lost(now, listed, own), now)
         self._launches.release_all([key for key in own if not self.engine.is_live(key)])
-        self._flush_soon()
+        self._reports.flush_soon()
 
     def _begun(self, key: AttemptKey, started: tuple[float, messages.Ticks]) -> None:
         """A keeper that does not answer has recorded the start of this one."""
@@ -338,6 +354,7 @@ class RunnerLoop:
                     self._with_keeper(effect.key, freeze)
 
     def _forget(self, key: AttemptKey) -> None:
+        self.inputs.ended(key)
         self._launches.forget(self._keepers.connection_of(key), key)
         self._keepers.forget(key, self.engine.state.lanes)
 
@@ -369,8 +386,8 @@ class RunnerLoop:
         keeper = self._keepers.assign(start.key, start.lane)
         if keeper.connection is None:
             return  # the next one is sent whatever has not started
-        if effect.held and not keeper.connection.can_hold:
-            self._do(self.engine.state.process_refused(start.key, "fenced", OLD_KEEPER, now), now)
+        if (no := refusal(keeper.connection.version, effect)) is not None:
+            self._do(self.engine.state.process_refused(start.key, *no, now), now)
             return
         try:
             self._launches.start(keeper, effect, self._instant(effect.not_after))
@@ -379,22 +396,3 @@ class RunnerLoop:
         except OSError as error:  # nothing is wrong with the task, and another node may have space
             message = f"its node cannot make its folders, cgroups or network: {error.strerror or error}"
             self._do(self.engine.state.process_refused(start.key, "exhausted", message, now), now)
-
-    # Reports gather for a moment.
-
-    def _flush_soon(self) -> None:
-        """An end is sent at once if a lane is idle; a start may wait a little, its end may come with it."""
-        if not (state := self.engine.state).fresh:
-            return
-        if state.is_urgent:
-            self._flush(False)
-        elif self._flush_at is None:
-            loop, wait_s = asyncio.get_running_loop(), GATHER_S if state.is_busy else START_GATHER_S
-            self._flush_at = loop.call_later(wait_s, self._flush, False)
-
-    def _flush(self, everything: bool = True) -> None:
-        if self._flush_at is not None:
-            self._flush_at.cancel()
-            self._flush_at = None
-        if self._wire is not None and (reports := self.engine.reports(everything)) and reports.reports:
-            self._wire.send(reports)

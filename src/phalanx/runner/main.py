@@ -248,7 +248,9 @@ async def _until_stopped(
 ) -> int:
     """Serve until SIGTERM or SIGINT, or until the coordinator will never accept us."""
     engine = loop.engine
-    sessions = RunnerSessions(engine.node, lambda: engine.token, loop.leader, dialler.dial_beside)
+    sessions = RunnerSessions(
+        engine.node, lambda: engine.token, loop.leader, dialler.dial_beside, loop.inputs
+    )
     refused = asyncio.Event()
 
     async def control() -> None:
@@ -305,6 +307,7 @@ def _log_link(loop: RunnerLoop, sessions: RunnerSessions) -> RunnerLogLink:
             snapshots=True,
             times=True,
             holds=True,
+            inputs=True,
         ),
         loop.log_root,
         loop.engine.is_live,

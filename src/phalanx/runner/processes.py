@@ -28,19 +28,20 @@ from phalanx.runner.keeper_messages import (
     Pong,
     Ticks,
 )
+from phalanx.runner.keeper_versions import (
+    HOLDS_SINCE,
+    JOINS_STREAMS_SINCE,
+    LEASE_ENDS_SINCE,
+    MAKES_FOLDERS_SINCE,
+    STARTS_EXPIRE_SINCE,
+    STOPS_SAY_WHY_SINCE,
+)
 from phalanx.runner.log_files import LogPath
 
 REQUESTS_PER_FRAME = 256
 FORGOTTEN_PER_REQUEST = 1000
 FORGET_WITHIN_S = 0.05  # a `forget` is sent with the next request, or alone after this
 CLOSE_WITHIN_S = 2.0  # how long a keeper may take to read our last requests
-HOLDS_SINCE = 2  # the first version of the keeper with held attempts
-LEASE_ENDS_SINCE = 3  # the first that gets the instant at which a lease ends
-STARTS_EXPIRE_SINCE = 4  # the first that answers a ping, and starts nothing after its instant
-STOPS_SAY_WHY_SINCE = 4  # the first whose ends have the reason of a stop
-MAKES_FOLDERS_SINCE = 5  # the first that makes the folder for artifacts
-JOINS_STREAMS_SINCE = 6  # the first that writes both streams into one log
-ATTACHES_SINCE = 7  # the first that stops an attempt whose reader is far behind
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(list[Answer]).decode
@@ -154,9 +155,7 @@ class Processes(asyncio.Protocol):
                     except OSError:  # nothing listens, or the name of its socket is taken by something else
                         await machine.start_keeper(deadline_s)
                         is_there = True
-                    except (
-                        KeeperFailed
-                    ):  # it died, or serves another connection: two must not take turns for ever
+                    except KeeperFailed:  # it died, or serves another: two must not take turns for ever
                         hung_up = True
                         await asyncio.sleep(pause_s)
                         pause_s = min(2 * pause_s, PAUSE_S_MAX)
@@ -265,6 +264,10 @@ class Processes(asyncio.Protocol):
 
     def reader(self, key: str, log: int, at: int | None, for_s: float) -> None:
         self._ask("reader", key, log, at, for_s)
+
+    def end_input(self, key: str) -> None:
+        """Close the standard input of an attempt: it reads the end of it."""
+        self._ask("end_input", key)
 
     def lease(self, seconds_left: float, until: float | None = None) -> None:
         """Without another call in that time, and before that instant since boot, the keeper stops everything."""

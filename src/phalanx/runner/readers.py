@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from phalanx.core.model.orders import AttemptKey
 from phalanx.runner.keeper_keys import read_key
+from phalanx.runner.keeper_versions import ATTACHES_SINCE
 from phalanx.runner.keepers import NodeKeepers
 from phalanx.runner.log_files import STREAMS
-from phalanx.runner.processes import ATTACHES_SINCE
 from phalanx.runner.turn import RunnerEngine
 
 HOLD_S = 90.0  # after the last sign of a reader: longer than a client tries to reach its cluster

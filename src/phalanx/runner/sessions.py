@@ -13,7 +13,6 @@ import os
 import select
 import signal
 import socket
-from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -22,14 +21,11 @@ from phalanx.api.schema.session_frames import (
     FROM_CLIENT,
     PIECE_BYTES,
     SIGNALS,
-    WINDOW_BYTES,
     ExitFrame,
-    FrameError,
     FrameKind,
     pack_error,
     pack_exit,
     pack_frame,
-    pack_window,
     read_frame,
     read_size,
 )
@@ -39,7 +35,9 @@ from phalanx.errors import PhalanxError, TooMany, Unavailable
 from phalanx.link import wire
 from phalanx.link.session_messages import OpenSession, SessionHello, SessionSpec, SessionTaken
 from phalanx.logger import logger
+from phalanx.runner.inputs import AttemptInputs
 from phalanx.runner.session_environment import OTHER_ACCOUNT, AttemptLeader, Surroundings, enter, task_ended
+from phalanx.runner.session_input import WaitingInput
 from phalanx.runner.session_process import BeginFailure, SessionProcess, connect
 
 log = logger("runner")
@@ -57,12 +55,15 @@ Find = Callable[[AttemptKey], tuple[AttemptLeader, str | None] | None]
 class RunnerSessions:
     """All sessions of one runner."""
 
-    def __init__(self, node: str, token: Callable[[], str], find: Find, dial: Dial) -> None:
+    def __init__(
+        self, node: str, token: Callable[[], str], find: Find, dial: Dial, inputs: AttemptInputs
+    ) -> None:
         """`find` gives the leader of a running attempt and the folder its job names, `dial` a new connection."""
         self._node = node
         self._token = token
         self._find = find
         self._dial = dial
+        self._inputs = inputs
         self._open: set[asyncio.Task[None]] = set()
 
     def open(self, asked: OpenSession) -> None:
@@ -116,6 +117,9 @@ class RunnerSessions:
                 f"node {self._node} has {SESSIONS_MAX} sessions, as many as one node may",
                 reason="TooManySessions",
             )
+        if asked.spec.is_input:
+            await self._inputs.serve(asked.key, connection)
+            return
         found = self._find(asked.key)
         if found is None:
             raise task_ended()
@@ -237,53 +241,6 @@ class CommandSession:
                     self._process.signal(signal.Signals(content[0]))
                 case _:
                     continue
-
-
-class WaitingInput:
-    """Input that has come and was not taken yet: never more than the window. What is taken opens it again."""
-
-    def __init__(self, connection: Duplex) -> None:
-        self._connection = connection
-        self._pieces: deque[bytes] = deque()
-        self._bytes = 0  # that the client has sent and was not given back
-        self._has_ended = self._is_discarded = False
-        self._news = asyncio.Event()
-
-    def add(self, piece: bytes) -> None:
-        self._bytes += len(piece)
-        if self._bytes > WINDOW_BYTES:
-            raise FrameError("more input than the window allows")
-        if self._is_discarded:
-            self._give_back(len(piece))
-        else:
-            self._pieces.append(piece)
-            self._news.set()
-
-    def end(self) -> None:
-        self._has_ended = True
-        self._news.set()
-
-    def discard(self) -> None:
-        """Nothing reads it any more."""
-        self._is_discarded = True
-        while self._pieces:
-            self._give_back(len(self._pieces.popleft()))
-
-    async def next(self) -> bytes | None:
-        """The next piece, None at the end. The one before has been taken."""
-        while not self._pieces:
-            if self._has_ended:
-                return None
-            self._news.clear()
-            await self._news.wait()
-        piece = self._pieces.popleft()
-        self._give_back(len(piece))
-        return piece
-
-    def _give_back(self, count: int) -> None:
-        self._bytes -= count
-        with suppress(ConnectionError):  # whoever reads the connection will notice
-            self._connection.put(pack_window(count))
 
 
 async def _forward(connection: Duplex, port: int, there: Surroundings) -> None:

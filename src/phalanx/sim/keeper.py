@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from phalanx.core.model.orders import AttemptKey, Start, key_from_text
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.runner.keeper.attempt import (
+    CloseInput,
     KeeperEffect,
     KeptAttempt,
     RecordAndSend,
@@ -201,6 +202,8 @@ class Keeper(Life):
                     self._queue_line(effect.line)
                 case SendLine():
                     self._queue_line(effect.line)
+                case CloseInput():
+                    effect.attempt.input = None  # modelled processes read nothing
 
     def _queue_line(self, line: str) -> None:
         if self._link is not None:

@@ -93,6 +93,7 @@ class GroupSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
     attached: bool = False  # a client shows its output: the task is stopped while that is far behind
+    stdin: bool = False  # a client gives the first task standard input; without, it is empty
 
 
 class GatherSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -114,7 +115,7 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
     check_count(f"{field}after", len(spec.after), AFTER_MAX)
     _check_objects(spec.objects, tasks, field)
     return Group(
-        command=_command(spec, field),
+        command=_command(spec, field, array),
         request=_request(spec, field),
         name=spec.name,
         tasks=tasks,
@@ -129,14 +130,16 @@ def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = 
     )
 
 
-def _command(spec: GroupSpec, field: str) -> Command:
+def _command(spec: GroupSpec, field: str, array: Array | None) -> Command:
+    if spec.stdin and array is not None:
+        raise BadRequest(f"{field}stdin: given with an array, whose tasks have no standard input")
     command = read_command(
         *(spec.command, spec.shell, spec.env, spec.cwd),
         *(field, spec.image, spec.mounts, spec.split_output),
     )
-    if not spec.attached:
+    if not spec.attached and not spec.stdin:
         return command
-    return structs.replace(command, attached=True)
+    return structs.replace(command, attached=spec.attached, stdin=spec.stdin)
 
 
 def check_after(groups: tuple[Group, ...]) -> None:

@@ -38,16 +38,17 @@ class FrameKind(IntEnum):
     STDOUT_END = 4  # a port sends no more
     RESIZE = 5  # rows and columns of the terminal
     SIGNAL = 6  # for the command's process group
-    STARTED = 7  # the command runs, or the port has accepted
+    STARTED = 7  # the command runs, the port has accepted, or the task is to be given input from this byte on
     EXIT = 8  # how the command ended
     ERROR = 9  # why there is no such end
     PING = 10  # nothing, at intervals, so that silence shows
     WINDOW = 11  # so many more bytes of STDIN are taken
+    HANG_UP = 12  # the client leaves, or is gone
 
 
-FROM_CLIENT = frozenset(
-    {FrameKind.STDIN, FrameKind.STDIN_END, FrameKind.RESIZE, FrameKind.SIGNAL, FrameKind.PING}
-)
+FROM_CLIENT = frozenset({
+    FrameKind.STDIN, FrameKind.STDIN_END, FrameKind.RESIZE, FrameKind.SIGNAL, FrameKind.PING, FrameKind.HANG_UP,
+})  # fmt: skip
 FROM_TASK = frozenset(set(FrameKind) - FROM_CLIENT) | {FrameKind.PING}
 DATA = frozenset({FrameKind.STDIN, FrameKind.STDOUT, FrameKind.STDERR})
 LAST = frozenset({FrameKind.EXIT, FrameKind.ERROR})

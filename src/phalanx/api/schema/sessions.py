@@ -1,4 +1,4 @@
-"""What travels over REST to begin a session: a command beside a running task, or a connection to a port of it."""
+"""What travels over REST to begin a session: a command beside a task, a connection to a port of it, or its input."""
 
 from __future__ import annotations
 
@@ -50,6 +50,14 @@ class ForwardRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     port: Annotated[int, Meta(ge=1, le=65_535)]
     rank: Rank | None = None  # of a member, if the id is a gang's
+
+
+class InputRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The standard input of a running task that was submitted with `stdin`."""
+
+    attempt: Annotated[
+        int, Meta(ge=1, le=10_000_000)
+    ]  # whose it is: another attempt gets it from its beginning
 
 
 class SessionTicket(Struct, frozen=True, kw_only=True):

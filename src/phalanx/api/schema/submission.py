@@ -117,6 +117,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     rows: str | None = None  # a sweep whose rows were sent before, by the name of that upload
     at_once: int = 0  # how many tasks of a sweep may run at once; 0: all
     attached: bool = False  # a client shows its output: the task is stopped while that is far behind
+    stdin: bool = False  # a client gives the first task standard input; without, it is empty
 
 
 class AcceptedTask(Struct, omit_defaults=True):
@@ -330,6 +331,7 @@ def _group(request: SubmitRequest, gpus: int, array: Array | None) -> Group:
         mounts=request.mounts,
         split_output=request.split_output,
         attached=request.attached,
+        stdin=request.stdin,
     )
     return to_group(spec, "", alone=True, array=array)
 

@@ -50,6 +50,7 @@ class GangFields(TypedDict, total=False):
     begin: float | str | None
     split_output: bool
     attached: bool
+    stdin: bool
 
 
 class SubmitFields(GangFields, total=False):

@@ -52,7 +52,7 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.metrics import MetricsReport
 from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
 from phalanx.api.schema.queues import QueueView, QuotaSpec
-from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTicket
+from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.usage import ReportQuery, ReportReply, UsageReply
 from phalanx.api.schema.vps import NewVps, SnapshotView, StoppedVps, VpsRequest, VpsView
@@ -289,6 +289,10 @@ class Commands(SweepCommands, LogCommands, Protocol):
 
     async def open_forward(self, id: str, request: ForwardRequest, user: str) -> SessionTicket:
         """A ticket for a connection to a port of a running task."""
+        ...
+
+    async def open_input(self, id: str, request: InputRequest, user: str) -> SessionTicket:
+        """A ticket for the standard input of a running attempt. Conflict if it does not run, or has none."""
         ...
 
     async def join_session(self, id: str, ticket: str, user: str) -> Duplex:

@@ -27,7 +27,7 @@ from phalanx.api.schema.documents import PROBLEM_TYPE, Nothing, Problem
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.api.schema.overlay import ReserveRequest
 from phalanx.api.schema.queues import QuotaSpec
-from phalanx.api.schema.sessions import ExecRequest, ForwardRequest
+from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputRequest
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece
 from phalanx.api.schema.vps import SnapshotRequest, VpsRequest
@@ -65,6 +65,7 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     UpdateRequest: {"priority": 10, "time_limit": "12h"},
     ExecRequest: {"command": ["nvidia-smi"]},
     ForwardRequest: {"port": 8888},
+    InputRequest: {"attempt": 1},
     SnapshotRequest: {"name": "before-upgrade"},
     VpsRequest: {"ssh": "generate", "name": "lab", "targets": ["n1"], "cores": 4, "memory": "16GiB"},
     ElasticRequest: {"enabled": False, "reason": "saves power at night"},

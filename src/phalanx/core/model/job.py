@@ -219,6 +219,7 @@ class Command(Struct, frozen=True, omit_defaults=True):
     split_output: bool = False  # standard output and standard error go into two logs, not into one
     environment: str = ""  # digest of the sealed environment it was submitted with; empty: it has only `env`
     attached: bool = False  # a client shows its output: the task is stopped while that is far behind
+    stdin: bool = False  # a client gives the first task standard input; without, it is empty
 
 
 class Vps(Struct, frozen=True, omit_defaults=True):

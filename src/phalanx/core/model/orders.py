@@ -76,6 +76,7 @@ class Why(IntEnum):
     BAD_RESULT = (
         20  # it ended with code 0, and what it wrote as its result is no JSON, too long or could not be kept
     )
+    NO_INPUT = 21  # no client came to give it its standard input
 
     @property
     def word(self) -> str:

@@ -70,6 +70,9 @@ _BY_WORD = {why.word: why for why in Why if why != Why.NONE}
 STUCK_MESSAGE = "Task stuck in pending state: its runner held it and never started it"
 
 
+NO_INPUT_MESSAGE = (
+    "it was submitted with standard input, and no client came to give it: the client of `run` is gone"
+)
 NO_PROGRAM = 127  # the exit code of a shell that does not find a program
 
 
@@ -159,7 +162,9 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
         return Why.UNKNOWN, "the process is gone and nobody saw its exit code"
     if stopping == Why.TIMEOUT and end.stopped:
         return Why.TIMEOUT, "its time limit passed"
-    if stopping not in (None, Why.TIMEOUT, Why.OOM):
+    if stopping == Why.NO_INPUT and end.stopped:
+        return Why.NO_INPUT, NO_INPUT_MESSAGE
+    if stopping not in (None, Why.TIMEOUT, Why.OOM, Why.NO_INPUT):
         return stopping, "evicted" if stopping == Why.EVICTED else "stopped on request"
     if end.oom or (stopping == Why.OOM and end.stopped):
         return Why.OOM, _out_of_memory(end)

@@ -44,6 +44,8 @@ class KeptAttempt:
         "err",
         "exit",
         "files",
+        "has_input",
+        "input",
         "key",
         "kill_at",
         "lane",
@@ -95,6 +97,10 @@ class KeptAttempt:
             [LogReader() for _ in self.logs] if options.get("attached") else None
         )
         self.sizes: tuple[int, ...] = ()
+        self.has_input = bool(options.get("input"))
+        self.input: tuple[int, int] | None = (
+            None  # the write end of its pipe while it is open, and the pipe's inode
+        )
         self.unread = False
         self.kill_at: float | None = None  # set while it is being stopped
         self.why: str | None = None  # why it was ordered to stop, in the runner's word: a later runner asks
@@ -125,6 +131,11 @@ class KeptAttempt:
 
     def ended_line(self) -> str:
         return f'["ended",{_quoted(self.key)},{self.exit}]'
+
+    def input_line(self, keeper: int) -> str:
+        """Where its standard input is written: a descriptor of the keeper, and the inode of the pipe."""
+        fd, inode = self.input or (-1, 0)
+        return f'["input",{_quoted(self.key)},{keeper},{fd},{inode}]'
 
     def row(self) -> str:
         ended = self.exit or "null"
@@ -228,6 +239,15 @@ class Signal:
         self.numbers = numbers
 
 
+class CloseInput:
+    """Let go of the standard input of an attempt: it reads its end."""
+
+    __slots__ = ("attempt",)
+
+    def __init__(self, attempt: KeptAttempt) -> None:
+        self.attempt = attempt
+
+
 class SendLine:
     """Send this to the runner, if one is connected."""
 
@@ -256,7 +276,7 @@ class RecordAndSend:
         self.urgent = urgent
 
 
-KeeperEffect = SpawnProcess | Signal | SendLine | RecordLine | RecordAndSend
+KeeperEffect = SpawnProcess | Signal | CloseInput | SendLine | RecordLine | RecordAndSend
 
 
 class Lanes:

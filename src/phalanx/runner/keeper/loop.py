@@ -17,9 +17,10 @@ import select
 import signal
 
 from . import log
-from .attempt import RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess, is_key
+from .attempt import CloseInput, RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess, is_key
 from .cgroup import AttemptSlots
 from .files import LeftFiles
+from .inputs import close_input
 from .link import Lost, Outbox, SocketLink
 from .logs import LogWatch, Trimmer
 from .programs import SpawnRefused
@@ -90,6 +91,7 @@ class EffectRunner:
 
     def ended(self, attempt: KeptAttempt) -> None:
         self._logs.ended(attempt)
+        close_input(attempt)
         self._carry_out(self._table.ended(attempt, since_boot()))
 
     def wait_s(self) -> float:
@@ -119,6 +121,8 @@ class EffectRunner:
                     self._journal.note(effect.line)
                 case Signal():
                     self._processes.signal(effect.attempt, *effect.numbers)
+                case CloseInput():
+                    close_input(effect.attempt)
 
     def _spawn(self, effect: SpawnProcess) -> list[KeeperEffect]:
         key = effect.key

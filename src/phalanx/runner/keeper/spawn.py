@@ -21,6 +21,7 @@ from .attempt import KeptAttempt
 from .cgroup import is_beside
 from .entry import Entries, counters
 from .identity import FileIdentity
+from .inputs import close_input, open_input
 from .later import hold_back, set_later
 from .namespaces import Namespaces
 from .programs import EXHAUSTED, Programs, SpawnRefused, called, refusal
@@ -103,6 +104,7 @@ class Spawner:
             if not attempt.pid:
                 self._slots.give_back(attempt)
                 self._files.close(attempt)
+                close_input(attempt)
         attempt.born = (tick, system.tick())
         return attempt
 
@@ -233,6 +235,9 @@ class Spawner:
             )
 
         try:
+            if attempt.has_input:
+                opened.append(open_input(attempt))
+                actions = ((os.POSIX_SPAWN_DUP2, opened[-1], 0), *actions[1:])
             try:
                 return spawn()
             except FileExistsError:  # only a log gives this error: one that was planted

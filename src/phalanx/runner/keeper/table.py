@@ -16,7 +16,7 @@ import signal
 
 from . import VERSION
 from .attached import FIRST_READ_S, is_unread
-from .attempt import KeptBrief, Lanes, RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess
+from .attempt import CloseInput, KeptBrief, Lanes, RecordAndSend, RecordLine, SendLine, Signal, SpawnProcess
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -132,6 +132,11 @@ class KeeperTable:
             attempt.readers[log].come(at, now + float(for_s))
             self._judge_readers(attempt, now)
 
+    def _end_input(self, now: float, key: str) -> None:
+        attempt = self.attempts.get(key)
+        if attempt is not None and attempt.input is not None:
+            self._effects.append(CloseInput(attempt))
+
     def log_grew(self, attempt: KeptAttempt, now: float) -> list[KeeperEffect]:
         """A look at the logs of an attached attempt: stop it if its reader is far behind, or let it go on."""
         self._judge_readers(attempt, now)
@@ -189,6 +194,9 @@ class KeeperTable:
             rows += [_unstarted_row(state, request) for request in keys.values()]
         self._effects.append(SendLine(f'["listing",[{",".join(rows)}],{json.dumps(facts)}]'))
         self._effects += [SendLine(json.dumps(["unread", key, True])) for key in self._unread]
+        self._effects += [
+            SendLine(each.input_line(self.pid)) for each in self.running.values() if each.has_input
+        ]
 
     def _forget(self, now: float, keys: list[str]) -> None:
         ended = [key for key in keys if key in self.attempts and self.attempts[key].exit is not None]
@@ -213,7 +221,8 @@ class KeeperTable:
             reader.come(None, now + FIRST_READ_S)
         del self._starting[attempt.key]
         self.attempts[attempt.key] = self.running[attempt.key] = attempt
-        return [RecordAndSend(attempt.started_line(), False)]
+        line = RecordAndSend(attempt.started_line(), False)
+        return [line, SendLine(attempt.input_line(self.pid))] if attempt.has_input else [line]
 
     def prepared(self, key: str) -> list[KeeperEffect]:
         """A held attempt could start now. It may have been withdrawn meanwhile."""
@@ -384,6 +393,6 @@ def remember(stopped: dict[str, None], key: str) -> None:
 
 VERBS = (
     *("ping", "brief", "forget_brief", "start", "go", "signal", "pause", "resume", "stop", "retract"),
-    *("lease", "list", "forget", "shutdown", "reader"),
+    *("lease", "list", "forget", "shutdown", "reader", "end_input"),
 )
 _SERVE: dict[str, Callable[..., None]] = {verb: getattr(KeeperTable, f"_{verb}") for verb in VERBS}

@@ -7,6 +7,7 @@ import signal
 from typing import Any
 
 from phalanx.runner.keeper.attempt import (
+    CloseInput,
     KeeperEffect,
     KeptAttempt,
     RecordAndSend,
@@ -398,3 +399,17 @@ def test_readers_of_others_and_of_logs_that_are_not_there_change_nothing():
     an_attached(driver)
     for request in (("b", 0, 0, 9.0), ("a", 1, 0, 9.0), ("a", -1, 0, 9.0), ("c", 0, 0, 9.0)):
         assert driver.ask("reader", *request) == []
+
+
+def test_where_standard_input_is_written_is_told_at_the_start_and_after_a_listing():
+    driver = Driver()
+    driver.table.pid = 77
+    assert driver.start("a/0/1", input=True)[-1] == ["input", "a/0/1", 77]
+    assert driver.start("b/0/1") == [["started", "b/0/1"]]
+    assert [line for line in driver.ask("list") if line[0] == "input"] == [["input", "a/0/1", 77]]
+    attempt = driver.table.attempts["a/0/1"]
+    assert driver.table.serve(["end_input", "a/0/1"], driver.now) == []  # there is none open
+    attempt.input = 5, 9
+    assert attempt.input_line(77) == '["input","a/0/1",77,5,9]'
+    (effect,) = driver.table.serve(["end_input", "a/0/1"], driver.now)
+    assert isinstance(effect, CloseInput) and effect.attempt is attempt

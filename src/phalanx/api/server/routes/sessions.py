@@ -23,7 +23,7 @@ from phalanx.api.schema.session_frames import (
     pack_frame,
     read_frame,
 )
-from phalanx.api.schema.sessions import UPGRADE, ExecRequest, ForwardRequest, SessionTicket
+from phalanx.api.schema.sessions import UPGRADE, ExecRequest, ForwardRequest, InputRequest, SessionTicket
 from phalanx.api.server.limits import Place
 from phalanx.api.server.messages import HttpRequest, Response, Send, SwitchedResponse, json_reply
 from phalanx.api.server.route import Route, Service, is_still_good
@@ -50,6 +50,13 @@ async def open_forward(service: Service, http_request: HttpRequest) -> Response:
     request: ForwardRequest = http_request.document
     http_request.what = f"port {request.port}"
     reply = await service.commands.open_forward(http_request.id, request, http_request.user)
+    return json_reply(reply, 201)
+
+
+async def open_input(service: Service, http_request: HttpRequest) -> Response:
+    request: InputRequest = http_request.document
+    http_request.what = f"standard input of attempt {request.attempt}"
+    reply = await service.commands.open_input(http_request.id, request, http_request.user)
     return json_reply(reply, 201)
 
 
@@ -137,9 +144,13 @@ class OpenSessionResponse(SwitchedResponse):
             await asyncio.wait(everything, return_when=asyncio.FIRST_COMPLETED)
             if down.done():
                 return _told(down, self._node_away())
-            if watching.done():
-                return watching.result()
-            return _stopping() if stopping.done() else _told(up, None)
+            last = (
+                watching.result() if watching.done() else _stopping() if stopping.done() else _told(up, None)
+            )
+            if last is None or isinstance(last, Unauthorized):  # the client is gone, and not the way to it
+                with suppress(ConnectionError):
+                    self._task.put(pack_frame(FrameKind.HANG_UP))
+            return last
         finally:
             for each in everything:
                 each.cancel()
@@ -237,6 +248,17 @@ ROUTES = (
         answer=SessionTicket,
         status=201,
         body=ForwardRequest,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/tasks/{id}/stdin",
+        permission="enter",
+        handler=open_input,
+        summary="Ask to give a running task its standard input; the answer is a ticket for one session.",
+        answer=SessionTicket,
+        status=201,
+        body=InputRequest,
         is_about_a_job=True,
     ),
     Route(

@@ -18,7 +18,7 @@ from phalanx.core.model.orders import STATUSES, UNCHARGED, Exit, Status, Why
 from phalanx.core.model.patterns import TEXT_MAX, matching
 
 NO_RESTART_LEFT = "no restart is left of"  # and the limit: how a job says why it failed
-NOT_RETRIED = frozenset({Why.TIMEOUT, Why.REFUSED, Why.STUCK})
+NOT_RETRIED = frozenset({Why.TIMEOUT, Why.REFUSED, Why.STUCK, Why.NO_INPUT})
 """Trying again would only repeat these: the limit, the missing program and the folder stay as they are."""
 NO_LOSS = frozenset({Why.RETURNED, Why.EVICTED, Why.RECALLED, Why.RESTARTED, Why.EXHAUSTED})
 """Ends that we asked for ourselves, and starts for which a node had no room: nothing was lost with them."""

@@ -121,6 +121,7 @@ async def test_a_client_that_is_gone_ends_the_runners_connection():
     async with served() as there:
         session, runner = await there.session()
         await session.close()
+        assert await read_frame(runner, FROM_CLIENT) == (FrameKind.HANG_UP, b"")
         with pytest.raises(EOFError):
             await read_frame(runner, FROM_CLIENT)
 
