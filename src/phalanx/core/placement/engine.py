@@ -24,6 +24,7 @@ from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
 from phalanx.core.placement.prefetch import prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
 from phalanx.core.placement.spread import Spots, is_spread, spots
+from phalanx.core.placement.whole_nodes import counted, is_too_much, spot_within
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 _SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn
@@ -196,7 +197,8 @@ class _Pass:
         return self._place_group(waiting_class, unit)
 
     def _place_group(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Block | None:
-        quota = self.draft.queues.room(unit.job.queue_user, self.draft.nodes.counted(unit.request))
+        queues, table = self.draft.queues, self.draft.nodes
+        quota = queues.room(unit.job.queue_user, counted(table, queues, unit))
         if quota == 0:
             return self._without(self._limit(unit), waiting_class, unit)
         if is_dispatched(unit):
@@ -216,6 +218,8 @@ class _Pass:
             spot = nodes.best()
             if spot is None:
                 return self._without(Block.ROOM, waiting_class, unit)
+            if (spot := spot_within(table, queues, unit, spot)) is None:
+                return self._limit(unit)
             self._take(unit, position, spot)
             nodes.taken(spot[0])
         return None
@@ -253,6 +257,8 @@ class _Pass:
                 spot = nodes.best()
                 if spot is None or not guard.make_way([spot]):
                     return Block.HELD
+            if is_too_much(self.draft.queues, unit, spot[1]):
+                return self._limit(unit)
             self._take(unit, position, spot)
             nodes.taken(spot[0])
         return None

@@ -12,7 +12,7 @@ from msgspec import structs
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.change_events import NO_LIMIT, JobHeld, JobReleased, JobUpdated
 from phalanx.core.cluster.decide.approvals import needed_until
-from phalanx.core.cluster.decide.jobs import unwelcome
+from phalanx.core.cluster.decide.jobs import ever_counted, unwelcome
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse_because
 from phalanx.core.cluster.inputs import Hold, ReleaseJob, Update
 from phalanx.core.cluster.jobs import JobState
@@ -144,7 +144,9 @@ def _of_stage(state: ClusterState, job: JobState, event: JobUpdated) -> Refused 
 
 def _exceeds_quota(state: ClusterState, job: Job) -> Reason | None:
     """Why the quota of its queue could never admit it: one task of each group, or all that its gang needs."""
-    asked = [(each.request, each.needed if job.gang is not None else 1) for each in job.groups]
+    asked = [
+        (ever_counted(state, job, each), each.needed if job.gang is not None else 1) for each in job.groups
+    ]
     if job.gang is not None:
         return state.queues.lacks(job.queue_user, asked, ever=True)
     return next(

@@ -29,7 +29,7 @@ from phalanx.core.cluster.stage_dispatch import dispatch_of, mode_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import reason
 from phalanx.core.model.dispatch import TASK_TYPE_TAG, checked
-from phalanx.core.model.job import EACH_TASKS_MAX, Job, JobId
+from phalanx.core.model.job import EACH_TASKS_MAX, Group, Job, JobId
 from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.reason import Reason, Tier
@@ -299,11 +299,18 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
         no = _never(state, checked(group.request, mode)) or state.queues.lacks(
-            job.queue_user, [(state.table.counted(group.request), count)], ever=True
+            job.queue_user, [(ever_counted(state, job, group), count)], ever=True
         )
         if no is not None:
             return no
     return None
+
+
+def ever_counted(state: ClusterState, job: Job, group: Group) -> Request:
+    """What the limits of its queue count for one task of a job, if nothing were used."""
+    if not group.request.exclusive:
+        return group.request
+    return state.table.counted(group.request, state.queues.free(job.queue_user, ever=True))
 
 
 def _never(state: ClusterState, request: Request) -> Reason | None:
