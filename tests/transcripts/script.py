@@ -13,7 +13,7 @@ Those about workflows are in `workflow_script.py`.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from msgspec import structs
@@ -73,11 +73,14 @@ class Script(WorkflowScript):
     # Users.
 
     def do_submit(self, name: str, *words: str) -> None:
-        request = _request(name, words)
+        """`user=NAME` says whose job it is; it is ann's otherwise."""
+        others_job = [word for word in words if word.startswith("user=")]
+        user = others_job[0].removeprefix("user=") if others_job else ANN.user
+        request = _request(name, [word for word in words if word not in others_job])
         others = (each.partition(":") for each in request.after)
         request.after = [self.cluster.id_of(other) + colon + when for other, colon, when in others]
         self.cluster.commands.upcoming = _names(name, request.targets)
-        reply = finish(self.cluster.commands.submit(request, ANN.user))
+        reply = finish(self.cluster.commands.submit(request, user))
         told, self.cluster.lines = self.cluster.lines, []
         self._say(f"{'known already:' if reply.replayed else 'accepted'} {', '.join(reply.task_ids)}")
         for failed in reply.failed_targets:
@@ -303,7 +306,7 @@ class Script(WorkflowScript):
             self._say(f"  hint: {error.hint}")
 
 
-def _request(name: str, words: tuple[str, ...]) -> SubmitRequest:
+def _request(name: str, words: Sequence[str]) -> SubmitRequest:
     fields: dict[str, object] = {"command": ["run", name], "name": name, "targets": []}
     for word in words:
         field, equals, value = word.partition("=")

@@ -129,7 +129,7 @@ class NodeImage(Struct, array_like=True):
     leaving: bool = False
     kept_s: float = 0.0
     failed_users: tuple[str, ...] = ()
-    failed_jobs: tuple[JobId, ...] = ()
+    failed_jobs: tuple[JobId, ...] = ()  # of older versions; not used any more
     rest_text: str = ""
     disabled_reason: str | None = None
     disabled_automatically: bool = False
@@ -247,7 +247,9 @@ def decode_job(body: bytes) -> JobState:
 
 
 # What an image has under the same name as its object is copied by name; the rest is told one by one.
-_SAME_IN_NODE = tuple(set(NodeImage.__struct_fields__) - {"name", "number", "leftovers", "lanes"})
+_SAME_IN_NODE = tuple(
+    set(NodeImage.__struct_fields__) - {"name", "number", "leftovers", "lanes", "failed_jobs"}
+)
 _SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
     "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Mapping
+from typing import ClassVar
 
 from msgspec import Struct, field, structs
 
@@ -39,7 +40,7 @@ from phalanx.core.model.topology import Topology
 from phalanx.core.model.waiting import Waiting
 
 # Whose failures in a row are a node's: so many users', or so many jobs' where only one user has work.
-USERS_MIN, JOBS_MIN = 2, 3
+USERS_MIN = 2
 # In the heap of instants, instead of the position of a task: the backoff of a whole job ends, or it may begin.
 BACKOFF, BEGIN = -1, -2
 
@@ -94,7 +95,7 @@ class NodeState(Struct, eq=False):
     lost_at: float | None = None
     failures: int = 0  # reported in a row
     failed_users: tuple[str, ...] = ()  # whose jobs they were, the first few
-    failed_jobs: tuple[JobId, ...] = ()  # which, the first few
+    failed_jobs: ClassVar[tuple[JobId, ...]] = ()  # images of older versions say which jobs failed
     rests_until: float | None = None
     rest_text: str = ""  # what the node itself did wrong; nothing if tasks failed
     is_kept_away: bool = False  # it rests, and others take work instead (see `_reopen` in apply/nodes.py)
@@ -158,14 +159,10 @@ class NodeState(Struct, eq=False):
             raise Unfit(f"{self.name} has no lane {id}")
         return found
 
-    def failures_with(self, job: Job) -> tuple[tuple[str, ...], tuple[JobId, ...]]:
-        """Whose jobs failed here in a row with this one, and which, as far as it matters."""
-        users, jobs = self.failed_users, self.failed_jobs
-        if job.user not in users and len(users) < USERS_MIN:
-            users = (*users, job.user)
-        if job.id not in jobs and len(jobs) < JOBS_MIN:
-            jobs = (*jobs, job.id)
-        return users, jobs
+    def failed_users_with(self, job: Job) -> tuple[str, ...]:
+        """Whose jobs failed here in a row with this one, as far as it matters."""
+        users = self.failed_users
+        return users if job.user in users or len(users) >= USERS_MIN else (*users, job.user)
 
     def is_silent(self, now: float, seconds: float) -> bool:
         """Whether nothing was heard of it for so long, though it was not declared lost."""
@@ -183,7 +180,6 @@ class ClusterState(Struct, eq=False):
     jobs: dict[JobId, JobState] = {}
     job_ids: list[JobId] = []  # sorted, for prefixes and pages
     names: JobNames = field(default_factory=JobNames)
-    working: dict[str, int] = {}  # by user: jobs that have not ended
     nodes: dict[NodeName, NodeState] = {}
     known_names: list[NodeName] = []  # by node number: whoever joined, removed ones too
     generation_floor: int = 0  # no lease generation up to this is given to a node that is new
@@ -299,7 +295,6 @@ class ClusterState(Struct, eq=False):
         self.jobs[job.job.id] = job
         self.counts[0] += job.counts[0]
         if not job.is_over:
-            add_to(self.working, job.job.user, 1)
             add_to(self.tasks_of, job.job.user, job.job.tasks)
             self.queues.submit(job.job.queue_user, job.job.tasks)
         insort(self.job_ids, job.job.id)
@@ -311,16 +306,15 @@ class ClusterState(Struct, eq=False):
             self.ended[job.job.id] = None
             self.unapproved.pop(job.job.id, None)
             self.result_bytes += job.result_bytes
-            self._stop_working(job.job)
+            self._uncount(job.job)
 
-    def _stop_working(self, job: Job) -> None:
-        add_to(self.working, job.user, -1)
+    def _uncount(self, job: Job) -> None:
         add_to(self.tasks_of, job.user, -job.tasks)
         self.queues.submit(job.queue_user, -job.tasks)
 
     def remove_job(self, id: JobId) -> None:
         if id not in self.ended:  # it is amended, or a record was damaged
-            self._stop_working(self.jobs[id].job)
+            self._uncount(self.jobs[id].job)
         else:
             self.result_bytes -= self.jobs[id].result_bytes
         job = self.jobs.pop(id)

@@ -100,11 +100,11 @@ def _to_fit(case: Case) -> Change | None:
 
 
 def _to_start(case: Case) -> Change | None:
-    """For an operator a node that is disabled, or excluded for failures; less of what it asks for, a drained node,
-    another's end."""
+    """A node that is excluded for failures, or for an operator also one that is disabled; less of what it asks for, a
+    drained node, another's end."""
     nodes = case.state.nodes.items()
     soon = [name for name, node in nodes if node.is_kept_away or node.disabled_reason is not None]
-    first = _taken_back(case, soon) if case.asker.operates else None
+    first = _taken_back(case, soon) if case.asker.operates else _end_of_rests(case)
     return first or _other_request(case) or _taken_back(case) or end_of_another(case)
 
 
@@ -165,6 +165,20 @@ def _wait_for_rest(case: Case) -> Change | None:
     return Change(
         f"wait until it is included again, or see what failed on {host}", {}, f"phalanx story {host}"
     )
+
+
+def _end_of_rests(case: Case) -> Change | None:
+    """Waiting, if it would start with the nodes that are excluded for a while."""
+    nodes = case.state.nodes.items()
+    names = [name for name, node in nodes if node.is_kept_away and node.is_fit and not node.disabled_reason]
+    if not names or not _with_open(case, names):
+        return None
+    text = f"it would start once {_named(names)} {'is' if len(names) == 1 else 'are'} included again"
+    return Change(f"{text}; `phalanx nodes` says when", {}, "phalanx nodes")
+
+
+def _named(names: list[str]) -> str:
+    return ", ".join(names[:NAMES_SHOWN]) + (" and others" if len(names) > NAMES_SHOWN else "")
 
 
 def _see_runner(case: Case) -> Change | None:
@@ -246,9 +260,8 @@ def _taken_back(case: Case, among: Collection[str] | None = None) -> Change | No
     names = next((names for names in tries if _with_open(case, names)), None)
     if names is None:
         return None
-    which = ", ".join(names[:NAMES_SHOWN]) + (" and others" if len(names) > NAMES_SHOWN else "")
     done = "enabled" if all(_needs_only_enabling(nodes[name]) for name in names) else "resumed"
-    text = f"it would start now if {which} were {done} ({_why_held(nodes[names[0]])})"
+    text = f"it would start now if {_named(names)} were {done} ({_why_held(nodes[names[0]])})"
     may_say = case.asker.operates and len(names) <= NAMES_SHOWN
     commands = [command for name in names for command in _to_take_back(nodes[name])]
     return Change(text, {}, " && ".join(commands) if may_say else "")

@@ -18,9 +18,9 @@ from tests.support.builders import Cluster, a_cluster, a_job
 
 
 def fail(cluster: Cluster, node: str, times: int = 1, why: Why | None = None) -> None:
-    """Tasks that are meant for this node fail there, one after another."""
-    for _ in range(times):
-        job = on(node)
+    """Tasks that are meant for this node fail there, one after another, of two users in turn."""
+    for number in range(times):
+        job = on(node, "ann" if number % 2 else "bob")
         cluster.submit(job)
         cluster.ended(node, (job.id, 0, 1), code=1, why=why)
 
@@ -39,8 +39,8 @@ def pass_time(cluster: Cluster, seconds: float) -> None:
         cluster.give(Tick())
 
 
-def on(node: str) -> Job:
-    return a_job(node, max_retries=0, cores=1)
+def on(node: str, user: str = "bob") -> Job:
+    return a_job(node, max_retries=0, cores=1, user=user)
 
 
 def takes(cluster: Cluster, node: str) -> bool:
@@ -177,8 +177,7 @@ def fail_of(cluster: Cluster, user: str, tasks: int = 1) -> None:
 
 def test_one_users_broken_program_says_nothing_of_a_node() -> None:
     cluster = a_cluster(n1={}, n2={})
-    cluster.submit(a_job("n2", user="admin"))  # another user has work, too
-    for _ in range(4):
+    for _ in range(4):  # jobs; nobody else has any
         fail_of(cluster, "bob", 10)
     assert cluster.state.nodes["n1"].failures == 40
     assert cluster.state.nodes["n1"].takes_work
@@ -189,26 +188,6 @@ def test_failures_of_two_users_are_the_nodes() -> None:
     fail_of(cluster, "bob", 4)
     assert cluster.state.nodes["n1"].takes_work
     fail_of(cluster, "ann")
-    assert not cluster.state.nodes["n1"].takes_work
-
-
-@pytest.mark.parametrize(("jobs", "rests"), [(1, False), (2, False), (3, True)])
-def test_where_one_user_has_work_three_jobs_of_theirs_are_enough(jobs: int, rests: bool) -> None:
-    cluster = a_cluster(n1={}, n2={})
-    for _ in range(jobs):
-        fail_of(cluster, "bob", 5)
-    assert cluster.state.nodes["n1"].takes_work is not rests
-
-
-def test_whoever_has_nothing_left_has_no_work() -> None:
-    cluster = a_cluster(n1={}, n2={})
-    other = a_job("n2", user="ann")
-    cluster.submit(other)
-    for _ in range(3):
-        fail_of(cluster, "bob", 5)
-    assert cluster.state.nodes["n1"].takes_work
-    cluster.ended("n2", (other.id, 0, 1))
-    fail_of(cluster, "bob")
     assert not cluster.state.nodes["n1"].takes_work
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import msgpack
 
 from phalanx.core.cluster.brake import Brake
-from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
+from phalanx.core.cluster.image import NodeImage, decode_job, decode_state, encode_job, encode_state
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.orders import Why
@@ -39,8 +39,10 @@ def begins_with(new: Any, old: Any) -> bool:
 
 
 def test_it_is_written_again_as_it_was():
-    again = encode_state(the_state())
-    assert begins_with(msgpack.decode(again), msgpack.decode(BODY))
+    again, old = encode_state(the_state()), msgpack.decode(BODY)
+    for node in old[3]:
+        node[NodeImage.__struct_fields__.index("failed_jobs")] = []  # not kept any more
+    assert begins_with(msgpack.decode(again), old)
     assert encode_state(decode_state(again, Timers())) == again
     assert check(the_state()) == []
 

@@ -132,6 +132,9 @@ def test_an_operator_is_told_to_resume_a_node_that_is_excluded_after_failures():
     fix = why(cluster, pinned, None, asker=ADA).fix
     assert fix is not None
     assert fix.command == "phalanx story n1"
+    fix = why(cluster, gang, None, asker=ADA).fix
+    assert fix is not None
+    assert fix.text == "it would start once n1 is included again; `phalanx nodes` says when"
     cluster.give(Undrain("n1"))
     assert cluster.status(pinned) == cluster.status(gang) == Status.ASSIGNED
 

@@ -297,14 +297,14 @@ def count_fault(state: ClusterState, node: NodeState, event: e.AttemptEnded) -> 
     """An attempt has ended there."""
     if event.fault:
         node.failures += 1
-        node.failed_users, node.failed_jobs = node.failures_with(state.jobs[event.key[0]].job)
+        node.failed_users = node.failed_users_with(state.jobs[event.key[0]].job)
     elif event.fault is not None:
         _forgive(node)
 
 
 def _forgive(node: NodeState) -> None:
     """What failed there before says nothing any more."""
-    node.failures, node.failed_users, node.failed_jobs = 0, (), ()
+    node.failures, node.failed_users = 0, ()
 
 
 def _set_rest(state: ClusterState, node: NodeState, until: float | None) -> None:

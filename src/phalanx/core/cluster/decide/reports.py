@@ -32,7 +32,7 @@ from phalanx.core.cluster.events import (
     NodeRested,
 )
 from phalanx.core.cluster.inputs import Heartbeat, Tell
-from phalanx.core.cluster.state import JOBS_MIN, USERS_MIN, ClusterState, NodeState
+from phalanx.core.cluster.state import USERS_MIN, ClusterState, NodeState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.orders import (
     Disposition,
@@ -111,11 +111,9 @@ def _of_its_node(
 
 
 def _is_to_blame(state: ClusterState, node: NodeState, attempt: Attempt, failures: int) -> bool:
-    """Whether so many failed here in a row, of so many people, that it is not one of them who did it."""
-    if failures < state.rules.breaker_failures:
-        return False
-    users, jobs = node.failures_with(state.jobs[attempt.key[0]].job)
-    return len(users) >= USERS_MIN or (len(jobs) >= JOBS_MIN and len(state.working) <= 1)
+    """Whether so many failed here in a row, of so many users, that it is not one of them who did it."""
+    enough = failures >= state.rules.breaker_failures
+    return enough and len(node.failed_users_with(state.jobs[attempt.key[0]].job)) >= USERS_MIN
 
 
 def _leftover(state: ClusterState, node: NodeState, given: Tell, now: float) -> Decision:
