@@ -17,7 +17,7 @@ from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.reason import Reason
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.whole_nodes import counted, spot_within
+from phalanx.core.placement.node_limits import counted, spot_within
 
 
 class Case(Struct):

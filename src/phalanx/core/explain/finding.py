@@ -38,8 +38,8 @@ from phalanx.core.model.table import NodeTable
 from phalanx.core.model.waiting import Rank
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.node_limits import counted, spot_within
 from phalanx.core.placement.reserve.reservation import run_s
-from phalanx.core.placement.whole_nodes import counted, spot_within
 
 
 class DomainRoom(Struct, frozen=True):

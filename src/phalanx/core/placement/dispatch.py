@@ -31,8 +31,8 @@ from phalanx.core.model.waiting import Block, WaitingClass, WaitingGroup
 from phalanx.core.model.workflow import SPEC_BYTES_MAX, SPEC_VARIABLE
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.jitter import jitters
+from phalanx.core.placement.node_limits import is_too_much
 from phalanx.core.placement.reserve.reservation import Reservation
-from phalanx.core.placement.whole_nodes import is_too_much
 
 OTHERS_SHOWN = 4
 

@@ -20,11 +20,11 @@ from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, Wai
 from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_mode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
+from phalanx.core.placement.node_limits import counted, is_too_much, spot_within
 from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
 from phalanx.core.placement.prefetch import prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
 from phalanx.core.placement.spread import Spots, is_spread, spots
-from phalanx.core.placement.whole_nodes import counted, is_too_much, spot_within
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 _SPOTS_MAX = 16  # of how many classes the order of the nodes is remembered while others have their turn

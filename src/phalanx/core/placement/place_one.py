@@ -5,8 +5,8 @@ from __future__ import annotations
 from phalanx.core.model.plan import Placement, Policy, Snapshot
 from phalanx.core.model.waiting import WaitingGroup
 from phalanx.core.placement.dispatch import Choice, Dispatcher, is_dispatched
+from phalanx.core.placement.node_limits import counted, is_too_much, spot_within
 from phalanx.core.placement.spread import spots
-from phalanx.core.placement.whole_nodes import counted, is_too_much, spot_within
 
 
 def place_one(snapshot: Snapshot, unit: WaitingGroup, policy: Policy) -> Placement | None:

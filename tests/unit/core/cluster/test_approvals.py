@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import msgpack, structs
 
 from phalanx.coordinator.why import why_reply
+from phalanx.core.cluster.change_events import NO_LIMIT
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
 from phalanx.core.cluster.events import JobAmended, JobSubmitted, decode, encode
 from phalanx.core.cluster.image import decode_state, encode_state
@@ -227,3 +228,18 @@ def test_members_that_come_to_a_gang_that_waits_change_nothing_about_until_when(
     cluster.now += 30.0
     cluster.give(with_members(draft, 4, queue="lab"))
     assert cluster.state.jobs[draft.id].approve_by == until is not None
+
+
+def test_an_approved_job_is_made_longer_by_operators_alone():
+    cluster, job = lab(), bobs(time_limit_s=60.0)
+    submitted(cluster, job)
+
+    def update(limit_s: float, role: str = "user") -> object:
+        return cluster.give(Update(job.id, "bob", time_limit_s=limit_s, role=role))[0]
+
+    assert update(120.0) == Accepted(1), "those who approve it see that"
+    approve(cluster, job, "carol")
+    for longer in (121.0, NO_LIMIT):
+        assert code(update(longer)) == "forbidden ApprovedShorter"
+    assert update(90.0) == Accepted(1)
+    assert update(600.0, "operator") == Accepted(1)

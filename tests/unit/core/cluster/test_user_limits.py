@@ -9,9 +9,11 @@ from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import (
     Cancel,
+    CancelWorkflow,
     Drain,
     Propose,
     ProposeGang,
+    RetryWorkflow,
     SetQuota,
     Submit,
     SubmitWorkflow,
@@ -272,3 +274,14 @@ def test_a_limit_that_admits_no_node_whole_refuses_who_wants_one():
     cluster.give(SetQuota("lab", Quota(each_user=UserLimits(cores=4, gpus=2))))
     [answer] = cluster.give(Submit(of("bob", exclusive=True), role="user"))
     assert code(answer) == "never ExceedsUserLimit"
+
+
+def test_who_may_no_longer_use_a_queue_does_not_retry_a_workflow_there():
+    cluster = lab(Quota(users=("bob",)))
+    flow = Workflow("w1", (Stage("a", of("bob")),), 0.0, user="bob")
+    cluster.give(SubmitWorkflow(flow, role="user"))
+    cluster.give(CancelWorkflow("w1"))
+    cluster.give(SetQuota("lab", Quota(users=("ada",))))
+    [answer] = cluster.give(RetryWorkflow("w1", role="user"))
+    assert code(answer) == "forbidden QueueNotAllowed"
+    assert cluster.give(RetryWorkflow("w1", role="operator")) == [Accepted(1)]

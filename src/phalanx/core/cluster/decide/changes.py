@@ -109,6 +109,9 @@ def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Upd
             f"queue: {spec.id} holds places in queue {spec.queue}; only a job that waits can change its queue"
         )
         return _no("Running", f"{text}: phalanx evict {spec.id}")
+    if event.time_limit_s is not None and _is_approved_shorter(state, job, event.time_limit_s, given.role):
+        text = f"time_limit: {spec.id} was approved as it is: only an operator may lengthen it"
+        return Refused(Reason("ApprovedShorter", Tier.POLICY, text), "forbidden")
     if event.begin_at is not None and not job.counts[Status.PENDING]:
         return _no("NothingWaiting", f"begin: {spec.id} has nothing that waits")
     if event.priority is None and event.queue is None:
@@ -127,6 +130,15 @@ def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Upd
         return Refused(many, "too_many")
     no_quota = None if event.queue is None else _exceeds_quota(state, changed)
     return None if no_quota is None else Refused(no_quota, "never")
+
+
+def _is_approved_shorter(state: ClusterState, job: JobState, limit_s: float, role: str) -> bool:
+    """Whether a job of a queue with approval would run for longer than those who approve there have seen."""
+    quota, old_s = state.queues.quotas.get(job.job.queue), job.job.time_limit_s
+    is_longer = old_s is not None and (limit_s == NO_LIMIT or limit_s > old_s)
+    return (
+        is_longer and job.approve_by is None and quota is not None and quota.needs_approval(role or "admin")
+    )
 
 
 def _of_stage(state: ClusterState, job: JobState, event: JobUpdated) -> Refused | None:
