@@ -94,6 +94,21 @@ def test_a_session_has_the_account_of_the_tasks_user_from_the_first_moment_on(cl
         cluster.client.cancel(task)
 
 
+def test_a_task_of_another_account_has_standard_input_and_may_open_it_again(cluster: RealCluster) -> None:
+    alice = client_of(cluster, "alice")
+    task = alice.submit(command=["sh", "-c", "read line; cat /dev/stdin; echo $line"], stdin=True).task_ids[0]
+    cluster.wait_task(task, "Running")
+    with pytest.raises(phalanx.Forbidden):
+        client_of(cluster, "bob").stdin_session(task, 1)
+    with alice.stdin_session(task, 1) as session:
+        assert session.input_at() == 0
+        session.write(b"first\n" + bytes(100_000) + b"last\n")
+        session.end_input()
+        assert session.wait() == 0
+    alice.wait(task, timeout=30.0)
+    assert b"".join(alice.logs(task)).endswith(b"last\nfirst\n")
+
+
 def test_a_session_is_entered_after_a_restart_of_the_runner_with_the_same_account(
     cluster: RealCluster,
 ) -> None:

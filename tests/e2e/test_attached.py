@@ -14,12 +14,13 @@ from typing import NamedTuple
 import pytest
 
 from phalanx.api.schema.jobs import TaskView
+from tests.support.forked import ForkedCommand
 from tests.support.real_cluster import RealCluster
 from tests.support.terminal import a_terminal, command_environment, phalanx_words, run_phalanx
 from tests.support.waiting import wait_until
 
-LINES = 2_000_000
-OUTPUT = "".join(f"{number}\n" for number in range(1, LINES + 1)).encode()  # 15 MiB
+LINES = 1_500_000
+OUTPUT = "".join(f"{number}\n" for number in range(1, LINES + 1)).encode()  # 11 MiB
 LOG_BYTES = 4 << 20
 MEMORY_BYTES = 48 << 20  # that coordinator and runner may grow by
 
@@ -43,9 +44,9 @@ def abandoned(cluster: RealCluster) -> Abandoned:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
     cluster = RealCluster(tmp_path_factory.mktemp("attached"), heartbeat_s=0.5)
-    cluster.node_settings = {"n1": {"runner.log_max_bytes": LOG_BYTES}}
+    cluster.node_settings = {name: {"runner.log_max_bytes": LOG_BYTES} for name in ("n1", "n2")}
     try:
-        cluster.start({"n1": "cpus=8,gpus=2,ram=8GiB"})
+        cluster.start({"n1": "cpus=8,gpus=2,ram=8GiB", "n2": "cpus=8,ram=8GiB"})
         # What becomes of these takes seconds, so they are begun before all tests.
         ABANDONED[cluster.folder] = abandon(cluster)
         yield cluster
@@ -54,23 +55,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
 
 
 @contextmanager
-def attached(
-    cluster: RealCluster, *words: str, stdin: int = subprocess.DEVNULL
-) -> Iterator[subprocess.Popen[bytes]]:
+def attached(cluster: RealCluster, *words: str, stdin: int | None = None) -> Iterator[ForkedCommand]:
     """`phalanx run`, whose output nobody reads yet."""
-    process = subprocess.Popen(
-        phalanx_words(cluster, "run", *words),
-        stdin=stdin,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=command_environment(cluster),
-    )
+    _, _, _, *spoken = phalanx_words(cluster, "run", *words)
+    with Path(os.devnull).open("rb") as null:
+        given = null.fileno() if stdin is None else stdin
+        client = ForkedCommand(spoken, command_environment(cluster), given)
     try:
-        yield process
+        yield client
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate(timeout=10)
+        client.process.kill()
 
 
 def task_of(cluster: RealCluster, name: str) -> TaskView | None:
@@ -97,15 +91,17 @@ def abandon(cluster: RealCluster) -> Abandoned:
     give, take = os.pipe()
     with (
         attached(cluster, "-n", "killed", "--", *write_then_exit(flag)) as writer,
-        attached(cluster, "-n", "unfinished", "--", "sh", "-c", "wc -c", stdin=give) as reader,
+        attached(
+            cluster, "-n", "unfinished", "--nodes", "n2", "--", "sh", "-c", "wc -c", stdin=give
+        ) as reader,
     ):
         os.close(give)
         os.write(take, b"half")
         written = wait_unread(cluster, "killed").id
-        count = cluster.folder / "n1" / "inputs"
+        count = cluster.folder / "n2" / "inputs"
         wait_until(lambda: [path for path in count.glob("*") if path.stat().st_size], 20.0, "input came")
-        writer.kill()
-        reader.kill()
+        writer.process.kill()
+        reader.process.kill()
         os.close(take)
         task = task_of(cluster, "unfinished")
         assert task is not None
@@ -121,7 +117,7 @@ def test_a_task_waits_for_a_frozen_client_and_all_of_its_output_arrives(cluster:
     before = {name: resident_bytes(process.pid) for name, process in cluster.processes.items()}
     with attached(cluster, "-n", "frozen", "--", *write_then_exit(flag)) as client:
         task = wait_unread(cluster, "frozen")
-        client.send_signal(signal.SIGSTOP)
+        client.process.send_signal(signal.SIGSTOP)
         reply = cluster.client.why(task.id)
         assert (reply.status, reply.dominant.code) == ("Running", "OutputUnread")
         (job,) = cluster.client.jobs(name="frozen").items
@@ -129,10 +125,10 @@ def test_a_task_waits_for_a_frozen_client_and_all_of_its_output_arrives(cluster:
         for name, process in cluster.processes.items():
             assert resident_bytes(process.pid) < before[name] + MEMORY_BYTES
         assert not flag.exists()
-        client.send_signal(signal.SIGCONT)
-        out, err = client.communicate(timeout=60)
+        client.process.send_signal(signal.SIGCONT)
+        out, err = client.communicate(60)
     assert out == OUTPUT
-    assert client.returncode == 5, err
+    assert client.process.returncode == 5, err
 
 
 def test_nothing_is_lost_when_the_coordinator_is_killed_while_the_task_waits(
@@ -142,9 +138,9 @@ def test_nothing_is_lost_when_the_coordinator_is_killed_while_the_task_waits(
         wait_unread(cluster, "failover")
         cluster.kill("coordinator", signal.SIGKILL)
         cluster.start_coordinator()
-        out, err = client.communicate(timeout=60)
+        out, err = client.communicate(60)
     assert out == OUTPUT
-    assert client.returncode == 5, err
+    assert client.process.returncode == 5, err
 
 
 def test_a_stopped_task_can_be_paused_resumed_and_cancelled(cluster: RealCluster, tmp_path: Path):
@@ -155,8 +151,8 @@ def test_a_stopped_task_can_be_paused_resumed_and_cancelled(cluster: RealCluster
         cluster.client.resume(task.id)
         wait_unread(cluster, "paused")
         cluster.client.cancel(task.id)
-        out, _ = client.communicate(timeout=60)
-    assert client.returncode == 1
+        out, _ = client.communicate(60)
+    assert client.process.returncode == 1
     assert not flag.exists()
     assert OUTPUT.startswith(out)
 
@@ -180,7 +176,16 @@ def test_input_passes_a_killed_runner_and_a_killed_coordinator_whole(
     with subprocess.Popen(["cat", tmp_path / "data"], stdout=subprocess.PIPE) as source:
         assert source.stdout is not None
         with attached(
-            cluster, "-n", "fed", "--", "sh", "-c", wait_then_sum, stdin=source.stdout.fileno()
+            cluster,
+            "-n",
+            "fed",
+            "--nodes",
+            "n1",
+            "--",
+            "sh",
+            "-c",
+            wait_then_sum,
+            stdin=source.stdout.fileno(),
         ) as client:
             source.stdout.close()
             wait_until(lambda: any((cluster.folder / "n1" / "inputs").glob("*")), 20.0, "input is counted")
@@ -191,8 +196,10 @@ def test_input_passes_a_killed_runner_and_a_killed_coordinator_whole(
             cluster.kill("coordinator", signal.SIGKILL)
             cluster.start_coordinator()
             flag.touch()
-            out, err = client.communicate(timeout=60)
-    assert (client.returncode, out.split()[:1]) == (0, [hashlib.sha256(data).hexdigest().encode()]), err
+            out, err = client.communicate(60)
+    assert (client.process.returncode, out.split()[:1]) == (0, [hashlib.sha256(data).hexdigest().encode()]), (
+        err
+    )
     assert list((cluster.folder / "n1" / "inputs").iterdir()) == []
 
 
@@ -225,7 +232,7 @@ def test_a_terminal_is_told_of_an_eviction_gives_input_if_asked_and_cancels_with
         terminal.expect("one\r\none\r\n")  # as typed, and as shown
         cluster.client.evict(task.id)
         terminal.expect(r"attempt 1 was evicted at \d\d:\d\d:\d\d.*evicted by user admin")
-        terminal.expect("attempt 2 on n1 begins")
+        terminal.expect("attempt 2 on n. begins")
         terminal.expect("one\r\n")  # once more from the beginning
         terminal.type(b"\x03")
         terminal.expect("cancelled")

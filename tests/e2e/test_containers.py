@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ from phalanx.runner.keeper import lookup, service
 from tests.support.podman import IMAGE, Podman, a_podman, why_not
 from tests.support.real_cluster import RealCluster
 from tests.support.registry import Registry, a_registry
+from tests.support.terminal import run_phalanx
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "never")
@@ -102,6 +104,15 @@ def test_output_exit_code_and_environment(cluster: RealCluster, podman: Podman):
     assert cluster.output(id) == "out\nn1 hello\n/data\n"
     assert cluster.output(id, "stderr") == "err\n"
     assert podman.containers() == []
+
+
+def test_standard_input_reaches_a_container_and_ends(cluster: RealCluster):
+    data = os.urandom(MIB) * 4
+    run = ("run", "-c", "0", "--image", IMAGE, "--", "/bin/sh", "-c", "cat | sha256sum")
+    done = run_phalanx(cluster, *run, stdin=data)
+    assert done.stdout.split()[:1] == [hashlib.sha256(data).hexdigest().encode()], done.stderr
+    done = run_phalanx(cluster, "run", "-c", "0", "--image", IMAGE, "--", "/bin/echo", "unread", stdin=data)
+    assert (done.returncode, done.stdout) == (0, b"unread\n")
 
 
 def test_it_has_few_rights_and_no_devices(cluster: RealCluster):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import signal
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from tests.e2e.test_containers import MIB, ended, processes, submit, up
 from tests.support.docker import Docker, a_docker, why_not
 from tests.support.podman import IMAGE
 from tests.support.real_cluster import RealCluster
+from tests.support.terminal import run_phalanx
 from tests.support.waiting import wait_until
 
 LEASE = 8.0
@@ -69,6 +71,13 @@ def test_mounts_and_result(cluster: RealCluster):
     assert cluster.wait_task(id, "Completed", "Failed").status == "Completed", cluster.output(id)
     assert cluster.client.task(id).result == 42
     assert cluster.output(id) == "seen\nro\n"
+
+
+def test_standard_input_reaches_it_and_ends(cluster: RealCluster):
+    data = os.urandom(MIB)
+    run = ("run", "-c", "0", "--image", IMAGE, "--", "/bin/sh", "-c", "cat | sha256sum")
+    done = run_phalanx(cluster, *run, stdin=data)
+    assert done.stdout.split()[:1] == [hashlib.sha256(data).hexdigest().encode()], done.stderr
 
 
 def test_what_ignores_sigterm_and_leaves_its_group_is_gone_with_its_tree(

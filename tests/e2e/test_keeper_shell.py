@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -20,6 +21,7 @@ from phalanx.clock import SteadyClock
 from phalanx.core.model.job import Command
 from phalanx.core.model.orders import (
     Brief,
+    Disposition,
     Ended,
     Go,
     Order,
@@ -32,10 +34,12 @@ from phalanx.core.model.orders import (
     Stop,
     Why,
 )
+from phalanx.core.model.parameters import PROGRAM
 from phalanx.core.model.resources import Capacity, Grant
 from phalanx.link import wire
+from phalanx.runner import machine
 from phalanx.runner.cgroups import Cgroups
-from phalanx.runner.keeper import recovery
+from phalanx.runner.keeper import VERSION, recovery
 from phalanx.runner.keeper_messages import Listing
 from phalanx.runner.limits import AttemptLimits
 from phalanx.runner.link import Wire
@@ -313,5 +317,57 @@ def test_an_end_that_nobody_knows_of_is_forgotten(tmp_path: Path) -> None:
             lines.write('["started","stranger/0/1/0",4194303,12.5,[0,0],[]]\n')
         os.kill(Node(tmp_path).keeper_pid(), signal.SIGKILL)
         await until(lambda: '["forget", ["stranger/0/1/0"]]' in journal.read_text())
+
+    play(tmp_path, story)
+
+
+@pytest.fixture
+def older_keeper(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The program of a keeper that says it is of version 6, and takes no commands with its starts, as that one did."""
+    copy = tmp_path_factory.mktemp("older") / "keeper"
+    shutil.copytree(machine.KEEPER.parent, copy)
+    for name, now, then in (
+        ("__init__.py", f"VERSION = {VERSION}", "VERSION = 6"),
+        ("spawn.py", 'options.get("argv") or ', ""),
+    ):
+        text = (copy / name).read_text()
+        assert now in text
+        (copy / name).write_text(text.replace(now, then))
+    monkeypatch.setattr(machine, "KEEPER", copy / machine.KEEPER.name)
+    return copy
+
+
+@pytest.mark.usefixtures("older_keeper")
+def test_a_sweep_is_refused_by_an_older_keeper_and_may_run_elsewhere(tmp_path: Path) -> None:
+    sweep = replace(a_brief(""), command=Command((PROGRAM, "echo", "{lr}")))
+
+    async def story(coordinator: Coordinator) -> None:
+        coordinator.order(sweep, replace(START, formation=0, params='{"lr":"0.1"}'))
+        exit = (await coordinator.hears(Ended)).exit
+        assert (exit.why, exit.of_node) == (Why.EXHAUSTED, True)
+        assert "older version" in exit.message
+
+    play(tmp_path, story)
+
+
+def test_an_older_keeper_that_has_nothing_to_do_is_replaced(
+    tmp_path: Path, older_keeper: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(coordinator: Coordinator) -> None:
+        (keeper,) = coordinator.shell._keepers
+        coordinator.order(a_brief("read x; exit 3"), replace(START, formation=0))
+        await coordinator.hears(Ended)
+        monkeypatch.undo()
+        ticking = asyncio.ensure_future(coordinator.shell.tick())
+        await until(lambda: keeper.health._looks > 0)
+        assert keeper.connection is not None and keeper.connection.version == 6  # its end has not been taken
+        coordinator.shell.received(wire.Dispositions(1, [(KEY, Disposition.ACCEPTED)]))
+        await until(lambda: keeper.connection is not None and keeper.connection.version == VERSION)
+        ticking.cancel()
+        again = (KEY[0], KEY[1], 2)
+        coordinator.order(a_brief("exit 4"), replace(START, key=again, formation=0))
+        await until(
+            lambda: any(isinstance(each, Ended) and each.key == again for each in coordinator.reports())
+        )
 
     play(tmp_path, story)

@@ -27,9 +27,12 @@ COMMANDS = (
     "phalanx.cli.job",
     "phalanx.cli.plan",
     "phalanx.cli.ps",
+    "phalanx.cli.run",
     "phalanx.cli.why",
     "phalanx.cli.workflow",
     "phalanx.client.client",
+    "phalanx.client.session_connection",
+    "phalanx.client.sessions",
 )
 REQUEST_BYTES_MAX = 1 << 20
 _SERVE = "import sys; from tests.support.forked import serve; serve(sys.argv[1:])"
@@ -139,27 +142,53 @@ def run_command(
     within_s: float = 60.0,
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `phalanx` with these words to its end, with pipes."""
-    pipes = [os.pipe() for _ in range(3)]
-    theirs = (pipes[0][0], pipes[1][1], pipes[2][1])
+    reader, writer = os.pipe()
     try:
-        process = _server(COMMANDS).start(_COMMAND, json.dumps(words), env, cwd or Path.cwd(), theirs)
+        command = ForkedCommand(words, env, reader, cwd)
     finally:
-        for end in theirs:
-            os.close(end)
-    with (
-        ThreadPoolExecutor(2) as readers,
-        os.fdopen(pipes[0][1], "wb") as given,
-        os.fdopen(pipes[1][0], "rb") as out,
-        os.fdopen(pipes[2][0], "rb") as err,
-    ):
-        found = [readers.submit(each.read) for each in (out, err)]
+        os.close(reader)
+    try:
+        out, err = command.communicate(within_s, stdin, writer)
+    finally:
+        command.process.kill()
+    return subprocess.CompletedProcess(list(words), command.process.wait(), out, err)
+
+
+class ForkedCommand:
+    """`phalanx` with these words, while it runs; its output is not read before `communicate`."""
+
+    def __init__(
+        self, words: Sequence[str], env: Mapping[str, str], stdin: int, cwd: Path | None = None
+    ) -> None:
+        out, err = os.pipe(), os.pipe()
         try:
-            with suppress(BrokenPipeError), given:
-                given.write(stdin)
-            code = process.wait(within_s)
+            streams = (stdin, out[1], err[1])
+            self.process = _server(COMMANDS).start(
+                _COMMAND, json.dumps(words), env, cwd or Path.cwd(), streams
+            )
         finally:
-            process.kill()
-        return subprocess.CompletedProcess(list(words), code, found[0].result(), found[1].result())
+            os.close(out[1])
+            os.close(err[1])
+        self._ends = out[0], err[0]
+
+    def communicate(
+        self, within_s: float, given: bytes = b"", into: int | None = None
+    ) -> tuple[bytes, bytes]:
+        """Give it this input, and read what it writes until it has ended."""
+        with (
+            ThreadPoolExecutor(2) as readers,
+            os.fdopen(self._ends[0], "rb") as out,
+            os.fdopen(self._ends[1], "rb") as err,
+        ):
+            found = [readers.submit(each.read) for each in (out, err)]
+            if into is not None:
+                with suppress(BrokenPipeError), os.fdopen(into, "wb") as pipe:
+                    pipe.write(given)
+            try:
+                self.process.wait(within_s)
+            finally:
+                self.process.kill()
+            return found[0].result(), found[1].result()
 
 
 def _server(preloaded: Sequence[str]) -> ForkServer:

@@ -1,4 +1,7 @@
-"""What a runner does about keepers that do not work: it says so, gives back what cannot start, ends one that hangs."""
+"""What a runner does about keepers that do not work: it says so, gives back what cannot start, ends one that hangs.
+
+One of an older version, which a runner that was updated has found, is replaced as soon as it has nothing to do.
+"""
 
 from __future__ import annotations
 
@@ -42,6 +45,8 @@ class KeeperLook:
         for keeper in self._keepers:
             if keeper.health.trouble:
                 self._look_after(keeper, now)
+        for keeper in self._keepers.outdated:
+            keeper.replace()
 
     def _look_after(self, keeper: NodeKeeper, now: float) -> None:
         """One that does not work."""

@@ -1,8 +1,8 @@
 """Which version of the keeper can do what: a keeper outlives the runner that started it, and may be of an older one.
 
 What an older keeper cannot do is done without where that is possible. Where it is not, the attempt is refused with the
-reason, and another node may take it; a runner that is stopped with its tasks (`phalanx runner stop --drain`) comes
-back with a new keeper.
+reason, and another node may take it. An older keeper is replaced as soon as it has nothing to do, or with its tasks by
+`phalanx runner stop --drain`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ATTACHES_SINCE = 7  # the first that stops an attempt whose reader is far behind
 OWN_COMMANDS_SINCE = 7  # the first that takes a command with the start of an attempt
 INPUTS_SINCE = 8  # the first that gives attempts standard input
 
-_HINT = "stop the runner with its tasks (`phalanx runner stop --drain`) and start it again"
+_HINT = "it is replaced when it runs no task, or by `phalanx runner stop --drain` and another start"
 
 
 def refusal(version: int, effect: Spawn) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from phalanx.core.model.orders import AttemptKey
@@ -17,6 +18,7 @@ from phalanx.logger import logger
 from phalanx.runner.accounts import Account
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.claim import keeper_folder, keeper_folders
+from phalanx.runner.keeper import VERSION
 from phalanx.runner.keeper_messages import Event, KeeperLost, ProcessEnded, ProcessUnread
 from phalanx.runner.machine import Connecting, KeeperHealth, LocalMachine
 from phalanx.runner.processes import Machine, Processes
@@ -27,6 +29,7 @@ CORES_EACH = 2
 USUAL_MAX = 8  # more are of no use: by then the runner itself is busy
 BRIEFS_MAX = 1000  # from then on only one for each group
 REOPEN_PAUSE_FIRST_S, REOPEN_PAUSE_MAX_S = 0.2, 10.0
+REPLACE_WITHIN_S = 5.0
 Place = tuple[Machine, Cgroups]  # where one keeper works
 
 
@@ -114,6 +117,24 @@ class NodeKeeper:
         if self.connection is not None:
             self.connection.abort()  # it may be gone already, and its connection held by another
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it is of an older version than ours."""
+        return self.connection is not None and self.connection.version < VERSION
+
+    def replace(self) -> None:
+        """It has nothing to do: end it, and start one of our version."""
+        if (connection := self.connection) is not None and self._reopening is None and not self._is_closed:
+            log.info("a keeper of an older version is replaced", version=connection.version, ours=VERSION)
+            self.connection = None
+            self._reopening = asyncio.get_running_loop().create_task(self._replaced(connection))
+
+    async def _replaced(self, connection: Processes) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(connection.shutdown(0.0), REPLACE_WITHIN_S)
+        connection.abort()
+        await self._reopen()
+
     async def stop_reopening(self) -> None:
         self._is_closed = True
         if (reopening := self._reopening) is not None:
@@ -177,6 +198,13 @@ class NodeKeepers:
     def trouble(self) -> str:
         """What keeps one of them from starting tasks; empty if all work."""
         return next((keeper.health.trouble for keeper in self._all if keeper.health.trouble), "")
+
+    @property
+    def outdated(self) -> list[NodeKeeper]:
+        """Those of an older version that have nothing to do."""
+        found = [keeper for keeper in self._all if keeper.is_outdated]
+        busy = {id(keeper) for keeper, _ in self._by_key.values()} if found else set()
+        return [keeper for keeper in found if id(keeper) not in busy]
 
     def of(self, key: AttemptKey) -> NodeKeeper | None:
         return self._by_key[key][0] if key in self._by_key else None

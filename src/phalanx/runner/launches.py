@@ -190,6 +190,7 @@ class Launches:
             files=tuple(filter(None, (self._base_env.get("PHALANX_TASK_CA_FILE"),))),
             home="" if brief.vps is None else self.homes.home(brief.job),
             beside=self.homes.argv(brief.job) if effect.start.port else [],
+            stdin=has_input(effect),
         )
         whole = inside(self._base_env, brief.exported)
         whole |= {} if account is None else {"USER": account.name, "LOGNAME": account.name}

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         is_tracked: bool  # whoever signals the attempt reaches the container's processes by their cgroup
         pid_file: str
         result: str
+        stdin: bool  # our own standard input is for its first process
 
 
 def podman_body(spec: ContainerSpec, env: dict[str, str], pid: int) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def podman_body(spec: ContainerSpec, env: dict[str, str], pid: int) -> dict[str,
         "image_volume_mode": "ignore",
         "healthconfig": {"Test": ["NONE"]},
         "systemd": "false",
-        "stdin": False,
+        "stdin": spec["stdin"],
         "terminal": False,
     }
     if spec["rootfs"]:
@@ -121,6 +122,8 @@ def docker_body(spec: ContainerSpec, env: dict[str, str]) -> dict[str, Any]:
         "AttachStderr": True,
         "HostConfig": host,
     }
+    if spec["stdin"]:
+        body |= {"OpenStdin": True, "StdinOnce": True, "AttachStdin": True}
     if spec["account"] is not None:
         uid, gid, _ = spec["account"]
         body["User"] = (

@@ -62,6 +62,7 @@ class OfAttempt(Struct, frozen=True):
     files: tuple[str, ...] = ()  # that it may read
     home: str = ""  # of a VPS
     beside: Sequence[str] = ()  # of a VPS: the program that moves in
+    stdin: bool = False  # it is given standard input
 
 
 def command() -> list[str]:
@@ -163,6 +164,7 @@ class ContainerLaunches:
             "is_tracked": has.is_tracked,
             "pid_file": str(self._path(start.key, "pid")),
             "result": has.result,
+            "stdin": has.stdin,
         }
 
     def leader(self, key: AttemptKey) -> tuple[int, Ticks] | None:

@@ -18,12 +18,13 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 
 from . import joining
 from .body import docker_body, podman_body
 from .mounts import MountRefused, check_inside, check_nested, check_root, check_source, open_root
 from .rights import files_as
-from .runtime import DOCKER, PODMAN, Runtime, RuntimeConnection, RuntimeFailed
+from .runtime import DOCKER, PIECE_BYTES, PODMAN, Runtime, RuntimeConnection, RuntimeFailed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ class Container:
         self._began = 0  # in ticks: its pid may be another process's when it has ended
         self._is_stopped = False  # SIGTERM has come
         self._beside: subprocess.Popen[bytes] | None = None
+        self._input: ContainerInput | None = None
 
     def run(self) -> int:
         """Its exit code. Raises RuntimeFailed, MountRefused or CannotJoin if it cannot be run."""
@@ -66,6 +68,8 @@ class Container:
             if output is None:
                 return TERMINATED
             self._accompany()
+            if self._spec["stdin"]:
+                self._input = ContainerInput(output)
             self._pass_on(output)
             return self._exit_code()
         finally:
@@ -112,7 +116,7 @@ class Container:
             body = podman_body(self._spec, env, os.getpid())
             self._id = self._runtime.call("POST", f"{PODMAN}/containers/create", body)["Id"]
             self._runtime.call("POST", f"{PODMAN}/containers/{self._id}/init")
-            output = self._runtime.attach(self._id)
+            output = self._runtime.attach(self._id, self._spec["stdin"])
             self._find()
             joining.join(self._pid)
             joining.close_devices(self._pid)
@@ -127,7 +131,7 @@ class Container:
         else:
             path = f"{DOCKER}/containers/create?name={self._spec['name']}"
             self._id = self._runtime.call("POST", path, docker_body(self._spec, env))["Id"]
-            output = self._runtime.attach(self._id)
+            output = self._runtime.attach(self._id, self._spec["stdin"])
             if self._was_stopped():
                 return None
             self._start()
@@ -188,6 +192,11 @@ class Container:
                 return
             if was_away:
                 os.write(2, b"phalanx: the container runtime was away; some output is missing here\n")
+            if self._input is not None and not self._input.has_ended:
+                os.write(
+                    2, b"phalanx: its standard input was cut off in the middle, so the container is ended\n"
+                )
+                signal.pidfd_send_signal(self._pid_fd, signal.SIGKILL)
 
     def _is_running(self, within_ms: int = 0) -> bool:
         """Whether its first process has not ended within that time."""
@@ -227,6 +236,22 @@ class Container:
                 signal.pidfd_send_signal(self._pid_fd, signal.SIGKILL)
             elif not self._spec["is_tracked"]:
                 signal.pidfd_send_signal(self._pid_fd, signal.SIGTERM)
+
+
+class ContainerInput:
+    """Passes our own standard input on to a container, in a thread: it waits where the container does not read."""
+
+    def __init__(self, connection: RuntimeConnection) -> None:
+        self.has_ended = False
+        self._connection = connection
+        threading.Thread(target=self._pass_on, daemon=True).start()
+
+    def _pass_on(self) -> None:
+        with contextlib.suppress(RuntimeFailed):  # whoever reads the connection notices, too
+            while piece := os.read(0, PIECE_BYTES):
+                self._connection.send(piece)
+            self.has_ended = True
+            self._connection.end_sending()
 
 
 def _pause() -> None:

@@ -103,6 +103,13 @@ class RuntimeConnection:
         except OSError:
             return
 
+    def end_sending(self) -> None:
+        """Nothing more is sent; what comes is still read."""
+        try:
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
     def close(self) -> None:
         self._socket.close()
 
@@ -160,10 +167,13 @@ class Runtime:
         finally:
             connection.close()
 
-    def attach(self, id: str) -> RuntimeConnection:
-        """The output of a container: frames of 8 bytes (the stream, three zeros, the length) and their content."""
+    def attach(self, id: str, stdin: bool = False) -> RuntimeConnection:
+        """The output of a container: frames of 8 bytes (the stream, three zeros, the length) and their content.
+
+        With `stdin` what is sent over the connection is the container's standard input.
+        """
         connection = RuntimeConnection(self.path, TIMEOUT_S)
-        path = f"{DOCKER}/containers/{id}/attach?stream=1&stdout=1&stderr=1"
+        path = f"{DOCKER}/containers/{id}/attach?stream=1&stdout=1&stderr=1{'&stdin=1' if stdin else ''}"
         connection.send_head("POST", path, {"Connection": "Upgrade", "Upgrade": "tcp"}, "1.1")
         if (status := connection.status()) not in (101, 200):
             text = message_of(_all(connection))

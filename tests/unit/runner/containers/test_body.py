@@ -34,6 +34,7 @@ SPEC: ContainerSpec = {
     "is_tracked": True,
     "pid_file": "/s/pid",
     "result": "/s/artifacts/r",
+    "stdin": False,
 }
 
 
