@@ -146,7 +146,7 @@ def test_workflows_over_grpc_are_those_of_rest(cluster: tuple[RealCluster, str],
         view = run.wait(timeout=30)
         assert (view.status, view.stages[2].parent) == ("Failed", "second")
         assert client.workflow_view(run.id) == rest.workflow_view(run.id)
-        assert client.workflow_view(run.id).stages[2].reason == "it builds on stage second, which failed"
+        assert client.workflow_view(run.id).stages[2].reason == "it depends on stage second, which failed"
         again = client.retry_workflow(run.id, "second")
         assert set(again.jobs) == {"second", "third"}
         run.wait(timeout=30)

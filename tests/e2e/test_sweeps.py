@@ -96,10 +96,10 @@ def refused(cluster: RealCluster, folder: Path) -> None:
     for name, text, option, said in (
         ("ragged.csv", "a,b\n1,2\n3\n", "--from-csv", "line 3 has 1 values, expected 2 (a, b)"),
         ("twice.csv", "a,a\n1,2\n", "--from-csv", "'a' names two columns"),
-        ("empty.csv", "a,b\n", "--from-csv", "there is no row in it"),
-        ("nothing", "", "--each-line", "there is no row in it"),
+        ("empty.csv", "a,b\n", "--from-csv", "it contains no rows"),
+        ("nothing", "", "--each-line", "it contains no rows"),
         ("one.json", '{"a": 1}\n{"b": 2}\n', "--from-json", "row 2 has no 'a'"),
-        ("bad.json", '[{"a": 1}', "--from-json", "is no JSON"),
+        ("bad.json", '[{"a": 1}', "--from-json", "is not JSON"),
         ("latin.txt", "a\n\udce9\n", "--each-line", "line 2 is not UTF-8"),
     ):
         path = folder / name

@@ -63,7 +63,7 @@ def test_a_workflow_from_the_command_line(tmp_path: Path) -> None:
         [view] = json.loads(phalanx("workflow", "list", "-o", "json").stdout)
         assert view["counts"] == {"Completed": 1, "Failed": 2}
         shown = phalanx("workflow", "show", view["id"]).stdout
-        assert "it builds on stage b, which failed" in shown
+        assert "it depends on stage b, which failed" in shown
         assert "c is Failed: It builds on stage b, which failed (EndedFailed)" in phalanx(
             "why", f"{view['id']}:c"
         ).stdout.replace(f"{view['id']}:", "")

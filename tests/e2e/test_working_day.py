@@ -132,3 +132,5 @@ def test_the_log_of_a_crashed_attempt_outlives_its_node(user: User) -> None:
     user.cluster.kill(match.group(1))
     assert user.says("logs", "crash", "--attempt", "1") == words, "it is in the place for files"
     user.says("cancel", "crash")
+    user.cluster.start_runner(match.group(1))  # the tests of this day may come in any order
+    user.cluster.wait_online(match.group(1))

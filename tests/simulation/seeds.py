@@ -12,8 +12,8 @@ from phalanx.sim.report import SeedReport, describe_failure
 from phalanx.sim.trial import run
 
 FOUND = Path(__file__).with_name("found_seeds.json")  # the seed that found each planted bug
-SEEDS = 150  # `make soak` goes on from here
-CHUNK = 75
+SEEDS = 100  # `make soak` goes on from here
+CHUNK = 50
 FENCED_SHARE_MIN = 0.3  # R2: a simulator in which no stale report is ever refused proves nothing
 SHARES_MIN = {
     "gang released": 0.7, "formation recalled": 0.1, "eviction for room": 0.2, "whole restart": 0.2,

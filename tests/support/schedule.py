@@ -14,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 ONE_BY_ONE = ("tests/simulation/", "tests/property/")
 TOGETHER = ("tests/tidy/", "tests/e2e/test_overlay", "tests/simulation/test_lifecycles.py")
+WAITING = ("tests/e2e/", "tests/contract/", "tests/unit/cli/test_up.py")  # for processes, leases and servers
 LONGEST_FIRST = (
     "tests/simulation/test_seeds.py",
     "tests/e2e/test_executor.py",
@@ -63,8 +64,15 @@ class LongestFirst(LoadScopeScheduling):  # type: ignore[misc]
 
 
 def sort(items: list[pytest.Item]) -> None:
-    """By rank; within one rank as before."""
+    """By rank, and scopes that mostly wait between those that mostly compute: all workers waiting, or none, is slow."""
     items.sort(key=lambda item: rank(item.nodeid))
+    scopes: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        scopes.setdefault(scope(item.nodeid), []).append(item)
+    waiting = [name for name in scopes if name.startswith(WAITING)]
+    computing = [name for name in scopes if not name.startswith(WAITING)]
+    places = {name: at / len(names) for names in (waiting, computing) for at, name in enumerate(names)}
+    items[:] = [item for name in sorted(scopes, key=places.__getitem__) for item in scopes[name]]
 
 
 def scheduler(config: pytest.Config, log: object) -> LongestFirst | None:

@@ -1,7 +1,7 @@
-"""A promise names the test that proves it, and that test exists.
+"""A promise names the test that proves it, and that test exists; so does what answers each finding of new users.
 
-`docs/promises.md` and SECURITY.md point at tests as `tests/path.py::test_name` (or a whole file). A test that was
-renamed must take its promise along.
+`docs/promises.md`, SECURITY.md and `tests/FINDINGS.md` point at tests as `tests/path.py::test_name` (or a whole file).
+A test that was renamed must take its promise along.
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import pytest
 
 from tests.tidy.source import ROOT
 
-PAGES = ("docs/promises.md", "SECURITY.md")
+FINDINGS = "tests/FINDINGS.md"
+PAGES = ("docs/promises.md", "SECURITY.md", FINDINGS)
 PROOF = re.compile(r"`(tests/[\w./-]+)(?:::(\w+))?`")
+
+CODE = re.compile(r"\| ([RSP]\d+|U\d\.\d+)\b")
 
 
 def missing_proofs(root: Path, page: str) -> list[str]:
@@ -28,9 +31,15 @@ def missing_proofs(root: Path, page: str) -> list[str]:
 
 
 def unproven(root: Path, page: str) -> list[str]:
-    """Rows of a table of promises (those that begin with a code such as R1 or S9) that name no test."""
-    rows = [line for line in (root / page).read_text("utf-8").splitlines() if re.match(r"\| [RS]\d+\b", line)]
-    return [f"{page}: {row[:60]}" for row in rows if not PROOF.search(row) and "not promised" not in row]
+    """Rows of a table (those that begin with a code such as R1, P9 or U3.2) that name no test and no reason why not."""
+    excused = re.compile(r"not promised|no test: ")
+    return [
+        f"{page}: {row[:60]}" for row in rows(root, page) if not PROOF.search(row) and not excused.search(row)
+    ]
+
+
+def rows(root: Path, page: str) -> list[str]:
+    return [line for line in (root / page).read_text("utf-8").splitlines() if CODE.match(line)]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -41,6 +50,14 @@ def test_every_proof_exists(page: str):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_promise_has_a_proof(page: str):
     assert unproven(ROOT, page) == []
+
+
+def test_every_finding_is_answered():
+    codes = [found[1] for row in rows(ROOT, FINDINGS) if (found := CODE.match(row))]
+    expected = [f"P{number}" for number in range(1, 37)]
+    expected += [f"U3.{number}" for number in range(1, 36)] + [f"U4.{number}" for number in range(1, 12)]
+    expected += [f"U6.{number}" for number in (1, 2, 3, 4, 8, 9, 10, 19, 22, 23)]
+    assert codes == expected
 
 
 def test_a_renamed_test_and_a_bare_promise_are_seen(tmp_path: Path):

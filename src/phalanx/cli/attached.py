@@ -117,13 +117,13 @@ class Attached:
         client: Client,
         tasks: dict[str, str],
         split: bool,
-        begun: Callable[[int], None] = lambda _: None,
+        begun: Callable[[int], None] | None = None,
     ) -> None:
         """`tasks` has a label for each id; it is shown if there are several. `split`: they have two logs each.
 
         `begun` is called for each attempt of the first task that has a node.
         """
-        self._begun = {next(iter(tasks)): begun}
+        self._begun = {} if begun is None else {next(iter(tasks)): begun}
         self._client = client
         self._pace_s = PACE_S * max(1, len(tasks) // 4)
         self._copiers: list[Thread] = []
@@ -139,6 +139,11 @@ class Attached:
                 self._copiers.append(Thread(target=self._copy, args=(id, stream, sink, into), daemon=True))
         for copier in self._copiers:
             copier.start()
+
+    @property
+    def gives_input(self) -> bool:
+        """Whether the first task has standard input from us."""
+        return bool(self._begun)
 
     def drain(self, within_s: float = inf) -> None:
         """Wait until what was written has been copied, however slow its reader; but not for a cluster that is gone."""

@@ -64,7 +64,7 @@ def _agreed(client: Client, listing: JobListing, yes: bool) -> list[str]:
     if vpss := [job for job in fitting if job.kind == "vps"]:
         note(f"{_told(vpss, 'VPS')} left running: phalanx vps stop ends one and removes its files")
     if not jobs:
-        note("nothing like that is waiting or running")
+        note("no matching jobs")
         return []
     if yes:
         return [job.id for job in jobs]

@@ -48,7 +48,7 @@ def release(ctx: typer.Context, ids: IdsArgument, output: OutputOption = None) -
 def update(
     ctx: typer.Context,
     ids: IdsArgument,
-    priority: Annotated[int | None, typer.Option(help="Another priority.")] = None,
+    priority: Annotated[int | None, typer.Option(help="New priority.")] = None,
     time_limit: Annotated[
         str | None,
         typer.Option(help="Another time limit, counted from the start of each task; none = no limit."),
@@ -60,7 +60,7 @@ def update(
         str | None, typer.Option(metavar="TIME", help="Begin then, as for `submit`; now = at once.")
     ] = None,
     if_revision: Annotated[
-        int | None, typer.Option(help="Only if its settings are at this revision, as `show` tells.")
+        int | None, typer.Option(help="Only if its settings are at this revision, shown by `show`.")
     ] = None,
     output: OutputOption = None,
 ) -> int:

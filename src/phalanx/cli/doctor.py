@@ -11,6 +11,7 @@ from phalanx.cli.doctor_cluster import cluster_checks
 from phalanx.cli.doctor_machine import machine_checks
 from phalanx.cli.output import OutputOption, emit
 from phalanx.cli.session import session
+from phalanx.core.model.amounts import plural
 
 FAILED = 1
 
@@ -38,4 +39,4 @@ def _drawn(lines: Sequence[DoctorLine]) -> Iterable[str]:
         if line.fix:
             yield f"{'':<4}  {'':<{width}}  fix: {line.fix}"
     counts = {state: sum(line.state == state for line in lines) for state in ("ok", "warn", "fail")}
-    yield f"{counts['ok']} ok, {counts['warn']} to look at, {counts['fail']} failed"
+    yield f"{counts['ok']} ok, {plural(counts['warn'], 'warning')}, {counts['fail']} failed"

@@ -96,7 +96,7 @@ def _clock(settings: Settings) -> Iterator[DoctorLine]:
         with closing(exchange.send(calls.cluster(), found.token)) as answer:
             text = answer.headers.get("date", "")
     if not text:
-        yield ok("clock", "the coordinator's answers have no time; not compared")
+        yield ok("clock", "skipped: the coordinator's answers have no time to compare with")
         return
     theirs, ours = parsedate_to_datetime(text).timestamp(), (before + SystemClock().now()) / 2
     off_s = ours - theirs

@@ -29,6 +29,7 @@ from phalanx.cli.session import session
 from phalanx.cli.usage_table import usage_fields
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import describe_seconds, plural
+from phalanx.core.model.template import fill
 from phalanx.errors import Conflict, PhalanxError
 
 if TYPE_CHECKING:
@@ -59,7 +60,8 @@ def show(
         return
     if "." in id:  # a task of an array or of a gang
         task = client.task(id)
-        emit(task, chosen, [label(task)], lambda _wide: _task_lines(task))
+        command = client.job(task.job_id).command if task.params else []
+        emit(task, chosen, [label(task)], lambda _wide: _task_lines(task, command))
         return
     job = client.job(id)
     only = client.task(job.id) if job.tasks == 1 and chosen != "name" else None
@@ -127,55 +129,56 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
     """A job in lines; with `only`, its one task too."""
     alone = len(job.groups) <= 1  # otherwise each group has its own, in a table below
     asked = job.request
-    yield from fields(
-        [
-            ("Job", f"{label(job)} ({job.id})"),
-            ("Name", job.name),
-            ("Object", job.object),
-            ("Batch", job.batch_id if job.batch_id != job.id else None),
-            ("User", job.user),
-            ("Queue", f"{job.queue}, priority {job.priority}"),
-            ("Status", f"{job_status(job)} ({job.reason})" if job.reason else job_status(job)),
-            ("Held", job.held),
-            ("After", ", ".join(job.after)),
-            ("Begins", moment(job.begin_at) if job.begin_at else None),
-            ("Exit code", job.exit_code),
-            ("Tasks", counted(job.counts, job.finished) if job.tasks > 1 else None),
-            ("Array", job.array),
-            ("Command", " ".join(job.command) if alone else None),
-            ("Image", job.image or None),
-            ("Mounts", " ".join(job.mounts) or None),
-            ("Folder", job.cwd),
-            ("Variables", " ".join(job.env) if alone else None),
-            ("Exported", f"{plural(len(job.exported), 'variable')}, see --env" if job.exported else None),
-            ("Cores", asked.cores if alone else None),
-            ("Memory", size(asked.memory_bytes) if alone and asked.memory_bytes else None),
-            ("GPUs", f"{asked.gpus} {asked.gpu_type or ''}" if alone and asked.gpus else None),
-            ("GPU memory", size(asked.gpu_memory_bytes) if alone and asked.gpu_memory_bytes else None),
-            ("Target", asked.target if alone else None),
-            ("Labels", ", ".join(f"{key}={value}" for key, value in asked.labels.items()) if alone else None),
-            ("Isolation", "required" if alone and asked.require_isolation else None),
-            ("Only on", ", ".join(asked.nodes) if alone else None),
-            ("Not on", ", ".join(asked.exclude) if alone else None),
-            ("Exclusive", "a node for each task" if alone and asked.exclusive else None),
-            ("Spread", "over as many nodes as possible" if alone and asked.spread else None),
-            ("Tags", _tags(job)),
-            ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
-            ("Retries", _retries(job) if job.restart_limit is None else None),
-            ("Restarts", restarts(job)),
-            ("Revision", job.revision or None),
-            ("Submitted", moment(job.submitted_at)),
-            ("Started", moment(job.started_at)),
-            ("Ended", moment(job.ended_at)),
-            ("Took" if job.ended_at else "Elapsed", _elapsed(job)),
-            ("Next try", moment(job.retry_at) if job.retry_at else None),
-            *gang_fields(job),
-        ]
-    )
-    if len(job.groups) > 1 or job.gang is not None:
+    rows: list[tuple[str, object]] = [
+        ("Job", f"{label(job)} ({job.id})"),
+        ("Name", job.name),
+        ("Object", job.object),
+        ("Batch", job.batch_id if job.batch_id != job.id else None),
+        ("User", job.user),
+        ("Queue", f"{job.queue}, priority {job.priority}"),
+        ("Status", f"{job_status(job)} ({job.reason})" if job.reason else job_status(job)),
+        ("Held", job.held),
+        ("After", ", ".join(job.after)),
+        ("Begins", moment(job.begin_at) if job.begin_at else None),
+        ("Exit code", job.exit_code),
+        ("Tasks", counted(job.counts, job.finished) if job.tasks > 1 else None),
+        ("Array", job.array),
+        ("Parameters", "; ".join(f"{name}={values}" for name, values in job.params.items())),
+        ("Command", " ".join(job.command) if alone else None),
+        ("Image", job.image or None),
+        ("Mounts", " ".join(job.mounts) or None),
+        ("Folder", job.cwd),
+        ("Variables", " ".join(job.env) if alone else None),
+        ("Exported", f"{plural(len(job.exported), 'variable')}, see --env" if job.exported else None),
+        ("Cores", asked.cores if alone else None),
+        ("Memory", size(asked.memory_bytes) if alone and asked.memory_bytes else None),
+        ("GPUs", f"{asked.gpus} {asked.gpu_type or ''}" if alone and asked.gpus else None),
+        ("GPU memory", size(asked.gpu_memory_bytes) if alone and asked.gpu_memory_bytes else None),
+        ("Target", asked.target if alone else None),
+        ("Labels", ", ".join(f"{key}={value}" for key, value in asked.labels.items()) if alone else None),
+        ("Isolation", "required" if alone and asked.require_isolation else None),
+        ("Only on", ", ".join(asked.nodes) if alone else None),
+        ("Not on", ", ".join(asked.exclude) if alone else None),
+        ("Exclusive", "a node for each task" if alone and asked.exclusive else None),
+        ("Spread", "over as many nodes as possible" if alone and asked.spread else None),
+        ("Tags", _tags(job)),
+        ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
+        ("Retries", _retries(job) if job.restart_limit is None else None),
+        ("Restarts", restarts(job)),
+        ("Revision", job.revision or None),
+        ("Submitted", moment(job.submitted_at)),
+        ("Started", moment(job.started_at)),
+        ("Ended", moment(job.ended_at)),
+        ("Took" if job.ended_at else "Elapsed", _elapsed(job)),
+        ("Next try", moment(job.retry_at) if job.retry_at else None),
+        *gang_fields(job),
+    ]
+    is_plain = len(job.groups) <= 1 and job.gang is None
+    yield from fields([*rows, *(_attempt_fields(only) if only is not None and is_plain else [])])
+    if not is_plain:
         yield from group_lines(job)
     if only is not None:
-        yield from _newest_attempt(only)
+        yield from _attempt_end(only) if is_plain else _newest_attempt(only)
 
 
 def _elapsed(job: JobView) -> str | None:
@@ -196,7 +199,7 @@ def _retries(job: JobView) -> str:
     return f"{job.max_retries}{used}"
 
 
-def _task_lines(task: TaskView) -> Iterable[str]:
+def _task_lines(task: TaskView, command: list[str]) -> Iterable[str]:
     yield from fields(
         [
             ("Task", f"{label(task)} ({task.id})"),
@@ -205,36 +208,45 @@ def _task_lines(task: TaskView) -> Iterable[str]:
             ("Index", task.index),
             ("Group", task.group),
             ("Rank", task.rank),
+            ("Parameters", " ".join(f"{name}={value}" for name, value in task.params.items())),
+            ("Command", " ".join(fill(command, task.params, task.index)) if command else None),
             ("Status", f"{task.status} ({task.reason})" if task.reason else task.status),
             ("Preparing", task.preparing or None),
             ("Exit code", task.exit_code),
             ("Submitted", moment(task.submitted_at)),
             ("Started", moment(task.started_at)),
             ("Ended", moment(task.ended_at)),
+            *_attempt_fields(task),
         ]
     )
-    yield from _newest_attempt(task)
+    yield from _attempt_end(task)
 
 
 def _newest_attempt(task: TaskView) -> Iterable[str]:
-    yield from fields(
-        [
-            ("Attempt", task.attempt),
-            ("Node", task.node),
-            ("Nominated", task.nominated_node),
-            ("Devices", ", ".join(map(str, task.devices))),
-            ("Address", task.address),
-            ("NUMA node", task.target_numa_node_id),
-            ("Paused", "yes" if task.paused else None),
-            ("Retries used", task.retries_used),
-            ("Losses", task.losses or None),
-            ("Next try", moment(task.retry_at) if task.retry_at else None),
-            ("Message", task.message),
-            ("Result", None if task.result is None else clean(msgspec.json.encode(task.result).decode())),
-            ("Result error", task.result_error or None),
-            *usage_fields(task.usage),
-        ]
-    )
+    yield from fields(_attempt_fields(task))
+    yield from _attempt_end(task)
+
+
+def _attempt_fields(task: TaskView) -> list[tuple[str, object]]:
+    return [
+        ("Attempt", task.attempt),
+        ("Node", task.node),
+        ("Nominated", task.nominated_node),
+        ("Devices", ", ".join(map(str, task.devices))),
+        ("Address", task.address),
+        ("NUMA node", task.target_numa_node_id),
+        ("Paused", "yes" if task.paused else None),
+        ("Retries used", task.retries_used),
+        ("Losses", task.losses or None),
+        ("Next try", moment(task.retry_at) if task.retry_at else None),
+        ("Message", task.message),
+        ("Result", None if task.result is None else clean(msgspec.json.encode(task.result).decode())),
+        ("Result error", task.result_error or None),
+        *usage_fields(task.usage),
+    ]
+
+
+def _attempt_end(task: TaskView) -> Iterable[str]:
     yield from map(clean, condition_lines(task))
     if task.stderr_tail:
         yield "Last lines of its log:"

@@ -91,15 +91,18 @@ class JobLogs:
         def say(text: str) -> None:
             put(prefix + text.encode() + b"\n")
 
-        log = TaskLog(self._client, task.id, self._options, say)
+        log = TaskLog(self._client, task.id, self._options, say, label(task))
         is_whole = self._options.follow and self._attempt is None
         try:
             for line in log.all_attempts() if is_whole else log.attempt(self._attempt):
                 put(prefix + line)
         except NotFound:
             self._left_out += 1
-        except PhalanxError as error:  # others may be readable
-            say(f"--- {error.detail} ---")
+        except PhalanxError as error:
+            if error.reason == "OneLog":  # so it is with all of them
+                put(error)
+            else:  # others may be readable
+                say(f"--- {error.detail} ---")
         except Exception as error:  # whatever it is, the reader of the next line must see it
             put(error)
         put(None)

@@ -14,6 +14,7 @@ from phalanx.errors import BadRequest
 
 Cell = Callable[[Any, float], object]
 DEFAULT_QUEUE = "default"
+NODES_SHOWN = 3
 
 
 def job_status(job: JobView) -> str:
@@ -24,6 +25,8 @@ def job_status(job: JobView) -> str:
         return "Held"
     if job.status == "Pending" and job.begin_at and job.begin_at > (now := SystemClock().now()):
         return f"Begins {soon(job.begin_at, now)}"
+    if job.status == "Assigned" and _ended(job):  # between the end of one task and the start of the next
+        return "Running"
     is_paused = job.status == "Running" and 0 < job.counts.running <= job.paused
     is_unread = job.status == "Running" and 0 < job.counts.running <= job.unread
     return "Paused" if is_paused else "Unread" if is_unread else job.status
@@ -40,9 +43,7 @@ def _done(job: JobView) -> str:
 
 
 def _nodes(job: JobView) -> str:
-    on_nodes = job.counts.running + job.counts.assigned - job.finished
-    more = "…" if on_nodes > len(job.nodes) and job.nodes else ""
-    return ",".join(job.nodes) + more
+    return ",".join(job.nodes[:NODES_SHOWN]) + ("…" if len(job.nodes) > NODES_SHOWN else "")
 
 
 def _reason(job: JobView) -> str:
@@ -82,6 +83,7 @@ OF_TASKS: dict[str, Cell] = {
     "STATUS": lambda task, _: standing(task),
     "NODE": lambda task, _: task.node if task.nominated_node is None else f"({task.nominated_node})",
     "GPUS": lambda task, _: ",".join(map(str, task.devices)),
+    "PARAMETERS": lambda task, _: " ".join(f"{name}={value}" for name, value in task.params.items()),
     "ATTEMPT": lambda task, _: task.attempt,
     "EXIT": lambda task, _: task.exit_code,
     "ELAPSED": lambda task, now: span(task.started_at, task.ended_at or now),
@@ -95,8 +97,17 @@ OF_TASKS: dict[str, Cell] = {
     "LONG ID": lambda task, _: task.id,
 }
 _BEYOND_WIDE = ("STARTED", "ENDED", "BEGINS", "WORKFLOW")
-_FEW_OF_TASKS = ("ID", "STATUS", "NODE", "GPUS", "ATTEMPT", "EXIT", "ELAPSED", "REASON")
-NARROWS = {"COMMAND": 10, "NAME": 12, "NODES": 8, "NODE": 8, "GPUS": 6, "REASON": 12, "USER": 6}
+_FEW_OF_TASKS = ("ID", "STATUS", "PARAMETERS", "NODE", "GPUS", "ATTEMPT", "EXIT", "ELAPSED", "REASON")
+NARROWS = {
+    "COMMAND": 10,
+    "NAME": 12,
+    "NODES": 8,
+    "NODE": 8,
+    "GPUS": 6,
+    "PARAMETERS": 16,
+    "REASON": 12,
+    "USER": 6,
+}
 SPARE = ("ELAPSED", "ATTEMPT", "QUEUE")
 SORTS: dict[str, Callable[[JobView], Any]] = {
     "number": lambda job: (job.number, job.id),
@@ -122,7 +133,9 @@ def chosen_columns(
     if text is not None:
         return [_heading(word, known) for word in text.split(",")]
     if known is OF_TASKS:
-        return list(OF_TASKS) if wide else list(_FEW_OF_TASKS)
+        has_params = any(item.params for item in items if isinstance(item, TaskView))
+        few = list(OF_TASKS) if wide else list(_FEW_OF_TASKS)
+        return [heading for heading in few if has_params or heading != "PARAMETERS"]
     if wide:
         return [heading for heading in OF_JOBS if heading not in _BEYOND_WIDE]
     jobs = [item for item in items if isinstance(item, JobView)]
@@ -145,7 +158,7 @@ def _heading(word: str, known: dict[str, Cell]) -> str:
         if asked in (heading, *heading.split("/")):
             return heading
     names = ", ".join(heading.lower().replace(" ", "-") for heading in known)
-    raise BadRequest(f"--columns: {word!r} is no column here", hint=f"columns are {names}")
+    raise BadRequest(f"--columns: {word!r} is not a column here", hint=f"columns are {names}")
 
 
 def table_of(

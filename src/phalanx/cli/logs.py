@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 from msgspec import Struct, structs
 
+from phalanx.api.schema.log_times import LogTimesView
 from phalanx.cli.attached import write_whole
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
@@ -82,7 +83,7 @@ def logs(
     """
     client, shown, attempt = session(ctx).client(), options.log_options(), options.attempt
     is_cut = options.tail is None and options.since is None and not options.grep and sys.stdout.isatty()
-    id = id_of(client, id)
+    called, id = id, id_of(client, id)
     try:
         found = client.log_times(id, attempt=attempt)
     except BadRequest as error:
@@ -91,10 +92,15 @@ def logs(
         of_each = _cut(shown, SCREEN_LINES_EACH if is_cut else None)
         _write(JobLogs(client, id, attempt, of_each).lines())
         return
-    if found.split_output and shown.stream is None:
+    if found.split_output and shown.stream is None and _may_have_two(found):
         note("two logs, shown by their times: lines less than 50 ms apart may be in another order")
-    log = TaskLog(client, id, _cut(shown, SCREEN_LINES if is_cut else None), _say)
+    log = TaskLog(client, id, _cut(shown, SCREEN_LINES if is_cut else None), _say, called)
     _write(log.all_attempts() if options.follow and attempt is None else log.attempt(attempt, found))
+
+
+def _may_have_two(found: LogTimesView) -> bool:
+    """Whether there are lines of two logs to bring into an order, as far as is known."""
+    return found.is_live or not found.rows or bool(found.rows[-1].stdout and found.rows[-1].stderr)
 
 
 def _cut(options: LogOptions, lines: int | None) -> LogOptions:

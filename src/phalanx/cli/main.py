@@ -71,9 +71,6 @@ _DAILY = {
 }
 
 
-_JOB_VERBS = {"list": "ps:ps", **_DAILY}
-
-
 COMMANDS: Entries = {
     "up": "up:up",
     "down": "down:down",
@@ -95,8 +92,10 @@ COMMANDS: Entries = {
     "cluster": "cluster:cluster",
     "status": "cluster:cluster",
     "doctor": "doctor:doctor",
-    "job": CommandGroup("Manage jobs.", _JOB_VERBS),
-    "task": CommandGroup("Manage tasks: the same commands, for one task of a job.", _JOB_VERBS),
+    "job": CommandGroup("Manage jobs.", {"list": "ps:ps", **_DAILY}),
+    "task": CommandGroup(
+        "Manage tasks: the same commands, for one task of a job.", {"list": "ps:tasks_of", **_DAILY}
+    ),
     "node": CommandGroup(
         "Manage nodes: show, drain, resume, disable, remove.",
         {

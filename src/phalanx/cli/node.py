@@ -46,7 +46,7 @@ def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) ->
 def drain(
     ctx: typer.Context,
     name: NameArgument,
-    reason: Annotated[str, typer.Option(help="Reason, shown to other users.")],
+    reason: Annotated[str, typer.Option(help="Reason, shown to other users.", show_default="by you")] = "",
     evict: Annotated[
         bool, typer.Option("--evict", help="Evict running tasks with their grace period; gangs as a whole.")
     ] = False,
@@ -58,7 +58,10 @@ def drain(
     """
     here = session(ctx)
     node = here.client().drain(name, reason, evict=evict)
-    said = [f"{node.name} drained: {reason}"]
+    running = f" ({plural(node.task_count, 'task')} still running there)" if node.task_count else ""
+    said = [
+        f"{node.name} is {'draining' if running else 'drained'}: {node.drain_reason}{'' if evict else running}"
+    ]
     if evict:
         said.append(
             f"{plural(node.task_count, 'task')} there being stopped; a gang is stopped whole, on other nodes too"
@@ -145,7 +148,9 @@ def _standing(node: NodeView) -> str:
         return node.status
     if node.rests_until is not None and node.note.startswith(EXCLUDED):
         return "Excluded"
-    return "Drained" if node.drained else "Online"
+    if not node.drained:
+        return "Online"
+    return "Draining" if node.task_count else "Drained"
 
 
 def _table(found: list[NodeView], wide: bool) -> Table:
@@ -190,8 +195,8 @@ def node_lines(node: NodeView) -> Iterable[str]:
             ),
             ("GPUs", _devices(node) if node.devices else None),
             ("Labels", _labels(node)),
-            ("Holds", _held(node)),
-            ("Does not hold", ", ".join(node.isolation.lacking) if node.isolation is not None else None),
+            ("Enforces", _held(node)),
+            ("Does not enforce", ", ".join(node.isolation.lacking) if node.isolation is not None else None),
             ("Because", node.isolation.note if node.isolation is not None else None),
             ("Containers", node.containers or None),
             ("Cost", None if node.cost_per_hour is None else f"{node.cost_per_hour:g} an hour"),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
-from typing import Any, TypeVar, get_type_hints
+from collections.abc import Callable, Sequence
+from copy import copy
+from typing import Annotated, Any, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct, structs
 
@@ -29,15 +30,23 @@ FLAGS = {
 FIELD = re.compile(rf"^({'|'.join(FLAGS)})\b")
 
 
-def with_options(form: type[Struct]) -> Callable[[F], F]:
-    """Give a command `(ctx, options, **more)` the fields of `form` as options beside its own, as Typer reads them."""
+def with_options(form: type[Struct], hidden: Sequence[str] = ()) -> Callable[[F], F]:
+    """Give a command `(ctx, options, **more)` the fields of `form` as options beside its own, as Typer reads them.
+
+    Its help leaves out the `hidden` ones, which it refuses with a sentence.
+    """
 
     def given_options(command: F) -> F:
         own = inspect.signature(command, eval_str=True).parameters
         hints = get_type_hints(form, include_extras=True)
         kind = inspect.Parameter.KEYWORD_ONLY
         wished = [
-            inspect.Parameter(field.name, kind, default=field.default, annotation=hints[field.name])
+            inspect.Parameter(
+                field.name,
+                kind,
+                default=field.default,
+                annotation=_hidden(hints[field.name]) if field.name in hidden else hints[field.name],
+            )
             for field in structs.fields(form)
         ]
         beside = [each.replace(kind=kind) for name, each in own.items() if name != "options"]
@@ -56,3 +65,11 @@ def with_options(form: type[Struct]) -> Callable[[F], F]:
         return called  # type: ignore[return-value]
 
     return given_options
+
+
+def _hidden(annotated: Any) -> Any:
+    """The same option, not shown by the help."""
+    kind, option = get_args(annotated)
+    option = copy(option)
+    option.hidden = True
+    return Annotated[kind, option]

@@ -58,6 +58,7 @@ STYLES = {
     "Stopping": "yellow",
     "Paused": "yellow",
     "Drained": "yellow",
+    "Draining": "yellow",
     "Excluded": "red",
     "Held": "yellow",
     "Unapproved": "yellow",

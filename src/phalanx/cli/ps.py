@@ -64,6 +64,7 @@ SortOption = Annotated[
 ColumnsOption = Annotated[
     str | None, typer.Option(metavar="A,B,...", help="The columns: id,name,status,elapsed,…")
 ]
+WatchOption = Annotated[bool, typer.Option("-w", "--watch", help="Keep running and show changes.")]
 LimitOption = Annotated[
     int | None,
     typer.Option(min=0, help="Maximum number of rows; 0 = all.", show_default="100 on a terminal"),
@@ -128,7 +129,7 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     tasks: TasksOption = None,
     sort: SortOption = None,
     columns: ColumnsOption = None,
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="Keep running and show changes.")] = False,
+    watch: WatchOption = False,
     limit: LimitOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -163,6 +164,29 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
         note(_nothing(client, listing))
     if count == most and next(rest, None) is not None:
         note(f"there are more than these {most}: --limit 0 lists all")
+
+
+def tasks_of(
+    ctx: typer.Context,
+    job: Annotated[str, typer.Argument(metavar="JOB", show_default=False, autocompletion=job_ids)],
+    status: StatusOption = None,
+    selector: SelectorOption = None,
+    columns: ColumnsOption = None,
+    watch: WatchOption = False,
+    limit: LimitOption = None,
+    output: OutputOption = None,
+) -> None:
+    """List the tasks of one job."""
+    ps(
+        ctx,
+        status=status,
+        selector=selector,
+        tasks=job,
+        columns=columns,
+        watch=watch,
+        limit=limit,
+        output=output,
+    )
 
 
 class Shown(Struct, frozen=True):
@@ -224,4 +248,4 @@ def _nothing(client: Client, listing: JobListing) -> str:
     counts = client.cluster().tasks
     ended = counts.completed + counts.failed + counts.cancelled
     others = f"; {plural(ended, 'task')} ended: phalanx ps --all" if is_all and ended else ""
-    return f"nothing is waiting or running{others}" if is_all else "nothing like that is waiting or running"
+    return f"nothing is waiting or running{others}" if is_all else "no matching jobs are waiting or running"

@@ -21,11 +21,12 @@ from phalanx.cli.job import IdArgument, id_of
 from phalanx.cli.labels import label
 from phalanx.cli.output import CONTROL, Table, clean, emit, note
 from phalanx.cli.pages import collected
+from phalanx.cli.ps import Status
 from phalanx.cli.session import session
 from phalanx.cli.usage_table import percent
 from phalanx.client.client import Client
 from phalanx.core.model.amounts import describe_bytes, describe_seconds
-from phalanx.errors import Forbidden, NotFound, Unavailable
+from phalanx.errors import BadRequest, Forbidden, NotFound, Unavailable
 
 COLUMNS_MAX = 40
 SPARE = ("MEMORY", "GPU", "TIME", "EXIT")
@@ -65,6 +66,16 @@ def results(
             "--with-retries/--without-retries", help="Show the newest outcome of tasks that were retried."
         ),
     ] = True,
+    status: Annotated[
+        list[Status] | None,
+        typer.Option("-s", "--status", case_sensitive=False, help="Only tasks with this status; repeatable."),
+    ] = None,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="Sort by a parameter, a key of the results, or a column; -COLUMN reverses."
+        ),
+    ] = None,
     output: Annotated[Format, typer.Option("-o", "--output", help="Output format.")] = "table",
 ) -> None:
     """Show the results of a job: parameters, outcome, usage, and what its tasks wrote to $PHALANX_RESULT.
@@ -78,11 +89,15 @@ def results(
     else:
         tasks, more = _newest(client, id, limit) if retries else collected(partial(client.tasks, id), limit)
     _refuse_hidden(client, tasks)
-    rows = [_row(_with_result(client, task)) for task in tasks]
+    wanted = {each.value for each in status or []}
+    rows = [_row(_with_result(client, task)) for task in tasks if not wanted or task.status in wanted]
+    rows = rows if sort is None else _sorted(rows, sort)
     if output == "csv":
         typer.echo(_csv(rows), nl=False)
     else:
         emit(rows, output, [label(row) for row in rows], lambda _wide: _table(rows))
+        if output == "table" and (same := _same(rows)):
+            note(f"the same for all of them: {' '.join(f'{name}={rows[0].params[name]}' for name in same)}")
     if more:
         note(f"showing {limit} tasks; use --limit for more")
 
@@ -171,6 +186,44 @@ def _names(rows: list[ResultRow]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row.params))
 
 
+def _same(rows: list[ResultRow]) -> list[str]:
+    """The parameters that have one value in all of several rows, if others have not."""
+    names = _names(rows) if len(rows) > 1 else []
+    same = [name for name in names if len({row.params.get(name) for row in rows}) == 1]
+    return same if len(same) < len(names) else []
+
+
+def _sorted(rows: list[ResultRow], column: str) -> list[ResultRow]:
+    """By one column: numbers before texts, and rows without a value last."""
+    name, keys = column.removeprefix("-"), _keys(rows) or []
+    columns = [*_names(rows), *keys, *OWN]
+    if rows and name not in columns and name.lower() not in _AS_SHOWN:
+        raise BadRequest(f"--sort: {name!r} is not a column here", hint=f"columns are {', '.join(columns)}")
+    own = _AS_SHOWN.get(name.lower(), name)
+
+    def value(row: ResultRow) -> Any:
+        if name in row.params:
+            return row.params[name]
+        if name in keys:
+            return (row.result or {}).get(name)
+        return (row.index, row.id) if own == "task" else getattr(row, own, None)
+
+    with_value = [row for row in rows if value(row) is not None]
+    without = [row for row in rows if value(row) is None]
+    return sorted(with_value, key=lambda row: _order(value(row)), reverse=column.startswith("-")) + without
+
+
+_AS_SHOWN = {"exit": "exit_code", "time": "seconds", "memory": "memory_peak_bytes", "gpu": "gpu_use"}
+
+
+def _order(value: Any) -> tuple[int, float, str]:
+    """Numbers by their value, also those that are written as text, then all others as text."""
+    try:
+        return 0, float(value), ""
+    except (TypeError, ValueError):
+        return 1, 0.0, str(value)
+
+
 def _cells(row: ResultRow, keys: list[str] | None) -> list[str]:
     """The result in cells, one for each key."""
     if keys is None:
@@ -187,8 +240,8 @@ def _word(value: Any) -> str:
 
 def _table(rows: list[ResultRow]) -> Table:
     keys, names = _keys(rows), _names(rows)
-    if len(rows) > 1:  # what is the same everywhere tells nothing of a task
-        names = [name for name in names if len({row.params.get(name) for row in rows}) > 1] or names
+    same = _same(rows)  # what is the same everywhere tells nothing of a task
+    names = [name for name in names if name not in same]
     columns = [(title, cells) for title, cells in _measured(rows) if any(cells)]
     has_results = any(row.result is not None for row in rows)
     heads = [] if not has_results else ["RESULT"] if keys is None else [*map(clean, keys)]

@@ -32,7 +32,7 @@ def retry(
     request_id: RequestIdOption = None,
     output: OutputOption = None,
 ) -> int:
-    """Run the failed tasks of a job again that has ended.
+    """Rerun the failed tasks of a finished job.
 
     They are a new job, with the same indexes and parameters. `phalanx results` shows the newest outcome of each.
     """

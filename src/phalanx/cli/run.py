@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from phalanx.api.schema.exports import NONE
 from phalanx.cli.attached import Attached, patiently, streams_differ
 from phalanx.cli.labels import label
+from phalanx.cli.option_form import with_options
 from phalanx.cli.output import note
 from phalanx.cli.run_input import InputSource, TaskInput, standard_input
 from phalanx.cli.session import deadline, session
 from phalanx.cli.signals import HungUp, LeavesRunning, OnHangUp, caught_signals
-from phalanx.cli.submit import SubmitOptions, takes_options
+from phalanx.cli.submit import SubmitOptions
 from phalanx.cli.wait import ENDED, TimedOut, View, exit_code
 from phalanx.clock import Deadline
 from phalanx.errors import BadRequest, PhalanxError
@@ -33,7 +34,7 @@ LAST_S = 60.0  # for a cancelled task to end, within which its output is shown
 SHOWN_MAX = 32  # members of a gang whose output is shown
 
 
-@takes_options
+@with_options(SubmitOptions, hidden=("array", "names"))
 def run(
     ctx: typer.Context,
     options: SubmitOptions,
@@ -133,7 +134,8 @@ def _shown_to_its_end(
     except HungUp as signalled:
         if on_hangup == "detach" or isinstance(signalled, LeavesRunning):
             with suppress(OSError):  # its terminal may be closed
-                note(f"detached; {id} is still running: `phalanx wait {id}`, `phalanx logs {id} -f`")
+                told = "its standard input ends; " if attached.gives_input else ""
+                note(f"detached; {told}{id} is still running: `phalanx wait {id}`, `phalanx logs {id} -f`")
             raise
         _cancel(client, id)
         if signalled.number == signal.SIGTERM:

@@ -20,7 +20,7 @@ from phalanx.cli.output import note
 from phalanx.cli.wait import ENDED
 from phalanx.client.leader import RetryDelays
 from phalanx.core.model.amounts import describe_bytes
-from phalanx.errors import Conflict, PhalanxError, Unavailable
+from phalanx.errors import Conflict, PhalanxError, TooMany, Unavailable
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client
@@ -31,6 +31,7 @@ KEPT_BYTES = 1 << 20  # of what cannot be read again, from the beginning
 SENT_BYTES = 512 * 1024  # the last ones, which may have to be sent again: twice the window of a session
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.02, 0.5  # between two tries to reach an attempt that is about to start
 OVER = frozenset({"TaskEnded", "AttemptEnded"})
+NEVER = frozenset({"SessionsNotServed", "SessionsNeedHttp"})  # by this runner, or over this connection
 
 
 class InputLost(Exception):
@@ -195,8 +196,12 @@ class TaskInput:
                     raise
                 Event().wait(pause_s)
                 pause_s = min(2 * pause_s, PAUSE_MAX_S)
+            except TooMany as error:  # sessions: those of others end
+                if self._is_over(attempt):
+                    return
+                Event().wait(error.retry_after_s or PAUSE_MAX_S)
             except Unavailable as error:
-                if (wait_s := delays.next(error)) is None:
+                if error.reason in NEVER or (wait_s := delays.next(error)) is None:
                     raise
                 Event().wait(wait_s)
 

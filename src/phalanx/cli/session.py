@@ -19,7 +19,7 @@ from phalanx.config import load
 from phalanx.core.model.amounts import parse_cores, parse_seconds, plural
 from phalanx.core.model.resources import Cores
 from phalanx.endpoint import ProcessOwner, endpoint
-from phalanx.errors import ConfigError, Unavailable
+from phalanx.errors import ConfigError, PhalanxError, Unavailable
 from phalanx.settings import TRUST_HINT, Output, Settings
 
 if TYPE_CHECKING:
@@ -87,20 +87,28 @@ def connect(settings: Settings, patience_s: float | None = None) -> Client:
     if settings.client.address is None:
         _refuse_dead(settings)
     found = reach_by(settings)
-    exchange = transport(found, PATIENCE_S if patience_s is None else patience_s, _Stale().told)
+    notices = _Notices()
+    exchange = transport(
+        found, PATIENCE_S if patience_s is None else patience_s, notices.stale, notices.searching
+    )
     return Client(token=found.token, token_file=found.token_file, exchange=exchange)
 
 
-class _Stale:
-    """Says once, beside what is shown, that it is old."""
+class _Notices:
+    """Says once each, beside what is shown, that it is old, and why nothing is shown yet."""
 
     def __init__(self) -> None:
-        self._is_told = False
+        self._is_told = self._searches = False
 
-    def told(self, seconds: str) -> None:
+    def stale(self, seconds: str) -> None:
         if not self._is_told:
             note(f"warning: no active coordinator; this answer of a standby is {seconds} s old")
         self._is_told = True
+
+    def searching(self, error: PhalanxError) -> None:
+        if not self._searches:
+            note(f"waiting for an active coordinator: {error.detail}")
+        self._searches = True
 
 
 def _refuse_dead(settings: Settings) -> None:

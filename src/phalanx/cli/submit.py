@@ -287,6 +287,9 @@ class SweepOptions(SubmitOptions, kw_only=True):
         str | None,
         typer.Option(metavar="FILE", help="One task for each object of a list, or of each line."),
     ] = None
+    hold: Annotated[
+        bool, typer.Option("-H", "--hold", help="Hold it: nothing starts before `phalanx release`.")
+    ] = False
     limit: Annotated[int, typer.Option(min=0, help="Most tasks of a sweep that run at once.")] = 0
 
     def sweep(self) -> tuple[SubmitRequest, Read | None]:
@@ -308,7 +311,7 @@ class SweepOptions(SubmitOptions, kw_only=True):
         ]
         if len(files) > 1:
             raise typer.BadParameter("give one of --each-line, --from-csv and --from-json")
-        request = structs.replace(self.request(), params=params, at_once=self.limit)
+        request = structs.replace(self.request(), params=params, at_once=self.limit, hold=self.hold)
         return request, files[0][0](files[0][1]) if files else None
 
 

@@ -73,12 +73,12 @@ def _json(text: str, where: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise BadRequest(f"{where} is no JSON: {error}") from None
+        raise BadRequest(f"{where} is not JSON: {error}") from None
 
 
 def _checked(columns: Sequence[str], rows: list[list[str]], file: str) -> Read:
     if not rows:
-        raise BadRequest(f"{_shown(file)}: there is no row in it, and so no task")
+        raise BadRequest(f"{_shown(file)}: it contains no rows")
     if len(rows) > TASKS_MAX:
         raise BadRequest(f"{_shown(file)}: {len(rows)} rows are too many, at most {TASKS_MAX} are allowed")
     check_columns(columns, _shown(file))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from queue import Queue
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -18,9 +19,10 @@ from msgspec import Struct, structs
 from phalanx.api.schema.jobs import gap_mark
 from phalanx.cli.instants import read_since
 from phalanx.cli.log_lines import LineTimes, LogLine, cut, matching, merged, stamp, without_first
+from phalanx.cli.pages import collected
 from phalanx.cli.wait import ENDED
 from phalanx.clock import SystemClock
-from phalanx.errors import BadRequest, NotFound
+from phalanx.errors import BadRequest, NotFound, PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.api.schema.documents import Stream
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from phalanx.client.log_calls import LogPiece
 
 PIECES_AHEAD = 16
+STORY_LINES_MAX = 2000
 PACE_FIRST_S, PACE_MAX_S = 0.2, 5.0
 Say = Callable[[str], None]
 
@@ -53,9 +56,10 @@ class LogOptions(Struct, frozen=True):
 class TaskLog:
     """Reads the log of one task."""
 
-    def __init__(self, client: Client, id: str, options: LogOptions, say: Say) -> None:
+    def __init__(self, client: Client, id: str, options: LogOptions, say: Say, called: str = "") -> None:
         self._client = client
         self._id = id
+        self._called = called or id  # in what is said to people
         self._options = options
         self._say = say
         self._clock = SystemClock()
@@ -64,7 +68,7 @@ class TaskLog:
         """What one attempt wrote; None: the newest."""
         found = found or self._client.log_times(self._id, attempt=number)
         if found.attempt == 0 and not self._options.follow:
-            self._say(f"{self._id} has not started; `phalanx why {self._id}` says what it waits for")
+            self._say(f"{self._called} has not started; `phalanx why {self._called}` says what it waits for")
             return iter(())
         options, streams = self._options, self._streams(found)
         times = LineTimes(self._client, self._id, found, self._clock.monotonic())
@@ -74,12 +78,14 @@ class TaskLog:
 
     def all_attempts(self) -> Iterator[bytes]:
         """What the newest attempt writes, and those that follow it: one that is evicted or fails may be tried again."""
-        options, shown, pace_s = self._options, 0, PACE_FIRST_S
+        options, shown, told, pace_s = self._options, 0, 0, PACE_FIRST_S
         while True:
             task = self._client.task(self._id)
             if task.attempt > shown:
                 number = shown + 1 if shown else task.attempt
                 found = self._client.log_times(self._id, attempt=number)
+                if shown > told:  # it was tried again at once
+                    self._tell_end(shown, self._end_of(shown))
                 if shown:
                     self._say(f"--- attempt {number} on {found.node} ---")
                 try:
@@ -92,12 +98,25 @@ class TaskLog:
                 return
             else:
                 if shown and pace_s == PACE_FIRST_S:
-                    why = f": {task.message}" if task.message else ""
-                    self._say(f"--- attempt {shown} has ended{why} ---")
+                    self._tell_end(shown, task.message)
+                    told = shown
                 elif pace_s == PACE_FIRST_S:
-                    self._say(f"{self._id} has not started yet")
+                    self._say(f"{self._called} has not started yet")
                 self._client.wait(self._id, timeout=pace_s)
                 pace_s = min(PACE_MAX_S, 1.5 * pace_s)
+
+    def _tell_end(self, number: int, why: str) -> None:
+        self._say(f"--- attempt {number} has ended{': ' if why else ''}{why} ---")
+
+    def _end_of(self, number: int) -> str:
+        """Why an earlier attempt ended, as its story tells; empty if that is not kept."""
+        start = f"attempt {number} ended: "
+        try:
+            lines, _ = collected(partial(self._client.story, self._id), STORY_LINES_MAX)
+        except PhalanxError:  # the log is what was asked for
+            return ""
+        told = [line.text for line in lines if line.event == "AttemptEnded" and line.text.startswith(start)]
+        return told[-1].removeprefix(start).partition(";")[0] if told else ""
 
     def _streams(self, found: LogTimesView) -> list[Stream]:
         wanted = self._options.stream
@@ -114,7 +133,7 @@ class TaskLog:
             )
         if not found.rows and not found.is_live:
             raise BadRequest(
-                f"--since: nobody knows when attempt {found.attempt} of {self._id} wrote its log",
+                f"--since: nobody knows when attempt {found.attempt} of {self._called} wrote its log",
                 hint=f"it ran under an earlier version on {found.node}; leave --since out",
             )
         offset = times.offset_since(read_since(since, found.now), stream)

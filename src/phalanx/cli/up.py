@@ -10,6 +10,7 @@ import gc
 import os
 import socket
 from collections.abc import Callable
+from errno import EADDRINUSE
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,7 @@ from phalanx.settings import Settings
 from phalanx.tokenfile import ensure_token
 
 NODES_MAX = 1000
+PORT_HINT = "another program listens there: choose another with --port, or leave --port out for any free one"
 TRIES = 3  # a port that was free a moment ago may be taken by then
 
 
@@ -220,7 +222,8 @@ def _port(bind: str, wanted: int, is_fixed: bool, but_not: int) -> int:
             probe.bind((bind, wanted))
         except OSError as error:
             if is_fixed:
-                raise Conflict(f"port {wanted} of {bind} cannot be used: {error.strerror}") from error
+                text = f"port {wanted} of {bind} cannot be used: {error.strerror}"
+                raise Conflict(text, hint=PORT_HINT if error.errno == EADDRINUSE else "") from error
             probe.bind((bind, 0))
         found: int = probe.getsockname()[1]
     return found if found != but_not else _port(bind, 0, is_fixed, but_not)

@@ -75,7 +75,9 @@ def _await(client: Client, id: str, until: Deadline, progress: Progress) -> View
     while view.status not in ENDED:
         progress.show(view)
         if until.is_over:
-            raise TimedOut(f"{id} is still {view.status}", hint=f"`phalanx why {id}` says why")
+            raise TimedOut(
+                f"{label(view)} is still {view.status}", hint=f"`phalanx why {label(view)}` says why"
+            )
         view = client.wait(id, timeout=until.left_s(progress.pace_s(view)))
     progress.show(view)
     return view

@@ -155,7 +155,7 @@ def retry(
     """Run stages of an ended workflow again: whatever did not complete. Finished results are kept."""
     here = session(ctx)
     reply = here.client().retry_workflow(id, from_stage, deadline=deadline, budget=budget)
-    lines = [f"{reply.id}: {plural(len(reply.jobs), 'stage')} run again: {', '.join(reply.jobs)}"]
+    lines = [f"{id}: {plural(len(reply.jobs), 'stage')} run again: {', '.join(reply.jobs)}"]
     emit(reply, here.output(output), list(reply.jobs.values()), lambda _wide: lines)
 
 

@@ -67,7 +67,10 @@ class ApiAccess(NamedTuple):
 
 
 def transport(
-    found: ApiAccess, patience_s: float = PATIENCE_S, on_stale: Callable[[str], None] | None = None
+    found: ApiAccess,
+    patience_s: float = PATIENCE_S,
+    on_stale: Callable[[str], None] | None = None,
+    on_search: Callable[[PhalanxError], None] | None = None,
 ) -> Transport:
     """What carries the calls of a client that waits. gRPC is loaded only if the address asks for it."""
     if found.is_grpc:
@@ -77,7 +80,12 @@ def transport(
             found.addresses, found.tls_files, vouched=found.vouched, patience_s=patience_s, on_stale=on_stale
         )
     return HttpTransport(
-        found.addresses, found.tls, vouched=found.vouched, patience_s=patience_s, on_stale=on_stale
+        found.addresses,
+        found.tls,
+        vouched=found.vouched,
+        patience_s=patience_s,
+        on_stale=on_stale,
+        on_search=on_search,
     )
 
 

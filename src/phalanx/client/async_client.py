@@ -1,4 +1,4 @@
-"""The client for programs that use asyncio. `client/client.py` is its twin, with a sentence on each method.
+"""The client for programs that use asyncio. Its twin `client/client.py` has a sentence on each method.
 
 `wait` takes a timeout of its own, unlike most of asyncio, because it gives the view as it then stands.
 """
@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from inspect import isfunction
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
@@ -57,6 +58,7 @@ from phalanx.client.approvals import AsyncApprovalCalls
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.async_log_calls import AsyncLogCalls, pause
 from phalanx.client.calls import Call, Noun, Spec
+from phalanx.client.client import Client
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import RetryDelays
@@ -240,7 +242,7 @@ class AsyncClient(
     async def node(self, name: str) -> NodeView:
         return await self._ask(calls.node(name))
 
-    async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
+    async def drain(self, name: str, reason: str = "", *, evict: bool = False) -> NodeView:
         """Place nothing more on a node; with `evict`, what runs there moves elsewhere, gangs as a whole."""
         return await self._ask(calls.drain(name, reason, evict=evict))
 
@@ -351,3 +353,14 @@ class AsyncClient(
             return answer
         await answer.aclose()
         return await self._exchange.send(call, self._token.value)
+
+
+def share_docstrings(source: type, target: type) -> None:
+    """Give each public method of `target` that says nothing of itself the sentence of its twin in `source`."""
+    for each in target.__mro__:
+        for name, method in vars(each).items():
+            if not name.startswith("_") and isfunction(method) and method.__doc__ is None:
+                method.__doc__ = getattr(getattr(source, name, None), "__doc__", None)
+
+
+share_docstrings(Client, AsyncClient)

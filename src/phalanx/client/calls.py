@@ -260,7 +260,7 @@ def node(name: str) -> Call[NodeView]:
     return get(path_of("nodes", name), NodeView)
 
 
-def drain(name: str, reason: str, *, evict: bool = False) -> Call[NodeView]:
+def drain(name: str, reason: str = "", *, evict: bool = False) -> Call[NodeView]:
     body = msgspec.json.encode(DrainRequest(reason, evict))
     return Call(method="POST", path=path_of("nodes", name, "drain"), answer=NodeView, body=body)
 

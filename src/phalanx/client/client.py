@@ -203,7 +203,7 @@ class Client(
         """One node, with the task on each device."""
         return self._ask(calls.node(name))
 
-    def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
+    def drain(self, name: str, reason: str = "", *, evict: bool = False) -> NodeView:
         """Place nothing more on a node; with `evict`, what runs there moves elsewhere, gangs as a whole."""
         return self._ask(calls.drain(name, reason, evict=evict))
 

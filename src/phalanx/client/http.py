@@ -127,6 +127,9 @@ def timed_out(address: str, after_s: float | None) -> Unavailable:
     return Unavailable(f"{address} gave no answer within {after_s or 0:g} s", reason="TimedOut")
 
 
+SEARCH_TOLD_S = 1.0
+
+
 class HttpTransport:
     """Carries calls to the coordinator that leads, at one of `addresses`, such as http://127.0.0.1:7433."""
 
@@ -138,14 +141,16 @@ class HttpTransport:
         vouched: bool = False,
         patience_s: float = PATIENCE_S,
         on_stale: Callable[[str], None] | None = None,
+        on_search: Callable[[PhalanxError], None] | None = None,
     ) -> None:
         """`tls` serves all https addresses; with `vouched` it believes none but our own authority.
 
         `on_stale` gets the age in seconds of an answer that a standby gave, because no coordinator is active.
+        `on_search` gets what the last one said, once a call has been looking for a leader for a second.
         """
         self._known_leader = KnownLeader(safe_addresses(addresses), vouched=vouched)
         self._tls = tls
-        self._on_stale = on_stale
+        self._on_stale, self._on_search = on_stale, on_search
         self._patience_s = patience_s
         self._clock = SystemClock()
         self._closed = threading.Event()
@@ -153,12 +158,16 @@ class HttpTransport:
 
     def send(self, call: Call[Any], token: str) -> Answer:
         """Carry a call; one whose repetition does no harm is carried again if its connection was cut."""
-        search = LeaderSearch(self._known_leader, call, self._patience_s)
+        search, since = LeaderSearch(self._known_leader, call, self._patience_s), None
         while True:
             try:
                 return self._try(search, call, token)
             except PhalanxError as error:
-                pause_s = search.failed(error, self._clock.monotonic())
+                now = self._clock.monotonic()
+                pause_s = search.failed(error, now)
+                since = now if since is None else since
+                if self._on_search is not None and now - since >= SEARCH_TOLD_S:
+                    self._on_search(error)
                 if self._closed.wait(pause_s):
                     raise
 

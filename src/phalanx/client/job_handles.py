@@ -15,7 +15,7 @@ from phalanx.api.schema.documents import Stream
 from phalanx.api.schema.jobs import CancelReply, JobView, Page, StatusWord, TaskView
 from phalanx.api.schema.submission import SubmitReply
 from phalanx.client.calls import FINAL
-from phalanx.errors import JobFailed, PhalanxError
+from phalanx.errors import BadRequest, JobFailed, PhalanxError
 
 TAIL_LINES = 20  # of the log, in an error
 _ORDER: tuple[StatusWord, ...] = ("Running", "Assigned", "Pending", "Failed", "Cancelled")
@@ -84,6 +84,14 @@ class _Handle(SubmitReply, dict=True):
 
     def task_id(self, index: int | None) -> str:
         """The id of one task, by its index in the array or gang; None is the only one."""
+        tasks = self.accepted[0].tasks if self.accepted else 1
+        if index is None and tasks > 1:
+            called = self.accepted[0].number or self.id
+            raise BadRequest(
+                f"{called} has {tasks} tasks: give the index of one, such as job.logs(1); "
+                "job.tasks() has the index of each",
+                reason="IsArray",
+            )
         return self.id if index is None else f"{self.id}.{index}"
 
 
@@ -288,6 +296,11 @@ def async_job_handle(reply: SubmitReply, client: AsyncJobCalls) -> AsyncJobHandl
     return made
 
 
+def _number(view: JobView | TaskView) -> str:
+    """What messages call it; an older coordinator gives no number."""
+    return str(view.number or view.id)
+
+
 def _job_of(view: JobView | TaskView) -> JobView:
     assert isinstance(view, JobView), "the id of a job has no index"
     return view
@@ -305,7 +318,7 @@ def _chosen(views: Sequence[JobView]) -> JobView:
 
 def _check_ended(view: JobView) -> None:
     if view.status not in FINAL:
-        raise TimeoutError(f"{view.id} has not ended: it is {view.status}")
+        raise TimeoutError(f"{_number(view)} has not ended: it is {view.status}")
 
 
 def _only(results: list[Any], id: str) -> Any:
@@ -319,12 +332,12 @@ def _failure(view: JobView, task: TaskView | None, tail: str) -> JobFailed:
     what = view.name or (view.command[0] if view.command else view.id)
     message = "" if task is None else task.message
     code = view.exit_code if task is None else task.exit_code
-    detail = f"{what} ({view.id}) is {view.status}{f': {message}' if message else ''}"
+    detail = f"{what} ({_number(view)}) is {view.status}{f': {message}' if message else ''}"
     last = tail.strip()
     return JobFailed(
         f"{detail}\n{last}" if last else detail,
         reason=view.reason if task is None else task.reason,
-        hint=f"phalanx logs {view.id if task is None else task.id} shows all that it wrote",
+        hint=f"phalanx logs {_number(view if task is None else task)} shows all that it wrote",
         job=view,
         task=task,
         code=code,

@@ -41,6 +41,7 @@ Tasks
     tasks, min, gang_wait, gather              a gang: all start together, or at least `min`; where
 Order
     queue, priority, after, begin, no_queue, allow_infeasible
+    hold                                       nothing of it starts before `client.release`
     preemption, evictable, min_run             whom it may evict; whether and when it may be
 Time and retries
     time_limit, grace                          "1h30m" or seconds

@@ -91,6 +91,12 @@ class _Sweep:
 
 def _sweep(request: SubmitRequest | None, fields: SweepFields) -> _Sweep | Call[SubmitReply]:
     """What a submission takes: one call, or with rows several."""
+    if callable(request):
+        raise TypeError(
+            "submit() runs commands; functions run in an Executor: phalanx.Executor().submit(f, 3)"
+        )
+    if request is not None and not isinstance(request, SubmitRequest):
+        raise TypeError(f"submit() takes its fields by name: submit(command={request!r:.80})")
     given = fields.pop("rows", None)
     plain: SubmitFields = fields  # the rows are not among them any more
     if given is None:

@@ -245,6 +245,7 @@ class WorkflowHandle:
         return {stage.name: stage.result for stage in self.view().stages if stage.result is not None}
 
     def cancel(self) -> CancelReply:
+        """Cancel every stage that has not ended."""
         return self._client.cancel_workflow(self.id)
 
     def retry(
@@ -254,6 +255,7 @@ class WorkflowHandle:
         deadline: float | str | None = None,
         budget: float | None = None,
     ) -> RetryReply:
+        """Run stages of an ended workflow again: whatever did not complete, or a stage and all that build on it."""
         return self._client.retry_workflow(self.id, from_stage, deadline=deadline, budget=budget)
 
 

@@ -295,7 +295,7 @@ class LogLinks:
 def one_log(key: AttemptKey) -> BadRequest:
     """Standard error alone was asked for, of an attempt whose streams are in one log."""
     return BadRequest(
-        f"stderr: attempt {key[2]} of task {key[1]} has one log with both streams, in the order they were written",
+        f"stderr: attempt {key[2]} has one log with both streams, in the order they were written",
         reason="OneLog",
         hint="leave --stderr (stream=stderr) out to read it; jobs submitted with --split-output have two logs",
     )

@@ -11,7 +11,7 @@ import secrets
 from msgspec import structs
 
 from phalanx.clock import Clock
-from phalanx.coordinator.naming import find_named
+from phalanx.coordinator.naming import find_named, label, of_another
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.decide.merging import parent_of
 from phalanx.core.cluster.dependencies import has_come, why_abandoned
@@ -59,16 +59,11 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     if prefix in state.workflows:
         raise _is_workflow(prefix)
     if not prefix or len(prefix) > 26 or not _ALPHABET.issuperset(prefix):
-        hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_job_name(text) else ""
-        raise NotFound(
-            f"no job {text[:80]!r}: a job is named by its number, its name, last or its id",
-            reason="JobNotFound",
-            hint=hint,
-        )
+        raise _no_job(state, text, ": a job is named by its number, its name, last or its id")
     if is_job_id(prefix):
         body = await store.history(prefix)
         if body is None:
-            raise _no_job(text)
+            raise _no_job(state, text)
         if is_workflow(body):
             raise _is_workflow(prefix)
         return decode_job(body)
@@ -77,7 +72,7 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
     past = [record for record in past if not is_workflow(record.body)]
     names = sorted({*found, *(record.job for record in past)})
     if not names:
-        raise _no_job(text)
+        raise _no_job(state, text)
     if len(names) > 1:
         raise BadRequest(
             f"{text!r} begins several ids: {', '.join(names[:3])}, …",
@@ -207,6 +202,8 @@ async def find_task(requests: Requests, store: Store, text: str) -> tuple[JobSta
     position = job.job.position(int(index_text))
     if position is None:
         hint = f"its indexes are {job.job.array or f'0-{job.job.tasks - 1}'}"
+        if job.job.array is None and job.job.tasks == 1:
+            hint = f"it has one task: {job.job.id}"
         raise NotFound(f"job {job.job.id} has no task {index_text}", reason="TaskNotFound", hint=hint)
     return job, position
 
@@ -239,8 +236,17 @@ def _is_workflow(id: str) -> NotFound:
     )
 
 
-def _no_job(text: str) -> NotFound:
-    return NotFound(f"no job {text[:80]!r}", reason="JobNotFound", hint="phalanx ps --all lists them")
+def _no_job(state: ClusterState, text: str, how: str = "") -> NotFound:
+    if other := of_another(state, text):
+        return NotFound(
+            f"you have no job {text[:80]!r}, but {other.job.user} has",
+            reason="JobNotFound",
+            hint=f"{other.job.user}'s is named by its number: {label(state, other.job.id)}",
+        )
+    hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_job_name(text) else ""
+    return NotFound(
+        f"no job {text[:80]!r}{how}", reason="JobNotFound", hint=hint or "phalanx ps --all lists them"
+    )
 
 
 def position_in(now: JobState, before: JobState, position: int | None) -> int | None:

@@ -2,14 +2,14 @@
 
 A number is the arrival of a job or workflow, and is looked up in memory and in the history. Names are each user's own:
 one names his job of that name that has not ended, else his newest; several that have not ended are refused with their
-numbers. Those of others are only for who may see inside all jobs, and never guessed between.
+numbers. Those of others are found where he has none, and never guessed between.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Literal
 
@@ -84,6 +84,10 @@ async def _found(
         return whole
     task = _TASK.fullmatch(words)
     job = None if task is None else await _one(requests, store, task[1], user, of_all=of_all, kind=kind)
+    if job is None and is_number(_base(words)) and words.count(".") > 1:
+        like = ".".join(words.split(".")[:2])
+        text = f"no task {words[:80]!r}: a task is named by its job and its index, such as {like[:80]}"
+        raise NotFound(text, reason="TaskNotFound")
     return None if task is None or job is None else f"{job}.{task[2]}"
 
 
@@ -125,8 +129,9 @@ async def _numbered(requests: Requests, store: Store, number: int) -> JobId:
 class _Own:
     """The jobs and workflows of one user in memory."""
 
-    def __init__(self, state: ClusterState, user: str, kind: Kind) -> None:
+    def __init__(self, state: ClusterState, user: str, kind: Kind, *, is_asker: bool = True) -> None:
         self._state, self._user, self._kind = state, user, kind
+        self._whose = f"of your {kind}s" if is_asker else f"{kind}s of {user}"
 
     def all(self) -> Iterable[JobId]:
         if self._kind == "job":
@@ -135,16 +140,23 @@ class _Own:
 
     def named(self, name: str) -> JobId | None:
         """The one of this name that has not ended, else the newest. Workflows come after jobs, or alone."""
+        found = self._called(name)
+        live = [id for id in found if not self._thing(id).is_over]
+        if len(live) > 1:
+            raise _several(self._state, name, live, self._whose)
+        return live[0] if live else self.newest(found)
+
+    def newest_named(self, name: str) -> JobId | None:
+        """The newest of this name, whether others have ended or not."""
+        return self.newest(self._called(name))
+
+    def _called(self, name: str) -> list[JobId]:
         jobs = list(self._state.names.of_user(self._user, name)) if self._kind == "job" else []
-        found = jobs or [
+        return jobs or [
             id
             for id, flow in self._state.workflows.items()
             if flow.workflow.user == self._user and flow.workflow.name == name
         ]
-        live = [id for id in found if not self._thing(id).is_over]
-        if len(live) > 1:
-            raise _several(self._state, name, live)
-        return live[0] if live else self.newest(found)
 
     def newest(self, found: Iterable[JobId]) -> JobId | None:
         return max(found, key=lambda id: (_arrival(self._thing(id)), id), default=None)
@@ -157,11 +169,11 @@ def _arrival(thing: JobState | WorkflowState) -> int:
     return thing.arrival if isinstance(thing, JobState) else thing.number
 
 
-def _several(state: ClusterState, name: str, ids: list[JobId]) -> Conflict:
+def _several(state: ClusterState, name: str, ids: list[JobId], whose: str) -> Conflict:
     told = sorted(ids, key=lambda id: (len(label(state, id)), label(state, id)), reverse=True)
     more = ", …" if len(told) > NAMESAKES_TOLD else ""
     return Conflict(
-        f"{len(told)} of your jobs that have not ended are called {name[:80]!r}: "
+        f"{len(told)} {whose} that have not ended are called {name[:80]!r}: "
         f"{', '.join(label(state, id) for id in told[:NAMESAKES_TOLD])}{more}",
         reason="AmbiguousName",
         hint=f"give the number; phalanx ps -n {name} lists them",
@@ -185,17 +197,33 @@ async def _newest_past(store: Store, user: str, kind: Kind, fits: Callable[[str]
 
 def _of_others(state: ClusterState, name: str, kind: Kind) -> JobId | None:
     """Of the one other user who has a job of this name."""
-    users = sorted(islice(state.names.users_of(name), NAMESAKES_TOLD + 1)) if kind == "job" else []
+    users = sorted(islice(_users_of(state, name, kind), NAMESAKES_TOLD + 1))
     if len(users) < 2:
-        return _Own(state, users[0], kind).named(name) if users else None
+        return _Own(state, users[0], kind, is_asker=False).named(name) if users else None
     told = [
-        f"{label(state, found)} of {user}" for user in users if (found := _Own(state, user, kind).named(name))
+        f"{label(state, found)} of {user}"
+        for user in users
+        if (found := _Own(state, user, kind, is_asker=False).newest_named(name))
     ]
     raise Conflict(
-        f"several users have a job called {name[:80]!r}: {', '.join(told[:NAMESAKES_TOLD])}",
+        f"several users have a {kind} called {name[:80]!r}: {', '.join(told[:NAMESAKES_TOLD])}",
         reason="AmbiguousName",
         hint="give the number",
     )
+
+
+def of_another(state: ClusterState, name: str) -> JobState | None:
+    """Somebody's newest job of this name, to tell who has one where it was asked for as one's own."""
+    user = next(state.names.users_of(name), None)
+    id = None if user is None else _Own(state, user, "job").newest_named(name)
+    return None if id is None else state.jobs.get(id)
+
+
+def _users_of(state: ClusterState, name: str, kind: Kind) -> Iterator[str]:
+    """Who has a job, or a workflow, of this name."""
+    if kind == "job":
+        return state.names.users_of(name)
+    return iter({flow.workflow.user for flow in state.workflows.values() if flow.workflow.name == name})
 
 
 async def _find_object(requests: Requests, name: str, user: str, *, of_all: bool) -> str:

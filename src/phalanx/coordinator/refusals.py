@@ -127,6 +127,10 @@ def hint_for(state: ClusterState, job: Job, refused: Refused) -> str:
         return "phalanx node show NAME says what a node holds tasks to; see docs/operations/isolation.md"
     if refused.reason.code == "NoContainers":
         return "phalanx node show NAME says whether a node can run containers; see docs/guides/containers.md"
+    if refused.reason.code == "TargetNotFound" and refused.kind == "never":  # of --nodes or --exclude
+        return "phalanx nodes lists the nodes; --allow-infeasible accepts the name of one that will come"
+    if (layers := refused.reason.numbers.get("layers")) and not refused.reason.numbers.get("nearest"):
+        return f"write one of {', '.join(layers)}; phalanx topology shows what is in each"
     if refused.reason.numbers.get("lacking"):
         return "phalanx nodes -o wide lists the labels of each node"
     if refused.kind == "never":

@@ -80,7 +80,7 @@ class Repeats:
             return known
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         _check(found, user, "resubmitted", must_have_ended=False)
-        job = changed(self._anew(found.job), request.set)
+        job = changed(self._anew(found.job), request.set, found.job.repeats)
         job, kept = self._sealing.resealed(job, await self._environments.sealed_of(found.job))
         given = Submit(job, request.request_id or "", role=role, environments=kept)
         answer = (await self._loop.ask([given]))[0]

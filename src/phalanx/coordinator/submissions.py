@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
+from phalanx.api.schema.begin import NOW
 from phalanx.api.schema.documents import FailedTarget
+from phalanx.api.schema.fields import shown
 from phalanx.api.schema.params import check_templates
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.schema.sweeps import RowsPiece, RowsTaken
@@ -86,6 +88,7 @@ class Submissions:
                 role=role,
                 ip_digest=digest(request.ip_token) if request.ip_token else b"",
                 environments=environments,
+                hold=request.hold,
             )
             for _, job in jobs
         ]
@@ -96,6 +99,8 @@ class Submissions:
         if request.rows is not None:
             self._uploads.drop(user, request.rows)
         warnings += check_templates(jobs[0][1].params, jobs[0][1].groups)
+        if request.begin not in (None, NOW) and not jobs[0][1].begin_at:
+            warnings.append(f"begin: {shown(request.begin)} has passed: it starts as soon as there is room")
         return structs.replace(reply, warnings=warnings)
 
     def _committed(self, request: SubmitRequest, user: str) -> SubmitReply | None:

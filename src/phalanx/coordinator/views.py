@@ -35,7 +35,8 @@ from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import ISOLATED, Request
 
 LIVE_LOOKED_AT = 10_000  # of a job's attempts, for how many are paused
-NODES_SHOWN = 3  # and for where they are
+NODES_LOOKED_AT = 1000  # and for where they are
+NODES_SHOWN = 4
 DONE = "finished with code 0; Completed once its whole job is"
 
 
@@ -85,7 +86,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         kind="command" if spec.vps is None else "vps",
         number=job.arrival,
         paused=sum(bool(attempt.paused) for attempt in islice(job.live.values(), LIVE_LOOKED_AT)),
-        nodes=list(dict.fromkeys(attempt.node for attempt in islice(job.live.values(), NODES_SHOWN))),
+        nodes=list({each.node: None for each in islice(job.live.values(), NODES_LOOKED_AT)})[:NODES_SHOWN],
         begin_at=spec.begin_at or None,
         revision=spec.revision,
         evicted="" if (left := last_eviction(job)) is None else left.message,

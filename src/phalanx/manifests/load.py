@@ -277,9 +277,22 @@ def _yaml(file: str, text: str) -> list[Any]:
 def _unreadable(file: str, error: Exception) -> ManifestError:
     mark = getattr(error, "problem_mark", None)
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
+    said = _YAML_WORDS.get(what, what)
     return ManifestError(
-        place(file, mark.line + 1 if mark else 0), f"this is not YAML: {what}", reason="MalformedYaml"
+        place(file, mark.line + 1 if mark else 0), f"this is not YAML: {said}", reason="MalformedYaml"
     )
+
+
+# What libyaml says of the most common mistakes, and what to look at.
+_ALIGN = "keys of one object begin in the same column, and what belongs to a key is indented below it"
+_YAML_WORDS = {
+    "did not find expected key": f"the indentation is wrong here or above: {_ALIGN}",
+    "mapping values are not allowed in this context": (
+        f"a key begins where a value was expected: {_ALIGN}; text with ': ' in it needs quotes"
+    ),
+    "did not find expected '-' indicator": "the indentation is wrong here: items of one list begin in the same column",
+    "found character that cannot start any token": "a tab or another sign that YAML does not take: indent with spaces",
+}
 
 
 # JSON and TOML

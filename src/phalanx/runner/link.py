@@ -119,6 +119,7 @@ class Dialler:
         self._tls = tls
         self._warned: dict[str, str] = {}  # by address
         self.control: Wire | None = None
+        self.was_welcomed = False  # by any of them
 
     def hello_again(self) -> None:
         """What the node has changed: the next hello, on another connection, says so."""
@@ -160,7 +161,12 @@ class Dialler:
 
     @property
     def hung_up(self) -> str:
-        """What an immediate close of the connection means. With TLS 1.3 there is often no other sign."""
+        """What an immediate close of the connection means. With TLS 1.3 there is often no other sign.
+
+        Where a coordinator has welcomed us it is no certificate: it stops, or another leads.
+        """
+        if self.was_welcomed:
+            return "it closed the connection without a message"
         if self._tls is None:
             return "it closed the connection without a message (does it use TLS? give runner.tls_ca_file)"
         return (
@@ -183,6 +189,7 @@ async def keep_connected(dialler: Dialler, client: LinkClient, jitter: Callable[
             if await _lasted(connection) and connection.welcomed:
                 pause_s = PAUSE_FIRST_S
             if connection.welcomed:
+                dialler.was_welcomed = True
                 log.warning("lost the coordinator; looking for the leader", address=addresses.at)
             if connection.heard:
                 dialler.got_through(addresses.at)

@@ -45,7 +45,7 @@ def test_nothing_and_both_are_refused(cli: Cli, busy: FakeClient):
 
 def test_if_nothing_fits_it_is_said(cli: Cli, cluster: FakeClient):
     said = cli("cancel", "--all", "--yes")
-    assert (said.code, "nothing like that" in said.err) == (0, True)
+    assert (said.code, "no matching jobs" in said.err) == (0, True)
 
 
 def test_many_at_once_leave_out_vpss_whose_files_would_be_removed(cli: Cli, busy: FakeClient):

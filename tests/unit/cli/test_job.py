@@ -22,6 +22,23 @@ def test_show_tells_a_job_and_its_only_task(cli: Cli, cluster: FakeClient):
     assert out.endswith("Last lines of its log:\n  Traceback\n  boom\n")
 
 
+def test_show_aligns_what_it_says_of_the_only_task_with_the_rest(cli: Cli, cluster: FakeClient):
+    cluster.held, cluster.kept_tasks = [a_job()], [a_task(message="it runs", attempt=1)]
+    lines = cli("show", ID).out.splitlines()
+    assert len({len(line) - len(line.partition(":")[2].lstrip()) for line in lines}) == 1, lines
+
+
+def test_show_has_the_parameters_and_the_command_of_a_task(cli: Cli, cluster: FakeClient):
+    cluster.held = [a_job(tasks=2, command=["train", "--lr={lr}"], params={"lr": "0.1,0.2", "seed": "1..5"})]
+    cluster.kept_tasks = [a_task(f"{ID}.2", params={"lr": "0.2", "seed": "1"}, index=2)]
+    assert re.search(r"Parameters: +lr=0.1,0.2; seed=1..5\n", cli("show", ID).out)
+    out = cli("show", f"{ID}.2").out
+    assert re.search(r"Parameters: +lr=0.2 seed=1\n", out)
+    assert re.search(r"Command: +train --lr=0.2\n", out)
+    listed = cli("ps", "--tasks", ID).out
+    assert ("PARAMETERS" in listed, "lr=0.2 seed=1" in listed) == (True, True)
+
+
 def test_show_in_json_is_the_view(cli: Cli, cluster: FakeClient):
     cluster.held = [a_job()]
     cluster.kept_tasks = [a_task(f"{ID}.4")]

@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
+from phalanx.api.schema.jobs import StoryLine
 from phalanx.core.model.log_times import LogRow
 from phalanx.errors import BadRequest
 from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
@@ -59,6 +60,16 @@ def test_standard_error_alone_of_one_log_is_refused(cli: Cli, cluster: FakeClien
     assert (cli("logs", ID).code, cli("logs", ID).out) == (0, "step 1\n")
     said = cli("logs", "--stderr", ID)
     assert (said.code, said.err.startswith("error: it has one log")) == (2, True)
+    cluster.array, cluster.held = ID, [a_job(tasks=1)]
+    cluster.kept_tasks = [a_task(id=f"{ID}.1", attempt=1, status="Completed")]
+    cluster.output["stderr"] = cast(list[bytes], refused())
+    said = cli("logs", "--stderr", ID)
+    assert (said.code, said.out) == (2, ""), "nor of an array"
+
+
+def test_the_order_of_two_logs_is_said_only_if_both_have_lines(cli: Cli, cluster: FakeClient):
+    split(cluster, [b"out\n"], [], LogRow(AT, 4, 0))
+    assert cli("logs", ID).err == ""
 
 
 @pytest.mark.timeout(30)
@@ -108,6 +119,14 @@ def test_of_a_task_that_waits_that_is_said(cli: Cli, cluster: FakeClient):
     assert (said.code, said.out, f"{ID} has not started" in said.err) == (0, "", True)
 
 
+def test_tasks_are_called_by_their_numbers(cli: Cli, cluster: FakeClient):
+    cluster.array, cluster.held, cluster.ends = ID, [a_job(tasks=1)], [a_job()]
+    cluster.kept_tasks = [a_task(id=f"{ID}.0", number="17.0", attempt=0, status="Pending")]
+    seen = iter(["Pending", "Cancelled"])
+    cluster.task = lambda id: a_task(id=id, attempt=0, status=next(seen))  # type: ignore[method-assign]
+    assert cli("logs", "-f", ID).out == "0| 17.0 has not started yet\n"
+
+
 def test_following_goes_on_with_the_next_attempt(cli: Cli, cluster: FakeClient):
     cluster.output["stdout"] = [b"hello\n"]
     seen = iter([("Running", 1), ("Running", 3), ("Running", 3), ("Completed", 3)])
@@ -117,10 +136,17 @@ def test_following_goes_on_with_the_next_attempt(cli: Cli, cluster: FakeClient):
         return a_task(status=status, attempt=attempt)
 
     cluster.task = task  # type: ignore[method-assign,assignment]
+    text = "attempt 1 ended: exited with code 1; retried in 1 s"
+    cluster.lines = [StoryLine(1, AT, "AttemptEnded", text)]
     said = cli("logs", "-f", "--tail", "1", ID)
     assert said.out == "hello\n" * 3
-    assert said.err.splitlines() == ["--- attempt 2 on n1 ---", "--- attempt 3 on n1 ---"]
-    assert [call[2]["lines"] for call in cluster.asked] == [1, None, None]
+    assert said.err.splitlines() == [
+        "--- attempt 1 has ended: exited with code 1 ---",
+        "--- attempt 2 on n1 ---",
+        "--- attempt 2 has ended ---",
+        "--- attempt 3 on n1 ---",
+    ]
+    assert [call[2]["lines"] for call in cluster.asked if call[0] == "logs"] == [1, None, None]
 
 
 def test_lines_of_many_tasks_begin_with_their_index(cli: Cli, cluster: FakeClient):

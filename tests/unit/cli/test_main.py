@@ -49,6 +49,12 @@ def test_a_misspelt_word_gets_a_suggestion(cli: Cli, words: list[str], suggestio
     assert said.out == ""
 
 
+def test_run_does_not_list_what_it_refuses(cli: Cli):
+    assert "--array" not in cli("run", "--help").out
+    assert "--array" in cli("submit", "--help").out
+    assert "use `phalanx submit`" in cli("run", "--array", "1-2", "--", "true").err
+
+
 def test_a_missing_verb_says_where_to_read_more(cli: Cli):
     said = cli("node")
     assert (said.code, said.err) == (2, "error: Missing command.\nhint: see `phalanx node --help`\n")

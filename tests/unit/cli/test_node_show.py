@@ -35,7 +35,7 @@ def held(capacity: Capacity) -> dict[str, str]:
     return {
         each[0].rstrip(":"): each[-1]
         for each in words
-        if each[0].rstrip(":") in ("Holds", "Does not hold", "Because")
+        if each[0].rstrip(":") in ("Enforces", "Does not enforce", "Because")
     }
 
 
@@ -47,7 +47,7 @@ def test_what_a_node_holds_tasks_to_is_shown_with_what_it_does_not():
         "CPUs, CPU time, number of processes",
         "n1: Permission denied",
     ]
-    assert held(structs.replace(a_capacity(), isolation=Isolation()))["Holds"] == "nothing"
+    assert held(structs.replace(a_capacity(), isolation=Isolation()))["Enforces"] == "nothing"
     assert held(a_capacity()) == {}
 
 

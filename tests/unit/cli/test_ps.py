@@ -91,7 +91,7 @@ def test_a_list_is_sorted_and_has_the_columns_that_are_asked_for(cli: Cli, clust
     assert cli("ps", "--columns", "id,name", "--sort", "name").out == "ID  NAME\n1   a\n3   b\n2   c\n"
     assert cli("ps", "--columns", "id", "--sort", "-number").out == "ID\n3\n2\n1\n"
     assert cli("ps", "--columns", "tasks,long-id").out.splitlines()[0] == "DONE/TASKS  LONG ID"
-    assert "'size' is no column here" in cli("ps", "--columns", "size").err
+    assert "'size' is not a column here" in cli("ps", "--columns", "size").err
     assert "'size' is unknown" in cli("ps", "--sort", "size").err
 
 
@@ -120,6 +120,12 @@ def test_what_is_paused_or_held_does_not_pass_for_running(cli: Cli, cluster: Fak
         "1",
         "Paused",
     ]
+
+
+def test_tasks_are_listed_by_their_noun(cli: Cli, cluster: FakeClient):
+    cluster.kept_tasks = [a_task(number="17.3")]
+    assert cli("task", "list", ID).out == cli("ps", "--tasks", ID).out
+    assert "Missing argument 'JOB'" in cli("task", "list").err
 
 
 @pytest.mark.parametrize(("users", "is_cut"), [(["ada"], True), (["ada", "grace"], False)])
@@ -179,6 +185,14 @@ def test_escapes_in_what_users_wrote_are_taken_out(cli: Cli, cluster: FakeClient
     assert " xy " in out
 
 
+def test_an_array_between_two_tasks_is_running_and_names_each_node_once(cli: Cli, cluster: FakeClient):
+    counts = Counts(completed=93, assigned=1, pending=6)
+    cluster.held = [a_job(tasks=100, status="Assigned", counts=counts, nodes=["vm"])]
+    assert cli("ps", "--columns", "status,nodes").out.splitlines()[1].split() == ["Running", "vm"]
+    cluster.held = [a_job(tasks=100, counts=counts, nodes=["n1", "n2", "n3", "n4"])]
+    assert cli("ps", "--columns", "nodes").out.splitlines()[1] == "n1,n2,n3…"
+
+
 def test_an_array_shows_how_far_it_is(cli: Cli, cluster: FakeClient):
     cluster.held = [a_job(tasks=10, counts=Counts(completed=3, failed=1, running=6))]
     assert "4/10 (1 failed)" in cli("ps").out
@@ -189,6 +203,26 @@ def test_the_tasks_of_a_job(cli: Cli, cluster: FakeClient):
     lines = cli("ps", "--tasks", ID).out.splitlines()
     assert lines[1].split()[:4] == [f"{ID}.1", "Running", "n7", "0,3"]
     assert "Paused" in lines[2]
+
+
+def test_watching_on_a_terminal_is_a_table_drawn_in_place(
+    cli: Cli, busy: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    class TwoChanges:
+        def __init__(self, *_: object) -> None:
+            self.left = 2
+
+        def wait(self) -> None:
+            self.left -= 1
+            if not self.left:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr("phalanx.cli.live._Changes", TwoChanges)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    said = cli("ps", "-w")
+    assert said.out.count("STATUS") == 2, "drawn once more after a change"
+    assert "AttemptEnded" not in said.out
 
 
 def test_watching_into_a_pipe_tells_each_change(cli: Cli, cluster: FakeClient):

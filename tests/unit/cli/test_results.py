@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.schema.jobs import Page
+from phalanx.api.schema.jobs import Page, TaskView
 from phalanx.cli.results import COLUMNS_MAX, OWN, ResultRow, _csv, _table
 from phalanx.errors import Forbidden, NotFound, PhalanxError
 from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
@@ -117,3 +117,31 @@ def test_the_newest_outcome_of_each_task_is_shown(
 
 def _none() -> Any:
     raise NotFound("none")
+
+
+def swept_tasks() -> list[TaskView]:
+    ends = [("Completed", {"loss": 3}), ("Failed", None), ("Completed", {"loss": 12})]
+    return [
+        a_task(f"{ID}.{n}", index=n, status=status, result=result, params={"lr": f"{10 - n}", "opt": "adam"})
+        for n, (status, result) in enumerate(ends, start=1)
+    ]
+
+
+def test_rows_are_chosen_by_status_and_sorted_by_any_column(cli: Cli, cluster: FakeClient):
+    cluster.held, cluster.kept_tasks = [a_job(tasks=3)], swept_tasks()
+
+    def tasks(*options: str) -> list[str]:
+        return [line.split(",")[0] for line in cli("results", ID, "-o", "csv", *options).out.splitlines()[1:]]
+
+    assert tasks("--status", "failed") == [f"{ID}.2"]
+    assert tasks("--sort", "lr") == [f"{ID}.3", f"{ID}.2", f"{ID}.1"]
+    assert tasks("--sort", "-loss") == [f"{ID}.3", f"{ID}.1", f"{ID}.2"]
+    assert tasks("--sort", "task") == [f"{ID}.1", f"{ID}.2", f"{ID}.3"]
+    said = cli("results", ID, "--sort", "los")
+    assert (said.code, "--sort: 'los' is not a column here" in said.err) == (2, True)
+
+
+def test_a_parameter_that_is_the_same_everywhere_is_told_below_the_table(cli: Cli, cluster: FakeClient):
+    cluster.held, cluster.kept_tasks = [a_job(tasks=3)], swept_tasks()
+    said = cli("results", ID)
+    assert ("opt" in said.out, said.err) == (False, "the same for all of them: opt=adam\n")

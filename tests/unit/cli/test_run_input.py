@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Self, cast
 
 import pytest
 
-from phalanx.cli.run_input import KEPT_BYTES, PIECE_BYTES, FileInput, InputLost, PipeInput, standard_input
+from phalanx.api.schema.jobs import TaskView
+from phalanx.cli import run_input as module
+from phalanx.cli.run_input import (
+    KEPT_BYTES,
+    PIECE_BYTES,
+    FileInput,
+    InputLost,
+    PipeInput,
+    TaskInput,
+    standard_input,
+)
+from phalanx.client.client import Client
+from phalanx.errors import Conflict, PhalanxError, TooMany, Unavailable
+from tests.support.fake_client import a_task
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -114,3 +129,103 @@ def test_what_standard_input_is_taken_for(
     assert standard_input(None) is None
     for fd in (master, terminal, null, file, pipe[1]):
         os.close(fd)
+
+
+class FakeSession:
+    """Takes all that it is given, from a byte on."""
+
+    is_over = False
+
+    def __init__(self, client: FakeInputClient, at: int) -> None:
+        self._client, self._at = client, at
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def when_over(self, call: Callable[[], None]) -> None:
+        pass
+
+    def input_at(self) -> int:
+        return self._at
+
+    def write(self, piece: bytes) -> None:
+        self._client.given[-1] += piece
+
+    def end_input(self) -> None:
+        self._client.given[-1] += b"$"
+
+    def wait(self) -> int:
+        return 0
+
+
+class FakeInputClient:
+    """Answers the requests for sessions one after another: an error, or the byte from which on input is wanted."""
+
+    def __init__(self, *answers: int | PhalanxError) -> None:
+        self.answers = list(answers)
+        self.given: list[bytes] = []
+        self.cancelled: list[str] = []
+        self.seen = a_task(status="Running", attempt=1)
+
+    def stdin_session(self, task: str, attempt: int) -> FakeSession:
+        answer = self.answers.pop(0)
+        if isinstance(answer, PhalanxError):
+            raise answer
+        self.given.append(b"")
+        return FakeSession(self, answer)
+
+    def task(self, id: str) -> TaskView:
+        return self.seen
+
+    def cancel(self, id: str) -> None:
+        self.cancelled.append(id)
+
+
+def feed(client: FakeInputClient, path: Path) -> TaskInput:
+    path.write_bytes(b"input")
+    return TaskInput(cast(Client, client), "17", "17.0", FileInput(os.open(path, os.O_RDONLY)))
+
+
+def test_an_attempt_that_is_about_to_start_and_a_full_node_are_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "PAUSE_MAX_S", 0.0)
+    not_yet = Conflict("it is Assigned", reason="TaskNotRunning")
+    client = FakeInputClient(not_yet, TooMany("full"), Unavailable("cut", reason="SessionCut"), 2, 0)
+    given = feed(client, tmp_path / "file")
+    given.begun(1)
+    wait_until(lambda: client.given == [b"put$"], 10.0, "the rest was given")
+    given.begun(2)
+    wait_until(lambda: client.given == [b"put$", b"input$"], 10.0, "another attempt has all of it")
+    assert client.cancelled == []
+
+
+@pytest.mark.parametrize("reason", ["TaskEnded", "AttemptEnded", "TaskNotRunning"])
+def test_an_attempt_that_is_over_needs_no_input(tmp_path: Path, reason: str):
+    client = FakeInputClient(Conflict("it is over", reason=reason), 0)
+    client.seen = a_task(status="Pending", attempt=2)
+    given = feed(client, tmp_path / "file")
+    given.begun(1)
+    wait_until(lambda: len(client.answers) == 1, 10.0, "it was asked for")
+    given.begun(2)
+    wait_until(lambda: client.given == [b"input$"], 10.0, "the next one has it")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Conflict("killed within a write", reason="InputUncertain"),
+        Conflict("an older runner", reason="InputNotServed"),
+        Unavailable("another program", reason="SessionsNotServed"),
+    ],
+)
+def test_a_job_that_cannot_have_its_input_is_cancelled(
+    tmp_path: Path, error: PhalanxError, capsys: pytest.CaptureFixture[str]
+):
+    client = FakeInputClient(error)
+    feed(client, tmp_path / "file").begun(1)
+    wait_until(lambda: client.cancelled == ["17"], 10.0, "it is cancelled")
+    assert f"17: attempt 1 cannot have its input: {error.detail}" in capsys.readouterr().err

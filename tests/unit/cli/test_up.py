@@ -58,8 +58,9 @@ def test_a_port_that_is_taken_is_replaced_unless_it_was_asked_for(tmp_path: Path
         other.listen()
         taken = other.getsockname()[1]
         assert up._port("127.0.0.1", taken, False, but_not=0) != taken
-        with pytest.raises(Conflict, match=f"port {taken} of 127.0.0.1 cannot be used"):
+        with pytest.raises(Conflict, match=f"port {taken} of 127.0.0.1 cannot be used") as caught:
             up._port("127.0.0.1", taken, True, but_not=0)
+        assert "--port" in caught.value.hint
         flags = {"coordinator__port": taken}
         with pytest.raises(Conflict):
             up._with_ports(settings(tmp_path, **flags))

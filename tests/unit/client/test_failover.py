@@ -49,6 +49,17 @@ def an_async_client(addresses: list[str]) -> AsyncClient:
     return AsyncClient(token=TOKEN, exchange=HttpxTransport(addresses, patience_s=5.0))
 
 
+def test_a_search_for_a_leader_is_told_after_a_second(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("phalanx.client.http.SEARCH_TOLD_S", 0.05)
+    told: list[str] = []
+    with scripts([*[a_refusal()] * 3, an_answer(CLUSTER)]) as (addresses, _):
+        exchange = HttpTransport(addresses, patience_s=5.0, on_search=lambda error: told.append(error.detail))
+        with Client(token=TOKEN, exchange=exchange) as client:
+            client.cluster()
+    assert told
+    assert set(told) == {"a standby was asked"}
+
+
 def test_a_dead_address_is_passed_over_and_the_leader_remembered():
     with scripts([an_answer(CLUSTER)] * 2) as ([alive], [script]):
         dead = a_free_address()

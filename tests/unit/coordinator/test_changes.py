@@ -66,7 +66,7 @@ async def test_a_job_that_begins_later_says_when_and_can_be_let_start() -> None:
         (UpdateRequest(priority=10**12), Unprocessable, "priority: 1000000000000"),
         (UpdateRequest(time_limit="soon"), BadRequest, "time_limit: 'soon'"),
         (UpdateRequest(queue="no such queue"), BadRequest, "queue"),
-        (UpdateRequest(begin="18:00"), BadRequest, "begin: '18:00' is no time with its zone"),
+        (UpdateRequest(begin="18:00"), BadRequest, "begin: '18:00' is not an instant"),
         (UpdateRequest(priority=5000), Unprocessable, "priority: 5000 is too high"),
         (UpdateRequest(queue="night"), BadRequest, "night"),
         (UpdateRequest(time_limit=5, if_revision=3), Conflict, "revision 0, not 3"),
@@ -83,10 +83,27 @@ async def test_a_refused_change_names_the_field_and_the_value(
         assert (await here.commands.job(id)).revision == 0
 
 
-async def test_no_queue_and_begin_contradict_each_other() -> None:
+async def test_no_queue_contradicts_begin_and_hold() -> None:
     async with a_coordinator() as here:
         with pytest.raises(BadRequest, match="no_queue and begin"):
             await here.commands.submit(SubmitRequest(["true"], no_queue=True, begin="+1h"), "ada")
+        with pytest.raises(BadRequest, match="no_queue and hold"):
+            await here.commands.submit(SubmitRequest(["true"], no_queue=True, hold=True), "ada")
+
+
+async def test_a_job_can_be_submitted_held_and_its_owner_releases_it() -> None:
+    async with a_coordinator() as here:
+        (id,) = (await here.commands.submit(SubmitRequest(["true"], hold=True), "ada")).task_ids
+        assert (await here.commands.job(id)).held == "by ada"
+        assert (await here.commands.release(id, "ada", is_operator=False)).held is None
+
+
+async def test_a_begin_that_has_passed_is_told() -> None:
+    async with a_coordinator() as here:
+        past = await here.commands.submit(SubmitRequest(["true"], begin="2020-01-01T00:00:00Z"), "ada")
+        assert [each.partition(" has ")[0] for each in past.warnings] == ["begin: '2020-01-01T00:00:00Z'"]
+        for begin in ("now", "+1h", None):
+            assert (await here.commands.submit(SubmitRequest(["true"], begin=begin), "ada")).warnings == []
 
 
 def test_runners_that_have_the_brief_get_it_with_the_new_limit() -> None:

@@ -36,7 +36,7 @@ def test_while_it_waits_again_it_says_when_by_whom_and_for_whom():
     reply = why_reply(state, job, None, cluster.now + 5)
     (said,) = [each for each in reply.others if each.code == "WasEvicted"]
     assert said.numbers["at"] == at
-    assert shown.evicted in said.text
+    assert shown.evicted.removeprefix("phalanx: ") in said.text
     assert reply.dominant.code != "WasEvicted"
 
 

@@ -9,11 +9,12 @@ import pytest
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.workflows import StageSpec, WorkflowSpec
+from phalanx.api.server.auth import Bearer
 from phalanx.client.async_client import AsyncClient
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.naming import in_numbers
 from phalanx.core.cluster.image import encode_job
-from phalanx.errors import Conflict, NotFound
+from phalanx.errors import Conflict, Forbidden, NotFound
 from phalanx.store.protocol import Batch, History
 from tests.unit.coordinator.test_declarations import a_coordinator
 from tests.unit.coordinator.test_lookup import client_of
@@ -102,17 +103,54 @@ async def test_a_task_is_named_by_the_name_of_its_job(ada: AsyncClient):
     id, _ = await submitted(ada, "sweep", array="1-3")
     assert (await ada.task("sweep.2")).id == f"{id}.2"
     assert (await ada.wait("sweep.2", timeout=0)).id == f"{id}.2"
+    with pytest.raises(NotFound, match=r"no task '1\.2\.3': .* such as 1\.2"):
+        await ada.why("1.2.3")
+    await submitted(ada, "plain")
+    with pytest.raises(NotFound) as refused:
+        await ada.cancel("plain.9")
+    assert refused.value.hint == "it has one task: 2"
 
 
-async def test_names_of_others_are_for_those_who_may_see_all(here: Coordinator, ada: AsyncClient):
+@pytest.mark.parametrize("role", ["viewer", "user", "admin"])
+async def test_a_name_finds_another_users_job_if_one_has_none(
+    here: Coordinator, ada: AsyncClient, role: Bearer
+):
     id, _ = await submitted(ada, "one")
-    async with client_of(here, "bob") as bob, client_of(here, "root", "admin") as root:
+    async with client_of(here, "bob") as bob, client_of(here, "eve", role) as eve:
+        assert (await eve.job("one")).id == (await eve.why("one")).id == id
         with pytest.raises(NotFound):
-            await bob.job("one")
-        assert (await root.job("one")).id == id
+            await eve.named("one", own=True)
         await submitted(bob, "one")
+        assert (await bob.job("one")).number == 2, "one's own comes first"
         with pytest.raises(Conflict, match=r"several users .* 'one': 1 of ada, 2 of bob"):
-            await root.job("one")
+            await eve.job("one")
+
+
+async def test_several_jobs_of_another_user_are_said_to_be_theirs(here: Coordinator, ada: AsyncClient):
+    await submitted(ada, "one")
+    await submitted(ada, "one")
+    async with client_of(here, "bob") as bob:
+        with pytest.raises(Conflict, match=r"2 jobs of ada that have not ended are called 'one': 2, 1"):
+            await bob.job("one")
+        with pytest.raises(Forbidden, match="of ada"):
+            await bob.cancel("2")
+
+
+async def test_a_job_comes_after_ones_own_and_the_number_of_anothers_is_told(
+    here: Coordinator, ada: AsyncClient
+):
+    await submitted(ada, "one")
+    async with client_of(here, "bob") as bob:
+        with pytest.raises(NotFound, match="you have no job 'one', but ada has") as refused:
+            await bob.submit(command=["true"], after=["one"])
+        assert refused.value.hint.endswith("number: 1")
+
+
+async def test_a_workflow_of_another_user_is_found_by_its_name(here: Coordinator, ada: AsyncClient):
+    stage = StageSpec(name="a", job=JobSpec([GroupSpec(command=["true"])]))
+    made = await ada.submit_workflow(WorkflowSpec(name="flow", stages=[stage]))
+    async with client_of(here, "bob") as bob:
+        assert (await bob.workflow_view("flow")).id == made.id
 
 
 async def test_a_job_comes_after_one_that_is_named_by_its_number(ada: AsyncClient):

@@ -348,3 +348,27 @@ async def test_what_cannot_be_opened_is_not_resubmitted_with_variables_beside_it
         await ada.resubmit(first, {"env.KEY": "a secret"})
     assert told.value.reason == "EnvironmentClosed"
     assert len(here.leadership.state.jobs) == 1
+
+
+async def test_why_of_a_failed_sweep_counts_its_failures_and_has_the_parameters_of_the_first(
+    here: Coordinator, ada: AsyncClient
+):
+    made = await ada.submit(command=["t", "{lr}"], params={"lr": "0.1,0.2,0.3", "seed": "7"})
+    await ended(here, ada, made.id, (2, 3))
+    reply = await ada.why(made.id)
+    assert (reply.dominant.code, "1.2: " in reply.dominant.text) == ("EndedFailed", True)
+    assert reply.dominant.text.endswith("(lr=0.2, seed=7)")
+    (others,) = [each for each in reply.others if each.code == "TasksFailed"]
+    assert (others.numbers["count"], "phalanx results 1 --status failed" in others.text) == (2, True)
+    async with client_of(here, "bob") as bob:  # who sees no parameters of it elsewhere
+        assert "lr=" not in (await bob.why(made.id)).dominant.text
+
+
+async def test_other_parameters_of_a_retry_are_refused_with_the_number_of_the_whole_sweep(
+    here: Coordinator, ada: AsyncClient
+):
+    first = await ada.submit(command=["t", "{lr}"], params={"lr": "0.1,0.2,0.3"})
+    await ended(here, ada, first.id, (2,))
+    again = await ada.retry(first.id)
+    with pytest.raises(BadRequest, match=r"1 of 3 tasks .* resubmit 1, whose tasks"):
+        await ada.resubmit(again.batch_id, {"param.lr": "0.5"})

@@ -99,7 +99,7 @@ def test_several_documents_and_files_are_several_jobs():
         ("command: [x]\nrestart:\n  rules:\n  - {actio: x}\n", 4, "did you mean 'action'?"),
         ("command: [x]\nsuccess: {group: [a]}\n", 2, "did you mean 'groups'?"),
         ("groups:\n- {command: [x], name: a}\ntasks: 3\n", 3, "with groups it belongs in each of them"),
-        ("command: python train.py\n", 1, "command: 'python train.py' is text, give a list such as"),
+        ("command: python train.py\n", 1, 'give a list such as ["python", "train.py"], or the same'),
         ("command: [x]\n\ntasks: many\n", 3, "tasks: 'many' is text, give a whole number"),
         ("command: [x]\ntasks: 2\nmin: 3\ngang: true\n", 3, "min: 3 is above tasks, which is 2"),
         ("command: [x]\ntasks: 0\n", 2, "tasks: 0 is out of range"),

@@ -201,7 +201,7 @@ def test_a_job_elsewhere_is_named_by_its_whole_id():
         ("spec: {taskType: a, condition: {node: a, field: b, equals: c}}", "there is no other stage to ask"),
         (
             "spec: {taskType: a, stages: [{name: a}, {name: b, spec: {condition: {node: c, field: x, equals: 1}}}]}",
-            "condition.node: 'c' is not among the stages that this one depends on",
+            "condition.node: 'c' is not among the stages in its `after`",
         ),
         (
             "spec: {taskType: a, stages: [{name: a}, {name: b, spec: {condition: {node: a}}}]}",

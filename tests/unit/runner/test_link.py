@@ -108,6 +108,17 @@ async def test_a_standby_sends_the_runner_to_the_leader():
         assert len(second.clients) == 1
 
 
+async def test_a_runner_that_was_welcomed_does_not_blame_its_certificate():
+    async with a_coordinator(lambda: WELCOME) as leader:
+        listener, dialler = RecordingListener(), Dialler(LinkAddresses([leader.address]))
+        assert "TLS" in dialler.hung_up
+        async with connected(dialler, listener):
+            await until(lambda: listener.heard == [WELCOME])
+            leader.clients[0].abort()
+            await until(lambda: dialler.was_welcomed)
+    assert "TLS" not in dialler.hung_up
+
+
 async def test_dead_doors_are_passed_over():
     async with a_coordinator(lambda: WELCOME) as leader:
         listener = RecordingListener()

@@ -109,7 +109,7 @@ class NodeView(Struct):
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):
-    reason: str
+    reason: str = ""  # empty: by whom
     evict: bool = False  # what runs there is asked to leave, gangs as a whole
 
 

@@ -38,14 +38,12 @@ _making = threading.Lock()
 _made: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 T = TypeVar("T", bound=msgspec.Struct)
-
 BODY_BYTES_MAX = 1024 * 1024
 
 # Possessive throughout (`*+`), so that no text can make it backtrack.
 _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+(:?)', re.DOTALL)
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-
 _WRONG_TYPE = re.compile(r"expected ([a-z |]+), got ([a-z]+)")
 _TYPES = {
     "int": "a whole number",
@@ -123,6 +121,8 @@ def complaint(error: msgspec.ValidationError, form: type, document: object = Non
         if value is None:
             return field, f"expected {expected}, got {found}"
         quoted = f': "{json.dumps(value)}"' if expected == "text" and wrong[2] != "str" else ""
+        if isinstance(value, str) and field.rpartition(".")[2] == "command":
+            expected = f"a list such as {json.dumps(value.split()[:8])}, or the same text as shell"
         return field, f"{shown(value)} is {found}, give {expected}{quoted}"
     words = _words_of(_form_at(form, field)) if what.startswith("invalid enum value") else []
     return field, f"{what}, give one of: {', '.join(words)}" if words else what

@@ -37,6 +37,7 @@ USES_MAX = 64  # of parameters in a command
 _RANGE = re.compile(r"(-?[0-9]{1,15})\.\.(-?[0-9]{1,15})(?:\.\.(-?[0-9]{1,15}))?")
 _NUMBERS = re.compile(r"[-+.0-9eE]*")
 _DOTS = re.compile(r"[0-9]\.\.[-+.0-9]")
+_VARIABLE = re.compile(r"PHALANX_PARAM_([A-Za-z0-9_]+)")
 _USE = re.compile(r"\{[A-Za-z_]")
 
 
@@ -96,11 +97,16 @@ def check_templates(params: Params | None, groups: Sequence[Group], field: str =
         raise BadRequest(
             f"{field}: {uses} parameters are too many, at most {USES_MAX} may stand in a command"
         )
-    unused = [name for name in params.names if name not in used]
-    if not unused or not used:  # without any, the program reads its environment
+    read = {*used, *chain.from_iterable(map(_VARIABLE.findall, argv))}
+    unused = [name for name in params.names if name not in read]
+    if not unused:
         return []
     names = ", ".join(unused[:8]) + (", …" if len(unused) > 8 else "")
-    return [f"not in the command: {names}; tasks find it as PHALANX_PARAM_{unused[0]}"]
+    if read:
+        return [f"not in the command: {names}; tasks find it as PHALANX_PARAM_{unused[0]}"]
+    first = unused[0]
+    same = f"the command is the same for every task: no {{{first}}} in it (parameters: {names})"
+    return [f"{same}; tasks find it as the variable PHALANX_PARAM_{first} alone"]
 
 
 def check_columns(names: Sequence[str], field: str) -> tuple[str, ...]:
@@ -181,7 +187,7 @@ def _line(value: Any, where: str) -> str:
 
 def _row(value: Any, names: list[str], where: str) -> list[str]:
     if not isinstance(value, Mapping):
-        raise BadRequest(f"{where}: {shown(value)} is no object, and the rows before it are")
+        raise BadRequest(f"{where}: {shown(value)} is not an object, but the rows before it are")
     if missing := [name for name in names if name not in value]:
         raise BadRequest(f"{where} has no {shown(missing[0])}, which the first row has")
     if len(value) != len(names):
@@ -216,7 +222,9 @@ def _read_axis(name: str, value: Any, field: str) -> Axis:
     elif isinstance(value, list | tuple):
         parts = [as_value(each, where) for each in value]
     elif isinstance(value, Mapping):
-        raise BadRequest(f"{where}: {shown(value)} is no list of values, give such as [0.1, 0.01] or '1..5'")
+        raise BadRequest(
+            f"{where}: {shown(value)} is not a list of values, give such as [0.1, 0.01] or '1..5'"
+        )
     else:
         parts = [as_value(value, where)]
     if not parts:
@@ -233,11 +241,12 @@ def _part(text: str, whole: str, where: str) -> str | Range:
     if found is None:
         if _NUMBERS.fullmatch(text) and _DOTS.search(text):  # two patterns: one for both takes quadratic time
             raise BadRequest(
-                f"{where}: {shown(text)} is no range: give whole numbers, such as 1..5 or 0..100..10"
+                f"{where}: {shown(text)} is not a range: give whole numbers, such as 1..5 or 0..100..10"
             )
         if not text:
             raise BadRequest(
-                f"{where}: {shown(whole)} has an empty value: an empty text can only be given in a list"
+                f"{where}: {shown(whole)} has an empty value: write empty ones in a list, "
+                f"such as params: {{{where.rpartition('.')[2]}: ['', a]}} in a job file"
             )
         return text
     first, last = int(found[1]), int(found[2])

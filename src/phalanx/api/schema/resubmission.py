@@ -39,8 +39,8 @@ _REMOVABLE = ("time_limit", "gpu_type")
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 
 
-def changed(job: Job, changes: Mapping[str, Any]) -> Job:
-    """The job with these changes, or a refusal that names the field."""
+def changed(job: Job, changes: Mapping[str, Any], repeats: str = "") -> Job:
+    """The job with these changes, or a refusal that names the field; `repeats`: whose tasks the old one ran again."""
     if len(changes) > CHANGES_MAX:
         raise BadRequest(f"set: {len(changes)} changes are too many, at most {CHANGES_MAX} are allowed")
     axes: dict[str, Any] = {}
@@ -63,7 +63,7 @@ def changed(job: Job, changes: Mapping[str, Any]) -> Job:
         else:
             known = ", ".join([*_OF_JOB, *_OF_REQUEST, "cwd", "at_once", "env.NAME", "param.NAME"])
             raise BadRequest(f"set: {shown(key)} cannot be changed", hint=f"what can be: {known}")
-    return _with_params(job, axes) if axes else job
+    return _with_params(job, axes, repeats) if axes else job
 
 
 def _check_single(key: str, value: Any) -> None:
@@ -190,7 +190,7 @@ def _with_folder(value: Any) -> Callable[[Command], Command]:
     return lambda command: structs.replace(command, cwd=value)
 
 
-def _with_params(job: Job, axes: Mapping[str, Any]) -> Job:
+def _with_params(job: Job, axes: Mapping[str, Any], repeats: str) -> Job:
     """With other values of some parameters, and so with as many tasks as they make."""
     params = job.params or Params()
     names = [axis.name for axis in params.axes]
@@ -199,9 +199,10 @@ def _with_params(job: Job, axes: Mapping[str, Any]) -> Job:
         raise BadRequest(f"set: param.{wrong[0]}: the job has no such parameter of a grid (it has: {known})")
     assert job.array is not None
     if len(job.array) != params.count:
+        whole = f"resubmit {repeats}, whose tasks it runs again" if repeats else "resubmit the whole sweep"
         raise BadRequest(
             f"set: param.{next(iter(axes))}: the job has {len(job.array)} of {params.count} tasks of its sweep, and"
-            " others would have other numbers: resubmit the whole sweep"
+            f" others would have other numbers: {whole}"
         )
     read = read_params(axes, (), None, "set: ")
     assert read is not None

@@ -111,6 +111,7 @@ class SubmitRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     image: str = ""  # a container: a name in a registry, /path/image.tar, or rootfs:/path; `cwd` is in it
     mounts: list[str] = []  # what of the node the container sees: SRC:DST[:ro], where the node allows it
     begin: float | str | None = None  # not before then: 2027-01-31T08:00:00Z, +2h, or seconds since 1970
+    hold: bool = False  # nothing of it starts before it is released
     split_output: bool = False  # two logs, of standard output and standard error, instead of one
     params: dict[str, Any] = {}  # a sweep: each combination is a task; a list, or text: "0.1,0.01", "1..5"
     each: list[Any] = []  # a sweep: each row is a task; objects with the same keys, or single values ({line})
@@ -345,10 +346,9 @@ def _after(request: SubmitRequest) -> tuple[After, ...]:
 
 
 def _begin(request: SubmitRequest, now: float) -> float:
-    if request.begin is not None and request.no_queue:
-        raise BadRequest(
-            "no_queue and begin: what starts now or not at all cannot begin later: give one of them"
-        )
+    if request.no_queue and (request.hold or request.begin is not None):
+        what = "hold" if request.hold else "begin"
+        raise BadRequest(f"no_queue and {what}: what starts now or not at all cannot start later: give one")
     return read_begin("begin", request.begin, now)
 
 

@@ -63,6 +63,7 @@ class SubmitFields(GangFields, total=False):
     required_gpus: list[list[int]] | None
     array: str | None
     no_queue: bool
+    hold: bool
     tasks: int
     gather: list[GatherSpec]
     ip_token: str | None

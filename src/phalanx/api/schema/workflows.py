@@ -302,7 +302,8 @@ def _condition(
     number = numbers.get(spec.node)
     if number is None or number not in after:
         raise BadRequest(
-            f"{field}.condition.node: {shown(spec.node)} is not among the stages that this one depends on"
+            f"{field}.condition.node: {shown(spec.node)} is not among the stages in its `after`"
+            ", which a condition can ask for the result of: add it there"
         )
     check_text(f"{field}.condition.field", spec.field, STAGE_NAME_MAX * 16)
     path = tuple(part.strip() for part in spec.field.split(".") if part.strip())

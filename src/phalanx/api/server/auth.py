@@ -48,12 +48,12 @@ MEANINGS: dict[Permission, str] = {
     "inspect": "read what a job's tasks wrote, and the values of its environment",
     "submit": "submit jobs, under one's own name",
     "approve": "approve or deny jobs that wait for it, where the queue lets one",
-    "control": "cancel, evict, pause, resume, hold, release and change jobs",
+    "control": "cancel, evict, pause, resume, hold, release, retry, resubmit and change jobs",
     "enter": "run commands beside a job's running tasks, and connect to their ports",
-    "operate": "drain nodes and take them back",
+    "operate": "drain and resume nodes",
     "declare": "set quotas and the layers of the network",
     "grant": "create, list, rotate and revoke tokens (own: for one's own name, of no more power)",
-    "audit": "read who did what",
+    "audit": "read the audit log",
     "serve": "carry out the calls of an executor, as a worker of its job",
 }
 
@@ -100,7 +100,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
 
 # What is refused of another user's jobs.
 _WITH_JOBS: dict[Permission, str] = {
-    "control": "cancel, evict, pause, resume, hold, release or change jobs of",
+    "control": "cancel, evict, pause, resume, hold, release, retry, resubmit or change jobs of",
     "inspect": "read the logs or the environment of jobs of",
     "enter": "run commands in, or connect to ports of, tasks of",
 }

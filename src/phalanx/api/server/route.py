@@ -94,8 +94,12 @@ class Service:
         )
 
     async def id_named(self, http_request: HttpRequest, name: str, *, own: bool = False) -> str:
-        """The id behind a number or name: the caller's own, or any user's if the caller may inspect all jobs."""
-        of_all = not own and http_request.identity.scope("inspect") == "all"
+        """The id behind a number or name: the caller's own, or another user's if the caller may see that name.
+
+        Lists show the names of all jobs; what Kubernetes calls them is shown to owners, operators and admins alone.
+        """
+        needed: Permission = "inspect" if "/" in name else "follow"
+        of_all = not own and http_request.identity.scope(needed) == "all"
         return await self.commands.named(name, http_request.user, of_all=of_all, kind=kind_of(http_request))
 
 

@@ -40,6 +40,7 @@ class Submit(Input, frozen=True):
     amends: int | None = None  # the version of the gang with this job's id that the job takes the place of
     retries: int = 0  # of one that repeats tasks: how many jobs are known that did so before
     environments: dict[str, bytes] = {}  # by digest: those that the job names, sealed
+    hold: bool = False  # it is held from its first moment on
 
 
 class Cancel(Input, frozen=True):

@@ -101,7 +101,7 @@ def _ended(
     if status == Status.CANCELLED and flow is not None and flow.stopped:
         text += f"; {flow.stopped}"
     if why == Why.EVICTED and position in job.conditions:
-        text += f"; {job.conditions[position].message}"
+        text += f"; {reason.said(job.conditions[position].message)}"
     return reason.ended(status.word, text + (_budget(job) if status == Status.FAILED else ""))
 
 

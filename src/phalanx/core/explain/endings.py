@@ -93,5 +93,7 @@ def _ending(case: Case, tenants: Sequence[Tenant]) -> Change:
     if _ended(case, tenants) is None:
         lane = case.state.nodes[node].lanes[int(first.key[1])]
         what, where = job.job.task_id(next(iter(lane.attempts))[1]), f" on {node}"
+    is_urgent = job.job.priority > case.job.job.priority  # whoever waits is not worth its end
     may_say = case.asker.may_cancel(job.job) and not all(each.is_leaving for each in tenants)
+    may_say = may_say and not is_urgent
     return Change(f"it starts when {what}{where} ends", {}, f"phalanx cancel {what}" if may_say else "")

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import inf
 
+from msgspec import structs
+
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.attempts import fix_placed, why_placed
@@ -20,6 +22,8 @@ from phalanx.core.model import reason
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.reason import Reason
+
+PARAMETERS_SHOWN = 200  # characters
 
 
 def explain(
@@ -42,6 +46,8 @@ def explain(
         return waits
     speaker = _speaker(job, status) if position is None else position
     said = why_placed(state, job, speaker, seen.now)
+    if status == Status.FAILED and asker.may_cancel(job.job) and (given := job.job.params_at(speaker)):
+        said = structs.replace(said, text=f"{said.text} ({_parameters(given)})")
     found = Finding([said], speaker, status=status, fix=fix_placed(job, speaker, said, asker))
     if position is None:
         found.reasons = list(_of_whole(job, said, speaker, status))
@@ -78,12 +84,19 @@ def place_in_queue(state: ClusterState, job: JobState, position: int) -> int | N
 
 def _of_whole(job: JobState, said: Reason, speaker: int, status: Status) -> Iterator[Reason]:
     """What one task says, told of its whole job, and that others of it wait."""
-    if job.gang is not None and status == Status.FAILED:
-        said = Reason(said.code, said.tier, f"{job.job.task_id(speaker)}: {said.text}", said.numbers)
+    if job.job.tasks > 1 and status == Status.FAILED:
+        said = structs.replace(said, text=f"{job.job.task_id(speaker)}: {said.text}")
     yield said
+    if status == Status.FAILED and job.gang is None and (failed := job.counts[Status.FAILED]) > 1:
+        yield reason.tasks_failed(failed, job.job.tasks, job.job.id)
     if job.counts[Status.PENDING] and not job.is_over:
         waiting = job.job.task_id(job.status.index(Status.PENDING))
         yield reason.tasks_waiting(job.counts[Status.PENDING], job.job.tasks, waiting)
+
+
+def _parameters(given: dict[str, str]) -> str:
+    text = ", ".join(f"{name}={value}" for name, value in given.items())
+    return text if len(text) <= PARAMETERS_SHOWN else f"{text[: PARAMETERS_SHOWN - 1]}…"
 
 
 def _speaker(job: JobState, status: Status) -> int:

@@ -5,6 +5,8 @@ The same ledgers that grant give the reasons, so an explanation cannot differ fr
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from msgspec import Struct
 
 from phalanx.core.cluster.repairs import Repairs, waits_for_repair
@@ -41,10 +43,12 @@ def verdict(
             groups.setdefault((no.tier, no.code), []).append((no, ledger.name))
         else:
             fits.append(ledger.name)
-    said = [_closest(members) for _, members in sorted(groups.items())]
+    said = [_closest(members, closed) for _, members in sorted(groups.items())]
     dominant = _dominant(table, request, said, fits)
     others = [no for no in said if no.code != dominant.code]
-    listed = [(_of_all(members), [name for _, name in members]) for _, members in sorted(groups.items())]
+    listed = [
+        (_of_all(members, closed), [name for _, name in members]) for _, members in sorted(groups.items())
+    ]
     return Verdict(dominant, others, listed, fits)
 
 
@@ -55,19 +59,19 @@ def _asked(table: NodeTable, request: Request) -> list[Ledger]:
     return [] if row is None else [table.ledgers[row]]
 
 
-def _closest(members: list[tuple[Reason, str]]) -> Reason:
-    """Of the same no from several nodes, the one that lacks the least."""
+def _closest(members: list[tuple[Reason, str]], closed: Container[str]) -> Reason:
+    """Of the same no from several nodes, the one that lacks the least, if there is one of a node that takes work."""
 
-    def lack(member: tuple[Reason, str]) -> float:
+    def lack(member: tuple[Reason, str]) -> tuple[bool, float]:
         numbers = member[0].numbers
-        return float(numbers.get("wanted", 0)) - float(numbers.get("free", 0))
+        return member[1] in closed, float(numbers.get("wanted", 0)) - float(numbers.get("free", 0))
 
     return min(members, key=lack)[0]
 
 
-def _of_all(members: list[tuple[Reason, str]]) -> Reason:
+def _of_all(members: list[tuple[Reason, str]], closed: Container[str]) -> Reason:
     """The same no from several nodes: the text and the numbers are those of one of them, which is said."""
-    no = _closest(members)
+    no = _closest(members, closed)
     if len(members) == 1:
         return no
     which = "closest" if "wanted" in no.numbers else "for example"

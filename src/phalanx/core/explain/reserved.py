@@ -122,12 +122,12 @@ def _lacks(found: Reservation) -> tuple[tuple[str, Cores, Cores], ...]:
 
 def room_kept(found: Forecast) -> Reason:
     """What is kept for the head, and what is not free there yet."""
-    first, names = "Next to get room", _named(found.nodes)
+    first, names = "First in line", _named(found.nodes)
     if found.at != inf:
         text = f"{first}: starts on {names} within {found.passes_s:.0f} s, by the time limits there"
         numbers: dict[str, Any] = {"nodes": list(found.nodes), "at": found.at, "seconds": found.passes_s}
         return Reason("RoomKept", Tier.PROGRESS, text, numbers)
-    text = f"{first}: {_where(found)} kept for it"
+    text = f"{first}: {_where(found)} reserved for it"
     if missing := [_share(*each) for each in found.lacks]:
         is_one = len(missing) == 1 and (found.lacks[0][0] == "memory" or found.lacks[0][1] == 1)
         text += f"; {' and '.join(missing)} that it needs there {'is' if is_one else 'are'} still in use"

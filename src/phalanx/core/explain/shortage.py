@@ -161,7 +161,7 @@ class Shortage:
         return None
 
     def _closest(self, request: Request) -> Reason:
-        """What the largest node says, were it empty; or the node that is asked for."""
+        """What the largest node that takes work says, were it empty; or the node that is asked for."""
         if request.target is not None:
             row = self._nodes.rows.get(request.target.host)
             if row is None:
@@ -171,7 +171,8 @@ class Shortage:
             size = columns.devices(request, every=True) if request.gpus else columns.every[CORES]
             if request.is_choosy and (labelled := columns.labelled(request)).any():
                 size = np.where(labelled, size, -1)
-            row = int(size.argmax())
+            working = np.where(columns.open, size, -1)
+            row = int((working if working.max() >= 0 else size).argmax())
         no = self._nodes.ledgers[row].never(request)
         assert no is not None
         return no

@@ -20,6 +20,7 @@ from phalanx.core.model.health import WELL, NodeHealth
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import AttemptKey, Exit, Status, Why
 from phalanx.core.model.patterns import unreadable
+from phalanx.core.model.reason import said
 from phalanx.core.model.resources import Grant
 
 STAGES_SHOWN = 5  # of those that ended together
@@ -142,7 +143,8 @@ def _whole_sentence(event: e.Event) -> str:
         case e.PromiseWithdrawn():
             return f"promised places given up: {event.cause}"
         case e.TasksEvicted():
-            return f"{plural(len(event.keys), 'attempt')} evicted: {event.text}"
+            what, why = plural(len(event.keys), "attempt"), said(event.text)
+            return f"{what} {why}" if why.startswith("evicted") else f"{what} evicted: {why}"
         case e.JobRestarted():
             what = "job" if event.positions is None else f"{len(event.positions)} tasks of one replica"
             return f"{what} restarted{'' if event.counted else ' (not counted against its limit)'}"

@@ -66,7 +66,7 @@ class Why(IntEnum):
     RETURNED = 10  # the runner gave it back unstarted, so that another node may take it
     STUCK = 11  # it waited longer than a pending task may
     EVICTED = 12  # a plan took its place for something more urgent
-    UNKNOWN = 13  # the process is gone and nobody saw its exit code
+    UNKNOWN = 13  # the process is gone and its exit code is unknown
     RECALLED = 14  # its gang could not start whole, so it gave its place back before it ran
     RESTARTED = 15  # another task of its job failed, and all start anew
     JOB_FAILED = 16  # another task of its job failed, and with it the job

@@ -176,6 +176,8 @@ finished = _reason("Finished", _PROGRESS, "",
     "Exited with code 0; waiting for the rest of the job")
 tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
     "{count} of {tasks} tasks are waiting; `phalanx why {first}` says why")
+tasks_failed = _reason("TasksFailed", _PROGRESS, "count tasks _job",
+    "{count} of {tasks} tasks failed; `phalanx results {_job} --status failed` lists them")
 devices_idle = _reason("DevicesIdle", _PROGRESS, "host devices idle_s _text",
     "On {host}: {_text}; others could use what is held and not used")
 stages_running = _reason("StagesRunning", _PROGRESS, "count stages _text",
@@ -310,7 +312,7 @@ def gang_incomplete(needed: int, slots: int, evidence: dict[str, Any]) -> Reason
     text = f"{needs}; room for {slots}"
     if slots >= needed:
         text = f"{needs}; there is room for each group, but not for all of them together"
-    if best := evidence.get("best"):
+    if (best := evidence.get("best")) and evidence["best_slots"]:
         text += f" (most in {evidence['layer']} {best}: {evidence['best_slots']})"
     return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "slots": slots, **evidence})
 
@@ -369,9 +371,14 @@ def output_unread() -> Reason:
     return Reason("OutputUnread", Tier.PROGRESS, text)
 
 
+def said(message: str) -> str:
+    """The message of a condition without the name of who set it, which Kubernetes puts first."""
+    return message.removeprefix("phalanx: ")
+
+
 def was_evicted(at: float, message: str, now: float) -> Reason:
     """An earlier attempt was asked to leave; `message` says by whom and for whom."""
-    text = f"An earlier attempt was evicted {describe_seconds(max(0.0, now - at))} ago: {message}"
+    text = f"An earlier attempt was evicted {describe_seconds(max(0.0, now - at))} ago: {said(message)}"
     return Reason("WasEvicted", Tier.PROGRESS, text, {"at": at})
 
 
@@ -386,4 +393,4 @@ def leaving(host: str, why: str, message: str) -> Reason:
     """An attempt that was told to stop and has not confirmed it."""
     text = f"Stopping on {host} ({why})"
     numbers = {"host": host, "why": why}
-    return Reason("Leaving", Tier.PROGRESS, f"{text}: {message}" if message else text, numbers)
+    return Reason("Leaving", Tier.PROGRESS, f"{text}: {said(message)}" if message else text, numbers)

@@ -86,7 +86,7 @@ def _wrong(word: str, place: int, at: int, known: Collection[str]) -> TemplateEr
     near = word[at : at + 40]
     end = near.find("}")
     near = near[: end + 1] if end > 0 else near
-    text = f"word {place + 1}, character {at + 1}: {near!r} is no parameter: write a name in braces"
+    text = f"word {place + 1}, character {at + 1}: {near!r} is not a parameter: write a name in braces"
     return TemplateError(f"{text} ({_listed(known)}), and {{{{ or }}}} for a plain brace", place)
 
 
@@ -98,7 +98,7 @@ def _refuse_in_program(word: str, place: int, known: Collection[str]) -> None:
         if name and not is_of_shell and (name in known or name == INDEX):
             variable = "PHALANX_ARRAY_INDEX" if name == INDEX else f"PHALANX_PARAM_{name}"
             raise TemplateError(
-                f"word {place + 1}, character {at + 1}: {{{name}}} stands in a program text, where it would be run:"
+                f"word {place + 1}, character {at + 1}: {{{name}}} is inside program code, where it would be executed:"
                 f' write "${variable}"',
                 place,
             )

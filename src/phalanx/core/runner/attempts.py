@@ -159,7 +159,7 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
     if end.reason == "fenced":
         return Why.FENCED, "stopped by its runner, which had lost touch with the coordinator"
     if end.reason is not None:
-        return Why.UNKNOWN, "the process is gone and nobody saw its exit code"
+        return Why.UNKNOWN, "the process is gone and its exit code is unknown"
     if stopping == Why.TIMEOUT and end.stopped:
         return Why.TIMEOUT, "its time limit passed"
     if stopping == Why.NO_INPUT and end.stopped:
@@ -179,12 +179,10 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
 
 def _out_of_memory(end: ProcessEnd) -> str:
     if not end.memory_limit_bytes:
-        return "out of memory: the kernel ended it for using more than it was granted"
+        return "out of memory: killed by the kernel for using more than it was granted"
     limit, peak = describe_bytes(end.memory_limit_bytes), describe_bytes(end.memory_peak_bytes)
     who = "the kernel" if end.oom else "its node"
-    return (
-        f"out of memory: {who} ended it for using more than its limit of {limit} (at most {peak} were used)"
-    )
+    return f"out of memory: killed by {who} for using more than its limit of {limit} (peak {peak})"
 
 
 def _of_processes(end: ProcessEnd) -> str:

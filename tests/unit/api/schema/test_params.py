@@ -56,7 +56,7 @@ def test_single_values_are_lines():
         ({"params": {"lr": "1..1000", "b": "1..1001"}}, Unprocessable, "1001000 combinations"),
         ({"params": {"lr": ""}}, BadRequest, r"params\.lr.*empty value"),
         ({"params": {"lr": []}}, BadRequest, r"params\.lr.*no value"),
-        ({"params": {"lr": {"a": 1}}}, BadRequest, r"params\.lr.*no list"),
+        ({"params": {"lr": {"a": 1}}}, BadRequest, r"params\.lr.*not a list"),
         ({"params": {"lr": [None]}}, BadRequest, r"params\.lr.*null"),
         ({"params": {"lr": ["a\0b"]}}, BadRequest, r"params\.lr.*NUL"),
         ({"params": {"lr": ["x" * 5000]}}, BadRequest, r"params\.lr: 5000 bytes"),
@@ -68,7 +68,7 @@ def test_single_values_are_lines():
         ({"params": {"lr": "1"}, "each": [{"lr": 2}]}, BadRequest, "'lr' is also a column"),
         ({"each": [{"lr": 1}, {}]}, BadRequest, "each: row 2 has no 'lr'"),
         ({"each": [{"lr": 1}, {"lr": 2, "x": 3}]}, BadRequest, "each: row 2 has 'x'"),
-        ({"each": [{"lr": 1}, 5]}, BadRequest, "row 2: 5 is no object"),
+        ({"each": [{"lr": 1}, 5]}, BadRequest, "row 2: 5 is not an object"),
         ({"each": [{"lr": None}]}, BadRequest, "row 1.*null"),
         ({"params": {"lr": "1,2"}, "tasks": 2}, BadRequest, "tasks: 2 start together"),
         ({"at_once": 4}, BadRequest, "at_once: given without parameters"),
@@ -110,16 +110,19 @@ def test_braces_of_commands_without_parameters_stay_as_they_are():
 def test_no_value_is_put_into_a_program_text():
     with pytest.raises(BadRequest, match=r'shell: word 3, character 6: \{lr\} .* write "\$PHALANX_PARAM_lr"'):
         submitted(command=[], shell="echo {lr}", params={"lr": "1"})
-    with pytest.raises(BadRequest, match="program text"):
+    with pytest.raises(BadRequest, match="program code"):
         submitted(command=["bash", "-lc", "run {i}"], params={"lr": "1"})
     kept = submitted(command=[], shell="for i in a; do echo ${i} ${lr} {x.y}; done", params={"lr": "1"})
     assert kept.groups[0].command.argv[2] == "for i in a; do echo ${i} ${lr} {x.y}; done"
 
 
-def test_a_parameter_that_only_some_templates_forget_is_warned_about():
+def test_a_parameter_that_the_command_forgets_is_warned_about():
     job = submitted(params={"lr": "1", "seed": "2"})
     assert "seed" in check_templates(job.params, job.groups)[0]
-    silent = submitted(command=["reads", "the", "environment"], params={"lr": "1", "seed": "2"})
+    both = submitted(command=["train", "--seed", "1"], params={"lr": "1", "seed": "2"})
+    assert "the same for every task" in check_templates(both.params, both.groups)[0]
+    line = "train $PHALANX_PARAM_lr --seed ${PHALANX_PARAM_seed}"
+    silent = submitted(command=[], shell=line, params={"lr": "1", "seed": "2"})
     assert check_templates(silent.params, silent.groups) == []
 
 

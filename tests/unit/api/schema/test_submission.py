@@ -126,6 +126,7 @@ def test_attempts_count_the_first_run():
         ({"env": {str(n): "" for n in range(1001)}}, "env: 1001 are too many"),
         ({"env": {"": "x"}}, "env: '' is not a variable name"),
         ({"env": {"A=B": "x"}}, "env: 'A=B' is not a variable name"),
+        ({"env": {"1X": "2"}}, "env: '1X' is not a variable name"),
         ({"env": {"A": "\0"}}, "env['A']: 'A=\\x00' holds a NUL byte"),
         ({"env": {f"V{n}": "x" * 120_000 for n in range(9)}}, "env: 1080027 bytes in all are too many"),
         ({"cwd": "here"}, "cwd: 'here' is not an absolute path"),

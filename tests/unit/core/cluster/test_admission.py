@@ -15,7 +15,7 @@ from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Pause, Resume, Status, Stop, Why
 from phalanx.core.model.queues import Quota
-from tests.support.builders import Cluster, a_cluster, a_job
+from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 
 def code(answer: Answer | None) -> str:
@@ -95,6 +95,19 @@ def test_what_no_node_of_today_could_hold_may_wait_for_a_larger_one() -> None:
     assert cluster.status(job) == Status.PENDING
     cluster.add_node("n2", cores=8)
     assert cluster.status(job) == Status.ASSIGNED
+
+
+def test_the_closest_node_is_one_that_takes_work() -> None:
+    cluster = a_cluster(n1={"cores": 8}, n2={"cores": 4}, n3={"cores": 2})
+    cluster.give(Drain("n1", "new disks"))
+    for job in (a_job(cores=16), a_gang(a_group(tasks=2, cores=16))):
+        answer = cluster.submit(job)
+        assert isinstance(answer, Refused)
+        assert "n2" in answer.reason.text
+    cluster.give(Drain("n2", "new disks"), Drain("n3", "new disks"))
+    answer = cluster.submit(a_job(cores=16))
+    assert isinstance(answer, Refused)
+    assert "n1" in answer.reason.text, "if none takes work, the largest"
 
 
 def test_before_the_first_node_everything_may_wait() -> None:

@@ -8,7 +8,7 @@ from phalanx.core.cluster.apply.nodes import begin_term
 from phalanx.core.cluster.decision import Accepted, Answer, Rebrief, Refused
 from phalanx.core.cluster.events import decode as decode_events
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import Hold, ReleaseJob, SetQuota, Update
+from phalanx.core.cluster.inputs import Hold, ReleaseJob, SetQuota, Submit, Update
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply, decide
 from phalanx.core.cluster.units import Gate
@@ -55,6 +55,16 @@ def test_a_held_job_is_placed_only_when_it_is_released() -> None:
     assert cluster.give(ReleaseJob(job.id, "ada")) == [Accepted(1)]
     assert cluster.status(job) == ASSIGNED
     assert code(cluster.give(ReleaseJob(job.id, "ada"))[0]) == "NotHeld"
+
+
+def test_a_job_that_is_submitted_held_never_starts_before_its_release() -> None:
+    cluster = a_cluster()
+    cluster.add_node("n1")
+    job = a_job()
+    assert cluster.give(Submit(job, hold=True)) == [Accepted(1)]
+    assert (cluster.status(job), cluster.state.jobs[job.id].closed_gates()) == (PENDING, [Gate.HELD])
+    assert cluster.give(ReleaseJob(job.id, job.user)) == [Accepted(1)]
+    assert cluster.status(job) == ASSIGNED
 
 
 def test_of_an_array_only_what_waits_is_held_and_what_comes_back_is_too() -> None:

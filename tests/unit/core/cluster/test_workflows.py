@@ -70,7 +70,7 @@ def test_every_dependent_of_a_failure_fails_and_names_the_one_right_before_it():
         "c": "b",
         "d": "c",
     }
-    assert ends["c"].text == "it builds on stage b, which failed"
+    assert ends["c"].text == "it depends on stage b, which failed"
     assert cluster.begun() == {"a", "other"}
     cluster.finish("other")
     assert cluster.outcome() == Status.FAILED

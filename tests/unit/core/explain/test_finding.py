@@ -63,7 +63,7 @@ def test_what_is_still_in_use_is_told_against_what_it_needs_and_not_as_if_the_no
     cluster.submit(a_job(cores=6))
     (said,) = room_kept(plan(cluster, a_job(cores=4)))
     assert said == (
-        "Next to get room: n1 is kept for it; 2 of the 4 cores that it needs there are still in use;"
+        "First in line: n1 is reserved for it; 2 of the 4 cores that it needs there are still in use;"
         " 1 task there has no time limit, so the start time is unknown"
     )
 
@@ -84,7 +84,7 @@ def test_who_is_next_to_get_room_need_not_be_first_in_the_queue():
     cluster.give(SetQuota("q", Quota(cores=0)))
     reply = plan(cluster, a_job(cores=8))
     assert ahead(reply.reasons) == [(1, "1 task is ahead of it in the queue")]
-    assert room_kept(reply)[0].startswith("Next to get room: ")
+    assert room_kept(reply)[0].startswith("First in line: ")
 
 
 def test_one_of_something_is_told_as_one():

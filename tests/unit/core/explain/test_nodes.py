@@ -133,6 +133,12 @@ def test_of_the_same_no_from_many_nodes_the_closest_speaks() -> None:
     assert of_both.text == f"closest: {said.dominant.text}", "n1 has fewer free"
 
 
+def test_the_closest_is_a_node_that_takes_work() -> None:
+    table = a_table(n1={"cores": 8}, n2={"cores": 6})
+    said = verdict(table, Request(cores=9), {"n1": reason.offline("n1")})
+    assert "on n2" in said.dominant.text
+
+
 def test_what_one_of_several_nodes_says_is_not_told_as_if_all_said_it() -> None:
     table = a_table(n1={"cores": 4}, n2={"cores": 4}, n3={"cores": 2})
     closed = {name: reason.drained(name, f"work on {name}") for name in ("n1", "n2")}

@@ -78,6 +78,16 @@ def test_a_command_to_cancel_is_offered_to_those_who_may_give_it(asker: Asker, o
     assert fix.command == (f"phalanx cancel {held.id}" if offered else "")
 
 
+def test_no_command_ends_a_job_of_higher_priority_for_one_that_waits():
+    cluster = a_cluster(n1={"cores": 1})
+    urgent, other = a_job(user="ada", priority=10), a_job(user="ada")
+    cluster.submit(urgent)
+    cluster.submit(other)
+    fix = why(cluster, other, asker=Asker("ada")).fix
+    assert fix is not None
+    assert (urgent.id in fix.text, fix.command) == (True, "")
+
+
 def test_only_an_operator_is_told_how_to_resume_a_node():
     cluster = a_cluster(n1={"cores": 1})
     cluster.give(Drain("n1", "new fans"))

@@ -46,11 +46,11 @@ TOLD: list[tuple[Event, str]] = [
             workflow="w1",
             ends=(
                 w.StageEnd(0, "a", Status.FAILED),
-                w.StageEnd(1, "b", Status.FAILED, 0, "it builds on stage a, which failed"),
+                w.StageEnd(1, "b", Status.FAILED, 0, "it depends on stage a, which failed"),
                 w.StageEnd(2, "c", Status.COMPLETED, text="so it is", skipped=True),
             ),
         ),
-        "stage a failed; stage b failed: it builds on stage a, which failed; stage c skipped: so it is",
+        "stage a failed; stage b failed: it depends on stage a, which failed; stage c skipped: so it is",
     ),
     (
         w.StagesEnded(

@@ -237,7 +237,7 @@ def test_one_that_ran_and_that_its_keeper_does_not_know_was_not_stopped_before_i
     runner.order(1, Stop(KEY, Why.CANCELLED, 1.0), 11.0)
     runner.process_refused(KEY, "stopped", "it was stopped before it could start", 12.0)
     exit = exit_of(runner.outbox[KEY])
-    assert (exit.started_at, exit.message) == (10.5, "the process is gone and nobody saw its exit code")
+    assert (exit.started_at, exit.message) == (10.5, "the process is gone and its exit code is unknown")
 
 
 def test_the_message_of_an_end_has_the_limit_and_what_was_used():

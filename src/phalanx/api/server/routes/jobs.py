@@ -294,7 +294,8 @@ ROUTES = (
         handler=named,
         summary="The id of a job, task or workflow of yours by its number, `last`, its name, or what "
         "Kubernetes calls it: namespace/name, with its slash quoted (%2F). "
-        "Operators and admins who have none find another user's, unless own is true; 409 if several have one.",
+        "If you have none of that name, another user's is found, unless own is true (what Kubernetes calls it: for "
+        "operators and admins); 409 if several have one.",
         answer=NamedView,
         query=NamesQuery,
     ),

@@ -30,9 +30,8 @@ async def node(service: Service, http_request: HttpRequest) -> Response:
 
 async def drain(service: Service, http_request: HttpRequest) -> Response:
     request: DrainRequest = http_request.document
-    return json_reply(
-        await service.commands.drain(http_request.id, _said(request.reason), evict=request.evict)
-    )
+    reason = _said(request.reason or f"by {http_request.user}")
+    return json_reply(await service.commands.drain(http_request.id, reason, evict=request.evict))
 
 
 async def resume(service: Service, http_request: HttpRequest) -> Response:

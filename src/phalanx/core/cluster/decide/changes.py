@@ -36,8 +36,8 @@ def hold(state: ClusterState, given: Hold, now: float) -> Decision:
         return Decision([], [], Accepted(0))
     waiting = job.counts[Status.PENDING]
     if not waiting or job.merged_into is not None:
-        text = f"{given.job} has nothing to hold: every task has a place or has ended"
-        hint = "; `phalanx pause` stops a running task where it is, `phalanx evict` takes its place"
+        text = f"{given.job} has nothing to hold: every task is running or finished"
+        hint = "; `phalanx pause` stops a running task where it is, `phalanx evict` stops it and requeues it"
         return refuse_because("NothingWaiting", text + hint)
     because = f"{given.reason} (by {given.user})" if given.reason else f"by {given.user}"
     event = JobHeld(at=now, cause=f"user {given.user}", job=given.job, because=because, user=given.user)
@@ -106,9 +106,13 @@ def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Upd
         return no
     if event.queue is not None and job.live:
         text = (
-            f"queue: {spec.id} holds places in queue {spec.queue}; only a job that waits can change its queue"
+            f"queue: {spec.id} is running in queue {spec.queue}; only a job that waits can change its queue"
         )
-        return _no("Running", f"{text}: phalanx evict {spec.id}")
+        return _no(
+            "Running",
+            f"{text}; `phalanx evict {spec.id}` stops it and requeues it, and what it did since its last "
+            "checkpoint is lost",
+        )
     if event.time_limit_s is not None and _is_approved_shorter(state, job, event.time_limit_s, given.role):
         text = f"time_limit: {spec.id} was approved as it is: only an operator may lengthen it"
         return Refused(Reason("ApprovedShorter", Tier.POLICY, text), "forbidden")

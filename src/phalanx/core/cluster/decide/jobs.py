@@ -6,6 +6,7 @@ from msgspec import structs
 
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.change_events import JobHeld
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.approvals import needed_again, needed_until
 from phalanx.core.cluster.decide.closed_nodes import why_closed
@@ -85,7 +86,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
             text = f"queue {job.queue} requires approval: omit no_queue"
             return refuse_because("WaitingApproval", text, "bad")
         return _at_once(state, given, [*kept, submitted], now)
-    return Decision([*kept, submitted], [], Accepted(job.tasks))
+    held = [JobHeld(at=now, cause=cause, job=job.id, because=f"by {job.user}", user=job.user)]
+    return Decision([*kept, submitted, *(held if given.hold else [])], [], Accepted(job.tasks))
 
 
 def _at_once(state: ClusterState, given: Submit, kept: list[e.Event], now: float) -> Decision:
@@ -325,7 +327,11 @@ def _never(state: ClusterState, request: Request) -> Reason | None:
         return None if no is not None and awaits_repair(state, request) else no
     if not len(state.table) or state.table.could_ever(request) or awaits_repair(state, request):
         return None
-    return _nearest([no for ledger in state.table if (no := ledger.never(request))])
+    said = [
+        (ledger.never(request), is_open)
+        for ledger, is_open in zip(state.table, state.table.open, strict=True)
+    ]
+    return _nearest([(no, bool(is_open)) for no, is_open in said if no is not None])
 
 
 def why_not_now(state: ClusterState, job: Job) -> Reason:
@@ -364,17 +370,18 @@ def _why_away(state: ClusterState, job: Job) -> Reason | None:
     return None if node is None else why_closed(node)
 
 
-def _nearest(reasons: list[Reason]) -> Reason:
+def _nearest(reasons: list[tuple[Reason, bool]]) -> Reason:
     """Of several nodes' no, the one that asks for the smallest change: most available against what is wanted.
 
-    That of a node without the labels only if no node has them.
+    That of a node without the labels only if no node has them, that of one that takes no work only if no other says so.
     """
 
-    def gap(no: Reason) -> float:
+    def gap(said: tuple[Reason, bool]) -> tuple[bool, bool, float]:
+        no, is_open = said
         wanted, total = no.numbers.get("wanted", 1), no.numbers.get("total", 0)
-        return float(wanted) / max(float(total), 0.5)
+        return "lacking" in no.numbers, not is_open, float(wanted) / max(float(total), 0.5)
 
-    best = min([no for no in reasons if "lacking" not in no.numbers] or reasons, key=gap)
+    best, _ = min(reasons, key=gap)
     text = f"No node can hold this, even when empty; closest: {best.text}"
     return Reason(best.code, Tier.NEVER, text, best.numbers)
 

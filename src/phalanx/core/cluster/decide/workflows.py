@@ -209,7 +209,7 @@ def _with_followers(flow: WorkflowState, ends: list[StageEnd], begun: list[e.Eve
 
 
 def _follower(flow: WorkflowState, stage: int, parent: StageEnd) -> StageEnd:
-    text = f"it builds on stage {parent.name}, which {_ENDED_WITHOUT[parent.status]}"
+    text = f"it depends on stage {parent.name}, which {_ENDED_WITHOUT[parent.status]}"
     return StageEnd(stage, flow.workflow.stages[stage].name, parent.status, parent.stage, text)
 
 

@@ -1,0 +1,36 @@
+"""Mistakes that new users made (section U3 of the findings), as far as the command line itself answers them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.fake_client import Cli, FakeClient
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("submit --gpu 1 -- true", "--gpus"),
+        ("submit --gpus=one -- true", "'one' is not a whole number"),
+        ("submit --cores two -- true", "two"),
+        ("submit -m 10 -- true", "write 10MiB or 10GiB"),
+        ("submit python_train.py_--lr_1", "one word with spaces in it: leave the quotes out, or use --shell"),
+        ("run --array 1-4 -- true", "use `phalanx submit`"),
+        ("pss", "Did you mean 'ps'"),
+        ("retryy 1", "Did you mean 'retry'"),
+        ("kill 1", "use phalanx cancel ID"),
+        ("ls", "use phalanx ps"),
+        ("delete 1", "use phalanx cancel ID"),
+        ("squeue", "use phalanx ps"),
+        ("sbatch run.sh", "use phalanx submit -- ./script.sh"),
+        ("srun hostname", "use phalanx run -- COMMAND"),
+        ("sinfo", "use phalanx nodes"),
+        ("describe 1", "use phalanx show ID"),
+        ("top", "use phalanx usage -w ID"),
+    ],
+)
+def test_a_mistake_is_answered_with_what_would_be_right(cli: Cli, cluster: FakeClient, line: str, told: str):
+    said = cli(*(word.replace("_", " ") for word in line.split()))
+    assert said.code == 2
+    assert told in said.err
+    assert not [each for each in cluster.asked if each[0] == "submit"]
