@@ -310,9 +310,8 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
 
 def ever_counted(state: ClusterState, job: Job, group: Group) -> Request:
     """What the limits of its queue count for one task of a job, if nothing were used."""
-    if not group.request.exclusive:
-        return group.request
-    return state.table.counted(group.request, state.queues.free(job.queue_user, ever=True))
+    left = state.queues.free(job.queue_user, ever=True) if group.request.exclusive else ()
+    return state.table.counted(group.request, left)
 
 
 def _never(state: ClusterState, request: Request) -> Reason | None:
