@@ -119,6 +119,6 @@ def test_an_ordinary_account_binds_by_affinity_watches_and_says_what_it_does_not
     assert (said["memory"], said["processes"]) == ("watched", "account")
     assert 0 < said["shown"][2] < int(Path("/proc/sys/kernel/pid_max").read_text())
     assert said["hog"][0] == "oom"
-    assert "its node ended it for using more than its limit of 64 MiB (at most 1" in said["hog"][1]
+    assert "killed by its node for using more than its limit of 64 MiB (peak 1" in said["hog"][1]
     assert said["fits"] == "Running"
     assert "its scratch folder had 1 MiB, more than the 64 KiB it may have" in said["message"]

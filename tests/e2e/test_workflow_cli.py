@@ -64,7 +64,7 @@ def test_a_workflow_from_the_command_line(tmp_path: Path) -> None:
         assert view["counts"] == {"Completed": 1, "Failed": 2}
         shown = phalanx("workflow", "show", view["id"]).stdout
         assert "it depends on stage b, which failed" in shown
-        assert "c is Failed: It builds on stage b, which failed (EndedFailed)" in phalanx(
+        assert "c is Failed: It depends on stage b, which failed (EndedFailed)" in phalanx(
             "why", f"{view['id']}:c"
         ).stdout.replace(f"{view['id']}:", "")
         whole = json.loads(phalanx("why", view["id"], "-o", "json").stdout)

@@ -6,7 +6,8 @@ import pytest
 
 from phalanx.core.cluster.apply import gangs as apply_gangs
 from phalanx.core.cluster.apply import workflows as apply_workflows
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.bindings import Bindings
 from phalanx.core.model.contexts import Contexts
 from tests.simulation.seeds import must_find

@@ -11,7 +11,8 @@ from phalanx.core.cluster.apply import nodes as apply_nodes
 from phalanx.core.cluster.decide import scaling
 from phalanx.core.cluster.decide.scaling import ReadyQueue
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.transitions import CHANGES
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.elastic import ElasticRules

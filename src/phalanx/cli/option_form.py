@@ -27,7 +27,7 @@ FLAGS = {
     "request_id": "--request-id",
     "time_limit": "--time-limit",
 }
-FIELD = re.compile(rf"^({'|'.join(FLAGS)})\b")
+FIELD = re.compile(rf"^({'|'.join(FLAGS)})\b(\.?)")  # params.lr is --param lr
 
 
 def with_options(form: type[Struct], hidden: Sequence[str] = ()) -> Callable[[F], F]:
@@ -56,7 +56,9 @@ def with_options(form: type[Struct], hidden: Sequence[str] = ()) -> Callable[[F]
             try:
                 return command(options=options, **given)
             except PhalanxError as error:  # of the API, which has other names for some options
-                error.detail = FIELD.sub(lambda found: FLAGS[found[1]], error.detail)
+                error.detail = FIELD.sub(
+                    lambda found: FLAGS[found[1]] + found[2].replace(".", " "), error.detail
+                )
                 raise
 
         called.__doc__ = command.__doc__

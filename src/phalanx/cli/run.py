@@ -27,6 +27,7 @@ from phalanx.clock import Deadline
 from phalanx.errors import BadRequest, PhalanxError
 
 if TYPE_CHECKING:
+    from phalanx.api.schema.submission import SubmitReply, SubmitRequest
     from phalanx.client.client import Client
 
 WAIT_PACE_S = 60.0
@@ -78,7 +79,7 @@ def run(
             hint="use `phalanx submit` for them",
         )
     client = session(ctx).client()
-    reply = client.submit(request, export=NONE)
+    reply = _submitted(client, request, () if options.split_output else ("split_output",))
     for warning in reply.warnings:
         note(f"warning: {warning}")
     id = label(reply.accepted[0])
@@ -95,6 +96,20 @@ def run(
         said = _why(client, id, request.tasks) or view.reason or "see phalanx why"
         note(f"{id} {view.status}: {said}")
     return exit_code([view])
+
+
+def _submitted(client: Client, request: SubmitRequest, chosen: tuple[str, ...]) -> SubmitReply:
+    """Submit it. What we chose ourselves for its output, a coordinator of an older version need not know."""
+    for _ in range(3):
+        try:
+            return client.submit(request, export=NONE)
+        except BadRequest as refused:
+            known = {f"unknown field {name!r}": name for name in (*chosen, "attached")}
+            field = next((known[text] for text in known if refused.detail.startswith(text)), None)
+            if field is None:
+                raise
+            request = replace(request, **{field: False})
+    raise AssertionError("each field is left out once")
 
 
 def _attached(client: Client, id: str, tasks: int, split: bool, source: InputSource | None) -> Attached:

@@ -50,7 +50,7 @@ def from_csv(file: str) -> Read:
                 )
             rows += [row] if row else []
     except csv.Error as error:
-        raise BadRequest(f"{_shown(file)}: line {reader.line_num} is no CSV: {error}") from None
+        raise BadRequest(f"{_shown(file)}: line {reader.line_num} is not CSV: {error}") from None
     return _checked(columns, rows, file)
 
 

@@ -20,8 +20,9 @@ from phalanx.coordinator.refusals import accepted
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.decide.overlay import OFF
 from phalanx.core.cluster.inputs import ReleaseReservation, ReserveAddress
+from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.overlay import ReservedAddress
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.overlay import gateway
 from phalanx.errors import BadRequest, NotFound
 

@@ -7,6 +7,9 @@ A plan is made within one step of the loop, on the live columns, and leaves them
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
+
 from msgspec import structs
 
 from phalanx.api.schema.apply import (
@@ -56,6 +59,8 @@ from phalanx.preview.topology import topology_view
 from phalanx.preview.workflows import AskedWorkflow
 from phalanx.store.protocol import Store
 
+IN_A_THREAD = 1000  # rows from which sweeps are read beside the loop
+
 
 class Declarations:
     """What is written down whole before it is handed in, and what would come of it."""
@@ -85,7 +90,7 @@ class Declarations:
         declared = Declared(request)
         topology = declared.topology or self._loop.state.table.topology
         specs, warnings = _with_layers(request.specs, topology)
-        jobs = [await self._with_whole_ids(job) for job in self._jobs_of(specs, user)]
+        jobs = [await self._with_whole_ids(job) for job in await self._jobs_of(specs, user)]
         version = None
         if request.amends is not None:
             jobs, version = [structs.replace(jobs[0], id=request.amends.job)], request.amends.version
@@ -211,8 +216,13 @@ class Declarations:
             submit = structs.replace(submit, after=await whole(submit.after))
         return structs.replace(request, specs=specs, submit=submit)
 
-    def _jobs_of(self, specs: list[JobSpec], user: str) -> list[Job]:
-        """The jobs, as one batch; a refusal names the spec."""
+    async def _jobs_of(self, specs: list[JobSpec], user: str) -> list[Job]:
+        """The jobs, as one batch; a refusal names the spec. Many rows are read beside the loop."""
+        read = partial(self._read_jobs, specs, user)
+        is_long = sum(len(spec.each) for spec in specs) > IN_A_THREAD
+        return await asyncio.to_thread(read) if is_long else read()
+
+    def _read_jobs(self, specs: list[JobSpec], user: str) -> list[Job]:
         now, ids = self._clock.now(), new_ids(self._clock, len(specs))
         jobs: list[Job] = []
         for number, (spec, id) in enumerate(zip(specs, ids, strict=True)):
@@ -327,10 +337,11 @@ def is_same(first: Job, again: Job) -> bool:
         "submitted_at": first.submitted_at,
         "draft": first.draft,
         "after": first.after,
+        "dispatch": first.dispatch,  # it follows from the queue
         "begin_at": first.begin_at,  # `+2h` counts from when it came, and an instant may have passed since
     }
     if first.revision:  # these were changed since, or may have been
-        changed = ("priority", "time_limit_s", "queue", "dispatch", "revision")
+        changed = ("priority", "time_limit_s", "queue", "revision")
         known |= {name: getattr(first, name) for name in changed}
     again = _with_key_of(first, again)
     if first.vps is not None and again.vps is not None and first.vps.ssh == again.vps.ssh == "generate":

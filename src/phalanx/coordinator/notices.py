@@ -21,7 +21,8 @@ from phalanx.config import task_environment
 from phalanx.coordinator.turn import Turn
 from phalanx.coordinator.views_cluster import node_status
 from phalanx.core.cluster.events import NodeDisabled, NodeEnabled, NodeNeeded
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.resources import Cores, Request
 from phalanx.errors import PhalanxError
 from phalanx.logger import logger

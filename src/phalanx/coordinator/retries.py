@@ -16,9 +16,10 @@ from phalanx.api.schema.submission import AcceptedTask, SubmitReply, check_reque
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
+from phalanx.coordinator.declarations import is_same
 from phalanx.coordinator.environments import EnvironmentReads, SealedJobs
 from phalanx.coordinator.naming import number_in
-from phalanx.coordinator.refusals import submit_refusal
+from phalanx.coordinator.refusals import reused, submit_refusal
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.decision import Refused, Replayed
 from phalanx.core.cluster.inputs import Submit
@@ -54,8 +55,9 @@ class Repeats:
 
     async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
         """The failed tasks of an ended job, as a job of their own."""
-        if (known := self._answered(request.request_id, user)) is not None:
-            return known
+        if ids := self._asked_before(request.request_id, user):
+            first = await self._first(id)
+            return await self._replayed(request.request_id, ids, _repeats(first))
         wanted = {Status.FAILED, Status.CANCELLED} if request.cancelled else {Status.FAILED}
         for _ in range(TRIES):
             first = await self._first(id)
@@ -70,21 +72,26 @@ class Repeats:
                 environments=await self._environments.sealed_of(first.job),
             )
             answer = (await self._loop.ask([given]))[0]
+            if isinstance(answer, Replayed):
+                return await self._replayed(request.request_id, answer.jobs, _repeats(first))
             if not (isinstance(answer, Refused) and answer.reason.code == "RetriedMeanwhile"):
                 return self._reply(job, answer)
         raise Conflict(f"{id}: others retry it at the same time", reason="RetriedMeanwhile")
 
     async def resubmit(self, id: str, request: ResubmitRequest, user: str, role: str = "user") -> SubmitReply:
         """A job once more, with changes."""
-        if (known := self._answered(request.request_id, user)) is not None:
-            return known
+        before = self._asked_before(request.request_id, user)
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         _check(found, user, "resubmitted", must_have_ended=False)
         job = changed(self._anew(found.job), request.set, found.job.repeats)
         job, kept = self._sealing.resealed(job, await self._environments.sealed_of(found.job))
-        given = Submit(job, request.request_id or "", role=role, environments=kept)
-        answer = (await self._loop.ask([given]))[0]
-        return self._reply(job, answer)
+        if not before:
+            given = Submit(job, request.request_id or "", role=role, environments=kept)
+            answer = (await self._loop.ask([given]))[0]
+            if not isinstance(answer, Replayed):
+                return self._reply(job, answer)
+            before = answer.jobs
+        return await self._replayed(request.request_id, before, lambda known: is_same(known, job))
 
     async def _first(self, id: str) -> JobState:
         """The job whose tasks are to be repeated: of one that repeats others', the job that those are of."""
@@ -152,25 +159,32 @@ class Repeats:
             revision=0,
         )
 
-    def _answered(self, request_id: str | None, user: str) -> SubmitReply | None:
-        """The answer of the first time, if this was asked before."""
+    def _asked_before(self, request_id: str | None, user: str) -> Sequence[str]:
+        """What came of an earlier request with this id."""
         if request_id is None:
-            return None
+            return ()
         check_request_id(request_id)
-        ids = self._loop.state.requests.get(user, request_id)
-        return self._known(ids) if ids else None
+        return self._loop.state.requests.get(user, request_id)
 
-    def _known(self, ids: Sequence[str]) -> SubmitReply:
-        tasks = [self._accepted(id) for id in ids]
-        return SubmitReply(list(ids), ids[0], tasks, replayed=True)
+    async def _replayed(
+        self, request_id: str | None, ids: Sequence[str], is_of_it: Callable[[Job], bool]
+    ) -> SubmitReply:
+        """The answer of the first time, if this is the same request."""
+        try:
+            first = await lookup.find_job(self._loop, self._store, ids[0])
+        except NotFound:  # a workflow, or a job that nobody knows any more
+            is_other = ids[0] in self._loop.state.workflows
+        else:
+            is_other = not is_of_it(first.job)
+        if is_other:
+            raise reused(request_id or "", ids[0])
+        return SubmitReply(list(ids), ids[0], [self._accepted(id) for id in ids], replayed=True)
 
     def _accepted(self, id: str) -> AcceptedTask:
         job = self._loop.state.jobs.get(id)
         return AcceptedTask(id, 1 if job is None else job.job.tasks, number=number_in(self._loop.state, id))
 
     def _reply(self, job: Job, answer: object) -> SubmitReply:
-        if isinstance(answer, Replayed):
-            return self._known(answer.jobs)
         if isinstance(answer, Refused):
             raise submit_refusal(self._loop.state, [(None, job)], [answer], [])
         return SubmitReply([job.id], job.id, [self._accepted(job.id)])
@@ -196,6 +210,11 @@ def _check(job: JobState, user: str, what: str, *, must_have_ended: bool = True)
             reason="NotEnded",
             hint=f"phalanx wait {number}, or phalanx cancel {number}",
         )
+
+
+def _repeats(first: JobState) -> Callable[[Job], bool]:
+    """Whether a job repeats tasks of this one."""
+    return lambda job: job.repeats == first.job.id
 
 
 def _is_divisible(job: Job) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import structs
 
@@ -15,7 +17,7 @@ from phalanx.api.schema.sweeps import RowsPiece, RowsTaken
 from phalanx.api.server.auth import digest
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
-from phalanx.coordinator.declarations import is_same_elsewhere
+from phalanx.coordinator.declarations import IN_A_THREAD, is_same_elsewhere
 from phalanx.coordinator.environments import SealedJobs
 from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.refusals import reused, submit_refusal
@@ -26,6 +28,13 @@ from phalanx.core.cluster.inputs import Input, Submit
 from phalanx.core.model.job import Job, Vps
 from phalanx.manifests.layers import fit_request
 from phalanx.store.protocol import Store
+
+TARGETS_LONG = 20_000  # characters of targets, which are read beside the loop, too
+
+
+def _is_long(request: SubmitRequest) -> bool:
+    """Whether others would wait for it to be read."""
+    return len(request.each) > IN_A_THREAD or sum(map(len, request.targets)) > TARGETS_LONG
 
 
 class Submissions:
@@ -66,7 +75,8 @@ class Submissions:
         warnings: list[str] = []
         if request.gather:
             request, warnings = fit_request(request, self._loop.state.table.topology)
-        jobs, failed = to_jobs(
+        read = partial(
+            to_jobs,
             request,
             new_id=self._new_id,
             now=self._clock.now(),
@@ -75,6 +85,7 @@ class Submissions:
             vps=vps,
             rows=None if request.rows is None else self._uploads.rows(user, request.rows),
         )
+        jobs, failed = await asyncio.to_thread(read) if _is_long(request) else read()
         if request.after and jobs:
             after = await lookup.find_before(self._loop, self._store, jobs[0][1].after, user)
             jobs = [(target, structs.replace(job, after=after)) for target, job in jobs]
@@ -108,6 +119,9 @@ class Submissions:
         if request.rows is None or not request.request_id or self._uploads.has(user, request.rows):
             return None
         ids = self._loop.state.requests.get(user, request.request_id)
+        first = self._loop.state.jobs.get(ids[0]) if ids else None
+        if first is not None and (first.job.params is None or first.job.params.rows is None):
+            raise reused(request.request_id, first.job.id)
         return self._known(ids) if ids else None
 
     def _reply(

@@ -12,7 +12,8 @@ from phalanx.api.schema.jobs import EXCLUDED
 from phalanx.api.schema.queues import QueueUserView, QueueView, QuotaView, UsageView, UserLimitsView
 from phalanx.coordinator.views import task_number
 from phalanx.core.cluster.decide.nodes import holds_for, trouble_of
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.amounts import plural, written
 from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.orders import AttemptKey

@@ -36,6 +36,9 @@ from phalanx.manifests.view import View
 
 JOB_FIELDS = frozenset(JobSpec.__struct_fields__)
 GROUP_FIELDS = frozenset(GroupSpec.__struct_fields__)
+INTERNAL = frozenset(
+    {"applied", "attached", "draft", "indexes", "object", "objects", "stdin"}
+)  # taken, and set by programs
 ONLY_GROUP_FIELDS = GROUP_FIELDS - {"name", "after", "network"}  # at the top these are the job's
 PLACES = ("places", "started_at", "ending")
 _FORMS: dict[str, type[msgspec.Struct]] = {
@@ -113,9 +116,9 @@ def _known(found: Any, fields: Collection[str], document: View, path: str) -> No
     elif isinstance(found, Map):
         for key in found:
             if key not in fields:
-                near = difflib.get_close_matches(key[:80], sorted(fields), n=1)
+                near = difflib.get_close_matches(key[:80], sorted({*fields} - INTERNAL), n=1)
                 meant = f", did you mean {near[0]!r}?" if near else ""
-                known = f" (known are: {', '.join(sorted(fields))})"
+                known = f" (known are: {', '.join(sorted({*fields} - INTERNAL))})"
                 line = found.lines.get(key, found.line or document.line)
                 message = ": ".join(
                     filter(None, (document.source.title, path, f"unknown key {shown(key)}{meant}{known}"))

@@ -22,7 +22,8 @@ from phalanx.core.cluster.events import (
     TermOpened,
     TopologySet,
 )
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.job import Job
 from phalanx.core.model.ledger import Ledger

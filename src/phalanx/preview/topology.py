@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.api.schema.apply import DomainView, LayerView, PlaceView, SeatView, TopologyView
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.amounts import CORES, fixed, written
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tree import Column, Tree

@@ -21,7 +21,7 @@ from phalanx.sim.places import Places
 from phalanx.sim.violation import Violation
 from phalanx.sim.world import World
 
-RUNS_SHARE, JOBS_SHARE, EXCLUSIVE_SHARE, SPREAD_SHARE = 0.3, 0.4, 0.15, 0.4
+RUNS_SHARE, JOBS_SHARE, EXCLUSIVE_SHARE, SPREAD_SHARE = 0.3, 0.4, 0.15, 0.5
 LATER_S = (1.0, 15.0)
 OPERATOR = "op"
 
@@ -34,7 +34,8 @@ class JobChanges:
         self._nodes = sorted(nodes)
         self._dice: Random = world.dice("changes")
         self._are_made = self._dice.random() < RUNS_SHARE
-        self._spread: Random = world.dice("spread")
+        self._spread: Random = world.dice("spread jobs")
+        self._spreads = self._spread.random() < SPREAD_SHARE
 
     def begin(self, until_s: float, known: list[Job], ask: Callable[[list[Input]], None]) -> None:
         if self._are_made:
@@ -59,7 +60,9 @@ class JobChanges:
         dice = self._dice
         if dice.random() < 0.5:
             return structs.replace(job, begin_at=self._world.now + dice.uniform(*LATER_S))
-        is_spread = self._spread.random() < SPREAD_SHARE and not (job.gang and job.gang.gather)
+        is_spread = (
+            self._spreads and self._spread.random() < SPREAD_SHARE and not (job.gang and job.gang.gather)
+        )
         is_exclusive, left_out = dice.random() < EXCLUSIVE_SHARE, (dice.choice(self._nodes),)
         groups = tuple(
             structs.replace(

@@ -3,10 +3,10 @@
 The facade receives everything observable and passes it to the models: `chronicle` and `places` model what the log
 says, `floor` the processes that really run, `replica` what a restart would read; `barrier` checks gangs, `promises`
 preemption, `restarts` jobs that act as one, `dependencies` jobs that start after others, `workflows` stages,
-`changes` holds, begins and nodes for itself, `dispatches` the nodes that stages are given, `lanes` who queues behind
-whom, `limits` time limits, `standstill` nodes that cannot work, `elastic` nodes that are disabled, `addresses` those
-of the overlay network, `numbers` those of jobs, `environments` what those were submitted with, `sweeps` parameters and
-retries, `waits` the queue. The first violation ends the run.
+`changes` holds, begins and nodes for itself, `queue_limits` what queues and users may hold, `dispatches` the nodes that
+stages are given, `lanes` who queues behind whom, `limits` time limits, `standstill` nodes that cannot work, `elastic`
+nodes that are disabled, `addresses` those of the overlay network, `numbers` those of jobs, `environments` what those
+were submitted with, `sweeps` parameters and retries, `waits` the queue. The first violation ends the run.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from phalanx.sim.limits import TimeLimits
 from phalanx.sim.numbers import NumberChecker
 from phalanx.sim.places import Places
 from phalanx.sim.promises import Promises
+from phalanx.sim.queue_limits import LimitChecker
 from phalanx.sim.replica import differences
 from phalanx.sim.restarts import Restarts
 from phalanx.sim.runner import SimulatedRunner
@@ -75,6 +76,7 @@ class Checkers:
         self.dispatches = DispatchChecker(self.count)
         self.lanes = LaneChecker(self.places, self.count)
         self.changes = ChangeChecker(self.places, self.count)
+        self.queue_limits = LimitChecker(self.places, self.chronicle, self.count)
         self.elastic = ElasticNodes(self.count)
         self.addresses = AddressChecker(self.count)
         self.numbers = NumberChecker(self.count)
@@ -121,6 +123,7 @@ class Checkers:
             self.sweeps.note(event)
             self.lanes.note(event)
             self.changes.note(event)
+            self.queue_limits.note(event)
             self.places.note(event)
             if isinstance(event, RoomPromised):
                 self.on_promise(event)
@@ -228,6 +231,7 @@ class Checkers:
         if moment != self._quiet:
             self._quiet, self._patient_until = moment, now + PATIENCE_S
             check_waits(view)
+            self.queue_limits.check_waits(view, state)
         elif now > self._patient_until:
             self._patient_until = now + PATIENCE_S
             check_patience(view, engine.policy)

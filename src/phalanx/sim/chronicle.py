@@ -41,7 +41,7 @@ class Chronicle:
         self._acknowledged: dict[str, list[JobId]] = {}
         self._floor = floor
         self.epoch = 0  # the newest epoch
-        self._revision = 0
+        self.revision = 0  # of the newest batch
 
     # What was acknowledged to users.
 
@@ -76,9 +76,9 @@ class Chronicle:
         """Record a batch and return its events."""
         if epoch != self.epoch:
             raise Violation("epochs", f"a batch of epoch {epoch} was kept though {self.epoch} is current")
-        if batch.revision <= self._revision:
-            raise Violation("epochs", f"revision {batch.revision} was written after {self._revision}")
-        self._revision = batch.revision
+        if batch.revision <= self.revision:
+            raise Violation("epochs", f"revision {batch.revision} was written after {self.revision}")
+        self.revision = batch.revision
         self.batches.append(batch)
         events = e.decode(batch.body)
         for event in events:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from phalanx.core.cluster.decision import Accepted, Answer, Replayed
+from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.events import RoomPromised
 from phalanx.core.cluster.inputs import (
     Cancel,
@@ -23,7 +23,6 @@ from phalanx.core.cluster.inputs import (
     SetPaused,
     SetQuota,
     SetTopology,
-    SubmitWorkflow,
     Undrain,
 )
 from phalanx.core.cluster.jobs import JobState
@@ -40,7 +39,9 @@ from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.environments import EnvironmentsOfJobs
 from phalanx.sim.images import ImagesOfJobs
 from phalanx.sim.network import Network
+from phalanx.sim.queue_limits import LimitingOperators
 from phalanx.sim.reservations import ReservingUsers
+from phalanx.sim.submissions import Submission, WorkflowSubmission
 from phalanx.sim.workload import again, cluster_s, is_endless, some_jobs
 from phalanx.sim.workload_gang import QUEUES
 from phalanx.sim.workload_overlay import with_addresses
@@ -89,6 +90,7 @@ class Users:
         self.environments = EnvironmentsOfJobs(world.dice("environments"), checkers.environments)
         self._known: list[Job] = []
         self._changes = JobChanges(world, sorted(nodes))
+        self._operators = LimitingOperators(world)
         self._requests, self._asked_s, self._meddles, self.unanswered = 0, 0.0, 0, 0
 
     def begin(self, submissions: int, until_s: float) -> None:
@@ -111,6 +113,7 @@ class Users:
             if self._dice.random() < chance:
                 self._world.after(5.0 + (until_s - 5.0) * self._dice.random(), effect)
         self._changes.begin(until_s, self._known, self.ask)
+        self._operators.begin(until_s, self.ask)
         for _ in range(self._toggles.choice((0, 0, 0, 2, 5))):
             self._world.after(5.0 + (until_s - 5.0) * self._toggles.random(), self._toggle)
         if self.has_overlay:
@@ -155,7 +158,9 @@ class Users:
         jobs = self.renewed(like) if like else some_jobs(self._dice, self._nodes, self._world.now)
         if self.has_overlay and not like:
             jobs = with_addresses(self._address_dice, jobs)
-        jobs = jobs if like else self._changes.given(self.environments.given(self._images.given(jobs)))
+        if not like:
+            jobs = self._images.given(self._operators.given(jobs))
+            jobs = self._changes.given(self.environments.given(jobs))
         self._asked_s += sum(cluster_s(job, self._nodes) for job in jobs)
         if self._asked_s > ASKED_S_MAX:
             return
@@ -327,73 +332,3 @@ class Users:
         """The jobs of a submission for another try, with new ids."""
         first = again(jobs[0], self._dice, self._world.now, None)
         return [first, *(again(job, self._dice, self._world.now, first.id) for job in jobs[1:])]
-
-
-class Submission:
-    """One request for jobs, repeated until it is answered."""
-
-    def __init__(self, users: Users, request_id: str, jobs: list[Job], no_queue: bool) -> None:
-        self._users = users
-        self._request_id = request_id
-        self._no_queue = no_queue
-        self._tries: list[list[Job]] = []
-        self._jobs = jobs
-        self._is_over = False
-
-    def send(self) -> None:
-        if self._is_over:
-            return
-        jobs = self._jobs if not self._tries else self._users.renewed(self._jobs)
-        self._tries.append(jobs)
-        inputs: list[Input] = self._users.environments.submits(jobs, self._request_id, self._no_queue)
-        self._users.ask(inputs, lambda answers: self._answered(jobs, answers))
-        self._users.try_again(self.send)
-
-    def _answered(self, jobs: list[Job], answers: list[Answer | None]) -> None:
-        if not answers:
-            return  # the coordinator could not write: ask again soon
-        self._end()
-        if isinstance(answers[0], Replayed):
-            made = {job.id: job for jobs in self._tries for job in jobs}
-            self._users.acknowledged(self._request_id, [made[id] for id in answers[0].jobs])
-            return
-        accepted = [job for job, answer in zip(jobs, answers, strict=True) if isinstance(answer, Accepted)]
-        if accepted:
-            self._users.acknowledged(self._request_id, accepted)
-
-    def _end(self) -> None:
-        if not self._is_over:
-            self._users.unanswered -= 1
-        self._is_over = True
-
-
-class WorkflowSubmission:
-    """One request for a workflow, repeated until it is answered; every try has an id of its own."""
-
-    def __init__(self, users: Users, request_id: str, flow: Workflow) -> None:
-        self._users = users
-        self._request_id = request_id
-        self._tries: dict[str, Workflow] = {}
-        self._flow = flow
-        self._is_over = False
-
-    def send(self) -> None:
-        if self._is_over:
-            return
-        flow = self._flow if not self._tries else self._users.renewed_workflow(self._flow)
-        self._tries[flow.id] = flow
-        self._users.ask(
-            [SubmitWorkflow(flow, self._request_id)], lambda answers: self._answered(flow, answers)
-        )
-        self._users.try_again(self.send)
-
-    def _answered(self, flow: Workflow, answers: list[Answer | None]) -> None:
-        if not answers:
-            return  # the coordinator could not write: ask again soon
-        if not self._is_over:
-            self._users.unanswered -= 1
-        self._is_over = True
-        if isinstance(answers[0], Replayed):
-            self._users.acknowledged_workflow(self._request_id, self._tries[answers[0].jobs[0]])
-        elif isinstance(answers[0], Accepted):
-            self._users.acknowledged_workflow(self._request_id, flow)

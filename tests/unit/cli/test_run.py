@@ -9,7 +9,8 @@ from typing import Any, Literal
 import pytest
 
 from phalanx.api.schema.jobs import ConditionView, JobView, TaskView
-from phalanx.errors import NotFound, Unauthorized, Unavailable
+from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.errors import BadRequest, NotFound, Unauthorized, Unavailable
 from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
 
@@ -37,6 +38,25 @@ def test_streams_stay_apart_if_ours_do(
     assert [call[1].split_output for call in cluster.asked if call[0] == "submit"] == [differ]
     asked = {call[2]["stream"] for call in cluster.asked if call[0] == "logs"}
     assert asked == ({"stdout", "stderr"} if differ else {"stdout"})
+
+
+def test_a_coordinator_of_an_older_version_is_not_told_what_it_does_not_know(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    submit = cluster.submit
+
+    def older(request: SubmitRequest, **fields: Any) -> SubmitReply:
+        for name in ("attached", "split_output"):
+            if getattr(request, name):
+                raise BadRequest(f"unknown field {name!r}")
+        return submit(request, **fields)
+
+    monkeypatch.setattr("phalanx.cli.run.streams_differ", lambda: True)
+    monkeypatch.setattr(cluster, "submit", older)
+    finished(cluster)
+    assert cli("run", "--", "true").code == 0
+    said = cli("run", "--split-output", "--", "true")
+    assert (said.code, "unknown field 'split_output'" in said.err) == (2, True)
 
 
 def test_it_is_not_tried_again_unless_asked(cli: Cli, cluster: FakeClient):

@@ -102,6 +102,9 @@ def test_a_part_of_a_core_is_asked_for_as_it_is_written(cli: Cli, cluster: FakeC
 def test_a_refusal_names_the_option_and_not_the_field_of_the_api(cli: Cli, cluster: FakeClient):
     cluster.error = BadRequest("max_retries: 2000 is out of range")
     assert cli("submit", "--", "true").err == "error: --retries: 2000 is out of range\n"
+    cluster.error = BadRequest("params.lr: '1..0.5' is not a range")
+    assert cli("submit", "--", "true").err == "error: --param lr: '1..0.5' is not a range\n"
+    assert cli("submit", "--hold", "--begin", "25:00", "--", "true").code == 2
 
 
 def test_options_after_the_first_word_belong_to_the_command(cli: Cli, cluster: FakeClient):

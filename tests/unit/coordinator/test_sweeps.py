@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import pytest
@@ -348,6 +348,30 @@ async def test_what_cannot_be_opened_is_not_resubmitted_with_variables_beside_it
         await ada.resubmit(first, {"env.KEY": "a secret"})
     assert told.value.reason == "EnvironmentClosed"
     assert len(here.leadership.state.jobs) == 1
+
+
+async def test_a_request_id_answers_for_its_own_request_alone(here: Coordinator, ada: AsyncClient):
+    first = (await ada.submit(command=["true"], array="1-3", request_id="submit")).batch_id
+    other = (await ada.submit(command=["false"], array="1-3")).batch_id
+    for each in (first, other):
+        await ended(here, ada, each, (2,))
+    retry = await ada.retry(first, request_id="retry")
+    again = await ada.resubmit(first, {"cores": 2}, request_id="resubmit")
+    assert (await ada.retry(first, request_id="retry")).batch_id == retry.batch_id
+    assert (await ada.resubmit(first, {"cores": 2}, request_id="resubmit")).batch_id == again.batch_id
+    wrong: list[Awaitable[Any]] = [
+        *(ada.retry(first, request_id=used) for used in ("submit", "resubmit")),
+        ada.retry(other, request_id="retry"),
+        *(ada.resubmit(first, {"cores": 2}, request_id=used) for used in ("submit", "retry")),
+        ada.resubmit(first, {"cores": 3}, request_id="resubmit"),
+        ada.resubmit(other, {"cores": 2}, request_id="resubmit"),
+        ada._ask(calls.submit(SubmitRequest(["x"], rows="gone", request_id="submit"), {})),
+    ]
+    for asked in wrong:
+        with pytest.raises(Conflict) as caught:
+            await asked
+        assert caught.value.reason == "RequestIdReused"
+    assert len(here.leadership.state.jobs) == 4
 
 
 async def test_why_of_a_failed_sweep_counts_its_failures_and_has_the_parameters_of_the_first(

@@ -60,7 +60,7 @@ def test_a_stage_that_never_ran_names_its_parent_and_the_first_failure():
     cluster.finish("a", code=3)
     reply = why(cluster, "d", NOBODY)
     assert (reply.status, reply.dominant.code) == ("Failed", "EndedFailed")
-    assert reply.dominant.text == "It builds on stage c, which failed"
+    assert reply.dominant.text == "It depends on stage c, which failed"
     assert others(reply) == [("EndedFailed", "The first that did not complete is stage a, which is Failed")]
     assert others(why(cluster, "b")) == []
     whole = why(cluster)

@@ -118,6 +118,14 @@ def test_what_is_wrong_is_told_with_its_line(text: str, line: int, told: str):
     assert told in detail
 
 
+def test_keys_that_only_programs_set_are_not_told_as_known():
+    known = refusal("command: [x]\nxyzzy: 1\n").partition("known are: ")[2].rstrip(")").split(", ")
+    assert ("command" in known, {*known} & {"applied", "draft", "object", "objects", "indexes"}) == (
+        True,
+        set(),
+    )
+
+
 @pytest.mark.parametrize("text", ["", "---\n", "# only words\n"])
 def test_a_file_without_a_document_is_refused(text: str):
     assert "there is nothing in it" in refusal(text)

@@ -34,6 +34,7 @@ from phalanx.core.model.template import INDEX, TemplateError, is_parameter_name,
 from phalanx.errors import BadRequest, Unprocessable
 
 USES_MAX = 64  # of parameters in a command
+EACH_MAX = 50_000  # rows inside a request; more come in pieces before it
 _RANGE = re.compile(r"(-?[0-9]{1,15})\.\.(-?[0-9]{1,15})(?:\.\.(-?[0-9]{1,15}))?")
 _NUMBERS = re.compile(r"[-+.0-9eE]*")
 _DOTS = re.compile(r"[0-9]\.\.[-+.0-9]")
@@ -99,7 +100,7 @@ def check_templates(params: Params | None, groups: Sequence[Group], field: str =
         )
     read = {*used, *chain.from_iterable(map(_VARIABLE.findall, argv))}
     unused = [name for name in params.names if name not in read]
-    if not unused:
+    if not unused or any("PHALANX_PARAMS" in word for word in argv):
         return []
     names = ", ".join(unused[:8]) + (", …" if len(unused) > 8 else "")
     if read:
@@ -164,7 +165,8 @@ def rows_of_objects(objects: Sequence[Any], field: str, first: int = 1) -> tuple
     """The columns of a list of objects, and their rows; single values have the column `line`."""
     if not isinstance(objects[0], Mapping):
         return [LINE], [
-            [_line(each, f"{field}: row {number}")] for number, each in enumerate(objects, start=first)
+            [each if type(each) is str else _line(each, f"{field}: row {number}")]
+            for number, each in enumerate(objects, start=first)
         ]
     names = [str(name) for name in objects[0]]
     keys = objects[0].keys()
@@ -197,7 +199,11 @@ def _row(value: Any, names: list[str], where: str) -> list[str]:
 
 
 def _read_each(each: Sequence[Any], field: str) -> SweepRows:
-    check_count(field, len(each), TASKS_MAX)
+    if len(each) > EACH_MAX:
+        raise BadRequest(
+            f"{field}: {len(each)} rows are too many in one request, at most {EACH_MAX} are allowed",
+            hint="send them in pieces: phalanx submit --from-json FILE, client.submit(rows=…), POST /v1/rows",
+        )
     names, rows = rows_of_objects(each, field)
     columns = check_columns(names, field)
     check_rows(rows, columns, 1, field)

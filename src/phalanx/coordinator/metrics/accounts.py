@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.resources import Capacity
 
 COST_ASSUMED = 1.0  # per hour, of a node whose runner says nothing

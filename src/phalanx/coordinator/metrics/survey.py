@@ -15,7 +15,8 @@ from msgspec import Struct, field
 from phalanx.api.server.limits import TimeSlices
 from phalanx.coordinator.views_cluster import node_status
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Gate
 from phalanx.core.model.amounts import CORES, MILLICORES
 from phalanx.core.model.job import QueueUser

@@ -31,8 +31,9 @@ from phalanx.core.cluster.brake import Brake
 from phalanx.core.cluster.conditions import Condition, told_preemption
 from phalanx.core.cluster.environments import EnvironmentImage, HistoryEnvironments
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
+from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
-from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState, NodeState, Timers
+from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState, Timers
 from phalanx.core.cluster.units import Attempt, Formation, Promise
 from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
@@ -388,13 +389,12 @@ def _restore_lanes(state: ClusterState, image: NodeImage) -> None:
         lane = node.lanes[lane_id] = Lane(lane_id, node.name, grant, job.groups[attempt.group].lanes)
         lane.attempts = dict.fromkeys(keys)
         endings = [state.jobs[key[0]].live[key[1]].ending for key in keys]
-        is_failed = not node.health.failed.keys().isdisjoint(grant.devices)
+        is_failed = any(device in node.health.failed for device in grant.devices)
         lane.is_slow = Why.EVICTED in endings or None not in endings or is_failed
         state.table.retake(node.row, grant)
         state.queues.take(job.job.queue_user, grant)
-        held = tenant(job, attempt, attempt.since)
-        if None not in endings:
-            held = structs.replace(held, evictable_at=NEVER, ends_at=attempt.since, is_leaving=True)
-        state.tenants.add(held)
+        held, leaves = tenant(job, attempt, attempt.since), None not in endings
+        gone = {"evictable_at": NEVER, "ends_at": attempt.since, "is_leaving": True} if leaves else {}
+        state.tenants.add(structs.replace(held, **gone))
         if job.gang is not None:
             state.tenants.needed[job.job.id] = tuple(group.needed for group in job.job.groups)

@@ -45,8 +45,9 @@ from phalanx.core.cluster.decision import Decision, Effect
 from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
+from phalanx.core.cluster.nodes import Unfit
 from phalanx.core.cluster.number_events import NumbersSkipped
-from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.state import ClusterState
 
 
 def decide(state: ClusterState, given: i.Input, now: float) -> Decision:

@@ -15,7 +15,8 @@ from math import ceil
 from msgspec import structs
 
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState
 from phalanx.core.explain import quota as quotas
 from phalanx.core.explain.case import Case

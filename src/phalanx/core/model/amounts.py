@@ -29,6 +29,7 @@ _CORES = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?|([0-9]{1,12})m", re.ASCII)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-9]{2})(?::([0-9]{2}))?")
 _PART = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)(ms|s|m|h|d)")
+_DURATION_MAX = 100  # characters: users write them, and each part takes a while to read
 _UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 CORES = 0  # the row of
 ADDRESSES = 2  # the row of
@@ -165,6 +166,8 @@ def _clock(text: str) -> float | None:
 
 
 def _parts(text: str) -> float | None:
+    if len(text) > _DURATION_MAX:
+        return None
     total, position = 0.0, 0
     while position < len(text):
         match = _PART.match(text, position)

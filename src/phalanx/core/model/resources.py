@@ -72,7 +72,7 @@ def parse_target(text: str) -> Target:
 
 
 def _devices(text: str, position: int) -> tuple[tuple[int, ...], int]:
-    found: list[int] = []
+    found: dict[int, None] = {}  # in order
     while True:
         at = position
         index, position = _number(text, position, "a GPU index")
@@ -80,7 +80,7 @@ def _devices(text: str, position: int) -> tuple[tuple[int, ...], int]:
             raise TargetError(text, at, f"each GPU index once, {index} is repeated")
         if len(found) == DEVICES_MAX:
             raise TargetError(text, at, f"at most {DEVICES_MAX} GPU indexes")
-        found.append(index)
+        found[index] = None
         if not text.startswith(",", position):
             return tuple(found), position
         position += 1

@@ -71,6 +71,7 @@ def test_single_values_are_lines():
         ({"each": [{"lr": 1}, 5]}, BadRequest, "row 2: 5 is not an object"),
         ({"each": [{"lr": None}]}, BadRequest, "row 1.*null"),
         ({"params": {"lr": "1,2"}, "tasks": 2}, BadRequest, "tasks: 2 start together"),
+        ({"each": ["x"] * 50_001}, BadRequest, "each: 50001 rows are too many in one request"),
         ({"at_once": 4}, BadRequest, "at_once: given without parameters"),
         ({"params": {"x": "1"}}, BadRequest, "there is no parameter 'lr'"),
         ({"params": {"lr": "1"}, "kind": "vps", "command": []}, BadRequest, "params: a VPS has none"),
@@ -124,6 +125,8 @@ def test_a_parameter_that_the_command_forgets_is_warned_about():
     line = "train $PHALANX_PARAM_lr --seed ${PHALANX_PARAM_seed}"
     silent = submitted(command=[], shell=line, params={"lr": "1", "seed": "2"})
     assert check_templates(silent.params, silent.groups) == []
+    whole = submitted(command=["sh", "-c", 'echo "$PHALANX_PARAMS"'], params={"lr": "1", "seed": "2"})
+    assert check_templates(whole.params, whole.groups) == []
 
 
 def test_job_files_have_the_same():

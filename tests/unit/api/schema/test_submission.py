@@ -136,6 +136,7 @@ def test_attempts_count_the_first_run():
         ({"queue": ""}, "queue: '' is not a name"),
         ({"memory": "much"}, "memory: 'much' is not a size"),
         ({"time_limit": "soon"}, "time_limit: 'soon' is not a duration"),
+        ({"time_limit": "1m" * 51}, "is not a duration"),
         ({"array": "5-1"}, "array '5-1': '5-1' ends before it begins"),
         ({"request_id": ""}, "request_id: '' cannot be used"),
         ({"request_id": "a\nb"}, "request_id: 'a\\nb' cannot be used"),

@@ -10,7 +10,8 @@ from phalanx.coordinator.metrics.accounts import power_of
 from phalanx.coordinator.metrics.report import metrics_report
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Drain, Hello, RemoveNode
-from phalanx.core.cluster.state import NodeState, Timers
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import Timers
 from phalanx.core.model.resources import Capacity
 from tests.support.builders import a_capacity
 from tests.unit.coordinator.metrics.recorded import RecordedCluster

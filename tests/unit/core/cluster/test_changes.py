@@ -9,7 +9,7 @@ from phalanx.core.cluster.decision import Accepted, Answer, Rebrief, Refused
 from phalanx.core.cluster.events import decode as decode_events
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Hold, ReleaseJob, SetQuota, Submit, Update
-from phalanx.core.cluster.state import ClusterState, Timers
+from phalanx.core.cluster.state import STALE_MAX, ClusterState, Timers
 from phalanx.core.cluster.transitions import apply, decide
 from phalanx.core.cluster.units import Gate
 from phalanx.core.model.job import Job
@@ -270,3 +270,16 @@ def test_a_stage_keeps_its_queue_and_its_settings_while_others_queue_behind_it()
     lane.attempts["another", 0, 1] = None
     answer = decide(cluster.state, Update(stage.job.id, "ada", priority=0), cluster.now).answer
     assert code(answer) == "SharesLane"
+
+
+def test_a_begin_that_is_changed_again_and_again_leaves_one_instant() -> None:
+    cluster = a_cluster(n1={"cores": 4})
+    job, other = a_job(begin_at=90_000.0), a_job(begin_at=200.0)
+    for each in (job, other):
+        cluster.submit(each)
+    for number in range(3 * STALE_MAX):
+        update(cluster, job, begin_at=80_000.0 - number)
+    assert len(cluster.state.retries) <= STALE_MAX
+    cluster.now = 201.0
+    cluster.give()
+    assert cluster.status(other) == Status.ASSIGNED

@@ -16,7 +16,8 @@ from phalanx.core.cluster.event_kinds import (
     WorkflowEvent,
 )
 from phalanx.core.cluster.inputs import Input
-from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.nodes import Unfit
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.transitions import CHANGES, CHOICES, apply
 from phalanx.core.cluster.workflow_events import WorkflowSubmitted
 

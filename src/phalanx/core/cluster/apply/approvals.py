@@ -5,7 +5,8 @@ from __future__ import annotations
 from phalanx.core.cluster.apply.grants import queue_up
 from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.nodes import Unfit
+from phalanx.core.cluster.state import ClusterState
 
 
 def wait_for_approval(state: ClusterState, job: JobState, until: float | None) -> None:

@@ -8,7 +8,8 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.apply.nodes import reopen
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.bindings import BindingsImage, workflow_key
 from phalanx.core.model.dispatch import CONTEXT_MAX, CONTEXT_NAME_MAX
 from phalanx.core.model.job import Job

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import structs
 
 from phalanx.core.cluster import events as e
-from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.nodes import Unfit
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import Credential
 
 

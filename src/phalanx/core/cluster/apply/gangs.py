@@ -20,7 +20,8 @@ from phalanx.core.cluster.apply.workflows import note_over
 from phalanx.core.cluster.conditions import Condition
 from phalanx.core.cluster.decision import Effect, Settle, WaitAgain, go_orders
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.nodes import Unfit
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, Promise
 from phalanx.core.model.orders import AttemptKey, Status, Why
 

@@ -13,7 +13,7 @@ from msgspec import structs
 from phalanx.core.cluster.apply.overlay import end_use, rest
 from phalanx.core.cluster.decision import Send
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState
+from phalanx.core.cluster.state import BACKOFF, BEGIN, STALE_MAX, ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import JobId
 from phalanx.core.model.lanes import Lane
@@ -221,6 +221,23 @@ def wait_to_begin(state: ClusterState, job: JobState, now: float) -> None:
     job.begins_at = job.job.begin_at if job.job.begin_at > now else 0.0
     if job.begins_at:
         heappush(state.retries, (job.begins_at, job.job.id, BEGIN))
+        if len(state.retries) > state.retries_most:
+            _drop_stale(state)
+
+
+def _drop_stale(state: ClusterState) -> None:
+    """Forget instants that others have replaced: who changes a job's begin a million times leaves one."""
+
+    def counts(at: float, id: JobId, position: int) -> bool:
+        job = state.jobs.get(id)
+        if job is None:
+            return False
+        if position >= 0:
+            return job.delayed.get(position) == at
+        return at == (job.begins_at if position == BEGIN else job.hold_until)
+
+    state.retries = sorted({each for each in state.retries if counts(*each)})
+    state.retries_most = max(STALE_MAX, 2 * len(state.retries))
 
 
 def hold_back(state: ClusterState, job: JobState, because: str, user: str = "") -> None:

@@ -37,8 +37,9 @@ from phalanx.core.cluster.dependencies import told_abandoned
 from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
+from phalanx.core.cluster.nodes import Unfit
 from phalanx.core.cluster.number_events import NumbersSkipped
-from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState, Unfit
+from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState
 from phalanx.core.cluster.units import Attempt, kind_of
 from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
 

@@ -10,7 +10,8 @@ from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_u
 from phalanx.core.cluster.apply.overlay import assigned, tell_addresses, with_block
 from phalanx.core.cluster.brake import Brake
 from phalanx.core.cluster.health_events import NodeChecked
-from phalanx.core.cluster.state import BEGIN, ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import BEGIN, ClusterState
 from phalanx.core.model.health import WELL, in_service
 from phalanx.core.model.job import NodeName
 from phalanx.core.model.orders import Status

@@ -10,7 +10,8 @@ from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.bindings import unbind
 from phalanx.core.cluster.decision import Effect, Settle
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState, Unfit
+from phalanx.core.cluster.nodes import Unfit
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.cluster.workflows import KeptResult, StagePhase, WorkflowState
 from phalanx.core.model.cost import held_rate

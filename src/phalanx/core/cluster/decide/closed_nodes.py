@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.state import NodeState
+from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.model import reason
 from phalanx.core.model.reason import Reason
 

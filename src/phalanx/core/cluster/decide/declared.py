@@ -13,7 +13,8 @@ from phalanx.core.cluster.decide import nodes
 from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.leaving import evictions, leaving
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import CREDENTIALS_MAX, Credential
 from phalanx.core.model.queues import QUEUES_MAX
 from phalanx.core.model.reason import Reason, Tier

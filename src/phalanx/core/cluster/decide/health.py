@@ -10,7 +10,8 @@ from __future__ import annotations
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.leaving import evictions, leaving
 from phalanx.core.cluster.health_events import NodeChecked
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.health import NodeHealth, bounded
 
 

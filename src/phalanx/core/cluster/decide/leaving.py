@@ -8,7 +8,8 @@ from collections.abc import Collection
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.gangs import recalls
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.orders import AttemptKey
 
 

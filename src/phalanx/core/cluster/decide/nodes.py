@@ -38,7 +38,8 @@ from phalanx.core.cluster.decision import (
     start_order,
 )
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.health import WELL
 from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop, Why

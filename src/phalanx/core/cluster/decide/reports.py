@@ -32,7 +32,8 @@ from phalanx.core.cluster.events import (
     NodeRested,
 )
 from phalanx.core.cluster.inputs import Heartbeat, Tell
-from phalanx.core.cluster.state import USERS_MIN, ClusterState, NodeState
+from phalanx.core.cluster.nodes import USERS_MIN, NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.orders import (
     Disposition,

@@ -17,7 +17,8 @@ from msgspec import Struct
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster.decision import Accepted, Decision, refuse_because
-from phalanx.core.cluster.state import ClusterState, NodeState
+from phalanx.core.cluster.nodes import NodeState
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.amounts import plural
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.reason import Reason
