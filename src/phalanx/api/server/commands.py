@@ -252,7 +252,7 @@ class Commands(SweepCommands, ApprovalCommands, LogCommands, Protocol):
         """Cancel every stage that has not ended. Conflict if all have."""
         ...
 
-    async def retry_workflow(self, id: str, request: RetryRequest) -> RetryReply:
+    async def retry_workflow(self, id: str, request: RetryRequest, role: str = "user") -> RetryReply:
         """Run stages again. Conflict if the workflow has not ended."""
         ...
 
