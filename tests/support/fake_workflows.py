@@ -58,7 +58,7 @@ class FakeWorkflows:
     async def cancel_workflow(self, id: str) -> CancelReply:
         return CancelReply(id, len(self._flow(id).stages), 0)
 
-    async def retry_workflow(self, id: str, request: RetryRequest) -> RetryReply:
+    async def retry_workflow(self, id: str, request: RetryRequest, role: str = "user") -> RetryReply:
         flow = self._flow(id)
         return RetryReply(id, _jobs(flow))
 

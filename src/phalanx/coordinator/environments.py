@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import structs
 
 from phalanx.api.schema.exports import accepted, inside_image
+from phalanx.api.schema.fields import check_env
 from phalanx.api.schema.jobs import EnvironmentView, JobView
 from phalanx.coordinator import lookup
 from phalanx.coordinator.environment_keys import CannotOpen, EnvironmentKeys, TaskEnvironment
@@ -63,23 +64,36 @@ class SealedJobs:
         return (structs.replace(job, groups=groups), kept) if kept else (job, kept)
 
     def resealed(self, job: Job, kept: dict[str, bytes]) -> tuple[Job, dict[str, bytes]]:
-        """A job that was made from another, with variables of its own beside those that are sealed."""
+        """A job that was made from another, with its own variables sealed too, beside those that are already.
+
+        Raises BadRequest if they are too many together, and Conflict if nobody can open what they are to be beside.
+        """
         kept = dict(kept)
 
         def closed(group: Group) -> Group:
             command = group.command
-            if not (command.env and command.environment in kept):
-                return group
-            try:
-                before = self._keys.open(job.user, kept[command.environment])
-            except CannotOpen:
-                return group
+            if not command.env or (command.environment and command.environment not in kept):
+                return group  # nothing to seal, or the core refuses it: its environment is gone
+            before = (
+                self._before(job, kept[command.environment]) if command.environment else TaskEnvironment()
+            )
             content = TaskEnvironment(before.exported, {**before.env, **command.env})
+            check_env(content.env, "set: env")
             digest, sealed = self._keys.seal(job.user, content)
             kept[digest] = sealed
             return structs.replace(group, command=structs.replace(command, env={}, environment=digest))
 
         return structs.replace(job, groups=tuple(map(closed, job.groups))), kept
+
+    def _before(self, job: Job, sealed: bytes) -> TaskEnvironment:
+        try:
+            return self._keys.open(job.user, sealed)
+        except CannotOpen as error:
+            raise _closed("it was submitted with", error) from None
+
+
+def _closed(of: str, error: CannotOpen) -> Conflict:
+    return Conflict(f"the environment {of} cannot be opened: {error}", reason="EnvironmentClosed")
 
 
 def opened_brief(told: Brief, keys: EnvironmentKeys, kept: Environments) -> Brief:
@@ -142,9 +156,7 @@ class EnvironmentReads:
         try:
             opened = self._keys.open(job.user, sealed)
         except CannotOpen as error:
-            raise Conflict(
-                f"the environment of {job.id} cannot be opened: {error}", reason="EnvironmentClosed"
-            ) from None
+            raise _closed(f"of {job.id}", error) from None
         return EnvironmentView(opened.exported, {**opened.env, **command.env})
 
     async def sealed_of(self, job: Job) -> dict[str, bytes]:

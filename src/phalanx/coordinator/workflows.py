@@ -170,7 +170,7 @@ class WorkflowCommands:
         done = accepted(await self._loop.ask([CancelWorkflow(flow.workflow.id)]), flow.workflow.id)
         return CancelReply(flow.workflow.id, done.count, done.stopping, str(flow.number or ""))
 
-    async def retry_workflow(self, id: str, request: RetryRequest) -> RetryReply:
+    async def retry_workflow(self, id: str, request: RetryRequest, role: str = "user") -> RetryReply:
         flow = await lookup.find_workflow(self._loop, self._store, id)
         stage = None if request.from_stage is None else lookup.stage_number(flow, request.from_stage)
         until = request.deadline
@@ -180,6 +180,7 @@ class WorkflowCommands:
             stage,
             deadline_at=None if until is None else read_deadline("deadline", until, self._clock.now()),
             budget=request.budget,
+            role=role,
         )
         accepted(await self._loop.ask([asked]), flow.workflow.id)
         again = self._loop.state.workflows[flow.workflow.id]

@@ -320,6 +320,36 @@ async def test_a_wrong_change_is_refused_by_name(
     assert len(here.leadership.state.jobs) == 1
 
 
+async def test_variables_of_a_resubmission_are_sealed_whatever_its_job_had(
+    here: Coordinator, ada: AsyncClient
+):
+    first = (await ada.submit(command=["t"], export="NONE")).batch_id
+    assert here.leadership.state.jobs[first].job.groups[0].command.environment == ""
+    again = (await ada.resubmit(first, {"env.KEY": "a secret"})).batch_id
+    assert here.leadership.state.jobs[again].job.groups[0].command.env == {}
+    assert (await ada.job(again)).env == {"KEY": "a secret"}
+    assert b"a secret" not in encode_state(here.leadership.state)
+
+
+async def test_variables_of_resubmissions_do_not_add_up_beyond_the_limit(ada: AsyncClient):
+    most = {f"V{number}": "x" * 100_000 for number in range(10)}
+    first = (await ada.submit(command=["t"], export="NONE", env=most)).batch_id
+    with pytest.raises(BadRequest, match="too many"):
+        await ada.resubmit(first, {"env.W": "x" * 100_000})
+
+
+async def test_what_cannot_be_opened_is_not_resubmitted_with_variables_beside_it(
+    here: Coordinator, ada: AsyncClient
+):
+    first = (await ada.submit(command=["t"], env={"A": "b"})).batch_id
+    [kept] = here.leadership.state.environments
+    kept.sealed = kept.sealed[:1] + b"\0\0\0\0" + kept.sealed[5:]  # by a secret that is gone
+    with pytest.raises(Conflict) as told:
+        await ada.resubmit(first, {"env.KEY": "a secret"})
+    assert told.value.reason == "EnvironmentClosed"
+    assert len(here.leadership.state.jobs) == 1
+
+
 async def test_a_request_id_answers_for_its_own_request_alone(here: Coordinator, ada: AsyncClient):
     first = (await ada.submit(command=["true"], array="1-3", request_id="submit")).batch_id
     other = (await ada.submit(command=["false"], array="1-3")).batch_id

@@ -63,6 +63,7 @@ from phalanx.api.schema.workflows import (
     WorkflowRequest,
     WorkflowView,
 )
+from phalanx.api.server.approval_commands import ApprovalCommands
 from phalanx.api.server.auth import Identity
 from phalanx.api.server.log_commands import LogCommands
 from phalanx.api.server.sweep_commands import SweepCommands
@@ -72,7 +73,7 @@ from phalanx.duplex import Duplex
 LINES_MAX = 10_000
 
 
-class Commands(SweepCommands, LogCommands, Protocol):
+class Commands(SweepCommands, ApprovalCommands, LogCommands, Protocol):
     async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         """`role` is the user's: a queue may ask for it, and it limits the priority."""
         ...
@@ -251,7 +252,7 @@ class Commands(SweepCommands, LogCommands, Protocol):
         """Cancel every stage that has not ended. Conflict if all have."""
         ...
 
-    async def retry_workflow(self, id: str, request: RetryRequest) -> RetryReply:
+    async def retry_workflow(self, id: str, request: RetryRequest, role: str = "user") -> RetryReply:
         """Run stages again. Conflict if the workflow has not ended."""
         ...
 

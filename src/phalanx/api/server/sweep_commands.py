@@ -1,23 +1,16 @@
-"""What the REST app may ask about sweeps, running work again and approvals; `commands.py` has the rest."""
+"""What the REST app may ask about sweeps and running work again; `commands.py` has the rest."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from phalanx.api.schema.approvals import ApprovalReply
 from phalanx.api.schema.jobs import EnvironmentView
 from phalanx.api.schema.submission import SubmitReply
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
 
 
 class SweepCommands(Protocol):
-    """Rows of sweeps, failed tasks again, a job again with changes, its environment; approvals."""
-
-    async def approve(
-        self, id: str, user: str, role: str, *, approves: bool = True, text: str = ""
-    ) -> ApprovalReply:
-        """Approve or deny a job or a workflow. Forbidden unless its queue lets this user."""
-        ...
+    """Rows of sweeps, failed tasks again, a job again with changes, its environment."""
 
     async def environment(self, id: str) -> EnvironmentView:
         """The variables a job was submitted with. Conflict if they cannot be opened any more."""

@@ -51,8 +51,10 @@ class JobSubmitted(_Submitted, frozen=True, kw_only=True):
     approve_by: float | None = None  # it waits for an approval until then, 0: for ever; None: it needs none
 
 
-class JobAmended(_Submitted, frozen=True):
+class JobAmended(_Submitted, frozen=True, kw_only=True):
     """Members of a gang came that was not whole: the job as it is now, under its id. Nothing of it was ever placed."""
+
+    approve_by: float | None = None  # as in JobSubmitted; None: whether it waits for one is as it was
 
 
 class _Placed(AttemptEvent, frozen=True):
@@ -384,17 +386,15 @@ Event = (
     | GangReleased | GangRecalled | RoomPromised | PromiseWithdrawn | TasksEvicted | JobRestarted | JobSettled
     | TopologySet | QuotaSet | AttemptStarted | AttemptPreparing | AttemptPrepared | AttemptSuspected | AttemptEnded
     | TasksCancelled | TasksAbandoned | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected
-    | NodeDisconnected | NodeLost | NodeCleared
-    | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained | NodeResumed | NodeRested | NodeRecovered
-    | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard | CredentialCreated | CredentialEnds | CredentialUsed
-    | CredentialForgotten | JoinRedeemed | SecretKnown | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded
-    | TaskDeferred | MergedEnded | w.WorkflowSubmitted | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled
-    | w.WorkflowStopped | w.WorkflowRetried | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved
-    | o.ReservationEnded | n.NumbersSkipped | c.JobHeld | c.JobUpdated | EnvironmentKept | NodeChecked
-    | JobApproved | WorkflowApproved
+    | NodeDisconnected | NodeLost | NodeCleared | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained
+    | NodeResumed | NodeRested | NodeRecovered | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard
+    | CredentialCreated | CredentialEnds | CredentialUsed | CredentialForgotten | JoinRedeemed | SecretKnown
+    | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded | TaskDeferred | MergedEnded | w.WorkflowSubmitted
+    | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled | w.WorkflowStopped | w.WorkflowRetried
+    | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved | o.ReservationEnded | n.NumbersSkipped | c.JobHeld
+    | c.JobUpdated | EnvironmentKept | NodeChecked | JobApproved | WorkflowApproved
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)
-# A list of events, as the log keeps them; a damaged record raises msgspec.DecodeError or ValidationError.
-encode = msgpack.Encoder().encode
-decode = msgpack.Decoder(list[Event]).decode
+encode = msgpack.Encoder().encode  # a list of events, as the log keeps them
+decode = msgpack.Decoder(list[Event]).decode  # a damaged record raises msgspec.DecodeError or ValidationError

@@ -175,6 +175,7 @@ class RetryWorkflow(Input, frozen=True):
     cause: str = "user"
     deadline_at: float | None = None  # None: as before
     budget: float | None = None
+    role: str = ""  # of whoever asks; "": nobody who has to be asked about
 
 
 class Evict(Input, frozen=True):

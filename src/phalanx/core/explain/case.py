@@ -17,6 +17,7 @@ from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.reason import Reason
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.node_limits import counted, spot_within
 
 
 class Case(Struct):
@@ -52,10 +53,10 @@ class Case(Struct):
         try:
             if isinstance(unit, GangState):
                 return isinstance(place_gang(self.draft, unit), GangPlacement)
-            has_quota = (
-                self.draft.queues.room(unit.job.queue_user, self.draft.nodes.counted(unit.request)) != 0
-            )
-            return has_quota and BestNode(self.draft.nodes, unit.request).best() is not None
+            nodes, queues = self.draft.nodes, self.draft.queues
+            has_quota = queues.room(unit.job.queue_user, counted(nodes, queues, unit)) != 0
+            spot = BestNode(nodes, unit.request).best() if has_quota else None
+            return spot is not None and spot_within(nodes, queues, unit, spot) is not None
         finally:
             self.draft.rollback(mark)
 

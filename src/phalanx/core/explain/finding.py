@@ -36,7 +36,9 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.waiting import Rank
+from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.node_limits import counted, spot_within
 from phalanx.core.placement.reserve.reservation import run_s
 
 
@@ -181,9 +183,7 @@ class Explainer:
     def _said(self, unit: GroupState | GangState, verdicts: list[Verdict]) -> list[Reason]:
         """What quotas and nodes say, what only a person can change first."""
         if isinstance(unit, GroupState):
-            quota = self._draft.queues.lacks(
-                unit.job.queue_user, [(self._draft.nodes.counted(unit.request), 1)]
-            )
+            quota = self._limited(unit)
             room = None if verdicts[0].fits else verdicts[0].dominant
             return sorted([no for no in (room, quota) if no is not None], key=lambda no: no.tier)
         room = quota = self._tried(self._draft, unit)
@@ -195,6 +195,15 @@ class Explainer:
         ):  # with every node closed that could hold a member, that comes first
             said = [*(each.dominant for each in verdicts if each.dominant.tier == Tier.HELD), *said]
         return said
+
+    def _limited(self, unit: GroupState) -> Reason | None:
+        """What the limits of its queue and user say: to what it asks for, or to the only nodes with room for it."""
+        nodes, queues, whose = self._draft.nodes, self._draft.queues, unit.job.queue_user
+        no = queues.lacks(whose, [(counted(nodes, queues, unit), 1)])
+        spot = BestNode(nodes, unit.request).best() if no is None and unit.request.exclusive else None
+        if spot is None or spot_within(nodes, queues, unit, spot) is not None:
+            return no
+        return queues.lacks_grants(whose, (spot[1],))
 
     def _tried(self, draft: Draft, gang: GangState) -> Reason | None:
         mark = draft.mark()

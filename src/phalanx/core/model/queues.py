@@ -216,6 +216,13 @@ class Queues:
         """Why the limits do not admit these tasks together now, or `ever`: even if nothing were used; else None."""
         return self._refused(whose, total(asked), ever=ever) if whose[0] in self.quotas else None
 
+    def lacks_grants(self, whose: QueueUser, grants: Iterable[Grant]) -> Reason | None:
+        """The same for what would be granted: a whole node may be more than was asked for."""
+        needed = [0] * len(WORDS)
+        for grant in grants:
+            use(needed, grant, 1)
+        return self._refused(whose, needed, ever=False) if whose[0] in self.quotas else None
+
     def refuses(
         self, whose: QueueUser, grants: Iterable[Grant], leaving: Iterable[tuple[QueueUser, Grant]]
     ) -> bool:

@@ -8,7 +8,7 @@ changed since: the rows that were taken from or given back to, and the domains t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -250,16 +250,24 @@ class NodeTable:
         self.ledgers[row].withdraw(grant)
         self.columns.refresh(row)
 
-    def counted(self, request: Request) -> Request:
-        """What a quota counts for a request: of one that wants a node for itself, the smallest that could hold it."""
+    def counted(self, request: Request, left: Sequence[float]) -> Request:
+        """What limits that leave this much count for a request, as `Queues.free` has it.
+
+        Of one that wants a node for itself, the least of the nodes that could hold it and are not more than is left;
+        if all are more, the smallest of them.
+        """
         if not request.exclusive:
             return request
         rows = np.flatnonzero(self.ever(request)[0])
         if not len(rows):
             return request
         columns = self.columns
-        cores, memory = (int(columns.every[row][rows].min()) for row in (0, 1))
-        gpus = int(columns.of_kind(ANY, every=True)[rows].min())
+        sizes = np.stack(
+            [*(each[rows] for each in columns.every[:2]), columns.of_kind(ANY, every=True)[rows]]
+        )
+        admitted = ((sizes <= np.array(left[1:])[:, None]) | (sizes == 0)).all(axis=0)
+        smallest = np.lexsort(sizes[::-1])[:1]
+        cores, memory, gpus = sizes[:, admitted if admitted.any() else smallest].min(axis=1).tolist()
         return structs.replace(
             request, cores=written(cores), memory_bytes=memory, gpus=max(gpus, request.gpus)
         )

@@ -31,6 +31,7 @@ from phalanx.core.model.waiting import Block, WaitingClass, WaitingGroup
 from phalanx.core.model.workflow import SPEC_BYTES_MAX, SPEC_VARIABLE
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.jitter import jitters
+from phalanx.core.placement.node_limits import is_too_much
 from phalanx.core.placement.reserve.reservation import Reservation
 
 OTHERS_SHOWN = 4
@@ -317,7 +318,10 @@ def place_by_mode(
         if placed == quota:
             return Block.QUOTA
         found, avoid = dispatcher.choose(unit, position), set[int]()
-        while isinstance(found, Choice) and guard is not None and not _may_stay(guard, found):
+        while isinstance(found, Choice) and (
+            is_too_much(draft.queues, unit, found.grant)
+            or (guard is not None and not _may_stay(guard, found))
+        ):
             avoid.add(found.row)
             found = dispatcher.choose(unit, position, avoid)
         if isinstance(found, OneNode):

@@ -20,6 +20,7 @@ from phalanx.core.model.waiting import Ask, Block, Rank, Unit, WaitingClass, Wai
 from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_mode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
+from phalanx.core.placement.node_limits import counted, is_too_much, spot_within
 from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
 from phalanx.core.placement.prefetch import prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
@@ -196,7 +197,8 @@ class _Pass:
         return self._place_group(waiting_class, unit)
 
     def _place_group(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Block | None:
-        quota = self.draft.queues.room(unit.job.queue_user, self.draft.nodes.counted(unit.request))
+        queues, table = self.draft.queues, self.draft.nodes
+        quota = queues.room(unit.job.queue_user, counted(table, queues, unit))
         if quota == 0:
             return self._without(self._limit(unit), waiting_class, unit)
         if is_dispatched(unit):
@@ -216,6 +218,8 @@ class _Pass:
             spot = nodes.best()
             if spot is None:
                 return self._without(Block.ROOM, waiting_class, unit)
+            if (spot := spot_within(table, queues, unit, spot)) is None:
+                return self._limit(unit)
             self._take(unit, position, spot)
             nodes.taken(spot[0])
         return None
@@ -253,6 +257,8 @@ class _Pass:
                 spot = nodes.best()
                 if spot is None or not guard.make_way([spot]):
                     return Block.HELD
+            if is_too_much(self.draft.queues, unit, spot[1]):
+                return self._limit(unit)
             self._take(unit, position, spot)
             nodes.taken(spot[0])
         return None

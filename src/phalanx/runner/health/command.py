@@ -1,7 +1,8 @@
 """The operator's own check: a program whose exit code decides, and whose last line is the reason.
 
 It has a session of its own. When its time is over it is killed with everything that it started and that is still its
-descendant, and so it is when the runner stops.
+descendant, and so it is when the runner stops. One that hangs in the kernel, on a dead disk or NFS, dies of nothing: it
+counts as failed without its end, so that the other checks go on, and no further one is started beside it.
 """
 
 from __future__ import annotations
@@ -17,16 +18,59 @@ from phalanx.runner.health.standing import CheckResult
 
 CHECK = "command"
 TAIL_BYTES = 4096  # of what it says
+KILLED_WITHIN_S = 5.0
 OUTPUT_WAIT_S = 0.5  # for output after its end: what it started may hold the pipe open
 DESCENDANTS_MAX = 10_000
 PROC = Path("/proc")
 
 
-async def check_command(
-    command: Sequence[str], timeout_s: float, environment: Mapping[str, str]
-) -> CheckResult:
-    """Run it once."""
-    program = command[0]
+class CommandCheck:
+    """The command of one node."""
+
+    def __init__(self, command: Sequence[str], timeout_s: float, environment: Mapping[str, str]) -> None:
+        self._given = command, timeout_s, environment
+        self._hangs: asyncio.subprocess.Process | None = None  # it did not die when it was killed
+
+    async def ask(self) -> CheckResult:
+        """Run it once, unless the last one hangs still."""
+        if self._hangs is not None and self._hangs.returncode is None:
+            return CheckResult(CHECK, f"{self._given[0][0]} hangs, and could not be killed")
+        self._hangs = None
+        return await self._run(*self._given)
+
+    async def _run(
+        self, command: Sequence[str], timeout_s: float, environment: Mapping[str, str]
+    ) -> CheckResult:
+        process, trouble = await _started(command, environment)
+        if process is None:
+            return CheckResult(CHECK, trouble)
+        assert process.stdout is not None
+        reading = asyncio.ensure_future(_tail(process.stdout))
+        try:
+            async with asyncio.timeout(timeout_s):
+                code = await process.wait()
+            await asyncio.wait({reading}, timeout=OUTPUT_WAIT_S)
+        except TimeoutError:
+            return CheckResult(CHECK, f"{command[0]} took longer than {timeout_s:g} s and was killed")
+        finally:
+            if process.returncode is None:
+                _kill_tree(process.pid)
+                await self._wait_for(process)
+            reading.cancel()
+        said = reading.result() if reading.done() and not reading.cancelled() else b""
+        return _result(command[0], code, said)
+
+    async def _wait_for(self, killed: asyncio.subprocess.Process) -> None:
+        self._hangs = killed
+        with suppress(TimeoutError):
+            async with asyncio.timeout(KILLED_WITHIN_S):
+                await killed.wait()
+
+
+async def _started(
+    command: Sequence[str], environment: Mapping[str, str]
+) -> tuple[asyncio.subprocess.Process | None, str]:
+    """The process, or why there is none."""
     try:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -37,23 +81,13 @@ async def check_command(
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
-        return CheckResult(CHECK, f"{program} cannot be started: {error}")
-    assert process.stdout is not None
-    reading = asyncio.ensure_future(_tail(process.stdout))
-    try:
-        async with asyncio.timeout(timeout_s):
-            code = await process.wait()
-        await asyncio.wait({reading}, timeout=OUTPUT_WAIT_S)
-    except TimeoutError:
-        return CheckResult(CHECK, f"{program} took longer than {timeout_s:g} s and was killed")
-    finally:
-        if process.returncode is None:
-            _kill_tree(process.pid)
-            await process.wait()
-        reading.cancel()
+        return None, f"{command[0]} cannot be started: {error}"
+    return process, ""
+
+
+def _result(program: str, code: int, said: bytes) -> CheckResult:
     if code == 0:
         return CheckResult(CHECK)
-    said = reading.result() if reading.done() and not reading.cancelled() else b""
     lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
     ended = f"ended with code {code}" if code > 0 else f"was killed by {_name(-code)}"
     return CheckResult(CHECK, lines[-1] if lines else f"{program} {ended} and said nothing")

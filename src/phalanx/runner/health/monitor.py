@@ -12,7 +12,7 @@ from pathlib import Path
 from phalanx.clock import Clock
 from phalanx.logger import logger
 from phalanx.runner.health.background import BackgroundCall
-from phalanx.runner.health.command import check_command
+from phalanx.runner.health.command import CommandCheck
 from phalanx.runner.health.device_checks import NVML, DeviceChecks
 from phalanx.runner.health.machine_checks import check_disks, check_memory
 from phalanx.runner.health.standing import CheckResult, CheckStanding
@@ -37,8 +37,10 @@ class HealthMonitor:
         beat: Callable[[], None],
     ) -> None:
         self._settings = settings
+        self._command = None
+        if command := settings.health_command:
+            self._command = CommandCheck(command, settings.health_timeout_s, environment)
         self._engine = engine
-        self._environment = environment
         self._beat = beat
         self._standing = CheckStanding(settings.health_passes, evict=settings.health_evict)
         self._looks: list[Look] = []
@@ -79,9 +81,8 @@ class HealthMonitor:
         for look in self._looks:
             for found in await look():
                 self._standing.note(found)
-        if with_command and (command := self._settings.health_command):
-            timeout_s = self._settings.health_timeout_s
-            self._standing.note(await check_command(command, timeout_s, self._environment))
+        if with_command and self._command is not None:
+            self._standing.note(await self._command.ask())
         self._tell()
 
     def _tell(self) -> None:

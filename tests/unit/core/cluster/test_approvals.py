@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from phalanx.coordinator.why import why_reply
+from phalanx.core.cluster.change_events import NO_LIMIT
 from phalanx.core.cluster.decision import Accepted, Answer, Refused
-from phalanx.core.cluster.events import JobSubmitted, decode, encode
+from phalanx.core.cluster.events import JobAmended, JobSubmitted, decode, encode
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import (
     Approve,
@@ -18,7 +19,7 @@ from phalanx.core.cluster.inputs import (
     Tick,
     Update,
 )
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import IncompleteGang, Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.queues import Approval, Quota
 from phalanx.core.model.workflow import Stage, Workflow
@@ -165,6 +166,13 @@ def test_a_submission_of_an_older_version_needs_no_approval():
     assert event.approve_by is None
 
 
+def test_members_that_came_in_an_older_version_keep_what_the_gang_waited_for():
+    old = JobAmended(at=1.0, job=bobs(), request_id="r")
+    written = msgpack.decode(encode([old]))[0][:-1]
+    [event] = decode(msgpack.encode([written]))
+    assert event == old
+
+
 def test_a_job_that_is_moved_into_the_queue_waits_too_and_counts_there():
     cluster, job = lab(), a_job(user="bob", cores=99)
     cluster.submit(job, allow_infeasible=True)
@@ -181,3 +189,57 @@ def test_a_job_that_is_moved_into_the_queue_waits_too_and_counts_there():
     )
     cluster.give(Update(job.id, "bob", queue="default", role="user"))
     assert cluster.state.unapproved == {}
+
+
+def a_draft(members: int = 1, queue: str = "default") -> Job:
+    return a_gang(a_group(members), draft=IncompleteGang("a member"), user="bob", queue=queue)
+
+
+def with_members(draft: Job, members: int, queue: str) -> Submit:
+    more = structs.replace(a_draft(members, queue), id=draft.id, draft=None)
+    return Submit(more, role="user", amends=0)
+
+
+def test_an_approved_gang_to_which_members_come_waits_for_another_approval():
+    cluster, draft = lab(), a_draft(queue="lab")
+    submitted(cluster, draft)
+    assert approve(cluster, draft, "carol") == ""
+    cluster.give(with_members(draft, 4, queue="lab"))
+    assert dominant(cluster, draft) == "WaitingApproval"
+    assert approve(cluster, draft, "carol") == ""
+
+
+def test_a_gang_that_its_members_bring_into_the_queue_waits_there_and_is_counted_whole():
+    cluster, draft = lab(), a_draft(2)
+    submitted(cluster, draft)
+    cluster.give(SetQuota("few", Quota(submitted=2)))
+    assert code(cluster.give(with_members(draft, 3, queue="few"))[0]) == "too_many QueueSubmitLimit"
+    cluster.give(with_members(draft, 3, queue="lab"))
+    assert dominant(cluster, draft) == "WaitingApproval"
+    again = decode_state(encode_state(cluster.state), cluster.state.rules)
+    assert again.jobs[draft.id].approve_by == cluster.state.jobs[draft.id].approve_by
+
+
+def test_members_that_come_to_a_gang_that_waits_change_nothing_about_until_when():
+    cluster = lab(Quota(approval=Approval(within_s=60.0)))
+    draft = a_draft(queue="lab")
+    submitted(cluster, draft)
+    until = cluster.state.jobs[draft.id].approve_by
+    cluster.now += 30.0
+    cluster.give(with_members(draft, 4, queue="lab"))
+    assert cluster.state.jobs[draft.id].approve_by == until is not None
+
+
+def test_an_approved_job_is_made_longer_by_operators_alone():
+    cluster, job = lab(), bobs(time_limit_s=60.0)
+    submitted(cluster, job)
+
+    def update(limit_s: float, role: str = "user") -> object:
+        return cluster.give(Update(job.id, "bob", time_limit_s=limit_s, role=role))[0]
+
+    assert update(120.0) == Accepted(1), "those who approve it see that"
+    approve(cluster, job, "carol")
+    for longer in (121.0, NO_LIMIT):
+        assert code(update(longer)) == "forbidden ApprovedShorter"
+    assert update(90.0) == Accepted(1)
+    assert update(600.0, "operator") == Accepted(1)

@@ -9,9 +9,11 @@ from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import (
     Cancel,
+    CancelWorkflow,
     Drain,
     Propose,
     ProposeGang,
+    RetryWorkflow,
     SetQuota,
     Submit,
     SubmitWorkflow,
@@ -219,3 +221,67 @@ def test_the_fix_of_an_admin_raises_the_limit_of_this_user_alone():
     assert mine.command == f"phalanx cancel {jobs[0].id}"
     cluster.give(quota_set(fix.command, LAB))
     assert cluster.status(jobs[1]) == Status.ASSIGNED
+
+
+FOUR_CORES = (Quota(each_user=UserLimits(cores=4)), Quota(cores=4))
+
+
+def two_sizes(quota: Quota, large: int = 8, small: int = 2) -> tuple[Cluster, Job]:
+    """A large node, and a small one that another job holds."""
+    cluster, other = a_cluster(n1={"cores": large}, n2={"cores": small}), a_job("n2", user="ada", cores=small)
+    cluster.give(SetQuota("lab", quota))
+    cluster.submit(other)
+    return cluster, other
+
+
+@pytest.mark.parametrize("quota", FOUR_CORES)
+def test_a_whole_node_that_is_more_than_the_limit_is_left_to_others(quota: Quota):
+    cluster, other = two_sizes(quota)
+    alone, large = of("bob", exclusive=True), a_job(user="ada", cores=8)
+    cluster.submit(alone)
+    assert cluster.status(alone) == Status.PENDING
+    assert dominant(cluster, alone) == ("QuotaExhausted" if quota.cores else "UserLimitReached")
+    cluster.submit(large)
+    assert cluster.status(large) == Status.ASSIGNED
+    cluster.ended("n2", (other.id, 0, 1))
+    assert cluster.state.jobs[alone.id].live[0].node == "n2"
+
+
+def test_of_two_nodes_a_task_gets_the_one_that_its_limit_admits():
+    cluster, other = two_sizes(FOUR_CORES[0], large=3, small=5)
+    cluster.ended("n2", (other.id, 0, 1))
+    alone = of("bob", exclusive=True, spread=True)
+    cluster.submit(alone)
+    assert cluster.state.jobs[alone.id].live[0].node == "n1"
+
+
+def test_a_gang_that_wants_whole_nodes_waits_for_the_limit_and_holds_up_nobody():
+    cluster, other = two_sizes(FOUR_CORES[0])
+    cluster.add_node("n3", cores=2)
+    cluster.ended("n2", (other.id, 0, 1))
+    held, large = a_job("n3", user="ada", cores=2), a_job(user="ada", cores=8)
+    cluster.submit(held)
+    gang = a_gang(a_group(2, exclusive=True), queue="lab", user="bob")
+    assert isinstance(cluster.submit(gang), Accepted)
+    cluster.submit(large)
+    assert cluster.status(large) == Status.ASSIGNED
+    cluster.ended("n3", (held.id, 0, 1))
+    assert {each.node for each in cluster.state.jobs[gang.id].live.values()} == {"n2", "n3"}
+
+
+def test_a_limit_that_admits_no_node_whole_refuses_who_wants_one():
+    cluster = a_cluster(n1={"cores": 8, "gpus": 1}, n2={"cores": 2, "gpus": 8})
+    cluster.give(SetQuota("lab", Quota(each_user=UserLimits(cores=4, gpus=2))))
+    [answer] = cluster.give(Submit(of("bob", exclusive=True), role="user"))
+    assert code(answer) == "never ExceedsUserLimit"
+
+
+def test_who_may_no_longer_use_a_queue_does_not_retry_a_workflow_there():
+    cluster = lab(Quota(users=("bob",)))
+    flow = Workflow("w1", (Stage("a", of("bob")),), 0.0, user="bob")
+    cluster.give(SubmitWorkflow(flow, role="user"))
+    cluster.give(CancelWorkflow("w1"))
+    cluster.give(SetQuota("lab", Quota(users=("ada",))))
+    [answer] = cluster.give(RetryWorkflow("w1", role="user"))
+    assert code(answer) == "forbidden QueueNotAllowed"
+    assert cluster.give(RetryWorkflow("w1", role="operator")) == [Accepted(1)]

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from pathlib import Path
 
-from phalanx.runner.health.command import check_command
+import pytest
+
+from phalanx.runner.health import command
+from phalanx.runner.health.command import CommandCheck
 from tests.support.waiting import wait_until
 
 PATH = {"PATH": os.environ["PATH"]}
 
 
 def run(shell: str, timeout_s: float = 10.0) -> str:
-    return asyncio.run(check_command(["sh", "-c", shell], timeout_s, PATH)).reason
+    return asyncio.run(CommandCheck(["sh", "-c", shell], timeout_s, PATH).ask()).reason
 
 
 def test_code_0_passes_and_another_fails_with_the_last_line() -> None:
@@ -37,8 +41,30 @@ def test_one_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path) -> No
     wait_until(lambda: not any(_is_alive(pid) for pid in pids), 5.0, "both have ended")
 
 
+def test_one_that_does_not_die_fails_and_no_other_is_started_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "KILLED_WITHIN_S", 0.05)
+    monkeypatch.setattr(command, "_kill_tree", lambda pid: None)  # as if it hung in the kernel
+    marks = tmp_path / "pids"
+    check = CommandCheck(["sh", "-c", f"echo $$ >> {marks}; exec sleep 300"], 0.5, PATH)
+
+    async def asked() -> None:
+        assert "took longer than 0.5 s" in (await check.ask()).reason
+        assert "hangs, and could not be killed" in (await check.ask()).reason
+        [pid] = map(int, marks.read_text().split())
+        os.kill(pid, signal.SIGKILL)
+        assert check._hangs is not None
+        await check._hangs.wait()
+        monkeypatch.undo()
+        assert "took longer than 0.5 s" in (await check.ask()).reason
+
+    asyncio.run(asyncio.wait_for(asked(), 20.0))
+    assert len(marks.read_text().split()) == 2
+
+
 def test_a_program_that_is_not_there_fails() -> None:
-    found = asyncio.run(check_command(["/nonexistent/check"], 1.0, PATH))
+    found = asyncio.run(CommandCheck(["/nonexistent/check"], 1.0, PATH).ask())
     assert "/nonexistent/check cannot be started" in found.reason
 
 

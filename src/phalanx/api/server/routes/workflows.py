@@ -94,7 +94,8 @@ async def cancel_workflow(service: Service, http_request: HttpRequest) -> Respon
 
 async def retry_workflow(service: Service, http_request: HttpRequest) -> Response:
     request: RetryRequest = http_request.document
-    return json_reply(await service.commands.retry_workflow(http_request.id, request))
+    role = http_request.identity.role
+    return json_reply(await service.commands.retry_workflow(http_request.id, request, role))
 
 
 ROUTES = (

@@ -61,7 +61,8 @@ def amended(state: ClusterState, event: e.JobAmended) -> None:
     old = state.job(event.job.id)
     leave_queue(state, old)
     state.remove_job(event.job.id)
-    _add(state, event, old.arrival, (old.held_because, old.held_by), old.approve_by)
+    until = old.approve_by if event.approve_by is None else event.approve_by
+    _add(state, event, old.arrival, (old.held_because, old.held_by), until)
     state.environments.drop_job(old.job)
 
 

@@ -35,6 +35,16 @@ def needed_until(state: ClusterState, job: Job, role: str, now: float) -> float 
     return _until(quota, now)
 
 
+def needed_again(state: ClusterState, job: Job, role: str, now: float) -> float | None:
+    """The same for a gang to which members have come: what was approved is not what it is now, nor where it waits.
+
+    One that still waits in its queue does so for as long as before.
+    """
+    old = state.jobs[job.id]
+    is_asked = old.approve_by is not None and old.job.queue == job.queue
+    return old.approve_by if is_asked else needed_until(state, job, role, now)
+
+
 def workflow_needs(state: ClusterState, flow: Workflow, role: str) -> bool:
     """Whether a stage of a workflow is in a queue that asks for approvals."""
     queues = {stage.job.queue for stage in flow.stages} if role else set()

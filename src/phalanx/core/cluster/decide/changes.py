@@ -12,7 +12,7 @@ from msgspec import structs
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.change_events import NO_LIMIT, JobHeld, JobReleased, JobUpdated
 from phalanx.core.cluster.decide.approvals import needed_until
-from phalanx.core.cluster.decide.jobs import unwelcome
+from phalanx.core.cluster.decide.jobs import ever_counted, unwelcome
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse_because
 from phalanx.core.cluster.inputs import Hold, ReleaseJob, Update
 from phalanx.core.cluster.jobs import JobState
@@ -113,6 +113,9 @@ def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Upd
             f"{text}; `phalanx evict {spec.id}` stops it and requeues it, and what it did since its last "
             "checkpoint is lost",
         )
+    if event.time_limit_s is not None and _is_approved_shorter(state, job, event.time_limit_s, given.role):
+        text = f"time_limit: {spec.id} was approved as it is: only an operator may lengthen it"
+        return Refused(Reason("ApprovedShorter", Tier.POLICY, text), "forbidden")
     if event.begin_at is not None and not job.counts[Status.PENDING]:
         return _no("NothingWaiting", f"begin: {spec.id} has nothing that waits")
     if event.priority is None and event.queue is None:
@@ -133,6 +136,15 @@ def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Upd
     return None if no_quota is None else Refused(no_quota, "never")
 
 
+def _is_approved_shorter(state: ClusterState, job: JobState, limit_s: float, role: str) -> bool:
+    """Whether a job of a queue with approval would run for longer than those who approve there have seen."""
+    quota, old_s = state.queues.quotas.get(job.job.queue), job.job.time_limit_s
+    is_longer = old_s is not None and (limit_s == NO_LIMIT or limit_s > old_s)
+    return (
+        is_longer and job.approve_by is None and quota is not None and quota.needs_approval(role or "admin")
+    )
+
+
 def _of_stage(state: ClusterState, job: JobState, event: JobUpdated) -> Refused | None:
     """Why the job of a stage keeps what it has: others of its workflow follow it, or share its lane."""
     spec = job.job
@@ -148,7 +160,9 @@ def _of_stage(state: ClusterState, job: JobState, event: JobUpdated) -> Refused 
 
 def _exceeds_quota(state: ClusterState, job: Job) -> Reason | None:
     """Why the quota of its queue could never admit it: one task of each group, or all that its gang needs."""
-    asked = [(each.request, each.needed if job.gang is not None else 1) for each in job.groups]
+    asked = [
+        (ever_counted(state, job, each), each.needed if job.gang is not None else 1) for each in job.groups
+    ]
     if job.gang is not None:
         return state.queues.lacks(job.queue_user, asked, ever=True)
     return next(

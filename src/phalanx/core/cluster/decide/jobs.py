@@ -8,7 +8,7 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.change_events import JobHeld
 from phalanx.core.cluster.decide.applied_objects import applied_before
-from phalanx.core.cluster.decide.approvals import needed_until
+from phalanx.core.cluster.decide.approvals import needed_again, needed_until
 from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decide.environments import environments_kept, without_environment
@@ -30,7 +30,7 @@ from phalanx.core.cluster.stage_dispatch import dispatch_of, mode_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import reason
 from phalanx.core.model.dispatch import TASK_TYPE_TAG, checked
-from phalanx.core.model.job import EACH_TASKS_MAX, Job, JobId
+from phalanx.core.model.job import EACH_TASKS_MAX, Group, Job, JobId
 from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.reason import Reason, Tier
@@ -72,7 +72,8 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
     cause = f"user {job.user}"
     if amends:
         whole = _amended(state.jobs[job.id].job, job)
-        event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id)
+        until = needed_again(state, whole, given.role, now)
+        event = e.JobAmended(at=now, cause=cause, job=whole, request_id=given.request_id, approve_by=until)
         return Decision([*environments_kept(state, given, now), event], [], Accepted(job.tasks))
     number, request = state.next_number(), given.request_id
     until = needed_until(state, job, given.role, now)
@@ -104,8 +105,10 @@ def _at_once(state: ClusterState, given: Submit, kept: list[e.Event], now: float
 
 def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
     """Why its tasks may not wait with the others: too many do, or too many of its user's have not ended."""
-    added = job.tasks - (state.jobs[job.id].job.tasks if amends else 0)
-    return queue_full(state, job.user, added) or state.queues.too_many(job.queue_user, added)
+    old = state.jobs[job.id].job if amends else None
+    added = job.tasks - (old.tasks if old else 0)
+    moved = job.tasks if old and old.queue != job.queue else added
+    return queue_full(state, job.user, added) or state.queues.too_many(job.queue_user, moved)
 
 
 def queue_full(state: ClusterState, user: str, added: int) -> Reason | None:
@@ -298,11 +301,17 @@ def why_never(state: ClusterState, job: Job, *, is_stage: bool = False) -> Reaso
     for group in job.groups:
         count = group.needed if job.gang is not None else 1
         no = _never(state, checked(group.request, mode)) or state.queues.lacks(
-            job.queue_user, [(state.table.counted(group.request), count)], ever=True
+            job.queue_user, [(ever_counted(state, job, group), count)], ever=True
         )
         if no is not None:
             return no
     return None
+
+
+def ever_counted(state: ClusterState, job: Job, group: Group) -> Request:
+    """What the limits of its queue count for one task of a job, if nothing were used."""
+    left = state.queues.free(job.queue_user, ever=True) if group.request.exclusive else ()
+    return state.table.counted(group.request, left)
 
 
 def _never(state: ClusterState, request: Request) -> Reason | None:

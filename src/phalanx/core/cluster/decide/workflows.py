@@ -249,6 +249,9 @@ def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Dec
     again = [flow.workflow.stages[number] for number in stages]
     if (no := queue_full(state, flow.workflow.user, added) or _over_limit(state, again)) is not None:
         return refuse(no, "too_many")
+    for stage in again if given.role else ():
+        if (no_entry := unwelcome(state, stage.job, given.role)) is not None:
+            return Decision([], [], no_entry)
     event = w.WorkflowRetried(
         at=now,
         cause=given.cause,

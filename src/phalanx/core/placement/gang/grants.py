@@ -51,25 +51,42 @@ def try_gang(draft: Draft, ask: Ask, *, partial: bool = False) -> GangPlacement 
     if partial:
         needs = [part.need for part in parts]
         parts = [structs.replace(part, need=0) for part in parts]
-    most = draft.queues.admitted(ask.job.queue_user, _counted(draft, parts))
+    most = draft.queues.admitted(ask.job.queue_user, _counted(draft, ask, parts))
     if isinstance(most, Reason):
         return most
     tried = [Tries(draft, ask, parts, most, gather) for gather in ask.rules_to_try]
+    too_much: Reason | None = None
     for tries in tried:
         for layout in tries.as_many_as_fit(needs) if partial else tries.whole():
-            members = take_grants(draft, ask, parts, layout)
-            if members:
+            members = take_within(draft, ask, parts, layout)
+            if isinstance(members, Reason):
+                too_much = members
+            elif members:
                 gang_placement = GangPlacement(ask.job.id, tuple(members))
                 draft.enlist(gang_placement)
                 return gang_placement
-    return NoLayout(parts, tried[-1].search, tried[-1].gave_up)
+    return too_much or NoLayout(parts, tried[-1].search, tried[-1].gave_up)
 
 
-def _counted(draft: Draft, parts: Sequence[Part]) -> Sequence[Part]:
+def take_within(
+    draft: Draft, ask: Ask, parts: Sequence[Part], layout: Layout
+) -> list[Placement] | Reason | None:
+    """Take the grants for one layout, unless whole nodes for its members are more than the limits admit."""
+    mark = draft.mark()
+    members = take_grants(draft, ask, parts, layout)
+    if members and any(part.request.exclusive for part in parts):
+        draft.rollback(mark)
+        no = draft.queues.lacks_grants(ask.job.queue_user, [each.grant for each in members])
+        return no or take_grants(draft, ask, parts, layout)
+    return members
+
+
+def _counted(draft: Draft, ask: Ask, parts: Sequence[Part]) -> Sequence[Part]:
     """The same as a quota counts it: members that want a node for themselves as whole nodes."""
     if not any(part.request.exclusive for part in parts):
         return parts
-    return [structs.replace(part, request=draft.nodes.counted(part.request)) for part in parts]
+    left = draft.queues.free(ask.job.queue_user)
+    return [structs.replace(part, request=draft.nodes.counted(part.request, left)) for part in parts]
 
 
 def take_grants(draft: Draft, ask: Ask, parts: Sequence[Part], layout: Layout) -> list[Placement] | None:

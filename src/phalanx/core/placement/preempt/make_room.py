@@ -24,7 +24,7 @@ from phalanx.core.model.tenants import Tenant, TenantKey
 from phalanx.core.model.tree import Column, before
 from phalanx.core.model.waiting import Ask, Unit
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.gang.grants import take_grants
+from phalanx.core.placement.gang.grants import take_within
 from phalanx.core.placement.preempt.eviction_plan import EvictionDomain, EvictionPlan, Preemption
 from phalanx.core.placement.preempt.free import FreeAfter, Measure, shortened
 from phalanx.core.placement.preempt.victims import Loss, Victims
@@ -99,8 +99,8 @@ def _enlisted(
     mark = draft.mark()
     for tenant in sorted(plan.leaving, key=lambda each: not each.is_promise):
         draft.evict(tenant)
-    members = take_grants(draft, preemption.ask, preemption.parts, plan.layout)
-    if members is None:
+    members = take_within(draft, preemption.ask, preemption.parts, plan.layout)
+    if not isinstance(members, list):
         draft.rollback(mark)
         return None
     victims = sorted(tenant.key for tenant in plan.leaving if not tenant.is_promise)
