@@ -178,7 +178,8 @@ def test_the_head_is_told_what_is_kept_and_those_behind_that_they_would_delay_it
     kept = kept_for(cluster, "head")
     assert kept is not None and kept.code == "RoomKept"
     assert (
-        "rack r2 (n3, n4) is kept for it; 12 of the 16 GPUs that it needs there are still in use" in kept.text
+        "rack r2 (n3, n4) is reserved for it; 12 of the 16 GPUs that it needs there are still in use"
+        in kept.text
     )
     assert kept.numbers == {"nodes": ["n3", "n4"], "lacks": {"GPUs": 12}, "unlimited": 3}
     assert kept_for(cluster, "singles") is None
