@@ -83,6 +83,9 @@ def test_nodes_tell_what_is_free_and_who_holds_which_device(cli: Cli, cluster: F
     lines = cli("nodes").out.splitlines()
     assert lines[1].split() == ["n1", "Online", "6/8", "8/16", "GiB", "1/2", "h100", "1", "-"]
     assert lines[2].endswith("fan noise")
+    assert lines[2].split()[1] == "Draining", "tasks still run there"
+    cluster.machines[1].task_count = 0
+    assert cli("nodes").out.splitlines()[2].split()[1] == "Drained"
     assert f"0:{ID} 1:free" in cli("nodes", "-o", "wide").out
     assert json.decode(cli("node", "list", "-o", "json").out, type=list[NodeView]) == cluster.machines
 

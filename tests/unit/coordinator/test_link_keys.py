@@ -16,7 +16,7 @@ from phalanx.core.cluster.transitions import apply, decide
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.resources import Capacity
 from phalanx.link import wire
-from tests.support.builders import a_job
+from tests.support.builders import a_cluster, a_job
 from tests.support.clocks import ManualClock
 from tests.support.recording_connection import RecordingConnection
 
@@ -80,8 +80,10 @@ class Port:
     ],
 )
 def test_tasks_get_the_address_of_their_coordinator_unless_it_is_of_no_use_elsewhere(address: str, told: str):
-    links = Links(ClusterState, Credentials.local("user-token", "node-token"), address)
-    assert links._brief(a_job(), 0).address == told
+    cluster, job = a_cluster(), a_job()
+    cluster.submit(job)
+    links = Links(lambda: cluster.state, Credentials.local("user-token", "node-token"), address)
+    assert links._brief(job, 0).address == told
 
 
 def welcome(connection: RecordingConnection) -> wire.Welcome:
