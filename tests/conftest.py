@@ -49,7 +49,6 @@ def pytest_collection_finish() -> None:
     """What all tests share is never garbage: so the collector need not look through it again and again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 20, 50)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -198,10 +198,10 @@ class StartedCoordinator:
             await self._entrance.close()
             self._entrance = None
 
-    async def submit(self, node: str | None = None, **fields: object) -> str:
+    async def submit(self, node: str | None = None, user: str = "ada", **fields: object) -> str:
         """Submit a job of one task, for one node if that is given; returns its id."""
         request = SubmitRequest(command=["/bin/true"], targets=[node] if node else [], **fields)  # type: ignore[arg-type]
-        (id,) = (await self.commands.submit(request, "ada")).task_ids
+        (id,) = (await self.commands.submit(request, user)).task_ids
         return id
 
     def status(self, job: str) -> Status:

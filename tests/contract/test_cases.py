@@ -186,9 +186,10 @@ async def test_c39_whoever_dials_without_a_token_of_ours_is_nobody(
 
 
 async def fail(coordinator: StartedCoordinator, runner: Runner, times: int) -> None:
-    """Tasks that are meant for this node fail there, one after another."""
-    for _ in range(times):
-        key = await runner.started(await coordinator.submit(runner.node, max_retries=0))
+    """Tasks that are meant for this node fail there, one after another, of two users in turn."""
+    for number in range(times):
+        user = "bob" if number % 2 else "ada"
+        key = await runner.started(await coordinator.submit(runner.node, user, max_retries=0))
         assert await runner.end(key, code=1) == Disposition.ACCEPTED
 
 

@@ -88,6 +88,7 @@ TYPED: dict[str, st.SearchStrategy[Any]] = {
     "attached": st.booleans(),
     "stdin": st.booleans(),
     "exported": st.dictionaries(TEXT, TEXT, max_size=3),
+    "hold": st.booleans(),
     "begin": st.none() | FLOAT | TEXT | st.sampled_from(["+2h", "now", "2027-01-31T08:00:00Z", "18:00"]),
     "nodes": st.lists(TEXT | st.sampled_from(["n1", "N2", "n1"]), max_size=3),
     "exclude": st.lists(TEXT | st.sampled_from(["n1", "n2"]), max_size=3),

@@ -11,7 +11,7 @@ from phalanx.errors import NotFound
 from phalanx.store.protocol import Store
 
 
-class ApprovalCommands:
+class CoordinatorApprovals:
     """Who may, is decided with the job: the queue names its approvers."""
 
     def __init__(self, loop: Requests, store: Store) -> None:

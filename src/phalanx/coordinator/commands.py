@@ -15,7 +15,7 @@ from phalanx.api.schema.jobs import JobView, TaskView, WatchEvent, WhyReply
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.addresses import AddressCommands
-from phalanx.coordinator.approvals import ApprovalCommands
+from phalanx.coordinator.approvals import CoordinatorApprovals
 from phalanx.coordinator.attempt_files import AttemptFiles
 from phalanx.coordinator.call_queues import CallQueues
 from phalanx.coordinator.changes import ChangeCommands
@@ -92,7 +92,7 @@ class CoordinatorCommands:
         declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
-        self.approve = ApprovalCommands(loop, store).approve
+        self.approve = CoordinatorApprovals(loop, store).approve
         self.submit_workflow, self.wait_workflow = flows.submit_workflow, flows.wait_workflow
         self.workflows, self.workflow = flows.workflows, flows.workflow
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
