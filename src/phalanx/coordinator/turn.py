@@ -189,10 +189,8 @@ class Engine:
         never = None if gang is None else gang_never(self.state.table, gang)
         if gang is None or never is None or not repairs(self.state):
             return never
-        if (
-            len(self.state.table) > NODES_TRIED_MAX
-        ):  # too many to try; if it never fits, it waits with that reason
-            return None
+        if len(self.state.table) > NODES_TRIED_MAX:
+            return None  # too many to try: if it never fits, it waits, and `why` says so
         return gang_never(repaired(self.state), gang)
 
     def foreseen(self, given: SubmitWorkflow, now: float) -> SubmitWorkflow:

@@ -283,9 +283,6 @@ async def _writable(fd: int) -> None:
 async def _received(connection: Duplex, waiting: WaitingInput) -> None:
     while True:
         kind, content = await read_frame(connection, FROM_CLIENT)
-        if kind is FrameKind.STDIN:
-            waiting.add(content)
-        elif kind is FrameKind.STDIN_END:
-            waiting.end()
-        elif kind is FrameKind.HANG_UP:
+        if kind is FrameKind.HANG_UP:
             raise _ClientLeft("the client is gone")
+        waiting.take(kind, content)

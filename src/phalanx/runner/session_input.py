@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from contextlib import suppress
 
-from phalanx.api.schema.session_frames import WINDOW_BYTES, FrameError, pack_window
+from phalanx.api.schema.session_frames import WINDOW_BYTES, FrameError, FrameKind, pack_window
 from phalanx.duplex import Duplex
 
 
@@ -19,6 +19,13 @@ class WaitingInput:
         self._bytes = 0  # that the client has sent and was not given back
         self._has_ended = self._is_discarded = False
         self._news = asyncio.Event()
+
+    def take(self, kind: FrameKind, content: bytes) -> None:
+        """A frame of the client, if it is input or the end of it."""
+        if kind is FrameKind.STDIN:
+            self.add(content)
+        elif kind is FrameKind.STDIN_END:
+            self.end()
 
     def add(self, piece: bytes) -> None:
         self._bytes += len(piece)

@@ -292,11 +292,7 @@ async def _feed_target(waiting: WaitingInput, target: Duplex) -> None:
 
 async def _receive_for(connection: Duplex, waiting: WaitingInput) -> None:
     while True:
-        kind, content = await read_frame(connection, FROM_CLIENT)
-        if kind is FrameKind.STDIN:
-            waiting.add(content)
-        elif kind is FrameKind.STDIN_END:
-            waiting.end()
+        waiting.take(*await read_frame(connection, FROM_CLIENT))
 
 
 async def _readable(fd: int) -> None:
