@@ -7,6 +7,7 @@ error, and ends with the exit code that belongs to its error (`phalanx.errors` h
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 import sys
@@ -386,9 +387,17 @@ def run(args: Sequence[str]) -> int:
 
 
 def _plain(message: str) -> str:
-    """What Click says of a wrong number, in words of everybody."""
+    """What Click says of a wrong number or option, in words of everybody."""
+    message = re.sub(r"^(No such option: (\S+)) \(Possible options: (.*)\)$", _nearest, message)
     message = re.sub(r"is not a valid (int|integer)( range)?\.", "is not a whole number.", message)
     return re.sub(r"is not a valid float( range)?\.", "is not a number.", message)
+
+
+def _nearest(said: re.Match[str]) -> str:
+    """The option that was probably meant: the most similar one, not all that are a little similar."""
+    possible = said[3].split(", ")
+    near = difflib.get_close_matches(said[2], possible, n=1, cutoff=0.0)
+    return f"{said[1]}; did you mean {near[0]}?"
 
 
 def _usage_hint(error: typer.TyperException) -> str:
