@@ -7,9 +7,7 @@ error, and ends with the exit code that belongs to its error (`phalanx.errors` h
 
 from __future__ import annotations
 
-import difflib
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -22,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from phalanx.cli.foreign_words import OURS
 from phalanx.cli.output import tell_error
 from phalanx.cli.session import CliSession, flags_before
+from phalanx.cli.usage_errors import plain, usage_hint
 from phalanx.errors import PhalanxError
 
 Entries = Mapping[str, "str | CommandGroup | Daemon"]
@@ -373,7 +372,7 @@ def run(args: Sequence[str]) -> int:
         tell_error(error.detail, error.hint)
         return error.exit_code
     except typer.TyperException as error:
-        tell_error(_plain(error.format_message()), _usage_hint(error))
+        tell_error(plain(error.format_message()), usage_hint(error))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
@@ -384,23 +383,3 @@ def run(args: Sequence[str]) -> int:
     except OSError as error:  # A folder that is gone, a disk that is full.
         tell_error(str(error), "")
         return 1
-
-
-def _plain(message: str) -> str:
-    """What Click says of a wrong number or option, in words of everybody."""
-    message = re.sub(r"^(No such option: (\S+)) \(Possible options: (.*)\)$", _nearest, message)
-    message = re.sub(r"is not a valid (int|integer)( range)?\.", "is not a whole number.", message)
-    return re.sub(r"is not a valid float( range)?\.", "is not a number.", message)
-
-
-def _nearest(said: re.Match[str]) -> str:
-    """The option that was probably meant: the most similar one, not all that are a little similar."""
-    possible = said[3].split(", ")
-    near = difflib.get_close_matches(said[2], possible, n=1, cutoff=0.0)
-    return f"{said[1]}; did you mean {near[0]}?"
-
-
-def _usage_hint(error: typer.TyperException) -> str:
-    """Where to read more: the help of the command that was used wrongly."""
-    ctx = getattr(error, "ctx", None)
-    return f"see `{ctx.command_path} --help`" if ctx is not None else ""
