@@ -19,6 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from phalanx.cli.foreign_words import OURS
+from phalanx.cli.command_words import tell_unspelled
 from phalanx.cli.output import tell_error
 from phalanx.cli.session import CliSession, flags_before
 from phalanx.errors import PhalanxError
@@ -374,6 +375,8 @@ def run(args: Sequence[str]) -> int:
     except typer.TyperException as error:
         tell_error(_plain(error.format_message()), _usage_hint(error))
         return error.exit_code
+    except UnicodeEncodeError:
+        return tell_unspelled(args)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
