@@ -18,8 +18,8 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from phalanx.cli.foreign_words import OURS
 from phalanx.cli.command_words import tell_unspelled
+from phalanx.cli.foreign_words import OURS
 from phalanx.cli.output import tell_error
 from phalanx.cli.session import CliSession, flags_before
 from phalanx.errors import PhalanxError
