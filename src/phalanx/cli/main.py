@@ -17,6 +17,7 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from phalanx.cli.command_words import tell_unspelled
 from phalanx.cli.foreign_words import OURS
 from phalanx.cli.output import tell_error
 from phalanx.cli.session import CliSession, flags_before
@@ -374,6 +375,8 @@ def run(args: Sequence[str]) -> int:
     except typer.TyperException as error:
         tell_error(plain(error.format_message()), usage_hint(error))
         return error.exit_code
+    except UnicodeEncodeError:
+        return tell_unspelled(args)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
