@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from phalanx.runner.keeper.attempt import KeptAttempt
