@@ -152,7 +152,7 @@ def _room_or_note(folder: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in FULL:
             raise
-        note(f"warning: no space left in {folder}: submits are rejected until there is")
+        note(f"warning: no space left in {folder}: nothing new can be written there until there is")
 
 
 @contextmanager
