@@ -65,9 +65,9 @@ def seen(http_request: HttpRequest, view: JobView | TaskView) -> JobView | TaskV
 async def submit(service: Service, http_request: HttpRequest) -> Response:
     request: SubmitRequest = http_request.document
     join_key(request, http_request)
-    return json_reply(
-        await service.commands.submit(request, http_request.user, http_request.identity.role), 202
-    )
+    reply = await service.commands.submit(request, http_request.user, http_request.identity.role)
+    http_request.made = reply.task_ids
+    return json_reply(reply, 202)
 
 
 async def jobs(service: Service, http_request: HttpRequest) -> Response:
