@@ -138,7 +138,9 @@ def _in_numbers(service: Service, reply: WhyReply) -> WhyReply:
 
 async def story(service: Service, http_request: HttpRequest) -> Response:
     query: StoryQuery = http_request.query
-    page = await service.commands.story(http_request.id, cursor=query.cursor, limit=query.limit)
+    page = await service.commands.story(
+        http_request.id, cursor=query.cursor, limit=query.limit, inspects=http_request.is_inspector
+    )
     told = service.commands.in_numbers
     page.items = [structs.replace(line, text=told(line.text), cause=told(line.cause)) for line in page.items]
     return json_reply(page)
