@@ -18,10 +18,12 @@ GIVES = 'import json, os, sys; json.dump({}, open(os.environ["PHALANX_RESULT"], 
 ADDS = "import json, os, sys; json.dump(sum(map(int, sys.argv[1:])), open(os.environ['PHALANX_RESULT'], 'w'))"
 
 
-def test_a_graph_built_in_python_runs_and_its_values_arrive():
+def test_a_graph_built_in_python_runs_and_its_values_arrive(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "give.py").write_text(GIVES.format('{"n": [1, 20]}'))
     with phalanx.local() as cluster:
         flow = cluster.workflow("sums")
-        one = flow.stage("one", ["python3", "-c", GIVES.format('{"n": [1, 20]}')])
+        one = flow.stage("one", ["python3", "give.py"])
         two = flow.stage("two", ["python3", "-c", ADDS, one.result["n"][0], one.result["n"][1]])
         flow.stage("last", ["python3", "-c", ADDS, two.result, "300"], env={"FROM": two.result})
         flow.stage("never", ["/bin/false"], when=(two, "result", "7"))

@@ -297,7 +297,9 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         reason = ReasonView("WaitingCapacity", "capacity", "no node has 1 core free", {"cores": 1})
         return WhyReply(job.id, "Pending", reason, [], [], None, 1, 1, 1.0, 1)
 
-    async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
+    async def story(
+        self, id: str, *, cursor: str | None, limit: int, inspects: bool = False
+    ) -> Page[StoryLine]:
         if id in self.flows:
             return Page([], None)
         if id not in self.drained:

@@ -150,7 +150,9 @@ class Script(WorkflowScript):
             self._say(_node(view))
 
     def do_story(self, name: str) -> None:
-        page = finish(self.cluster.commands.story(self.cluster.id_of(name), cursor=None, limit=100))
+        page = finish(
+            self.cluster.commands.story(self.cluster.id_of(name), cursor=None, limit=100, inspects=True)
+        )
         for line in page.items:
             self._say(f"{line.at - BEGINNING_S:>6.1f}s  {line.text}")
 

@@ -149,7 +149,7 @@ class ScriptedCluster:
 
     def told(self, event: Event) -> str:
         job = event.own_job
-        text = self.named(sentence(event))
+        text = self.named(sentence(event, inspects=True))
         if job is None:
             return text
         key = getattr(event, "key", None)

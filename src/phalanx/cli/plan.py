@@ -15,13 +15,8 @@ from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
 from phalanx.cli.submit import SubmitOptions, takes_options
-from phalanx.cli.workflows import (
-    BudgetOption,
-    DeadlineOption,
-    in_this_folder,
-    with_limits,
-    workflow_refusals_at,
-)
+from phalanx.cli.workflows import BudgetOption, DeadlineOption, with_limits, workflow_refusals_at
+from phalanx.client.surroundings import in_this_folder
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest
 

@@ -16,6 +16,7 @@ from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note, 
 from phalanx.cli.session import session
 from phalanx.clock import SystemClock
 from phalanx.core.model.credential import ROLES
+from phalanx.core.model.job import is_job_id
 from phalanx.endpoint import endpoint
 from phalanx.errors import BadRequest
 from phalanx.settings import Output, Settings
@@ -168,11 +169,21 @@ def _state(token: TokenView) -> str:
 
 
 def _audit_table(found: list[AuditLine]) -> Table:
-    headings = ("TIME", "WHO", "ROLE", "FROM", "WHAT", "STATUS", "REASON")
-    table = Table(*headings, narrows={"REASON": 12, "WHAT": 16, "WHO": 8}, spare=("ROLE", "FROM"))
+    headings = ("TIME", "WHO", "ROLE", "FROM", "WHAT", "ID", "STATUS", "REASON", "ROUTE")
+    narrows = {"REASON": 12, "WHAT": 12, "ID": 8, "WHO": 8}
+    table = Table(*headings, narrows=narrows, spare=("ROUTE", "ROLE", "FROM"))
     for line in found:
-        what = " ".join(filter(None, (line.method, line.route.replace("{id}", line.id or "…"))))
+        route = " ".join(filter(None, (line.method, line.route)))
+        what = " ".join(filter(None, (line.action or route, line.what)))
         left_out = f"{line.left_out} refusals before it were left out" if line.left_out else ""
         reason = ", ".join(filter(None, (line.reason, left_out)))
-        table.add(moment(line.at), line.name or "-", line.role or "-", line.where, what, line.status, reason)
+        who = line.name or "-", line.role or "-", line.where
+        table.add(moment(line.at), *who, what, audit_id(line), line.status, reason, route)
     return table
+
+
+def audit_id(line: AuditLine) -> str:
+    """What it was about: its number, and the name by which it was asked for; what came of it, if that is another."""
+    is_name = line.id != line.number and not is_job_id(line.id[:26])
+    about = f"{line.number} ({line.id})" if line.number and is_name else line.number or line.id
+    return ": ".join(filter(None, (about, line.made))) or "-"

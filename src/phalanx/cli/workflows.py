@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +15,6 @@ from phalanx.api.schema.workflows import (
     StageView,
     SubmittedWorkflow,
     WorkflowRequest,
-    WorkflowSpec,
     WorkflowView,
 )
 from phalanx.cli.labels import label
@@ -49,7 +47,7 @@ ORDER = ("Running", "Assigned", "Pending", "Waiting", "Completed", "Skipped", "F
 def hand_in(client: Client, found: ParsedWorkflow, *, allow_infeasible: bool) -> SubmittedWorkflow:
     """Submit one workflow; a refusal names its file."""
     try:
-        reply = client.submit_workflow(WorkflowRequest(in_this_folder(found.spec), allow_infeasible))
+        reply = client.submit_workflow(WorkflowRequest(found.spec, allow_infeasible))
     except BadRequest as error:
         error.detail = f"{found.where}: {error.detail}"
         raise
@@ -146,18 +144,3 @@ def has_job(stage: StageView) -> bool:
 def counted(view: WorkflowView) -> str:
     """3 Running, 2 Waiting."""
     return ", ".join(f"{view.counts[word]} {word}" for word in ORDER if view.counts.get(word))
-
-
-def in_this_folder(spec: WorkflowSpec) -> WorkflowSpec:
-    """Commands that name no folder run in the one where they are submitted; programs of task types in the node's."""
-    here = str(Path.cwd())
-    stages = []
-    for stage in spec.stages:
-        groups = [
-            structs.replace(group, cwd=here)
-            if group.cwd is None and not group.image and (group.command or group.shell)
-            else group
-            for group in stage.job.groups
-        ]
-        stages.append(structs.replace(stage, job=structs.replace(stage.job, groups=groups)))
-    return structs.replace(spec, stages=stages)

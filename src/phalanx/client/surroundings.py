@@ -1,4 +1,7 @@
-"""Where a submission runs if it does not say: in the folder and the environment of whoever submits it."""
+"""Where a submission runs if it does not say: in the folder and the environment of whoever submits it.
+
+Stages of workflows have the folder, too; of the environment they have only what they name.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ from pathlib import Path
 from msgspec import structs
 
 from phalanx.api.schema.exports import ALL, NONE, chosen
+from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.workflows import WorkflowSpec
 from phalanx.config import environment
 
 Export = str | Sequence[str] | None
@@ -25,3 +30,19 @@ def with_surroundings(request: SubmitRequest, export: Export = None) -> SubmitRe
         export = NONE if has_own or request.exported else ALL
     found, _ = chosen(export, environment(), in_image=bool(request.image))
     return structs.replace(request, exported={**found, **request.exported}) if found else request
+
+
+def in_this_folder(spec: WorkflowSpec) -> WorkflowSpec:
+    """Commands that name no folder run in the one where they are submitted; programs of task types in the node's."""
+    here = str(Path.cwd())
+    stages = []
+    for stage in spec.stages:
+        groups = [
+            structs.replace(each, cwd=here) if _needs_folder(each) else each for each in stage.job.groups
+        ]
+        stages.append(structs.replace(stage, job=structs.replace(stage.job, groups=groups)))
+    return structs.replace(spec, stages=stages)
+
+
+def _needs_folder(group: GroupSpec) -> bool:
+    return group.cwd is None and not group.image and bool(group.command or group.shell)

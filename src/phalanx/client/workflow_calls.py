@@ -15,13 +15,15 @@ from phalanx.api.schema.workflows import (
     check_limits,
 )
 from phalanx.client.calls import FINAL, TIMEOUT_S, Call, get, new_request_id, path_of, query_of
+from phalanx.client.surroundings import in_this_folder
 
 WORKFLOWS = "/v1/workflows"
 
 
 def submit_workflow(request: WorkflowRequest | WorkflowSpec) -> Call[SubmittedWorkflow]:
-    """A workflow, alone or with how it is submitted."""
+    """A workflow, alone or with how it is submitted. Its commands run in the caller's folder unless they name one."""
     whole = request if isinstance(request, WorkflowRequest) else WorkflowRequest(request)
+    whole = msgspec.structs.replace(whole, workflow=in_this_folder(whole.workflow))
     check_limits(whole.workflow.deadline, whole.workflow.budget)
     if whole.request_id is None:
         whole = msgspec.structs.replace(whole, request_id=new_request_id())

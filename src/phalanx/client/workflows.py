@@ -260,7 +260,13 @@ class WorkflowHandle:
 
 
 def _check_command(stage: str, command: object) -> None:
-    """A text would be taken for a list of letters."""
+    """A text would be taken for a list of letters. A function is no command, and is called by an Executor."""
+    if callable(command):
+        name = getattr(command, "__name__", repr(command))
+        raise TypeError(
+            f"stage {stage!r}: command = {name} is a function: expected a list of words;"
+            " functions are called by phalanx.Executor, or by the nodes as a task_type"
+        )
     if isinstance(command, str | bytes):
         text = command if isinstance(command, str) else command.decode(errors="replace")
         raise TypeError(

@@ -231,6 +231,7 @@ class Credentials:
 
     def _note_hello(self, line: AuditLine) -> None:
         line.method, line.route = "HELLO", "link"
+        line.action = "join node" if line.role == "join" else "connect node"
         self.audit.note(line)
 
     # The cluster's secret.

@@ -177,7 +177,9 @@ class StateReads:
             return stage_reply(engine.state, flow, lookup.stage_number(flow, stage), now, asker)
         return workflow_reply(engine.state, flow, now, engine.policy, engine.memory, asker)
 
-    async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
+    async def story(
+        self, id: str, *, cursor: str | None, limit: int, inspects: bool = False
+    ) -> Page[StoryLine]:
         if id in self._loop.state.nodes:
             return await self._story(id, None, None, cursor, limit)
         try:
@@ -189,7 +191,7 @@ class StateReads:
                 flow = await lookup.find_workflow(self._loop, self._store, id)
             except NotFound:
                 raise error from None
-            return await self._story(flow.workflow.id, None, None, cursor, limit)
+            return await self._story(flow.workflow.id, None, None, cursor, limit, inspects=inspects)
         return await self._story(job.job.id, job, position if "." in id else None, cursor, limit)
 
     async def nodes(self) -> list[NodeView]:
@@ -316,7 +318,14 @@ class StateReads:
             before = records[-1].job
 
     async def _story(
-        self, subject: str, job: JobState | None, position: int | None, cursor: str | None, limit: int
+        self,
+        subject: str,
+        job: JobState | None,
+        position: int | None,
+        cursor: str | None,
+        limit: int,
+        *,
+        inspects: bool = False,
     ) -> Page[StoryLine]:
         after = _position(cursor)
         lines: list[StoryLine] = []
@@ -326,14 +335,14 @@ class StateReads:
             for batch in batches:
                 if piece.is_over:
                     piece = await self.slices.turn()
-                lines += self._lines(batch, subject, job, position)
+                lines += self._lines(batch, subject, job, position, inspects)
                 after = batch.revision
             if not batches:  # a short page is not the last: damaged records are left out of it
                 return Page(_begun(lines, cursor), None)
         return Page(_begun(lines, cursor), str(after))
 
     def _lines(
-        self, batch: Batch, subject: str, job: JobState | None, position: int | None
+        self, batch: Batch, subject: str, job: JobState | None, position: int | None, inspects: bool
     ) -> Iterator[StoryLine]:
         """What one batch has to say about a job, one of its tasks, or a node."""
         events = decode(batch.body)
@@ -348,7 +357,7 @@ class StateReads:
                 revision,
                 told.at,
                 told.event,
-                sentence(event),
+                sentence(event, inspects=inspects),
                 task,
                 told.node,
                 event.cause,

@@ -9,13 +9,24 @@ import pytest
 from msgspec import json
 
 from phalanx.api.schema.cluster import AuditLine, NewToken, TokenRequest, TokenView
+from phalanx.cli.token import audit_id
 from phalanx.endpoint import Endpoint
 from tests.support.fake_client import Cli, FakeClient, a_node
 
 ID = "3b03e5da89561dd2"
 MADE = TokenView(ID, "user", "ada", "user", True, False, 1000.0, "admin", 2000.0, None)
 LINE = AuditLine(
-    1000.0, "ada", "user", ID, "127.0.0.1:5", "POST", "/v1/nodes/{id}/drain", "n1", 403, "RoleForbids"
+    1000.0,
+    "ada",
+    "user",
+    ID,
+    "127.0.0.1:5",
+    "POST",
+    "/v1/nodes/{id}/drain",
+    "n1",
+    403,
+    "RoleForbids",
+    action="drain node",
 )
 
 
@@ -46,6 +57,22 @@ class Grants:
     def audit(self, tail: int) -> list[AuditLine]:
         self._cluster.asked.append(("audit", tail))
         return [LINE]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (AuditLine(made="17-20"), "17-20"),
+        (AuditLine(id="bobbig", number="17"), "17 (bobbig)"),
+        (AuditLine(id="17", number="17"), "17"),
+        (AuditLine(id="01k0000000000000000000000a", number="17"), "17"),
+        (AuditLine(id="11", number="11", made="12"), "11: 12"),
+        (AuditLine(id="n1"), "n1"),
+        (AuditLine(), "-"),
+    ],
+)
+def test_the_audit_says_which_job(line: AuditLine, told: str):
+    assert audit_id(line) == told
 
 
 def test_a_new_token_stands_alone_on_standard_output(cli: Cli, cluster: FakeClient):
@@ -99,7 +126,7 @@ def test_tokens_are_revoked_and_rotated(cli: Cli, cluster: FakeClient):
 def test_the_audit_is_shown(cli: Cli, cluster: FakeClient):
     Grants(cluster)
     said = cli("audit", "--tail", "5")
-    assert "POST /v1/nodes/n1/drain" in said.out and "403" in said.out and "RoleForbids" in said.out
+    assert "drain node  n1  403     RoleForbids" in said.out
     assert json.decode(cli("audit", "-o", "json").out, type=list[AuditLine]) == [LINE]
     assert cluster.asked == [("audit", 5), ("audit", 100)]
 

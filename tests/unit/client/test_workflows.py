@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from phalanx.api.schema.workflows import RetryRequest
@@ -19,6 +21,23 @@ def test_a_text_is_no_command():
     with pytest.raises(TypeError, match="is a text"):
         flow.stage("train", b"python train.py")  # type: ignore[arg-type]
     assert flow.spec().stages == []
+
+
+def test_a_function_is_no_command():
+    with pytest.raises(TypeError, match=r"command = print is a function: .* phalanx\.Executor"):
+        WorkflowBuilder("f").stage("train", print)  # type: ignore[arg-type]
+
+
+def test_commands_run_in_the_folder_of_the_program(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flow = WorkflowBuilder("f")
+    flow.stage("here", ["python", "prep.py"])
+    flow.stage("text", shell="ls")
+    flow.stage("there", ["ls"], cwd="/srv")
+    flow.stage("site", task_type="sft")
+    sent = json.loads(submit_workflow(flow.spec()).body or b"")
+    folders = [stage["job"]["groups"][0].get("cwd") for stage in sent["workflow"]["stages"]]
+    assert folders == [str(tmp_path), str(tmp_path), "/srv", None]
 
 
 def test_one_stage_is_no_list_of_stages():

@@ -189,3 +189,18 @@ async def test_sentences_have_numbers_where_ids_were(here: Coordinator, ada: Asy
         await ada.cancel("1")
     assert id not in refused.value.detail
     assert not [line for line in (await ada.story("1")).items if id in line.text]
+
+
+async def test_why_a_stage_ended_is_told_in_the_story_of_those_who_may_inspect_it(
+    here: Coordinator, ada: AsyncClient
+):
+    job = JobSpec([GroupSpec(command=["true"])])
+    stages = [StageSpec(name="a", job=job), StageSpec(name="b", job=job, after=["a"])]
+    await ada.submit_workflow(WorkflowSpec(name="flow", stages=stages))
+    await ada.cancel("1:a")
+    async with client_of(here, "bob") as bob:
+        hers, his = [[line.text for line in (await who.story("1")).items] for who in (ada, bob)]
+    assert any(text.startswith("stage a") and "stage b" in text and ": " in text for text in hers) or any(
+        text.startswith("stage b") and ": " in text for text in hers
+    ), hers
+    assert not any(text.startswith("stage ") and ": " in text for text in his), his

@@ -295,3 +295,6 @@ class AuditLine(Struct, omit_defaults=True):
     request_id: str = ""
     left_out: int = 0
     what: str = ""  # of a session: its command without values, or its port
+    action: str = ""  # what was asked, in plain words: submit, cancel, drain node
+    number: str = ""  # of the job, task or workflow it was about, by which `phalanx show` finds it
+    made: str = ""  # the numbers of what it made: 17, or 17-20

@@ -16,9 +16,9 @@ from contextlib import nullcontext
 from typing import Any
 from urllib.parse import unquote
 
-from phalanx.api.schema.cluster import AuditLine
 from phalanx.api.schema.documents import Nothing, read_document, read_query
 from phalanx.api.schema.fields import shown
+from phalanx.api.server.audit_lines import TOKEN_SIGN, audit_line
 from phalanx.api.server.auth import Accepts, Guard, check_role, forbidden
 from phalanx.api.server.commands import NO_AUDIT, Audit, Commands
 from phalanx.api.server.limits import ServerLimits
@@ -45,7 +45,6 @@ _log = logger("api")
 STALE_S = 5.0
 BEHIND = b"phalanx-behind"
 REST = "{path}"  # in a route: whatever follows, with its slashes
-TOKEN_SIGN = "phx_"  # noqa: S105 - what every token of ours begins with
 # Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a stage: WORKFLOW:STAGE
 _NAMED = ("jobs", "tasks", "names")  # what may also be named as Kubernetes does, namespace%2Fname
@@ -289,25 +288,10 @@ def _note(
     if route is None and not isinstance(error, Unauthorized | Forbidden):
         return
     http_request.request_id = http_request.request_id or os.urandom(8).hex()
-    who = http_request.identity
     row, id, _ = _find_row(http_request.raw_path)  # as it was named, whatever it was read as
-    if not who.fingerprint or TOKEN_SIGN in id:  # nobody knows what a stranger puts into a path
-        id = ""
-    service.audit.note(
-        AuditLine(
-            name=who.name,
-            role=who.role if who.fingerprint else "",
-            fingerprint=who.fingerprint,
-            where=http_request.where,
-            method=http_request.method,
-            route=next(iter(row.values())).path if row else "",
-            id=id,
-            status=status,
-            reason=error.reason if error is not None else "",
-            request_id=http_request.request_id,
-            what=http_request.what,
-        )
-    )
+    found = route or (next(iter(row.values())) if row else None)
+    in_numbers = service.commands.in_numbers
+    service.audit.note(audit_line(http_request, found, id, status, error, in_numbers))
 
 
 async def _document(service: Service, route: Route, http_request: HttpRequest) -> Any:

@@ -158,8 +158,10 @@ class Commands(SweepCommands, ApprovalCommands, LogCommands, Protocol):
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply: ...
 
-    async def story(self, id: str, *, cursor: str | None, limit: int) -> Page[StoryLine]:
-        """Of a job, a task or a node."""
+    async def story(
+        self, id: str, *, cursor: str | None, limit: int, inspects: bool = False
+    ) -> Page[StoryLine]:
+        """Of a job, a task or a node; with why stages of a workflow ended if the asker may see their results."""
         ...
 
     async def nodes(self) -> list[NodeView]: ...

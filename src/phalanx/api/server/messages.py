@@ -59,6 +59,7 @@ class HttpRequest:
         "id",
         "identity",
         "is_inspector",
+        "made",
         "method",
         "path",
         "query",
@@ -85,6 +86,7 @@ class HttpRequest:
         self.where = _address(scope.get("client"))
         self.request_id = ""  # by which the audit names it
         self.what = ""  # what the audit says of it besides its route
+        self.made: list[str] = []  # ids of the jobs, workflows or tokens that it made, for the audit
         self.connection: SwitchableConnection | None = scope.get(CONNECTION)
         self.identity: Identity = NOBODY
         self.is_inspector = False  # may see what the job in the path wrote, and its environment

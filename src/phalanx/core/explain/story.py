@@ -37,8 +37,8 @@ _SAME_EACH_TIME: dict[type, str] = {
 }
 
 
-def sentence(event: e.Event) -> str:
-    """One event as a sentence."""
+def sentence(event: e.Event, *, inspects: bool = False) -> str:
+    """One event as a sentence. Why a stage ended may tell of results, which are for those who may inspect them."""
     return (
         _SAME_EACH_TIME.get(type(event))
         or _task_sentence(event)
@@ -47,7 +47,7 @@ def sentence(event: e.Event) -> str:
         or _node_sentence(event)
         or _health_sentence(event)
         or _brake_sentence(event)
-        or _workflow_sentence(event)
+        or _workflow_sentence(event, inspects)
         or _elastic_sentence(event)
         or _overlay_sentence(event)
         or _credential_sentence(event)
@@ -350,13 +350,13 @@ def _the_end(key: AttemptKey, exit: Exit, event: e.AttemptEnded) -> str:
     return f"attempt {key[2]} ended: {what}"
 
 
-def _workflow_sentence(event: e.Event) -> str:
+def _workflow_sentence(event: e.Event, inspects: bool) -> str:
     match event:
         case w.WorkflowSubmitted():
             named = f" {event.content.name}" if event.content.name else ""
             return f"submitted: workflow{named} of {plural(len(event.content.stages), 'stage')}"
         case w.StagesEnded():
-            shown = "; ".join(_describe_stage_end(end) for end in event.ends[:STAGES_SHOWN])
+            shown = "; ".join(_describe_stage_end(end, inspects) for end in event.ends[:STAGES_SHOWN])
             more = f"; and {len(event.ends) - STAGES_SHOWN} more" if len(event.ends) > STAGES_SHOWN else ""
             return shown + more
         case w.WorkflowCancelled():
@@ -369,6 +369,6 @@ def _workflow_sentence(event: e.Event) -> str:
     return ""
 
 
-def _describe_stage_end(end: w.StageEnd) -> str:
+def _describe_stage_end(end: w.StageEnd, inspects: bool) -> str:
     word = "skipped" if end.skipped else end.status.word.lower()
-    return f"stage {end.name} {word}" + (f": {end.text}" if end.text else "")
+    return f"stage {end.name} {word}" + (f": {end.text}" if end.text and inspects else "")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from unittest.mock import AsyncMock
+
 import msgspec
 import pytest
 
 from phalanx.api.schema.cluster import AuditLine
 from phalanx.api.server.app import build_app
+from phalanx.api.server.audit_lines import action_of, in_ranges
 from phalanx.api.server.auth import Tokens, fingerprint
 from phalanx.api.server.messages import App
+from phalanx.api.server.routes.table import ROUTES
 from phalanx.errors import Unavailable
 from tests.support.fake_commands import FakeCommands
 from tests.support.rest_app import JSON, TOKEN, ask
@@ -39,7 +43,42 @@ async def test_a_change_is_written_down_with_who_and_how_it_went():
     (line,) = notes.lines
     assert (line.name, line.role, line.fingerprint) == ("ada", "admin", fingerprint(TOKEN))
     assert (line.method, line.route, line.id, line.status) == ("POST", "/v1/nodes/{id}/drain", "n1", 200)
+    assert (line.action, line.number, line.made) == ("drain node", "", "")
     assert len(line.request_id) == 16
+
+
+async def test_a_submit_names_what_it_made_and_a_cancel_the_job_behind_the_name():
+    cluster = FakeCommands()
+    app, notes = audited(cluster=cluster)
+    targets = b'{"command": ["true"], "targets": ["n1", "n2"]}'
+    made = (await ask(app, "POST", "/v1/jobs", targets, headers=JSON)).json()["task_ids"]
+    numbers = {id: str(17 + at) for at, id in enumerate(made)}
+    cluster.in_numbers = lambda text: numbers.get(text, text)  # type: ignore[method-assign]
+    cluster.named = AsyncMock(return_value=made[0])  # type: ignore[method-assign]
+    await ask(app, "POST", "/v1/jobs/train/cancel", b"", headers=JSON)
+    await ask(app, "POST", "/v1/jobs", targets, headers=JSON)
+    submitted, cancelled, again = notes.lines
+    assert (submitted.action, submitted.made) == ("submit", ", ".join(made))  # before they had numbers
+    assert (cancelled.action, cancelled.id, cancelled.number) == ("cancel", "train", "17")
+    assert again.made and again.number == ""
+
+
+def test_every_route_has_plain_words():
+    told = {(route.method, route.path): action_of(route.method, route.path) for route in ROUTES}
+    assert not {key: text for key, text in told.items() if set(text) & set("/{}_")}
+    changes = [text for (method, _), text in told.items() if method != "GET"]
+    twice = {text for text in changes if changes.count(text) > 1}
+    assert twice == {"cancel", "evict", "set node elastic"}  # of jobs and of tasks, of nodes and of workers
+    assert not any(word in text.split() for text in changes for word in ("post", "put", "delete", "patch"))
+    assert told["POST", "/v1/workflows/{id}/approve"] == "approve workflow"
+    assert told["GET", "/v1/audit"] == "read audit"
+
+
+def test_numbers_in_a_row_are_a_range():
+    assert in_ranges(["17"]) == "17"
+    assert in_ranges(["17", "18", "19", "30"]) == "17-19, 30"
+    assert in_ranges(["3b03", "3b04"]) == "3b03, 3b04"
+    assert in_ranges([]) == ""
 
 
 @pytest.mark.parametrize(("id", "body", "status"), [("nobody", b'{"reason": "x"}', 404), ("n1", b"{", 400)])

@@ -344,7 +344,12 @@ TOLD: list[tuple[Event, str]] = [
 
 @pytest.mark.parametrize(("event", "told"), TOLD, ids=lambda each: each if isinstance(each, str) else "")
 def test_an_event_is_told_in_words(event: Event, told: str) -> None:
-    assert sentence(event) == told
+    assert sentence(event, inspects=True) == told
+
+
+def test_why_a_stage_ended_is_for_those_who_may_inspect_it() -> None:
+    end = w.StageEnd(2, "c", Status.COMPLETED, text="verdict is planted", skipped=True)
+    assert sentence(w.StagesEnded(at=1.0, workflow="w1", ends=(end,))) == "stage c skipped"
 
 
 def test_every_event_that_is_kept_is_told_here() -> None:

@@ -16,9 +16,9 @@ async def apply(service: Service, http_request: HttpRequest) -> Response:
     join_key(request, http_request)
     if request.topology is not None or request.quotas:
         http_request.require("declare")
-    return json_reply(
-        await service.commands.apply(request, http_request.user, http_request.identity.role), 202
-    )
+    reply = await service.commands.apply(request, http_request.user, http_request.identity.role)
+    http_request.made = [job.id for job in reply.jobs if not job.unchanged]
+    return json_reply(reply, 202)
 
 
 async def queues(service: Service, _http_request: HttpRequest) -> Response:

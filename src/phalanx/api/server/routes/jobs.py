@@ -65,9 +65,9 @@ def seen(http_request: HttpRequest, view: JobView | TaskView) -> JobView | TaskV
 async def submit(service: Service, http_request: HttpRequest) -> Response:
     request: SubmitRequest = http_request.document
     join_key(request, http_request)
-    return json_reply(
-        await service.commands.submit(request, http_request.user, http_request.identity.role), 202
-    )
+    reply = await service.commands.submit(request, http_request.user, http_request.identity.role)
+    http_request.made = reply.task_ids
+    return json_reply(reply, 202)
 
 
 async def jobs(service: Service, http_request: HttpRequest) -> Response:
@@ -138,7 +138,9 @@ def _in_numbers(service: Service, reply: WhyReply) -> WhyReply:
 
 async def story(service: Service, http_request: HttpRequest) -> Response:
     query: StoryQuery = http_request.query
-    page = await service.commands.story(http_request.id, cursor=query.cursor, limit=query.limit)
+    page = await service.commands.story(
+        http_request.id, cursor=query.cursor, limit=query.limit, inspects=http_request.is_inspector
+    )
     told = service.commands.in_numbers
     page.items = [structs.replace(line, text=told(line.text), cause=told(line.cause)) for line in page.items]
     return json_reply(page)

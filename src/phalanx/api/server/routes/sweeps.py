@@ -17,18 +17,18 @@ async def retry(service: Service, http_request: HttpRequest) -> Response:
     request: RetryTasksRequest = http_request.document
     join_key(request, http_request)
     who = http_request.identity
-    return json_reply(
-        await service.commands.retry(http_request.id, request, http_request.user, who.role), 202
-    )
+    reply = await service.commands.retry(http_request.id, request, http_request.user, who.role)
+    http_request.made = reply.task_ids
+    return json_reply(reply, 202)
 
 
 async def resubmit(service: Service, http_request: HttpRequest) -> Response:
     request: ResubmitRequest = http_request.document
     join_key(request, http_request)
     who = http_request.identity
-    return json_reply(
-        await service.commands.resubmit(http_request.id, request, http_request.user, who.role), 202
-    )
+    reply = await service.commands.resubmit(http_request.id, request, http_request.user, who.role)
+    http_request.made = reply.task_ids
+    return json_reply(reply, 202)
 
 
 ROUTES = (

@@ -45,7 +45,9 @@ async def create(service: Service, http_request: HttpRequest) -> Response:
     span_s = seconds_of(
         "expires", request.expires, JOIN_S if is_join else USER_S, JOIN_S_MAX if is_join else None
     )
-    return json_reply(await service.commands.create_token(made, span_s, http_request.identity), 201)
+    new = await service.commands.create_token(made, span_s, http_request.identity)
+    http_request.made = [new.record.id]
+    return json_reply(new, 201)
 
 
 async def revoke(service: Service, http_request: HttpRequest) -> Response:
@@ -63,9 +65,9 @@ async def rotate(service: Service, http_request: HttpRequest) -> Response:
             f"{known.id} is a {known.kind} credential: a node gets a new one with a new join token"
         )
     overlap_s = seconds_of("overlap", request.overlap, OVERLAP_S, OVERLAP_S_MAX) or 0.0
-    return json_reply(
-        await service.commands.rotate_token(http_request.id, overlap_s, http_request.identity), 201
-    )
+    new = await service.commands.rotate_token(http_request.id, overlap_s, http_request.identity)
+    http_request.made = [new.record.id]
+    return json_reply(new, 201)
 
 
 async def audit(service: Service, http_request: HttpRequest) -> Response:

@@ -20,6 +20,7 @@ async def create(service: Service, http_request: HttpRequest) -> Response:
     request: VpsRequest = http_request.document
     join_key(request, http_request)
     made = await service.commands.create_vps(request, http_request.user, http_request.identity.role)
+    http_request.made = [made.id]
     return json_reply(made, 201)
 
 

@@ -67,7 +67,9 @@ async def submit_workflow(service: Service, http_request: HttpRequest) -> Respon
     request: WorkflowRequest = http_request.document
     join_key(request, http_request)
     identity = http_request.identity
-    return json_reply(await service.commands.submit_workflow(request, http_request.user, identity.role), 202)
+    reply = await service.commands.submit_workflow(request, http_request.user, identity.role)
+    http_request.made = [reply.id]
+    return json_reply(reply, 202)
 
 
 async def workflows(service: Service, http_request: HttpRequest) -> Response:
