@@ -52,7 +52,9 @@ def _of_nodes(snapshot: Snapshot) -> Iterable[Alarm]:
     for node in snapshot.nodes:
         note = f": {clean(node.note)}" if node.note else ""
         if node.status not in {"Online", "Stopping"}:
-            yield Alarm("critical", node.name, f"{node.status}, {plural(node.task_count, 'task')} there{note}")
+            yield Alarm(
+                "critical", node.name, f"{node.status}, {plural(node.task_count, 'task')} there{note}"
+            )
         elif node.drained:
             yield Alarm("notice", node.name, f"drained: {clean(node.drain_reason) or 'no reason given'}")
         elif node.note:
@@ -85,7 +87,9 @@ class Failures:
             return False
         subject = (event.node or "") if is_lost else event.number or event.task or event.job or ""
         text = event.text or " ".join(filter(None, (event.status or event.event, event.reason)))
-        self._kept.appendleft(Alarm("critical" if is_lost else "notice", clean(subject), clean(text), event.at))
+        self._kept.appendleft(
+            Alarm("critical" if is_lost else "notice", clean(subject), clean(text), event.at)
+        )
         return True
 
     def newest(self) -> list[Alarm]:

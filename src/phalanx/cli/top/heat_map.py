@@ -18,10 +18,11 @@ from phalanx.cli.top import symbols
 from phalanx.cli.top.snapshot import Snapshot
 from phalanx.cli.top.symbols import Symbol
 from phalanx.core.model.amounts import describe_seconds
+from phalanx.core.model.topology import DEFAULT
 
 IDLE_LONG_S = 3600.0
 NO_RACK = "no rack"
-RACK_LABELS = ("rack", "phalanx/rack", "topology.kubernetes.io/rack", "network.topology.nvidia.com/block")
+RACK_LABELS = DEFAULT.layers[-1].keys
 
 
 class ColourBy(Enum):
@@ -95,7 +96,9 @@ def heat_map(snapshot: Snapshot, colour_by: ColourBy, by_rack: bool = True) -> H
     if list(racks) == [NO_RACK]:
         racks = {"": racks[NO_RACK]}
     groups = [RackRows(name, racks[name]) for name in sorted(racks, key=natural)]
-    legend = [LegendEntry(found[key].symbol, found[key].meaning, count) for key, count in counts.most_common()]
+    legend = [
+        LegendEntry(found[key].symbol, found[key].meaning, count) for key, count in counts.most_common()
+    ]
     return HeatMap(groups, legend)
 
 

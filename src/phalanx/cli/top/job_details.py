@@ -57,13 +57,17 @@ def device_line(device: DeviceView | None, job: JobView | None, now: float) -> s
 
 def job_title(job: JobView) -> str:
     """A job in one line."""
-    return clean(f"{label(job)} {job.name}  {job.user}  {job.queue}  {job_status(job)}  {plural(job.tasks, 'task')}")
+    return clean(
+        f"{label(job)} {job.name}  {job.user}  {job.queue}  {job_status(job)}  {plural(job.tasks, 'task')}"
+    )
 
 
 def story_lines(lines: Iterable[StoryLine], shows_task: bool) -> list[str]:
     """The event history, the oldest first."""
     return [
-        clean(f"{time_of_day(line.at)[:8]}  {f'{line.number} ' if shows_task and line.number else ''}{line.text}")
+        clean(
+            f"{time_of_day(line.at)[:8]}  {f'{line.number} ' if shows_task and line.number else ''}{line.text}"
+        )
         for line in lines
     ]
 

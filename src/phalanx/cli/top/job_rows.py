@@ -15,7 +15,7 @@ from phalanx.cli.labels import label
 from phalanx.cli.output import clean, span
 
 HEADINGS = ("ID", "NAME", "USER", "STATUS", "TASKS", "GPUS", "TIME", "REASON OR NODES")
-WIDTHS = (6, 14, 9, 10, 7, 4, 7)
+WIDTHS = (5, 12, 8, 9, 6, 4, 6)  # of all columns but the last, which gets the rest
 REASON_AGE_S = 10.0  # after which a reason is asked for again
 REASONS_AT_ONCE = 6
 REASONS_KEPT = 1000
@@ -63,7 +63,7 @@ def job_rows(
     fitting = [job for job in jobs if _fits(job, query)]
     fitting.sort(key=lambda job: (job.number, job.id), reverse=True)  # newest first among equals
     fitting.sort(key=SORTS[query.sort], reverse=query.reverse)
-    last = max(12, width - sum(WIDTHS) - 2 * len(HEADINGS) - 2)
+    last = last_width(width)
     return [_row(job, reasons.get(job.id, ""), now, last) for job in fitting]
 
 
@@ -124,6 +124,11 @@ def _row(job: JobView, reason: str, now: float, last: int) -> JobRow:
     )
     fitted = (cut(clean(cell), width) for cell, width in zip(cells, (*WIDTHS, last), strict=True))
     return JobRow(job.id, tuple(fitted), waits)
+
+
+def last_width(width: int) -> int:
+    """What the other columns leave for the last one, with one column between two and the scroll bar."""
+    return max(12, width - sum(WIDTHS) - len(WIDTHS) - 2)
 
 
 def cut(text: str, width: int) -> str:

@@ -49,7 +49,9 @@ class MapLayout(Struct, frozen=True):
         return next((at for at, line in enumerate(self.lines) if _has(line, place.node)), 0)
 
     def row_of(self, place: Place) -> NodeRow | None:
-        found = (block.row for line in self.lines for block in line.blocks if block.row.node.name == place.node)
+        found = (
+            block.row for line in self.lines for block in line.blocks if block.row.node.name == place.node
+        )
         return next(found, None)
 
     def first(self) -> Place | None:
@@ -65,7 +67,11 @@ class MapLayout(Struct, frozen=True):
     def moved(self, place: Place, direction: Direction, count: int = 1) -> Place:
         """Where the cursor goes; at an edge it stays."""
         for _ in range(count):
-            place = self._across(place, direction) if direction in {"left", "right"} else self._along(place, direction)
+            place = (
+                self._across(place, direction)
+                if direction in {"left", "right"}
+                else self._along(place, direction)
+            )
         return place
 
     def _across(self, place: Place, direction: Direction) -> Place:
@@ -109,14 +115,9 @@ def lay_out(heat_map: HeatMap, width: int, cell_width: int) -> MapLayout:
         if rack.name:
             lines.append(Line(_heading(rack.name, rack.rows)))
         for at in range(0, len(rack.rows), across):
-            lines.append(
-                Line(
-                    blocks=[
-                        _block(row, column * (block_width + BETWEEN), name_width)
-                        for column, row in enumerate(rack.rows[at : at + across])
-                    ]
-                )
-            )
+            beside = enumerate(rack.rows[at : at + across])
+            blocks = [_block(row, column * (block_width + BETWEEN), name_width) for column, row in beside]
+            lines.append(Line(blocks=blocks))
     return MapLayout(lines, cell_width)
 
 

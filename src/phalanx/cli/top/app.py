@@ -1,0 +1,221 @@
+"""The application: the main screen with its three views, what the keys do to the cluster, and the feed behind all."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar, TypeVar
+
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher, DataTable, Static
+
+from phalanx.api.schema.cluster import NodeView
+from phalanx.api.schema.jobs import JobView
+from phalanx.cli.labels import label
+from phalanx.cli.output import clean
+from phalanx.cli.top.alarms_view import AlarmsView
+from phalanx.cli.top.devices_view import DevicesView
+from phalanx.cli.top.dialogs import AskReason, Confirm
+from phalanx.cli.top.feed import Feed
+from phalanx.cli.top.job_screen import JobScreen
+from phalanx.cli.top.jobs_view import JobsView
+from phalanx.cli.top.log_screen import LogScreen
+from phalanx.cli.top.map_view import HeatMapView
+from phalanx.cli.top.status_bar import TopScreen
+from phalanx.client.async_client import AsyncClient
+from phalanx.core.model.amounts import plural
+from phalanx.errors import PhalanxError
+
+T = TypeVar("T")
+NOTICE_S = 8.0
+VIEWS = ("devices", "jobs", "alarms")
+
+
+class MainScreen(TopScreen):
+    """Devices, jobs and alarms, one at a time."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "view('devices')", "devices"),
+        Binding("2", "view('jobs')", "jobs"),
+        Binding("3", "view('alarms')", "alarms"),
+        Binding("q", "app.quit", "quit"),
+        Binding("tab", "next_view", show=False, priority=True),
+    ]
+    app: TopApp
+
+    def content(self) -> ComposeResult:
+        with ContentSwitcher(initial="devices"):
+            yield DevicesView("devices")
+            yield JobsView("jobs")
+            yield AlarmsView("alarms")
+
+    def on_mount(self) -> None:
+        self.query_one(HeatMapView).focus()
+
+    def show_feed(self, feed: Feed) -> None:
+        super().show_feed(feed)
+        current = self._current()
+        current.show_feed(feed)
+        if isinstance(current, JobsView) and (ids := current.visible_waiting()):
+            self.run_worker(self._ask_reasons(feed, current, ids), group="reasons", exclusive=True)
+
+    async def _ask_reasons(self, feed: Feed, view: JobsView, ids: list[str]) -> None:
+        await feed.ask_reasons(ids)
+        view.show_feed(feed)
+
+    def _current(self) -> DevicesView | JobsView | AlarmsView:
+        found = self.query_one(f"#{self.query_one(ContentSwitcher).current}")
+        assert isinstance(found, DevicesView | JobsView | AlarmsView)
+        return found
+
+    def action_view(self, name: str) -> None:
+        self.query_one(ContentSwitcher).current = name
+        view = self._current()
+        inner: Widget = (
+            view.query_one(HeatMapView)
+            if isinstance(view, DevicesView)
+            else view.query_one(DataTable)
+            if isinstance(view, JobsView)
+            else view.query_one("VerticalScroll")
+        )
+        inner.focus()
+        self.show_feed(self.app.feed)
+
+    def action_next_view(self) -> None:
+        current = self.query_one(ContentSwitcher).current or VIEWS[0]
+        self.action_view(VIEWS[(VIEWS.index(current) + 1) % len(VIEWS)])
+
+
+class TopApp(App[None]):
+    """`phalanx top`. Colours are the terminal's own, so that it is readable on a light one, too."""
+
+    TITLE = "phalanx top"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", show=False, priority=True)]
+    CSS = """
+    #cluster { height: 1; text-style: bold; text-wrap: nowrap; }
+    #trouble { display: none; background: ansi_red; color: ansi_bright_white; }
+    #notice { display: none; dock: bottom; margin-bottom: 1; text-style: reverse; }
+    #notice.error { text-style: bold reverse; color: ansi_red; }
+    #legend { max-height: 2; height: auto; }
+    .detail { height: auto; max-height: 3; }
+    #node-line { border-top: solid ansi_bright_black; }
+    #reason-line { border-top: solid ansi_bright_black; min-height: 3; }
+    #jobs-line, #job-line, #log-line { height: 1; text-style: reverse; text-wrap: nowrap; }
+    ContentSwitcher { height: 1fr; }
+    HeatMapView { height: 1fr; }
+    DataTable { height: 1fr; }
+    Log { height: 1fr; }
+    ModalScreen { align: center middle; }
+    .dialog { width: 70; max-width: 95%; height: auto; border: round ansi_bright_black; padding: 0 1; }
+    .dialog .keys { margin-top: 1; text-style: bold; }
+    .dialog Input { margin-top: 1; }
+    """
+
+    def __init__(self, client: AsyncClient) -> None:
+        super().__init__()
+        self.client = client
+        self.feed = Feed(client, self._show_feed)
+
+    def get_default_screen(self) -> MainScreen:
+        return MainScreen()
+
+    def on_mount(self) -> None:
+        self.theme = "ansi-dark"
+        self.run_worker(self.feed.run(), group="feed")
+        self.set_interval(1.0, self._show_status)
+
+    def _show_feed(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, TopScreen) and screen.is_mounted:
+                screen.show_feed(self.feed)
+
+    def _show_status(self) -> None:
+        """The clock goes on between two readings."""
+        if isinstance(self.screen, TopScreen) and self.screen.is_mounted:
+            TopScreen.show_feed(self.screen, self.feed)
+
+    def say(self, text: str, *, is_error: bool = False) -> None:
+        """A notice on the screen in front, for some seconds."""
+        for screen in self.screen_stack:
+            if isinstance(screen, TopScreen):
+                screen.say(text, is_error=is_error)
+        if text:
+            self.set_timer(NOTICE_S, lambda: self._unsay(text))
+
+    def _unsay(self, text: str) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, TopScreen):
+                shown = str(screen.query_one("#notice", Static).content)
+                if shown.removeprefix("error: ") == clean(text):
+                    screen.say("")
+
+    def open_job(self, id: str) -> None:
+        self.push_screen(JobScreen(id))
+
+    def open_logs(self, id: str) -> None:
+        self.push_screen(LogScreen(id))
+
+    def open_job_logs(self, job: JobView) -> None:
+        """Of a job with one task its log; of several the first that runs, or else the first."""
+        self.run_worker(self._open_job_logs(job), group="open", exclusive=True)
+
+    async def _open_job_logs(self, job: JobView) -> None:
+        try:
+            running = await self.client.tasks(job.id, status="Running", limit=1)
+            tasks = running.items or (await self.client.tasks(job.id, limit=1)).items
+        except PhalanxError as error:
+            self.say(error.detail, is_error=True)
+            return
+        self.open_logs(tasks[0].number or tasks[0].id if tasks else job.id)
+
+    def cancel_job(self, job: JobView) -> None:
+        gpus = job.request.gpus * job.tasks
+        held = f", {plural(gpus, 'GPU')}" if gpus else ""
+        question = f"Cancel job {label(job)} {job.name} of {job.user} ({plural(job.tasks, 'task')}{held})?"
+
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self._change(
+                    self.client.cancel(job.id),
+                    lambda reply: f"{label(job)} cancelled ({plural(reply.cancelled, 'task')})",
+                )
+
+        self.push_screen(Confirm(clean(question)), answered)
+
+    def drain_node(self, node: NodeView) -> None:
+        def answered(reason: str | None) -> None:
+            if reason:
+                self._change(
+                    self.client.drain(node.name, reason),
+                    lambda view: (
+                        f"{view.name} drained; {plural(view.task_count, 'task')} still running there"
+                    ),
+                )
+
+        self.push_screen(
+            AskReason(clean(f"Drain {node.name}? Running tasks go on, nothing more starts.")), answered
+        )
+
+    def resume_node(self, node: NodeView) -> None:
+        why = f" It was drained: {node.drain_reason}." if node.drained else ""
+
+        def answered(is_yes: bool | None) -> None:
+            if is_yes:
+                self._change(
+                    self.client.undrain(node.name), lambda view: f"{view.name} resumed, {view.status}"
+                )
+
+        self.push_screen(Confirm(clean(f"Resume {node.name}?{why}")), answered)
+
+    def _change(self, call: Awaitable[T], done: Callable[[T], str]) -> None:
+        """Carry out a change, and show what came of it: the server's own words if it refused."""
+        self.run_worker(self._changed(call, done), group="changes")
+
+    async def _changed(self, call: Awaitable[T], done: Callable[[T], str]) -> None:
+        try:
+            self.say(done(await call))
+        except PhalanxError as error:
+            self.say(f"{error.detail}; {error.hint}" if error.hint else error.detail, is_error=True)
+        self.feed.hurry()
