@@ -48,9 +48,9 @@ def top(ctx: typer.Context, output: OutputOption = None) -> None:
         document = SnapshotDocument(found.at, found.cluster, found.nodes, found.jobs, alarms_of(found))
         emit(document, chosen, [node.name for node in found.nodes], lambda _wide: [])
         return
-    if not is_terminal():
+    if not (is_terminal() and sys.stderr.isatty()):  # Textual draws on standard error
         raise BadRequest(
-            "phalanx top needs a terminal, and its input or output is none",
+            "phalanx top needs a terminal, and its input, output or standard error is none",
             hint="phalanx top -o json prints one snapshot; phalanx ps and phalanx nodes print tables",
         )
     asyncio.run(_shown(here))
