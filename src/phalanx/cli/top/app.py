@@ -36,9 +36,9 @@ class MainScreen(TopScreen):
     """Devices, jobs and alarms, one at a time."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("1", "view('devices')", "devices"),
-        Binding("2", "view('jobs')", "jobs"),
-        Binding("3", "view('alarms')", "alarms"),
+        Binding("1", "view('devices')", "views", key_display="1-3"),
+        Binding("2", "view('jobs')", show=False),
+        Binding("3", "view('alarms')", show=False),
         Binding("q", "app.quit", "quit"),
         Binding("tab", "next_view", show=False, priority=True),
     ]

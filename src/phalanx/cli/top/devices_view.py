@@ -30,7 +30,7 @@ class DevicesView(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "why"),
         Binding("o", "logs", "logs"),
-        Binding("c", "colour", "colour by"),
+        Binding("c", "colour", "colour"),
         Binding("g", "group", "racks"),
         Binding("x", "cancel", "cancel"),
         Binding("d", "drain", "drain"),

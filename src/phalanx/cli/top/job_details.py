@@ -16,7 +16,7 @@ from phalanx.core.model.amounts import plural
 TASK_HEADINGS = ("ID", "STATUS", "NODE", "GPUS", "TRY", "EXIT", "TIME", "REASON")
 
 
-def cluster_line(cluster: ClusterView, waiting: int, alarms: int) -> str:
+def cluster_line(cluster: ClusterView, alarms: int) -> str:
     """The cluster in one line, for the top of every screen."""
     by = cluster.coordinator
     who = f"{by.name} {by.role}  " if by is not None else ""
@@ -24,7 +24,7 @@ def cluster_line(cluster: ClusterView, waiting: int, alarms: int) -> str:
     tasks = cluster.tasks
     return clean(
         f"{who}{cluster.nodes_online}/{cluster.nodes} nodes  {gpus}"
-        f"{tasks.running + tasks.assigned} running  {waiting} waiting  {plural(alarms, 'alarm')}"
+        f"{tasks.running + tasks.assigned} running  {tasks.pending} waiting  {plural(alarms, 'alarm')}"
     )
 
 

@@ -9,7 +9,7 @@ from textual.widgets import Footer, Static
 from phalanx.cli.output import clean, time_of_day
 from phalanx.cli.top.feed import Feed
 from phalanx.cli.top.job_details import cluster_line
-from phalanx.cli.top.job_rows import cut, is_waiting
+from phalanx.cli.top.job_rows import cut
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import describe_seconds
 
@@ -47,8 +47,7 @@ def _first_line(feed: Feed, width: int) -> str:
     now = time_of_day(SystemClock().now())[:8]
     if feed.snapshot is None:
         return "phalanx top: waiting for the first answer"
-    waiting = sum(is_waiting(job) for job in feed.snapshot.jobs)
-    told = cluster_line(feed.snapshot.cluster, waiting, len(feed.alarms))
+    told = cluster_line(feed.snapshot.cluster, len(feed.alarms))
     return f"{cut(told, width - 10):<{max(0, width - 10)}}  {now}"
 
 
