@@ -95,9 +95,14 @@ class Machine:
 
 
 class WatchedEngine(Engine):
-    """An engine that checks where tasks are placed at that moment."""
+    """An engine that checks where tasks are placed at that moment, and shows every event before it is applied."""
+
+    def __init__(self, state: ClusterState, sees: Callable[[Event], None]) -> None:
+        super().__init__(state)
+        self._sees = sees
 
     def _applied(self, event: Event) -> list[Effect]:
+        self._sees(event)
         if isinstance(event, TaskPlaced):
             node = self.state.nodes[event.node]
             others = [each for each in self.state.nodes.values() if each.could_work and not each.rests_until]
@@ -111,7 +116,7 @@ class SimulatedCluster:
 
     def __init__(self, rules: Timers) -> None:
         self.rules = rules
-        self.engine = WatchedEngine(ClusterState(rules))
+        self.engine = WatchedEngine(ClusterState(rules), self._watch_gangs)
         self.now = 1000.0
         self.log: list[Batch] = []
         self.history: dict[str, bytes] = {}
@@ -132,7 +137,8 @@ class SimulatedCluster:
     def open_term(self) -> None:
         """As Loop.open does: read everything back and begin a new epoch. Every connection is gone."""
         epoch = self.state.epoch + 1
-        self.engine = WatchedEngine(restore(Loaded(None, 0, list(self.log)), self.rules))
+        restored = restore(Loaded(None, 0, list(self.log)), self.rules)
+        self.engine = WatchedEngine(restored, self._watch_gangs)
         opened = TermOpened(at=self.now, cause="start", epoch=epoch)
         apply(self.state, opened)
         self.log.append(Batch(self.state.revision, encode([opened])))
@@ -143,9 +149,14 @@ class SimulatedCluster:
         """One turn, made durable and carried out, and those that it asks for."""
         turn = self.decide(*inputs)
         self.carry_out(turn)
+        self._go_on()
+        return turn.answers
+
+    def _go_on(self) -> None:
+        """The turns that the last one asks for."""
         for _ in range(20):
             if not self.turns[-1].more:
-                return turn.answers
+                return
             self.carry_out(self.decide())
         raise AssertionError("the coordinator turns in circles")
 
@@ -156,12 +167,6 @@ class SimulatedCluster:
         self.recorder.observe(turn, self.state)
         if (batch := turn.batch()) is not None:
             self.log.append(batch)
-        for event in turn.events:
-            if isinstance(event, TaskPlaced) and event.formation:
-                self.formations.setdefault((event.key[0], event.formation), set()).add(event.key)
-            elif isinstance(event, GangReleased):
-                self.released.add((event.job, event.formation))
-                self._look_at_places(event)
         self.history.update((record.job, record.body) for record in turn.history)
         return turn
 
@@ -187,6 +192,7 @@ class SimulatedCluster:
         )
         machine.welcome(self.state.epoch, lease_until, generation)  # before the orders of this turn
         self.carry_out(turn)
+        self._go_on()
 
     def beat(self, machine: Machine) -> None:
         """A heartbeat; reports that were never answered go out again after it."""
@@ -227,13 +233,19 @@ class SimulatedCluster:
             machine.pass_time(self.now)
         self.turn(Tick())
 
+    def _watch_gangs(self, event: Event) -> None:
+        if isinstance(event, TaskPlaced) and event.formation:
+            self.formations.setdefault((event.key[0], event.formation), set()).add(event.key)
+        elif isinstance(event, GangReleased):
+            self.released.add((event.job, event.formation))
+            self._look_at_places(event)
+
     def _look_at_places(self, released: GangReleased) -> None:
         """At the moment of release no member of the formation may be missing from a machine that is alive."""
         members = self.formations[released.job, released.formation]
         newest = {key[:2]: key for key in sorted(members)}  # one that was lost may have been placed again
         for key in newest.values():
             attempt = self.state.attempt(key)
-            # A plan of the same turn may have evicted it since.
             if attempt is None or attempt.ending not in (None, Why.EVICTED):
                 self.early.append(key)
 

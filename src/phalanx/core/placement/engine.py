@@ -22,7 +22,7 @@ from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
 from phalanx.core.placement.node_limits import counted, is_too_much, spot_within
 from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
-from phalanx.core.placement.prefetch import prefetch, prefetch_stages
+from phalanx.core.placement.prefetch import is_placed_whole, prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
 from phalanx.core.placement.spread import Spots, is_spread, spots
 
@@ -84,7 +84,7 @@ class _Pass:
         self._lowest: int | None = None  # priority of the least urgent tenant
         self._capped: list[tuple[Rank, WaitingClass]] = []  # those whose queue or user may hold no more
         self._is_cut = False
-        self.has_more = False  # somebody's turn to evict comes with the next pass
+        self.has_more = False  # the next pass can evict, or place what was held back for a head that has gone
         self.serves: WaitingClass | None = None
 
     @property
@@ -127,6 +127,7 @@ class _Pass:
         """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""
         self.serves = waiting_class
         if self._is_still_held(waiting_class):
+            self._held.add(waiting_class)
             return None
         for at in range(bisect_left(waiting_class.ranks, rank), len(waiting_class.ranks)):
             rank = waiting_class.ranks[at]
@@ -156,6 +157,7 @@ class _Pass:
                 prefetch_stages(first, self._snapshot, self.memory, self.draft, self._policy)
             else:
                 prefetch(unit, self.draft, self._policy)
+            self.has_more |= bool(self._held) and is_placed_whole(unit, self.draft)
 
     def _pass_over(self, waiting_class: WaitingClass, rank: Rank, block: Block) -> None:
         """The class gets nothing more until there may be more room."""
@@ -176,19 +178,15 @@ class _Pass:
     def _is_still_held(self, waiting_class: WaitingClass) -> bool:
         """Held back before, nothing has ended since, and the same one would be delayed."""
         note = self.memory.notes.get(waiting_class.number)
-        if note is None or note.blocked_by is not Block.HELD or note.blocked_at != self._gain:
-            return False
-        if note.last_entry != waiting_class.last_entry:
+        now = (Block.HELD, self._gain, waiting_class.last_entry)
+        if note is None or (note.blocked_by, note.blocked_at, note.last_entry) != now:
             return False
         return self.front.first is not None and self.front.first[0] == note.held_behind
 
     def _place(self, waiting_class: WaitingClass, unit: Unit) -> Block | None:
         """Place what there is room for; otherwise say why something is left."""
-        if (
-            self._policy.backfill == "none"
-            and not unit.comes_back
-            and self.front.reservation(unit.rank) is not None
-        ):
+        passes = self._policy.backfill != "none" or unit.comes_back
+        if not passes and self.front.reservation(unit.rank) is not None:
             return Block.HELD
         if unit.job.id in self._promised or unit.job.id in self._dispatcher.merged:
             return None

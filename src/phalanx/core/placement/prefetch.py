@@ -35,6 +35,12 @@ def prefetch(unit: WaitingGroup, draft: Draft, policy: Policy) -> None:
             return
 
 
+def is_placed_whole(unit: WaitingGroup, draft: Draft) -> bool:
+    """Whether the draft has placed every ready task of a unit, so that nothing of it waits any more."""
+    placed = draft.positions_of(unit.job.id)
+    return placed.issuperset(unit.ready(len(placed) + 1))
+
+
 def prefetch_stages(
     first: tuple[Rank, WaitingClass], snapshot: Snapshot, memory: PlanMemory, draft: Draft, policy: Policy
 ) -> None:

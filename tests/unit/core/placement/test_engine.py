@@ -213,6 +213,19 @@ def test_only_the_first_without_room_queues_in_its_lanes() -> None:
     assert cluster.placed() == {}
 
 
+def test_those_held_back_for_a_head_whose_tasks_all_queue_in_lanes_are_asked_again_at_once() -> None:
+    cluster = PlannedCluster(n1=2)
+    cluster.runs("a", "n1", 1)
+    cluster.waits("a", cores=2)
+    a_lane("a", cluster, "n1")
+    cluster.waits("b", cores=1)
+    first = cluster.plan()
+    assert [(each.job, each.lane) for each in first.placements] == [("a", 7)]
+    assert first.more
+    cluster.forget("a")
+    assert [each.job for each in cluster.plan().placements] == ["b"]
+
+
 def test_nobody_queues_in_lanes_behind_a_gang_that_waits() -> None:
     cluster = PlannedCluster(n1=2)
     cluster.runs("a", "n1", 2)
