@@ -11,7 +11,7 @@ from msgspec import Struct
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.cli.output import clean
 from phalanx.cli.top.heat_map import natural
-from phalanx.cli.top.snapshot import Snapshot
+from phalanx.cli.top.snapshot import ClusterSnapshot
 from phalanx.core.model.amounts import describe_seconds, plural
 
 Severity = Literal["critical", "warning", "notice"]
@@ -29,13 +29,13 @@ class Alarm(Struct, frozen=True):
     at: float | None = None  # when it happened; None: it is so now
 
 
-def alarms_of(snapshot: Snapshot) -> list[Alarm]:
+def alarms_of(snapshot: ClusterSnapshot) -> list[Alarm]:
     """Everything that is unusual now, the worst first."""
     found = [*_of_cluster(snapshot), *_of_nodes(snapshot), *_of_devices(snapshot)]
     return sorted(found, key=lambda alarm: (RANKS[alarm.severity], natural(alarm.subject)))
 
 
-def _of_cluster(snapshot: Snapshot) -> Iterable[Alarm]:
+def _of_cluster(snapshot: ClusterSnapshot) -> Iterable[Alarm]:
     cluster, by = snapshot.cluster, snapshot.cluster.coordinator
     if cluster.brake:
         yield Alarm("critical", "", clean(cluster.brake))
@@ -48,7 +48,7 @@ def _of_cluster(snapshot: Snapshot) -> Iterable[Alarm]:
         yield Alarm("critical" if by.behind_s > BEHIND_S else "warning", by.name, text)
 
 
-def _of_nodes(snapshot: Snapshot) -> Iterable[Alarm]:
+def _of_nodes(snapshot: ClusterSnapshot) -> Iterable[Alarm]:
     for node in snapshot.nodes:
         note = f": {clean(node.note)}" if node.note else ""
         if node.status not in {"Online", "Stopping"}:
@@ -61,7 +61,7 @@ def _of_nodes(snapshot: Snapshot) -> Iterable[Alarm]:
             yield Alarm("warning", node.name, clean(node.note))
 
 
-def _of_devices(snapshot: Snapshot) -> Iterable[Alarm]:
+def _of_devices(snapshot: ClusterSnapshot) -> Iterable[Alarm]:
     for node in snapshot.nodes:
         for device in node.devices:
             if device.out_of_service:

@@ -11,7 +11,7 @@ from textual.widgets import Static
 
 from phalanx.cli.output import time_of_day
 from phalanx.cli.top.alarms import Alarm
-from phalanx.cli.top.feed import Feed
+from phalanx.cli.top.feed import SnapshotFeed
 
 if TYPE_CHECKING:
     from phalanx.cli.top.app import TopApp
@@ -32,7 +32,7 @@ class AlarmsView(Vertical):
         with VerticalScroll():
             yield Static(markup=False, id="alarms-text")
 
-    def show_feed(self, feed: Feed) -> None:
+    def show_feed(self, feed: SnapshotFeed) -> None:
         self.query_one("#alarms-text", Static).update(alarms_text(feed.alarms, feed.failures.newest()))
 
 
@@ -50,9 +50,9 @@ def _add(text: Text, alarms: list[Alarm], nothing: str) -> None:
     if not alarms:
         text.append(f"  {nothing}\n", "dim")
     for alarm in alarms[:ROWS_MAX]:
-        sign, style = SIGNS[alarm.severity]
+        mark, style = SIGNS[alarm.severity]
         when = f"{time_of_day(alarm.at)[:8]}  " if alarm.at is not None else ""
-        text.append(f"{sign} ", style)
+        text.append(f"{mark} ", style)
         text.append(f"{when}{alarm.subject + '  ' if alarm.subject else ''}{alarm.text}\n")
     if len(alarms) > ROWS_MAX:
         text.append(f"  and {len(alarms) - ROWS_MAX} more\n", "dim")

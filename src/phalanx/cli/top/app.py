@@ -17,7 +17,7 @@ from phalanx.cli.output import clean
 from phalanx.cli.top.alarms_view import AlarmsView
 from phalanx.cli.top.devices_view import DevicesView
 from phalanx.cli.top.dialogs import AskReason, Confirm
-from phalanx.cli.top.feed import Feed
+from phalanx.cli.top.feed import SnapshotFeed
 from phalanx.cli.top.job_screen import JobScreen
 from phalanx.cli.top.jobs_view import JobsView
 from phalanx.cli.top.log_screen import LogScreen
@@ -53,14 +53,14 @@ class MainScreen(TopScreen):
     def on_mount(self) -> None:
         self.query_one(HeatMapView).focus()
 
-    def show_feed(self, feed: Feed) -> None:
+    def show_feed(self, feed: SnapshotFeed) -> None:
         super().show_feed(feed)
         current = self._current()
         current.show_feed(feed)
         if isinstance(current, JobsView) and (ids := current.visible_waiting()):
             self.run_worker(self._ask_reasons(feed, current, ids), group="reasons", exclusive=True)
 
-    async def _ask_reasons(self, feed: Feed, view: JobsView, ids: list[str]) -> None:
+    async def _ask_reasons(self, feed: SnapshotFeed, view: JobsView, ids: list[str]) -> None:
         await feed.ask_reasons(ids)
         view.show_feed(feed)
 
@@ -116,7 +116,7 @@ class TopApp(App[None]):
     def __init__(self, client: AsyncClient) -> None:
         super().__init__()
         self.client = client
-        self.feed = Feed(client, self._show_feed)
+        self.feed = SnapshotFeed(client, self._show_feed)
 
     def get_default_screen(self) -> MainScreen:
         return MainScreen()

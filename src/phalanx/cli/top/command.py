@@ -18,7 +18,7 @@ from phalanx.cli.output import OutputOption, emit
 from phalanx.cli.session import CliSession, async_connect, session
 from phalanx.cli.terminal import is_terminal
 from phalanx.cli.top.alarms import Alarm, alarms_of
-from phalanx.cli.top.snapshot import Snapshot, read_snapshot
+from phalanx.cli.top.snapshot import ClusterSnapshot, read_snapshot
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest
 
@@ -57,7 +57,7 @@ def top(ctx: typer.Context, output: OutputOption = None) -> None:
     sys.stdout.flush()
 
 
-async def _once(here: CliSession) -> Snapshot:
+async def _once(here: CliSession) -> ClusterSnapshot:
     async with async_connect(here.settings) as client:
         return await read_snapshot(client, SystemClock().now(), sys.maxsize)
 

@@ -12,7 +12,7 @@ from textual.widgets import Static
 
 from phalanx.api.schema.cluster import DeviceView, NodeView
 from phalanx.api.schema.jobs import JobView
-from phalanx.cli.top.feed import Feed
+from phalanx.cli.top.feed import SnapshotFeed
 from phalanx.cli.top.heat_map import ColourBy, LegendEntry, heat_map, job_number
 from phalanx.cli.top.job_details import device_line, node_line
 from phalanx.cli.top.map_view import HeatMapView, style_of
@@ -40,7 +40,7 @@ class DevicesView(Vertical):
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._feed: Feed | None = None
+        self._feed: SnapshotFeed | None = None
         self._colour_by = ColourBy.HOLDER
         self._by_rack = True
         self._legend: list[LegendEntry] = []
@@ -51,7 +51,7 @@ class DevicesView(Vertical):
         yield Static(markup=False, id="node-line", classes="detail")
         yield Static(markup=False, id="device-line", classes="detail")
 
-    def show_feed(self, feed: Feed) -> None:
+    def show_feed(self, feed: SnapshotFeed) -> None:
         self._feed = feed
         if feed.snapshot is None:
             return
@@ -63,7 +63,7 @@ class DevicesView(Vertical):
     def on_resize(self) -> None:
         self._show_legend()
 
-    def on_heat_map_view_moved(self) -> None:
+    def on_heat_map_view_cursor_moved(self) -> None:
         node, device, job = self._here()
         if node is None:
             return
@@ -137,6 +137,6 @@ def legend_text(colour_by: ColourBy, legend: list[LegendEntry], room: int) -> Te
         if len(text.plain) + len(said) + 3 > room:
             text.append(f"and {len(legend) - at} more")
             break
-        text.append(f" {entry.symbol.letter} ", style_of(entry.symbol))
+        text.append(f" {entry.symbol.sign} ", style_of(entry.symbol))
         text.append(said)
     return text

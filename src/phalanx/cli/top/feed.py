@@ -1,4 +1,4 @@
-"""Feed: keeps the snapshot fresh. The watch stream says that something changed; a reading follows, at a bounded pace.
+"""The feed keeps the snapshot fresh: the watch stream says that something changed, and a reading follows, at a bounded pace.
 
 When the coordinator is gone it says so, keeps what it has, and goes on by itself: a stream that ended is opened again
 where it stood, which also works at the coordinator that leads next.
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.cli.top.alarms import Alarm, Failures, alarms_of
 from phalanx.cli.top.job_rows import ReasonCache
-from phalanx.cli.top.snapshot import CALM_S, PACE_S, Snapshot, pause_s, read_snapshot
+from phalanx.cli.top.snapshot import CALM_S, PACE_S, ClusterSnapshot, pause_s, read_snapshot
 from phalanx.clock import SystemClock
 from phalanx.errors import Conflict, NotFound, PhalanxError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 AGAIN_S = 1.0  # after an error
 
 
-class Feed:
+class SnapshotFeed:
     """The newest snapshot, what is wrong with reading it, recent failures, and reasons of waiting jobs."""
 
     def __init__(self, client: AsyncClient, on_change: Callable[[], None]) -> None:
@@ -32,7 +32,7 @@ class Feed:
         self._changed = asyncio.Event()
         self._clock = SystemClock()
         self._last: int | None = None  # revision of the newest event
-        self.snapshot: Snapshot | None = None
+        self.snapshot: ClusterSnapshot | None = None
         self.alarms: list[Alarm] = []
         self.trouble = ""
         self.failures = Failures()

@@ -15,7 +15,7 @@ from phalanx.api.schema.cluster import DeviceView, NodeView
 from phalanx.api.schema.jobs import JobView
 from phalanx.cli.output import clean
 from phalanx.cli.top import symbols
-from phalanx.cli.top.snapshot import Snapshot
+from phalanx.cli.top.snapshot import ClusterSnapshot
 from phalanx.cli.top.symbols import Symbol
 from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.topology import DEFAULT
@@ -26,7 +26,7 @@ RACK_LABELS = DEFAULT.layers[-1].keys
 
 
 class ColourBy(Enum):
-    """What a cell's letter and colour stand for."""
+    """What a cell's sign and colour stand for."""
 
     HOLDER = "holder"
     USER = "user"
@@ -79,7 +79,7 @@ class HeatMap(Struct, frozen=True):
 Meaning = Callable[[NodeView, DeviceView, JobView | None], Cell]
 
 
-def heat_map(snapshot: Snapshot, colour_by: ColourBy, by_rack: bool = True) -> HeatMap:
+def heat_map(snapshot: ClusterSnapshot, colour_by: ColourBy, by_rack: bool = True) -> HeatMap:
     """The heat map of a snapshot."""
     jobs = snapshot.by_number()
     meaning = _meaning(snapshot, colour_by)
@@ -89,7 +89,7 @@ def heat_map(snapshot: Snapshot, colour_by: ColourBy, by_rack: bool = True) -> H
     for node in sorted(snapshot.nodes, key=lambda each: natural(each.name)):
         cells = [meaning(node, device, jobs.get(job_number(device))) for device in node.devices]
         for cell in cells:
-            key = (cell.symbol.letter, cell.meaning)
+            key = (cell.symbol.sign, cell.meaning)
             counts[key] += 1
             found[key] = cell
         racks.setdefault(rack_of(node) if by_rack else "", []).append(NodeRow(node, cells))
@@ -116,18 +116,18 @@ def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts n2 before n10."""
     parts: list[tuple[int, str]] = []
     digits, text = "", ""
-    for letter in name + "\0":
-        if letter.isdecimal() and letter.isascii():
-            digits += letter
+    for sign in name + "\0":
+        if sign.isdecimal() and sign.isascii():
+            digits += sign
             continue
         if digits:
             parts += [(0, text), (int(digits[:18]), "")]
             digits, text = "", ""
-        text += letter
+        text += sign
     return [*parts, (0, text)]
 
 
-def _meaning(snapshot: Snapshot, colour_by: ColourBy) -> Meaning:
+def _meaning(snapshot: ClusterSnapshot, colour_by: ColourBy) -> Meaning:
     if colour_by is ColourBy.USAGE:
         return _usage
     if colour_by is ColourBy.HEALTH:

@@ -22,7 +22,7 @@ REASONS_KEPT = 1000
 SORT_WORDS = ("number", "status", "priority", "user", "queue", "name", "tasks")
 
 
-class Shown(Enum):
+class JobsShown(Enum):
     """Which jobs the list has."""
 
     ALL = "all"
@@ -30,15 +30,15 @@ class Shown(Enum):
     WAITING = "waiting"
 
     @property
-    def next(self) -> Shown:
-        every = list(Shown)
+    def next(self) -> JobsShown:
+        every = list(JobsShown)
         return every[(every.index(self) + 1) % len(every)]
 
 
 class JobQuery(Struct, frozen=True):
     """What the user asked the list for. Every word of `text` has to be in a job."""
 
-    shown: Shown = Shown.ALL
+    shown: JobsShown = JobsShown.ALL
     text: str = ""
     sort: str = "number"
     reverse: bool = True
@@ -99,7 +99,7 @@ class ReasonCache:
 
 
 def _fits(job: JobView, query: JobQuery) -> bool:
-    if query.shown is not Shown.ALL and is_waiting(job) != (query.shown is Shown.WAITING):
+    if query.shown is not JobsShown.ALL and is_waiting(job) != (query.shown is JobsShown.WAITING):
         return False
     said = f"{label(job)} {job.name} {job.user} {job.queue} {job_status(job)} {' '.join(job.nodes)}".lower()
     return all(word in said for word in query.text.lower().split())

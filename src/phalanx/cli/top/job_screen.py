@@ -13,7 +13,7 @@ from textual.widgets import ContentSwitcher, DataTable, Static
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.labels import label
 from phalanx.cli.output import STYLES, clean
-from phalanx.cli.top.feed import Feed
+from phalanx.cli.top.feed import SnapshotFeed
 from phalanx.cli.top.job_details import TASK_HEADINGS, job_title, story_lines, task_cells
 from phalanx.cli.top.status_bar import TopScreen
 from phalanx.cli.why import why_lines
@@ -63,7 +63,7 @@ class JobScreen(TopScreen):
         self._load()
         self.set_interval(AGAIN_S, self._load)
 
-    def show_feed(self, feed: Feed) -> None:
+    def show_feed(self, feed: SnapshotFeed) -> None:
         super().show_feed(feed)
 
     def _load(self) -> None:

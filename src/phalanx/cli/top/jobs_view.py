@@ -14,7 +14,7 @@ from textual.widgets import DataTable, Input, Static
 
 from phalanx.api.schema.jobs import JobView
 from phalanx.cli.output import STYLES, clean
-from phalanx.cli.top.feed import Feed
+from phalanx.cli.top.feed import SnapshotFeed
 from phalanx.cli.top.job_details import job_title
 from phalanx.cli.top.job_rows import (
     HEADINGS,
@@ -51,7 +51,7 @@ class JobsView(Vertical):
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
-        self._feed: Feed | None = None
+        self._feed: SnapshotFeed | None = None
         self._query = JobQuery()
         self._rows: list[JobRow] = []
 
@@ -82,7 +82,7 @@ class JobsView(Vertical):
         for heading, width in zip(HEADINGS, widths, strict=True):
             table.add_column(Text(heading[: width - 1] if width < len(heading) else heading), width=width)
 
-    def show_feed(self, feed: Feed) -> None:
+    def show_feed(self, feed: SnapshotFeed) -> None:
         self._feed = feed
         if feed.snapshot is None:
             return
@@ -109,7 +109,7 @@ class JobsView(Vertical):
             table.move_cursor(row=ids.index(chosen) if chosen in ids else 0, animate=False)
         self._rows = rows
 
-    def _summary(self, feed: Feed, count: int) -> str:
+    def _summary(self, feed: SnapshotFeed, count: int) -> str:
         query = self._query
         order = f"{query.sort} {'↓' if query.reverse else '↑'}"
         text = f"{query.shown.value}, {count} jobs, sorted by {order}"

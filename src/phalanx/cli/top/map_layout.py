@@ -15,7 +15,7 @@ NAME_MIN = 4
 BETWEEN = 2
 
 
-class Block(Struct, frozen=True):
+class NodeBlock(Struct, frozen=True):
     """A node on a line: its name, cut to the width of names, and where its first cell stands."""
 
     row: NodeRow
@@ -24,11 +24,11 @@ class Block(Struct, frozen=True):
     cells_left: int
 
 
-class Line(Struct, frozen=True):
+class MapLine(Struct, frozen=True):
     """A heading, or nodes beside each other."""
 
     heading: str = ""
-    blocks: list[Block] = []
+    blocks: list[NodeBlock] = []
 
 
 class Place(Struct, frozen=True):
@@ -41,7 +41,7 @@ class Place(Struct, frozen=True):
 class MapLayout(Struct, frozen=True):
     """All lines, and the width of a cell."""
 
-    lines: list[Line]
+    lines: list[MapLine]
     cell_width: int
 
     def line_of(self, place: Place) -> int:
@@ -110,14 +110,14 @@ def lay_out(heat_map: HeatMap, width: int, cell_width: int) -> MapLayout:
     name_width = max(NAME_MIN, min(longest, NAME_MAX, max(NAME_MIN, width - cells - 1)))
     block_width = name_width + 1 + cells
     across = max(1, (width + BETWEEN) // (block_width + BETWEEN))
-    lines: list[Line] = []
+    lines: list[MapLine] = []
     for rack in heat_map.racks:
         if rack.name:
-            lines.append(Line(_heading(rack.name, rack.rows)))
+            lines.append(MapLine(_heading(rack.name, rack.rows)))
         for at in range(0, len(rack.rows), across):
             beside = enumerate(rack.rows[at : at + across])
             blocks = [_block(row, column * (block_width + BETWEEN), name_width) for column, row in beside]
-            lines.append(Line(blocks=blocks))
+            lines.append(MapLine(blocks=blocks))
     return MapLayout(lines, cell_width)
 
 
@@ -126,14 +126,14 @@ def chosen_cell_width(heat_map: HeatMap, width: int, height: int) -> int:
     return 2 if len(lay_out(heat_map, width, 2).lines) <= height else 1
 
 
-def _has(line: Line, node: str) -> bool:
+def _has(line: MapLine, node: str) -> bool:
     return any(block.row.node.name == node for block in line.blocks)
 
 
-def _block(row: NodeRow, left: int, name_width: int) -> Block:
+def _block(row: NodeRow, left: int, name_width: int) -> NodeBlock:
     name = clean(row.node.name)
     shown = name if len(name) <= name_width else f"{name[: name_width - 1]}…"
-    return Block(row, shown.ljust(name_width), left, left + name_width + 1)
+    return NodeBlock(row, shown.ljust(name_width), left, left + name_width + 1)
 
 
 def _heading(name: str, rows: list[NodeRow]) -> str:

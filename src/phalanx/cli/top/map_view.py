@@ -14,7 +14,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from phalanx.cli.top.heat_map import Cell, HeatMap
-from phalanx.cli.top.map_layout import Block, Direction, MapLayout, Place, chosen_cell_width, lay_out
+from phalanx.cli.top.map_layout import Direction, MapLayout, NodeBlock, Place, chosen_cell_width, lay_out
 from phalanx.cli.top.symbols import Symbol
 
 _PLAIN, _HEADING, _NAME, _CURSOR = Style(), Style(bold=True), Style(), Style(reverse=True, bold=True)
@@ -38,7 +38,7 @@ class HeatMapView(ScrollView, can_focus=True):
         Binding("end", "edge('down')", show=False),
     ]
 
-    class Moved(Message):
+    class CursorMoved(Message):
         """The cursor stands on another device."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class HeatMapView(ScrollView, can_focus=True):
         self.virtual_size = Size(width, len(self._layout.lines))
         self.place = self._layout.settled(self.place)
         self.refresh()
-        self.post_message(self.Moved())
+        self.post_message(self.CursorMoved())
 
     def action_go(self, direction: Direction) -> None:
         self._go(direction, 1)
@@ -83,7 +83,7 @@ class HeatMapView(ScrollView, can_focus=True):
         above = 1 if line and self._layout.lines[line - 1].heading else 0
         self.scroll_to_region(Region(0, line - above, 1, 1 + above), animate=False)
         self.refresh()
-        self.post_message(self.Moved())
+        self.post_message(self.CursorMoved())
 
     def on_click(self, event: Click) -> None:
         offset = event.get_content_offset(self)
@@ -95,7 +95,7 @@ class HeatMapView(ScrollView, can_focus=True):
             if block.left <= offset.x and at < max(1, len(block.row.cells)):
                 self.place = Place(block.row.node.name, max(0, at))
         self.refresh()
-        self.post_message(self.Moved())
+        self.post_message(self.CursorMoved())
 
     def render_line(self, y: int) -> Strip:
         number = y + self.scroll_offset.y
@@ -113,7 +113,7 @@ class HeatMapView(ScrollView, can_focus=True):
             at = block.cells_left + len(block.row.cells) * self._layout.cell_width
         return Strip(segments).adjust_cell_length(width)
 
-    def _block(self, block: Block) -> list[Segment]:
+    def _block(self, block: NodeBlock) -> list[Segment]:
         here = self.place is not None and self.place.node == block.row.node.name
         device = self.place.device if here and self.place is not None else -1
         name = Segment(block.name, _HEADING if here else _NAME)
@@ -123,5 +123,5 @@ class HeatMapView(ScrollView, can_focus=True):
     def _cell(self, cell: Cell, is_here: bool) -> Segment:
         """In two columns the cursor has a mark, too, for terminals without colours."""
         before = ">" if is_here else " "
-        text = cell.symbol.letter if self._layout.cell_width == 1 else before + cell.symbol.letter
+        text = cell.symbol.sign if self._layout.cell_width == 1 else before + cell.symbol.sign
         return Segment(text, _CURSOR if is_here else style_of(cell.symbol))

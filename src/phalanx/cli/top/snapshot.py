@@ -1,4 +1,4 @@
-"""Snapshot: what `phalanx top` knows of the cluster at one moment, read in a bounded number of calls."""
+"""ClusterSnapshot: what `phalanx top` knows of the cluster at one moment, read in a bounded number of calls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CALM_S = 5.0  # between two readings when nothing changes: running times and idl
 SHARE = 10.0  # a reading that took a second is followed by a pause of so many
 
 
-class Snapshot(Struct, frozen=True):
+class ClusterSnapshot(Struct, frozen=True):
     """The cluster, its nodes and the jobs that have not ended. `jobs_left_out`: there are more than were read."""
 
     at: float
@@ -35,7 +35,7 @@ class Snapshot(Struct, frozen=True):
         return {label(job): job for job in self.jobs}
 
 
-async def read_snapshot(client: AsyncClient, now: float, jobs_max: int = JOBS_MAX) -> Snapshot:
+async def read_snapshot(client: AsyncClient, now: float, jobs_max: int = JOBS_MAX) -> ClusterSnapshot:
     """Read everything once. A job that changes its status between two pages is listed once."""
     cluster, nodes = await client.cluster(), await client.nodes()
     jobs: dict[str, JobView] = {}
@@ -51,7 +51,7 @@ async def read_snapshot(client: AsyncClient, now: float, jobs_max: int = JOBS_MA
                 break
         left_out |= cursor is not None
     found = sorted(jobs.values(), key=lambda job: job.id, reverse=True)
-    return Snapshot(now, cluster, nodes, found, left_out)
+    return ClusterSnapshot(now, cluster, nodes, found, left_out)
 
 
 def pause_s(took_s: float, has_changed: bool) -> float:

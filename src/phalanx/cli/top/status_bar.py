@@ -7,7 +7,7 @@ from textual.screen import Screen
 from textual.widgets import Footer, Static
 
 from phalanx.cli.output import clean, time_of_day
-from phalanx.cli.top.feed import Feed
+from phalanx.cli.top.feed import SnapshotFeed
 from phalanx.cli.top.job_details import cluster_line
 from phalanx.cli.top.job_rows import cut
 from phalanx.clock import SystemClock
@@ -27,7 +27,7 @@ class TopScreen(Screen[None]):
         yield Static(markup=False, id="notice")
         yield Footer(compact=True, show_command_palette=False)
 
-    def show_feed(self, feed: Feed) -> None:
+    def show_feed(self, feed: SnapshotFeed) -> None:
         """Show what the feed has; screens add their own part."""
         width = self.app.size.width
         self.query_one("#cluster", Static).update(_first_line(feed, width))
@@ -43,7 +43,7 @@ class TopScreen(Screen[None]):
         notice.update(clean(f"error: {text}" if is_error else text))
 
 
-def _first_line(feed: Feed, width: int) -> str:
+def _first_line(feed: SnapshotFeed, width: int) -> str:
     now = time_of_day(SystemClock().now())[:8]
     if feed.snapshot is None:
         return "phalanx top: waiting for the first answer"
@@ -51,7 +51,7 @@ def _first_line(feed: Feed, width: int) -> str:
     return f"{cut(told, width - 10):<{max(0, width - 10)}}  {now}"
 
 
-def _trouble(feed: Feed) -> str:
+def _trouble(feed: SnapshotFeed) -> str:
     if not feed.trouble or feed.snapshot is None:
         return feed.trouble
     age = describe_seconds(max(0.0, SystemClock().now() - feed.snapshot.at))

@@ -1,4 +1,4 @@
-"""Symbols: the letter and the colour of a cell. Every cell has a letter, so that nothing is said by colour alone.
+"""Symbols: the sign and the colour of a cell. Every cell has a sign, so that nothing is said by colour alone.
 
 The colours are those of Okabe and Ito, which people with every kind of colour blindness can tell apart, each with the
 text colour that has the higher contrast on it.
@@ -15,7 +15,7 @@ from msgspec import Struct
 class Symbol(Struct, frozen=True):
     """What a cell shows. `background` empty: the terminal's own."""
 
-    letter: str
+    sign: str
     background: str = ""
     foreground: str = ""
 
@@ -30,7 +30,7 @@ COLOURS = (
     ("#0072b2", _WHITE),  # blue
     ("#d55e00", _BLACK),  # vermilion
 )
-LETTERS = ascii_uppercase + ascii_lowercase
+SIGNS = ascii_uppercase + ascii_lowercase
 FREE = Symbol("·")
 UNKNOWN = Symbol("?")
 CLOSED = Symbol("-")  # free, but its node takes no work
@@ -44,19 +44,19 @@ IDLE_LONG = Symbol("I", "#e69f00", _BLACK)
 
 
 def of_number(number: int) -> Symbol:
-    """Of a job: neighbouring numbers differ in letter and colour, and it stays the same as long as the job lives."""
+    """Of a job: neighbouring numbers differ in sign and colour, and it stays the same as long as the job lives."""
     background, foreground = COLOURS[number % len(COLOURS)]
-    return Symbol(LETTERS[number % len(LETTERS)], background, foreground)
+    return Symbol(SIGNS[number % len(SIGNS)], background, foreground)
 
 
 def of_names(names: Iterable[str]) -> dict[str, Symbol]:
-    """Of users or queues: the first letter of the name that no name before it has taken, in order of the names."""
+    """Of users or queues: the first sign of the name that no name before it has taken, in order of the names."""
     found: dict[str, Symbol] = {}
     taken: set[str] = set()
     for at, name in enumerate(sorted(set(names))):
         own = [each for each in name.upper() + name.lower() if each in ascii_letters]
-        letter = next((each for each in [*own, *LETTERS] if each not in taken), LETTERS[at % len(LETTERS)])
-        taken.add(letter)
+        sign = next((each for each in [*own, *SIGNS] if each not in taken), SIGNS[at % len(SIGNS)])
+        taken.add(sign)
         background, foreground = COLOURS[at % len(COLOURS)]
-        found[name] = Symbol(letter, background, foreground)
+        found[name] = Symbol(sign, background, foreground)
     return found

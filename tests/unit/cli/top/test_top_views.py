@@ -8,10 +8,10 @@ from phalanx.api.schema.cluster import ClusterView, DeviceView, NodeView
 from phalanx.api.schema.jobs import Counts, JobView, RequestView, WatchEvent
 from phalanx.cli.top.alarms import Failures, alarms_of
 from phalanx.cli.top.heat_map import ColourBy, heat_map
-from phalanx.cli.top.job_rows import REASONS_AT_ONCE, JobQuery, ReasonCache, Shown, job_rows
+from phalanx.cli.top.job_rows import REASONS_AT_ONCE, JobQuery, JobsShown, ReasonCache, job_rows
 from phalanx.cli.top.log_tail import LogTail
 from phalanx.cli.top.map_layout import Place, lay_out
-from phalanx.cli.top.snapshot import Snapshot, pause_s
+from phalanx.cli.top.snapshot import ClusterSnapshot, pause_s
 
 
 def a_device(index: int, number: str = "") -> DeviceView:
@@ -31,13 +31,13 @@ def a_job(number: int, status: str = "Running", **fields: object) -> JobView:
     return replace(made, **fields)
 
 
-def a_snapshot(nodes: list[NodeView], jobs: list[JobView]) -> Snapshot:
-    return Snapshot(10.0, ClusterView("1", 1, 1, 1, 1, 8, 8, 2, 1, 1, Counts()), nodes, jobs)
+def a_snapshot(nodes: list[NodeView], jobs: list[JobView]) -> ClusterSnapshot:
+    return ClusterSnapshot(10.0, ClusterView("1", 1, 1, 1, 1, 8, 8, 2, 1, 1, Counts()), nodes, jobs)
 
 
-def letters(snapshot: Snapshot, by: ColourBy) -> list[str]:
+def signs(snapshot: ClusterSnapshot, by: ColourBy) -> list[str]:
     rows = [row for rack in heat_map(snapshot, by).racks for row in rack.rows]
-    return ["".join(cell.symbol.letter for cell in row.cells) for row in rows]
+    return ["".join(cell.symbol.sign for cell in row.cells) for row in rows]
 
 
 def test_each_device_has_a_letter_for_every_colouring():
@@ -45,11 +45,11 @@ def test_each_device_has_a_letter_for_every_colouring():
     idle = replace(a_device(3, "2.0"), idle_s=60.0)
     jobs = [a_job(1), a_job(2, user="bob", queue="night")]
     seen = a_snapshot([a_node("n1", a_device(0), a_device(1, "1.0"), broken, idle)], jobs)
-    assert letters(seen, ColourBy.HOLDER) == ["·BxC"]
-    assert letters(seen, ColourBy.USER) == ["·AxB"]
-    assert letters(seen, ColourBy.QUEUE) == ["·DxN"]
-    assert letters(seen, ColourBy.USAGE) == ["·#xi"]
-    assert letters(seen, ColourBy.HEALTH) == ["++x+"]
+    assert signs(seen, ColourBy.HOLDER) == ["·BxC"]
+    assert signs(seen, ColourBy.USER) == ["·AxB"]
+    assert signs(seen, ColourBy.QUEUE) == ["·DxN"]
+    assert signs(seen, ColourBy.USAGE) == ["·#xi"]
+    assert signs(seen, ColourBy.HEALTH) == ["++x+"]
 
 
 def test_nodes_are_grouped_by_rack_in_natural_order():
@@ -78,9 +78,11 @@ def test_jobs_are_filtered_and_sorted():
         return [row.id for row in job_rows(jobs, query, {"j2": "no room"}, 10.0)]
 
     assert ids(JobQuery()) == ["j3", "j2", "j1"]
-    assert ids(JobQuery(shown=Shown.WAITING)) == ["j2"]
+    assert ids(JobQuery(shown=JobsShown.WAITING)) == ["j2"]
     assert ids(JobQuery(text="BOB run")) == ["j3"]
-    assert job_rows(jobs, JobQuery(shown=Shown.WAITING), {"j2": "no room"}, 10.0)[0].cells[-1] == "no room"
+    assert (
+        job_rows(jobs, JobQuery(shown=JobsShown.WAITING), {"j2": "no room"}, 10.0)[0].cells[-1] == "no room"
+    )
 
 
 def test_reasons_are_asked_for_a_few_at_a_time_and_again_only_when_old():
