@@ -1,4 +1,4 @@
-"""The feed keeps the snapshot fresh: the watch stream says that something changed, and a reading follows, at a bounded pace.
+"""The feed keeps the snapshot fresh: the watch stream says that something changed, and a reading follows at its pace.
 
 When the coordinator is gone it says so, keeps what it has, and goes on by itself: a stream that ended is opened again
 where it stood, which also works at the coordinator that leads next.
