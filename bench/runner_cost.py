@@ -1,9 +1,9 @@
 """What one trivial task costs the runner process alone: `python -m bench.runner_cost [--tasks 20000]`.
 
 The runner's own loop with its own limits, and keepers and a coordinator that answer from memory: starts come in
-messages, as a coordinator sends them, each keeper reports the start and the end of a few tasks at a time, and every end
-is acknowledged. Only what the runner does is timed, its sockets are not. Median, and the parts of it; `--profile` shows
-where it goes.
+messages, as a coordinator sends them, each keeper reports the end of a few tasks at a time and the start of those that
+run then, and every end is acknowledged. Only what the runner does is timed, its sockets are not. Median, and the parts
+of it; `--profile` shows where it goes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,7 +45,8 @@ from phalanx.runner.turn import RunnerEngine
 
 JOB = "01k1234567890abcdefghj"  # and a number
 LANES, AHEAD = 16, 16  # attempts that a lane has at a time
-TOGETHER = 4  # tasks whose news a keeper sends in one frame
+TOGETHER = 4  # tasks whose ends a keeper sends in one frame
+RUNNING = 2  # tasks that a keeper has started when it sends one
 
 
 class Sent:
@@ -152,7 +154,7 @@ class Rig:
             requests = _requests(machine.transport.take())
             keys.extend(request[1] for request in requests if request[0] == "start")
             some = [keys.popleft() for _ in range(min(TOGETHER, len(keys)))]
-            frame = _frame([each for key in some for each in _news(key)])
+            frame = _frame([*map(_end, some), *map(_start, islice(keys, RUNNING))])
             if some:
                 with self.timing("news"):
                     machine.processes.data_received(frame)
@@ -192,13 +194,17 @@ class Timing:
         self.parts[self._name] = self.parts.get(self._name, 0.0) + time.process_time() - self._began
 
 
-def _news(key: str) -> list[list[Any]]:
+def _start(key: str) -> list[Any]:
+    return ["started", key, 4242, 1.0, [1000, 1001]]
+
+
+def _end(key: str) -> list[Any]:
     end = {
         "code": 0, "signal": None, "oom": False, "reason": None, "started_at": 1.0, "ended_at": 2.0, "stderr_tail": "",
         "stopped": True, "why": None, "files": 0, "forks_refused": 0, "memory_peak_bytes": 4 << 20, "cpu_s": 0.001,
         "read_bytes": 0, "written_bytes": 0,
     }  # fmt: skip
-    return [["started", key, 4242, 1.0, [1000, 1001]], ["ended", key, end]]
+    return ["ended", key, end]
 
 
 def _frame(answers: list[Any]) -> bytes:

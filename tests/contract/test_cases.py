@@ -219,7 +219,7 @@ async def test_c41_the_only_node_still_gets_work(backend: Backend):
         c1 = await group.coordinator("c1")
         n1 = await group.runner(c1, "n1")
         await fail(c1, n1, 6)
-        assert c1.state.nodes["n1"].rests_until is not None
+        assert c1.state.nodes["n1"].excluded_until is not None
         key = await n1.started(await c1.submit())
         assert await n1.end(key) == Disposition.ACCEPTED
 

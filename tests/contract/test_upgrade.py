@@ -2,7 +2,7 @@
 
 `fixtures/schema-1.db` was made by the version that wrote schema 1: two nodes, four jobs, one of them running, an image
 and a record of an ended job. `fixtures/schema-2.db` is of version 0.2: a gang for which room was promised, before the
-image and again at the end of the log, and which ended as a whole in between; its record; and a node that rested.
+image and again at the end of the log, and which ended as a whole in between; its record; and a node that was excluded.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.core.cluster.events import AttemptEnded, JobSettled, NodeRested, RoomPromised, decode
+from phalanx.core.cluster.events import AttemptEnded, JobSettled, RoomPromised, decode
+from phalanx.core.cluster.exclusion_events import NodeExcluded
 from phalanx.store.check import check_store
 from phalanx.store.protocol import Candidate, StoreError
 from phalanx.store.sqlite.store import SqliteStore
@@ -50,7 +51,7 @@ async def test_everything_of_schema_2_is_read(tmp_path: Path):
     assert (found.epoch, found.revision, found.image_revision, found.batches) == (1, 43, 14, 34)
     assert (found.jobs, found.nodes, found.ended_jobs) == (3, 2, 1)
     events = [event for batch in loaded.batches for event in decode(batch.body)]
-    assert {RoomPromised, JobSettled, NodeRested, AttemptEnded} <= {type(event) for event in events}
+    assert {RoomPromised, JobSettled, NodeExcluded, AttemptEnded} <= {type(event) for event in events}
 
 
 async def test_a_store_of_schema_1_has_an_office_and_goes_on_with_a_higher_epoch(path: Path):

@@ -115,7 +115,8 @@ def test_a_gang_preempts_and_the_victim_says_so(user: User) -> None:
     user.says("wait", gang)
     wait_until(lambda: user.cluster.client.job(low).counts.running == 12, 30.0, "it runs again")
     story = user.says("story", low)
-    assert f"8 tasks preempted to make room for 2 tasks of {gang} on" in story, story
+    told = rf"8 tasks preempted to make room for 2 tasks of urgent \(job {gang} of \w+, priority 5\) on"
+    assert re.search(told, " ".join(story.split())), story
     assert any("low" in line for line in user.sees("ps"))
     user.says("cancel", "low")
 

@@ -105,9 +105,13 @@ class WatchedEngine(Engine):
         self._sees(event)
         if isinstance(event, TaskPlaced):
             node = self.state.nodes[event.node]
-            others = [each for each in self.state.nodes.values() if each.could_work and not each.rests_until]
+            others = [
+                each for each in self.state.nodes.values() if each.could_work and not each.excluded_until
+            ]
             assert node.could_work
-            assert node.rests_until is None or not others, f"{event.node} rests, and others take work"
+            assert node.excluded_until is None or not others, (
+                f"{event.node} is excluded, and others take work"
+            )
         return super()._applied(event)
 
 

@@ -62,8 +62,10 @@ class ForkedProcess:
         return code
 
     def send_signal(self, number: int) -> None:
+        # It may have ended, and be reaped by the process that forked it, before we hear of it.
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

@@ -52,8 +52,8 @@ def state_image(state: ClusterState) -> bytes:
             encode_state(state),
             snapshot_image(seen),
             nodes,
-            (state.job_ids, _names_image(state.names), state.tasks_of, list(state.resting)),
-            (state.could_work, state.could_rest, state.nobody_else),
+            (state.job_ids, _names_image(state.names), state.tasks_of, list(state.excluded)),
+            (state.could_work, state.could_but_excluded, state.nobody_else),
             (list(state.forming), sorted(state.incomplete), list(state.promised)),
             (state.retries, list(state.jobs), state.counts, state.skipped),
         )

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 STDIN = Path("-")
 SPEC = re.compile(r"specs\[(\d+)\](?: \(([^)]*)\))?: ")  # how the coordinator names a job of several
-BAD_FILE = 1  # nothing is wrong with how the command was written, which would be 2
 
 
 JobsExportOption = Annotated[
@@ -184,7 +183,7 @@ def read_or_exit(reader: Callable[[], T]) -> T:
     except BadRequest as error:
         for each in (error, *getattr(error, "others", ())):
             tell_error(each.detail, each.hint)
-        raise typer.Exit(BAD_FILE) from None
+        raise typer.Exit(error.exit_code) from None
 
 
 @contextmanager

@@ -1,10 +1,14 @@
-"""What people who know other programs type, and do not mean: a command as one word, minutes as a bare number."""
+"""What people who know other programs type, and do not mean: a command as one word, minutes as a bare number, bytes
+that are no text.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import typer
 
-from phalanx.cli.output import note
+from phalanx.cli.output import note, tell_error
 
 BARE_SECONDS_MAX = 60  # a smaller number without a unit was likely meant as minutes
 
@@ -26,3 +30,12 @@ def tell_bare_seconds(text: str | None) -> str | None:
         unit = "second" if int(text) == 1 else "seconds"
         note(f"warning: --time-limit {text} is {int(text)} {unit}; write {text}m for minutes")
     return text
+
+
+def tell_unspelled(args: Sequence[str]) -> int:
+    """After a UnicodeEncodeError: name the word that is not UTF-8, and return the exit code. Raises it if none is."""
+    odd = next((word for word in args if any("\ud800" <= each <= "\udfff" for each in word)), None)
+    if odd is None:
+        raise  # noqa: PLE0704 - called where the error is handled
+    tell_error(f"{odd!r} is not UTF-8", "")
+    return 2

@@ -115,7 +115,7 @@ def _nodes(client: Client) -> Iterator[DoctorLine]:
     for node in found:
         failed = [device for device in node.devices if device.out_of_service]
         if node.status == "Online" and not (
-            failed or node.drained or node.rests_until or node.elastic_disabled
+            failed or node.drained or node.excluded_until or node.elastic_disabled
         ):
             continue
         told += 1

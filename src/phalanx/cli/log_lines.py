@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from phalanx.api.schema.jobs import gap_mark
+from phalanx.core.model.patterns import LinePattern
 
 if TYPE_CHECKING:
     from phalanx.api.schema.documents import Stream
@@ -116,8 +116,8 @@ def merged(first: Iterator[LogLine], second: Iterator[LogLine], times: LineTimes
     return merge(first, second, key=times.row)
 
 
-def matching(lines: Iterator[LogLine], pattern: re.Pattern[bytes]) -> Iterator[LogLine]:
-    return (line for line in lines if pattern.search(line.data))
+def matching(lines: Iterator[LogLine], pattern: LinePattern) -> Iterator[LogLine]:
+    return (line for line in lines if pattern.is_in(line.data))
 
 
 def stamp(at: float | None) -> bytes:

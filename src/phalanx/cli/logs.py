@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from typing import Annotated
@@ -19,6 +18,7 @@ from phalanx.cli.option_form import with_options
 from phalanx.cli.output import note
 from phalanx.cli.session import session
 from phalanx.cli.task_log import LogOptions, TaskLog
+from phalanx.core.model.patterns import LinePattern, Unreadable
 from phalanx.errors import BadRequest
 
 SCREEN_LINES = 1000
@@ -111,11 +111,14 @@ def _cut(options: LogOptions, lines: int | None) -> LogOptions:
     return structs.replace(options, lines=lines)
 
 
-def _pattern(text: str) -> re.Pattern[bytes]:
+def _pattern(text: str) -> LinePattern:
     try:
-        return re.compile(text.encode())
-    except re.error as error:
-        raise BadRequest(f"--grep: {text[:80]!r} is not a regular expression: {error}") from None
+        return LinePattern(text)
+    except Unreadable as error:
+        raise BadRequest(
+            f"--grep: {text[:80]!r} is not a regular expression of RE2: {error}",
+            hint="RE2 has no backreferences (\\1) and no lookaround ((?=…), (?<!…))",
+        ) from None
 
 
 def _say(text: str) -> None:

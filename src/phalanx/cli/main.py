@@ -8,7 +8,6 @@ error, and ends with the exit code that belongs to its error (`phalanx.errors` h
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -18,9 +17,11 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from phalanx.cli.command_words import tell_unspelled
 from phalanx.cli.foreign_words import OURS
 from phalanx.cli.output import tell_error
 from phalanx.cli.session import CliSession, flags_before
+from phalanx.cli.usage_errors import plain, usage_hint
 from phalanx.errors import PhalanxError
 
 Entries = Mapping[str, "str | CommandGroup | Daemon"]
@@ -373,8 +374,10 @@ def run(args: Sequence[str]) -> int:
         tell_error(error.detail, error.hint)
         return error.exit_code
     except typer.TyperException as error:
-        tell_error(_plain(error.format_message()), _usage_hint(error))
+        tell_error(plain(error.format_message()), usage_hint(error))
         return error.exit_code
+    except UnicodeEncodeError:
+        return tell_unspelled(args)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
@@ -384,15 +387,3 @@ def run(args: Sequence[str]) -> int:
     except OSError as error:  # A folder that is gone, a disk that is full.
         tell_error(str(error), "")
         return 1
-
-
-def _plain(message: str) -> str:
-    """What Click says of a wrong number, in words of everybody."""
-    message = re.sub(r"is not a valid (int|integer)( range)?\.", "is not a whole number.", message)
-    return re.sub(r"is not a valid float( range)?\.", "is not a number.", message)
-
-
-def _usage_hint(error: typer.TyperException) -> str:
-    """Where to read more: the help of the command that was used wrongly."""
-    ctx = getattr(error, "ctx", None)
-    return f"see `{ctx.command_path} --help`" if ctx is not None else ""

@@ -1,7 +1,7 @@
 """Files for commands that plan: options that name them, and how they are read.
 
-Unsupported fields are reported on standard error; with --strict they are errors. A file that cannot be read ends
-the command with code 1, since nothing was wrong with how the command was written.
+Unsupported fields are reported on standard error; with --strict they are errors. What is wrong in a file ends
+the command with the code that the same mistake has on the command line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from phalanx.manifests.read import Manifests, Text
 
 T = TypeVar("T")
-BAD_FILE = 1
 ClusterOption = Annotated[
     list[Path] | None,
     typer.Option(
@@ -68,4 +67,4 @@ def _read(reader: Callable[[], T]) -> T:
     except PhalanxError as error:
         for each in (error, *getattr(error, "others", ())):
             tell_error(each.detail, each.hint)
-        raise typer.Exit(BAD_FILE) from None
+        raise typer.Exit(error.exit_code) from None

@@ -137,16 +137,16 @@ def _toggled(node: NodeView) -> str:
 
 def _note(node: NodeView) -> str:
     """Its note, and until when it applies."""
-    if node.rests_until is None or not node.note.startswith(EXCLUDED):
+    if node.excluded_until is None or not node.note.startswith(EXCLUDED):
         return node.note
-    return f"{node.note} (until {time_of_day(node.rests_until)})"
+    return f"{node.note} (until {time_of_day(node.excluded_until)})"
 
 
 def _standing(node: NodeView) -> str:
     """Its status in one word, finer than the API's: whether a node that is online takes work."""
     if node.status != "Online":
         return node.status
-    if node.rests_until is not None and node.note.startswith(EXCLUDED):
+    if node.excluded_until is not None and node.note.startswith(EXCLUDED):
         return "Excluded"
     if not node.drained:
         return "Online"

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
 from phalanx.cli.apply import located, refusals_at
-from phalanx.cli.manifests import BAD_FILE, ClusterOption, StrictOption, read_files, read_with_drafts
+from phalanx.cli.manifests import ClusterOption, StrictOption, read_files, read_with_drafts
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
@@ -23,6 +23,7 @@ from phalanx.cli.workflows import (
     workflow_refusals_at,
 )
 from phalanx.clock import SystemClock
+from phalanx.errors import BadRequest
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client
@@ -84,7 +85,7 @@ def _tell(warnings: list[str], strict: bool) -> None:
     for warning in warnings:
         note(f"warning: {warning}")
     if warnings and strict:
-        raise typer.Exit(BAD_FILE)
+        raise typer.Exit(BadRequest.exit_code)
 
 
 def _offline(made: Manifests, options: SubmitOptions) -> PlanReply:

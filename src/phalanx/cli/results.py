@@ -270,6 +270,20 @@ def _measured(rows: list[ResultRow]) -> Iterator[tuple[str, list[str]]]:
     yield "GPU", [percent(row.gpu_use) or "" for row in rows]
 
 
+def _no_formula(cell: Any) -> Any:
+    """Text that a spreadsheet would compute gets an apostrophe before it; numbers stay numbers."""
+    if not isinstance(cell, str):
+        return cell
+    cell = CONTROL.sub("", cell)  # first, so that none of them hides the sign that follows it
+    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
 def _csv(rows: list[ResultRow]) -> str:
     """As a spreadsheet or pandas reads it; what a terminal would obey is left out."""
     keys, names = _keys(rows), _names(rows)
@@ -277,13 +291,15 @@ def _csv(rows: list[ResultRow]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     heads = ["result"] if keys is None else keys
     taken = {*OWN, *heads}
-    writer.writerow([*OWN, *(f"param.{name}" if name in taken else name for name in names), *heads])
+    writer.writerow(
+        map(_no_formula, [*OWN, *(f"param.{name}" if name in taken else name for name in names), *heads])
+    )
     writer.writerows(
         [
             *(label(row), row.status, row.exit_code, row.seconds, row.index, row.attempts, row.reason),
             *(row.memory_peak_bytes, row.cpu_s, row.gpu_use, row.gpu_memory_peak_bytes),
-            *(row.params.get(name, "") for name in names),
-            *_cells(row, keys),
+            *(_no_formula(row.params.get(name, "")) for name in names),
+            *map(_no_formula, _cells(row, keys)),
         ]
         for row in rows
     )

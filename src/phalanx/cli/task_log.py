@@ -6,7 +6,6 @@ their order by their times; followed, they come as they come.
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -22,6 +21,7 @@ from phalanx.cli.log_lines import LineTimes, LogLine, cut, matching, merged, sta
 from phalanx.cli.pages import collected
 from phalanx.cli.wait import ENDED
 from phalanx.clock import SystemClock
+from phalanx.core.model.patterns import LinePattern
 from phalanx.errors import BadRequest, NotFound, PhalanxError
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class LogOptions(Struct, frozen=True):
     follow: bool = False
     since: str | None = None
     timestamps: bool = False
-    pattern: re.Pattern[bytes] | None = None
+    pattern: LinePattern | None = None
     whole_lines: bool = False  # even if nothing is done with them
 
     @property

@@ -55,8 +55,8 @@ from phalanx.core.cluster.events import (
     NodeEnabled,
     NodeLost,
     NodeNeeded,
-    NodeRested,
 )
+from phalanx.core.cluster.exclusion_events import NodeExcluded
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.orders import AttemptKey
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 log = logger("coordinator")
 ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
-ALARMS = (BrakeSet, BrakeReleased, NodeRested, NodeLost)  # what an operator should find in the log
+ALARMS = (BrakeSet, BrakeReleased, NodeExcluded, NodeLost)  # what an operator should find in the log
 ELASTIC = (NodeDisabled, NodeEnabled, NodeNeeded)  # what it should find there, too
 
 

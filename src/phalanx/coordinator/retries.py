@@ -137,12 +137,17 @@ class Repeats:
             ) from None
 
     def _anew(self, job: Job) -> Job:
-        """The same under an id of its own. What it waited for has come; its address, and what Kubernetes calls it, were
-        that job's.
+        """The same under an id of its own. What it waited for has come; its address, what Kubernetes calls it, and the
+        client that showed its output were that job's.
         """
         id = self._new_id()
         groups = tuple(
-            structs.replace(group, request=structs.replace(group.request, address=""), objects=())
+            structs.replace(
+                group,
+                command=structs.replace(group.command, attached=False),
+                request=structs.replace(group.request, address=""),
+                objects=(),
+            )
             for group in job.groups
         )
         return structs.replace(
@@ -203,6 +208,12 @@ def _check(job: JobState, user: str, what: str, *, must_have_ended: bool = True)
     if spec.vps is not None or spec.draft is not None:
         kind = "a VPS" if spec.vps is not None else "a gang that waits for members"
         raise Conflict(f"{number} is {kind} and cannot be {what}", reason="NotRepeatable")
+    if any(group.command.stdin for group in spec.groups):  # an empty input must not pass for the whole
+        raise Conflict(
+            f"{number} had standard input of its `phalanx run`, which is not kept: it cannot be {what}",
+            reason="InputNotKept",
+            hint="use `phalanx run` again; with --no-stdin it can be retried and resubmitted later",
+        )
     if must_have_ended and not job.is_over:
         left = sum(job.counts[:3])
         raise Conflict(

@@ -53,7 +53,8 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         last_seen_at=node.heard_at or None,
         generation=node.generation,
         failures=node.failures,
-        rests_until=node.rests_until,
+        excluded_until=node.excluded_until,
+        rests_until=node.excluded_until,
         note=_note(state, node),
         cost_per_hour=ledger.capacity.cost_per_hour,
         slots=ledger.capacity.slots,
@@ -107,9 +108,9 @@ def _note(state: ClusterState, node: NodeState) -> str:
         return trouble
     if state.rules.overlay.encrypted and node.capacity.no_wireguard:
         return f"no tasks with addresses: {node.capacity.no_wireguard}"
-    if node.rests_until is None or not node.could_work:
+    if node.excluded_until is None or not node.could_work:
         return ""
-    failed = node.rest_text or f"{plural(node.failures, 'task')} in a row failed here"
+    failed = node.exclusion_text or f"{plural(node.failures, 'task')} in a row failed here"
     return f"{EXCLUDED}: {failed}" if node.is_kept_away else f"{failed}, but nobody else takes work"
 
 

@@ -254,24 +254,25 @@ class RunnerLoop:
     # What the keepers deliver.
 
     def _news(self, keeper: NodeKeeper, event: messages.Event) -> None:
-        if isinstance(event, messages.Misunderstood):
+        if isinstance(event, messages.News):  # the most frequent first
+            if key := self._launches.key_of(event.key):
+                self._news_of(key, event)
+        elif isinstance(event, messages.Misunderstood):
             log.error("the keeper could not read a request", text=event.text)
-        elif isinstance(event, messages.News) and (key := self._launches.key_of(event.key)):
-            self._news_of(key, event)
         elif isinstance(event, messages.ProcessInput) and (key := self._launches.key_of(event.key)):
             self.inputs.opened(key, event)
 
     def _news_of(self, key: AttemptKey, event: messages.News) -> None:
         state, effects = self.engine.state, list[RunnerEffect]()
         match event:
-            case messages.ProcessStarted():
-                self._launches.started(key, event.pid, event.born, self.clock.monotonic())
-                effects = state.process_started(key, event.started_at, self._since(event.born))
             case messages.ProcessEnded():
                 self.inputs.ended(key)
                 ended = self._launches.ended(key, event.exit)
                 if (end := self.endings.finish(key, ended)) is not None:
                     effects = state.process_ended(key, end)
+            case messages.ProcessStarted():
+                self._launches.started(key, event.pid, event.born, self.clock.monotonic())
+                effects = state.process_started(key, event.started_at, self._since(event.born))
             case messages.ProcessReady():
                 effects = state.process_ready(key)
             case messages.ProcessRefused():

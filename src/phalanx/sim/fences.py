@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.exclusion_events import NodeExcluded
 from phalanx.core.model.orders import Disposition
 from phalanx.link import wire
 from phalanx.sim.violation import Violation
@@ -66,8 +67,8 @@ class Fences:
                 self._is_braked = True
             case e.BrakeReleased():
                 self._is_braked = False
-            case e.NodeRested():
-                self._count("node rested")
+            case NodeExcluded():
+                self._count("node excluded")
         if isinstance(event, e.NodeLost) and self._is_braked and event.cause == "lease over":
             raise Violation("brake", f"{event.node} was declared lost while the brake is set")
 

@@ -199,6 +199,9 @@ class Keeper(Life):
                     self._disk.journal.append(effect.line)
                 case RecordAndSend():
                     self._disk.journal.append(effect.line)
+                    if effect.ended:  # a start that was not sent yet is not sent any more
+                        begun = f'["started","{effect.ended}",'
+                        self._lines = [line for line in self._lines if not line.startswith(begun)]
                     self._queue_line(effect.line)
                 case SendLine():
                     self._queue_line(effect.line)

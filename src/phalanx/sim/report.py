@@ -82,7 +82,7 @@ class SeedReport:
             self._row(what) for what in (*FENCES, "failed append", "broken connection", "repeated frame")
         ]
         lines += [self._row(what) for what in sorted(self._totals) if what.startswith("report refused")]
-        lines += [self._row(what) for what in ("term", "brake", "node rested")]
+        lines += [self._row(what) for what in ("term", "brake", "node excluded")]
         lines.append("")
         lines += [f"{self._row(what)}{self.share(what):8.0%}" for what in ACTIONS]
         speed = f"{self.seeds / max(wall_s, 1e-9):.1f} seeds/s in {wall_s:.1f} s"

@@ -149,7 +149,7 @@ def test_a_late_member_is_told_that_its_gang_has_started_or_ended(
     assert f"default/g has all its members, and waits to start, as job {own}" in said.err
     client.cancel(own)
     said = cli("apply", "-f", late)
-    assert said.code == 1
+    assert said.code == 2
     assert f"gang default/g has ended as job {own} (Cancelled)" in said.err
     assert cli("apply", *options(files)).code == 0
     assert len(ids(here)) == 2

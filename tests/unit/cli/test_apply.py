@@ -82,7 +82,7 @@ def test_what_cannot_be_honoured_is_told_and_refused_if_strict(cli: Cli, cluster
     assert "warning: pod.yaml:" in said.err and "image" in said.err
     cluster.asked.clear()
     said = cli("apply", "-f", "pod.yaml", "--strict")
-    assert said.code == 1
+    assert said.code == 2
     assert "image" in said.err
     assert cluster.asked == []
 
@@ -96,11 +96,11 @@ def test_standard_input_is_a_file_too(cli: Cli, cluster: FakeClient, monkeypatch
 def test_a_file_that_cannot_be_read_says_where(cli: Cli, cluster: FakeClient, away: Path):
     (away / "bad.yaml").write_text(GANG.replace("tasks:", "taks:"))
     said = cli("apply", "-f", "bad.yaml")
-    assert said.code == 1
+    assert said.code == 2
     assert "bad.yaml:5" in said.err and "'tasks'" in said.err
     (away / "bytes.yaml").write_bytes(b"\xff\xfe")
     assert "bytes.yaml: it is not UTF-8" in cli("apply", "-f", "bytes.yaml").err
-    assert cli("apply", "-f", "nowhere.yaml").code == 1
+    assert cli("apply", "-f", "nowhere.yaml").code == 2
     assert cluster.asked == []
 
 
@@ -110,16 +110,16 @@ def test_what_never_ends_is_not_read_whole(
     monkeypatch.setattr(load, "BYTES_MAX", 1000)
     said = cli("apply", "-f", "/dev/zero")
     assert (said.code, "/dev/zero: 1001 bytes or more are too many; the limit is 1000" in said.err) == (
-        1,
+        2,
         True,
     )
     with Path("/dev/zero").open("rb") as endless:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(endless))
         said = cli("apply", "-f", "-")
-    assert (said.code, "standard input: 1001 bytes or more" in said.err) == (1, True)
+    assert (said.code, "standard input: 1001 bytes or more" in said.err) == (2, True)
     (away / "large.yaml").write_bytes(bytes(5000))
     said = cli("apply", "-f", "large.yaml")
-    assert (said.code, "large.yaml: 5000 bytes are too many; the limit is 1000" in said.err) == (1, True)
+    assert (said.code, "large.yaml: 5000 bytes are too many; the limit is 1000" in said.err) == (2, True)
     assert not cluster.asked
 
 
@@ -133,7 +133,7 @@ def test_every_document_that_is_wrong_is_told(cli: Cli, cluster: FakeClient, awa
     good, bad = "name: good\ncommand: [a]\n", "name: bad\ncommand: [a]\nenv: {B: b, LR: 0.1}\n"
     (away / "jobs.yaml").write_text(f"{bad}---\n{good}---\n{bad}")
     said = cli("apply", "-f", "jobs.yaml")
-    assert said.code == 1 and not cluster.asked
+    assert said.code == 2 and not cluster.asked
     assert [line.partition(" is ")[0] for line in said.err.splitlines()] == [
         "error: jobs.yaml:3: job bad: env['LR']: 0.1",
         "error: jobs.yaml:10: job bad: env['LR']: 0.1",
@@ -171,7 +171,7 @@ def test_json_is_the_reply(cli: Cli, cluster: FakeClient, job: str):
 @pytest.mark.parametrize(("name", "says"), [("nowhere.yaml", "no such file"), (".", "it is a folder")])
 def test_what_is_no_file_is_told_by_name(cli: Cli, cluster: FakeClient, name: str, says: str):
     said = cli("apply", "-f", name)
-    assert (said.code, cluster.asked) == (1, [])
+    assert (said.code, cluster.asked) == (2, [])
     assert said.err.startswith(f"error: {name}: {says}")
     assert "Errno" not in said.err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import process_time
 from typing import cast
 
 import pytest
@@ -109,8 +110,18 @@ def test_since_begins_with_the_first_whole_line_of_that_time(cli: Cli, cluster: 
 def test_grep_shows_lines_that_match(cli: Cli, cluster: FakeClient):
     cluster.output["stdout"] = [b"loss 1\nst", b"ep\nloss 2\n"]
     assert cli("logs", "--grep", "^loss [0-9]", ID).out == "loss 1\nloss 2\n"
+    assert cli("logs", "--grep", "2$", ID).out == "loss 2\n"
     said = cli("logs", "--grep", "(", ID)
     assert (said.code, "--grep" in said.err) == (2, True)
+    said = cli("logs", "--grep", r"(a)\1", ID)
+    assert (said.code, "RE2" in said.err, "backreferences" in said.err) == (2, True, True)
+
+
+def test_a_pattern_that_would_never_end_takes_no_time(cli: Cli, cluster: FakeClient):
+    cluster.output["stdout"] = [b"a" * 5000 + b"b\n"]
+    began = process_time()
+    assert cli("logs", "--grep", "(a+)+$", ID).out == ""
+    assert process_time() - began < 5.0  # Python's own matcher would not end in this century
 
 
 def test_of_a_task_that_waits_that_is_said(cli: Cli, cluster: FakeClient):

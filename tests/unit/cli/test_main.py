@@ -90,6 +90,18 @@ def test_an_error_cannot_take_over_the_terminal(cli: Cli, cluster: FakeClient):
     assert cli("cluster").err == "error: queue  is full\n"
 
 
+def test_a_word_that_is_not_utf8_is_named(cli: Cli, cluster: FakeClient):
+    cluster.error = UnicodeEncodeError("utf-8", "a\udcff", 1, 2, "surrogates not allowed")
+    said = cli("why", "a\udcff")
+    assert (said.code, said.err) == (2, "error: 'a\\udcff' is not UTF-8\n")
+
+
+def test_what_cannot_be_printed_is_not_blamed_on_the_command_line(cli: Cli, cluster: FakeClient):
+    cluster.error = UnicodeEncodeError("ascii", "é", 0, 1, "ordinal not in range(128)")
+    with pytest.raises(UnicodeEncodeError):
+        cli("why", "17")
+
+
 def test_an_interrupt_is_130_and_quiet(cli: Cli, cluster: FakeClient):
     cluster.error = KeyboardInterrupt()
     said = cli("cluster")

@@ -34,3 +34,18 @@ def test_a_mistake_is_answered_with_what_would_be_right(cli: Cli, cluster: FakeC
     assert said.code == 2
     assert told in said.err
     assert not [each for each in cluster.asked if each[0] == "submit"]
+
+
+@pytest.mark.parametrize(
+    ("args", "meant"),
+    [
+        (("submit", "--gpu", "2", "--", "ls"), "--gpus"),
+        (("run", "--memry", "2", "--", "ls"), "--memory"),
+        (("logs", "--timestamp", "1"), "--timestamps"),
+        (("node", "drain", "--reasn", "x", "n1"), "--reason"),
+    ],
+)
+def test_a_misspelled_option_is_told_the_one_that_was_meant(cli: Cli, args: tuple[str, ...], meant: str):
+    said = cli(*args)
+    assert said.code == 2
+    assert f"did you mean {meant}?" in said.err and "Possible options" not in said.err

@@ -97,9 +97,9 @@ def test_names_alone(cli: Cli, files: Path):
     [
         ((), 2),
         (("-f", "small.yaml", "--", "x"), 2),
-        (("--cluster", "nodes.yaml", "-f", "missing.yaml"), 1),
-        (("--cluster", "nodes.yaml", "-f", "bad.yaml"), 1),
-        (("--cluster", "nodes.yaml", "-f", "typo.yaml"), 1),
+        (("--cluster", "nodes.yaml", "-f", "missing.yaml"), 2),
+        (("--cluster", "nodes.yaml", "-f", "bad.yaml"), 2),
+        (("--cluster", "nodes.yaml", "-f", "typo.yaml"), 2),
         (("--nonsense",), 2),
     ],
 )
@@ -119,7 +119,7 @@ def test_cautions_go_to_standard_error_and_are_errors_if_strict(cli: Cli, files:
     said = cli("plan", "--cluster", "nodes.yaml", "-f", "pod.yaml")
     assert (said.code, "example.com/fpga" in said.err, "warning: " in said.err) == (0, True, True)
     strict = cli("plan", "--cluster", "nodes.yaml", "-f", "pod.yaml", "--strict")
-    assert (strict.code, strict.out) == (1, "")
+    assert (strict.code, strict.out) == (2, "")
 
 
 def test_a_running_cluster_is_asked_with_the_names_of_the_files(cli: Cli, cluster: FakeClient, files: Path):

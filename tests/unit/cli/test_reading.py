@@ -138,7 +138,7 @@ def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, clu
 def test_what_is_unusual_about_a_node_is_noted(cli: Cli, cluster: FakeClient):
     until = datetime(2026, 11, 15, 11, 52, 9).astimezone().timestamp()
     note = "temporarily excluded: 5 tasks in a row failed here"
-    cluster.machines = [a_node(), a_node("n2", note=note, rests_until=until)]
+    cluster.machines = [a_node(), a_node("n2", note=note, excluded_until=until)]
     assert "NOTE" in cli("nodes").out
     assert f"{note} (until {time_of_day(until)})" in cli("nodes").out
     cluster.machines.reverse()

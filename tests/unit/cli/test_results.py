@@ -41,6 +41,25 @@ def test_csv_is_what_a_reader_of_csv_expects():
     assert read[2][len(OWN) :] == ["two\nlines", ""]
 
 
+@pytest.mark.parametrize(
+    ("given", "written"),
+    [
+        ("=1+2", "'=1+2"),
+        ("@SUM(A1)", "'@SUM(A1)"),
+        ("+cmd", "'+cmd"),
+        ("--lr", "'--lr"),
+        ("\x01=1+2", "'=1+2"),
+        ("-0.5", "-0.5"),
+        ("+1e-3", "+1e-3"),
+        (-3, "-3"),
+        ("a=b", "a=b"),
+    ],
+)
+def test_no_cell_of_csv_is_a_formula_and_numbers_stay_numbers(given: object, written: str):
+    (row,) = csv.DictReader(io.StringIO(_csv(rows({"a": given}))))
+    assert row["a"] == written
+
+
 def test_nothing_in_it_takes_over_a_terminal():
     hostile = rows({"\x1b]0;x\x07key": "\x1b[2Jvalue"})
     assert "\x1b" not in _csv(hostile)

@@ -81,4 +81,4 @@ def test_a_running_cluster_is_asked(cli: Cli, cluster: FakeClient):
 
 
 def test_a_file_that_cannot_be_read_is_an_error(cli: Cli, away: Path):
-    assert cli("topology", "--cluster", "missing.yaml").code == 1
+    assert cli("topology", "--cluster", "missing.yaml").code == 2

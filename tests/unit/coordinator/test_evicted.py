@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.why import why_reply
+from phalanx.core.cluster.conditions import preemptor
+from phalanx.core.cluster.events import RoomPromised
 from phalanx.core.cluster.inputs import Evict
+from phalanx.core.explain.story import sentence
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit, Started, Why
 from tests.support.builders import a_gang, a_group, a_job
@@ -38,6 +43,20 @@ def test_while_it_waits_again_it_says_when_by_whom_and_for_whom():
     assert said.numbers["at"] == at
     assert shown.evicted.removeprefix("phalanx: ") in said.text
     assert reply.dominant.code != "WasEvicted"
+
+
+def test_the_story_of_the_victim_names_the_job_that_preempted_it():
+    cluster = CoreCluster(n1={"cores": 8, "gpus": 2})
+    victim, _, _ = an_evicted_job(cluster)
+    (promised,) = [event for event in cluster.events if isinstance(event, RoomPromised)]
+    assert victim.id in promised.jobs
+    assert "make room for 1 task of urgent (job 2 of bob, priority 10) on n1" in sentence(promised)
+
+
+def test_a_preemptor_without_a_name_is_called_by_its_number():
+    job = a_job(user="bob", priority=7)
+    assert preemptor(structs.replace(job, name=""), 12) == "job 12 of bob (priority 7)"
+    assert preemptor(structs.replace(job, name="x", user=""), 12) == "x (priority 7)"
 
 
 def test_once_it_runs_again_why_still_says_it_and_ps_no_longer():

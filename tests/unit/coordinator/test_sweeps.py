@@ -253,6 +253,22 @@ async def test_a_whole_job_is_retried_if_its_tasks_belong_together(here: Coordin
     assert (await ada.job(retry)).tasks == 3
 
 
+async def test_a_job_that_had_standard_input_is_not_run_again_without_it(ada: AsyncClient):
+    first = (await ada.submit(command=["t"], attached=True, stdin=True)).batch_id
+    await ada.cancel(first)
+    for again in (ada.retry(first, cancelled=True), ada.resubmit(first)):
+        with pytest.raises(Conflict) as refused:
+            await again
+        assert refused.value.reason == "InputNotKept"
+
+
+async def test_nobody_shows_the_output_of_what_runs_again(here: Coordinator, ada: AsyncClient):
+    first = (await ada.submit(command=["t"], attached=True)).batch_id
+    await ada.cancel(first)
+    for again in (await ada.retry(first, cancelled=True), await ada.resubmit(first)):
+        assert not here.leadership.state.jobs[again.batch_id].job.groups[0].command.attached
+
+
 async def test_only_the_owner_has_a_job_run_again(here: Coordinator, ada: AsyncClient):
     first = (await ada.submit(command=["t"], array="1-2")).batch_id
     await ended(here, ada, first, (1,))

@@ -94,7 +94,8 @@ class NodeView(Struct):
     last_seen_at: float | None
     generation: int = 0  # of its lease: one more with each join and each loss
     failures: int = 0  # reported there in a row
-    rests_until: float | None = None  # after failures it gets no new work before this
+    excluded_until: float | None = None  # after failures it gets no new work before this
+    rests_until: float | None = None  # the same as `excluded_until`, by its former name
     note: str = ""  # what is unusual about it
     cost_per_hour: float | None = None  # as its runner says; None: not said
     slots: int = 0  # 1: it runs one task at a time

@@ -18,7 +18,9 @@ PhaseWord = Literal["Pending", "PreScheduling", "Scheduling", "Scheduled", "Runn
 T = TypeVar("T")
 StatusWord = Literal["Pending", "Assigned", "Running", "Completed", "Failed", "Cancelled"]
 
-EXCLUDED = "temporarily excluded"  # how the note of a node begins that gets no new work before `rests_until`
+EXCLUDED = (
+    "temporarily excluded"  # how the note of a node begins that gets no new work before `excluded_until`
+)
 
 
 class FormationView(Struct):

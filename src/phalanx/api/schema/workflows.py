@@ -176,11 +176,12 @@ def to_workflow(
     check_count("stages", len(spec.stages), STAGES_MAX)
     numbers = _numbered(spec.stages)
     stages: list[Stage] = []
+    jobs = _StageJobs(spec.name, now, user, default_retries)
     for number, stage in enumerate(spec.stages):
         field = f"stages[{number}] ({stage.name})"
         try:
             program = _program(stage, command_of)
-            job = _job(spec, stage, now, user, default_retries, program)
+            job = jobs.of(stage, program)
         except PhalanxError as error:
             raise type(error)(f"{field}: {error.detail}", reason=error.reason, hint=error.hint) from None
         made = _stage(stage, job, numbers, field)
@@ -230,32 +231,43 @@ def _program(stage: StageSpec, command_of: Commander) -> TaskProgram | None:
     return program
 
 
-def _job(
-    spec: WorkflowSpec,
-    stage: StageSpec,
-    now: float,
-    user: str,
-    default_retries: int,
-    program: TaskProgram | None,
-) -> Job:
-    """What the stage will run; its id is given when it begins."""
-    asked = stage.job
-    if stage.task_type:
-        check_text("task_type", stage.task_type, NAME_MAX)
-        tags = {**asked.tags, TASK_TYPE_TAG: stage.task_type}
-        asked = structs.replace(asked, tags=tags)
-        if program is not None:
-            asked = structs.replace(asked, groups=[_with_program(asked.groups[0], program)])
-    if not asked.name:
-        asked = structs.replace(asked, name=_job_name(spec.name, stage.name))
-    job = to_job(asked, id="", now=now, user=user, default_retries=default_retries)
-    if job.draft is not None or job.applied:
-        raise BadRequest("job: members that come later belong to gangs that are applied, not to stages")
-    if job.tasks > STAGE_TASKS_MAX:
-        raise BadRequest(f"job: a stage has at most {STAGE_TASKS_MAX} tasks, and this has {job.tasks}")
-    if any(SPEC_VARIABLE in group.command.env for group in job.groups) and stage.spec:
-        raise BadRequest(f"job: {SPEC_VARIABLE} is set for the program by Phalanx, leave it out of env")
-    return job
+class _StageJobs:
+    """What the stages of one workflow will run; the ids of the jobs are given when they begin.
+
+    Of stages in a row that ask for the same, as thousands of a generated workflow do, the first is read and checked.
+    """
+
+    def __init__(self, workflow: str, now: float, user: str, default_retries: int) -> None:
+        self._workflow = workflow
+        self._now = now
+        self._user = user
+        self._default_retries = default_retries
+        self._last: tuple[JobSpec, Job] | None = None
+
+    def of(self, stage: StageSpec, program: TaskProgram | None) -> Job:
+        asked = stage.job
+        if stage.task_type:
+            check_text("task_type", stage.task_type, NAME_MAX)
+            tags = {**asked.tags, TASK_TYPE_TAG: stage.task_type}
+            asked = structs.replace(asked, tags=tags)
+            if program is not None:
+                asked = structs.replace(asked, groups=[_with_program(asked.groups[0], program)])
+        job = self._read(asked)
+        if any(SPEC_VARIABLE in group.command.env for group in job.groups) and stage.spec:
+            raise BadRequest(f"job: {SPEC_VARIABLE} is set for the program by Phalanx, leave it out of env")
+        return job if job.name else structs.replace(job, name=_job_name(self._workflow, stage.name))
+
+    def _read(self, asked: JobSpec) -> Job:
+        # Equal parameters may be of other types: 1, 1.0 and true.
+        if self._last is not None and asked == self._last[0] and not asked.params and not asked.each:
+            return self._last[1]
+        job = to_job(asked, id="", now=self._now, user=self._user, default_retries=self._default_retries)
+        if job.draft is not None or job.applied:
+            raise BadRequest("job: members that come later belong to gangs that are applied, not to stages")
+        if job.tasks > STAGE_TASKS_MAX:
+            raise BadRequest(f"job: a stage has at most {STAGE_TASKS_MAX} tasks, and this has {job.tasks}")
+        self._last = asked, job
+        return job
 
 
 def _with_program(group: GroupSpec, program: TaskProgram) -> GroupSpec:

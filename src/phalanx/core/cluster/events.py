@@ -16,6 +16,7 @@ from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.dispatch_events import MergedEnded, TaskDeferred
 from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEvent, NodeEvent, Recorded
+from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.model.credential import Credential
@@ -103,6 +104,7 @@ class RoomPromised(_Promised, frozen=True, kw_only=True):
     """Attempts were asked to leave, and their places are set aside for a job: all of it in one step."""
 
     awaited: tuple[AttemptKey, ...] = ()  # attempts that were leaving already, and have to have left
+    preemptor: str = ""  # how people call the job: its name, number, user and priority
 
     @property
     def jobs(self) -> tuple[JobId, ...]:
@@ -324,21 +326,6 @@ class SecretKnown(ClusterEvent, frozen=True):
     fingerprint: str
 
 
-class _Rested(NodeEvent, frozen=True):
-    failures: int
-    until: float
-
-
-class NodeRested(_Rested, frozen=True, kw_only=True):
-    """The node gets no new work for a while: it failed itself, or so many failures were reported in a row."""
-
-    text: str = ""  # what it did wrong itself; nothing if tasks failed
-
-
-class NodeRecovered(NodeEvent, frozen=True):
-    """The rest is over: it took its time, a task did well there, or somebody said so."""
-
-
 class NodeRemoved(NodeEvent, frozen=True):
     """The node is gone for good and holds nothing: its name and its row are free."""
 
@@ -387,7 +374,7 @@ Event = (
     | TopologySet | QuotaSet | AttemptStarted | AttemptPreparing | AttemptPrepared | AttemptSuspected | AttemptEnded
     | TasksCancelled | TasksAbandoned | TaskPaused | TaskResumed | JobForgotten | NodeJoined | NodeConnected
     | NodeDisconnected | NodeLost | NodeCleared | NodeQuarantined | NodeHealthChanged | NodeLeaving | NodeDrained
-    | NodeResumed | NodeRested | NodeRecovered | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard
+    | NodeResumed | NodeExcluded | NodeRecovered | NodeRemoved | BrakeSet | BrakeReleased | NodeHeard
     | CredentialCreated | CredentialEnds | CredentialUsed | CredentialForgotten | JoinRedeemed | SecretKnown
     | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded | TaskDeferred | MergedEnded | w.WorkflowSubmitted
     | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled | w.WorkflowStopped | w.WorkflowRetried

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from heapq import heapify
 from operator import attrgetter
 
-from msgspec import Struct, msgpack, structs
+from msgspec import Struct, field, msgpack, structs
 
 from phalanx.core.cluster.apply.approvals import wait_for_approval
 from phalanx.core.cluster.apply.bindings import restore_bindings
@@ -125,13 +125,13 @@ class NodeImage(Struct, array_like=True):
     generation: int = 0
     lost_at: float | None = None
     failures: int = 0
-    rests_until: float | None = None
+    excluded_until: float | None = field(default=None, name="rests_until")
     trouble: str = ""
     leaving: bool = False
     kept_s: float = 0.0
     failed_users: tuple[str, ...] = ()
     failed_jobs: tuple[JobId, ...] = ()  # of older versions; not used any more
-    rest_text: str = ""
+    exclusion_text: str = field(default="", name="rest_text")
     disabled_reason: str | None = None
     disabled_automatically: bool = False
     toggled_at: float | None = None
@@ -325,8 +325,8 @@ def _restore_node(state: ClusterState, image: NodeImage, place: int) -> None:
     node = state.nodes[image.name] = NodeState(image.name, state.table.rows[image.name], number)
     _copy(image, node, _SAME_IN_NODE)
     node.leftovers = set(image.leftovers)
-    if node.rests_until is not None:
-        state.resting[image.name] = None
+    if node.excluded_until is not None:
+        state.excluded[image.name] = None
 
 
 def _restore_job(state: ClusterState, image: JobImage) -> None:

@@ -229,16 +229,16 @@ def rows_are_one_nodes(state: ClusterState) -> Iterator[str]:
 
 
 def rests_are_counted(state: ClusterState) -> Iterator[str]:
-    """A node that rests is kept away only if another takes work, and the table knows who does."""
+    """A node that is excluded is kept away only if another takes work, and the table knows who does."""
     could = [node for node in state.nodes.values() if node.could_work]
-    fresh = [node for node in could if node.rests_until is None]
-    counts, found = (state.could_work, state.could_rest), (len(could), len(could) - len(fresh))
+    fresh = [node for node in could if node.excluded_until is None]
+    counts, found = (state.could_work, state.could_but_excluded), (len(could), len(could) - len(fresh))
     if counts != found:
         yield f"(could work, of them rest) is {counts}, nodes say {found}"
     for node in state.nodes.values():
-        if (node.rests_until is not None) != (node.name in state.resting):
-            yield f"{node.name} rests, or does not"
-        if node.is_kept_away != (node.rests_until is not None and bool(fresh)):
+        if (node.excluded_until is not None) != (node.name in state.excluded):
+            yield f"{node.name} is excluded, or is not"
+        if node.is_kept_away != (node.excluded_until is not None and bool(fresh)):
             yield f"{node.name} is kept away, or not, for no reason"
         if state.table.is_open(node.name) != node.takes_work:
             yield f"{node.name}: the table does not know whether it takes work"

@@ -39,10 +39,15 @@ class NodeState(Struct, eq=False):
     failures: int = 0  # reported in a row
     failed_users: tuple[str, ...] = ()  # whose jobs they were, the first few
     failed_jobs: ClassVar[tuple[JobId, ...]] = ()  # images of older versions say which jobs failed
-    rests_until: float | None = None
-    rest_text: str = ""  # what the node itself did wrong; nothing if tasks failed
-    is_kept_away: bool = False  # it rests, and others take work instead (see `_reopen` in apply/nodes.py)
-    counted: tuple[bool, bool] = False, False  # among those that could take work, and those of them that rest
+    excluded_until: float | None = None
+    exclusion_text: str = ""  # what the node itself did wrong; nothing if tasks failed
+    is_kept_away: bool = (
+        False  # it is excluded, and others take work instead (see `_reopen` in apply/nodes.py)
+    )
+    counted: tuple[bool, bool] = (
+        False,
+        False,
+    )  # among those that could take work, and those of them that are excluded
     drain_reason: str | None = None
     disabled_reason: str | None = None  # of an elastic node: by whom, or how long it was idle
     disabled_automatically: bool = False
@@ -61,7 +66,7 @@ class NodeState(Struct, eq=False):
 
     @property
     def could_work(self) -> bool:
-        """Whether it would take work if it need not rest."""
+        """Whether it would take work if it were not excluded."""
         return self.disabled_reason is None and self.is_fit
 
     @property
@@ -71,7 +76,7 @@ class NodeState(Struct, eq=False):
 
     @property
     def is_fit(self) -> bool:
-        """Whether it would take work if it were enabled and need not rest."""
+        """Whether it would take work if it were enabled and not excluded."""
         is_ill = self.leftovers or self.trouble or self.health.reason
         return self.connected and self.drain_reason is None and not (self.lost or self.leaving or is_ill)
 

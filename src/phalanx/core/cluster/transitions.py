@@ -43,6 +43,7 @@ from phalanx.core.cluster.decide import (
 )
 from phalanx.core.cluster.decision import Decision, Effect
 from phalanx.core.cluster.environment_events import EnvironmentKept
+from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.nodes import Unfit
@@ -168,8 +169,8 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.NodeDisabled: apply_nodes.disabled,
     e.NodeEnabled: apply_nodes.enabled,
     e.NodeNeeded: apply_nodes.needed,
-    e.NodeRested: apply_nodes.rested,
-    e.NodeRecovered: apply_nodes.recovered,
+    NodeExcluded: apply_nodes.excluded,
+    NodeRecovered: apply_nodes.recovered,
     e.NodeRemoved: apply_nodes.removed,
     e.BrakeSet: apply_nodes.brake_set,
     e.BrakeReleased: apply_nodes.brake_released,

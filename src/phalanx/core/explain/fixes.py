@@ -105,7 +105,7 @@ def _to_start(case: Case) -> Change | None:
     drained node, another's end."""
     nodes = case.state.nodes.items()
     soon = [name for name, node in nodes if node.is_kept_away or node.disabled_reason is not None]
-    first = _taken_back(case, soon) if case.asker.operates else _end_of_rests(case)
+    first = _taken_back(case, soon) if case.asker.operates else _end_of_exclusions(case)
     return first or _other_request(case) or _taken_back(case) or end_of_another(case)
 
 
@@ -158,7 +158,7 @@ def _resume(case: Case) -> Change | None:
     return _taken_back(case) or _to_start(case)
 
 
-def _wait_for_rest(case: Case) -> Change | None:
+def _wait_for_exclusion(case: Case) -> Change | None:
     """The end of the rest, if that starts it; in any case what failed there can be seen."""
     if (resumed := _taken_back(case)) is not None and resumed.command:
         return resumed
@@ -168,7 +168,7 @@ def _wait_for_rest(case: Case) -> Change | None:
     )
 
 
-def _end_of_rests(case: Case) -> Change | None:
+def _end_of_exclusions(case: Case) -> Change | None:
     """Waiting, if it would start with the nodes that are excluded for a while."""
     nodes = case.state.nodes.items()
     names = [name for name, node in nodes if node.is_kept_away and node.is_fit and not node.disabled_reason]
@@ -210,7 +210,7 @@ FIXES: dict[str, Callable[[Case], Change | None]] = {
     "NoNodes": _first_node,
     "Maintenance": _resume,
     "NodeDisabled": _resume,
-    "NodeResting": _wait_for_rest,
+    "NodeExcluded": _wait_for_exclusion,
     "NodeUnhealthy": _see_runner,
     "DevicesFailed": _see_runner,
     "NodeOffline": _bring_back,
@@ -273,7 +273,7 @@ def _why_held(node: NodeState) -> str:
         return f"drained: {node.drain_reason}"
     if node.disabled_reason is not None:
         return f"disabled {node.disabled_reason}"
-    return f"excluded: {node.rest_text or 'tasks failed there'}"
+    return f"excluded: {node.exclusion_text or 'tasks failed there'}"
 
 
 def _needs_only_enabling(node: NodeState) -> bool:
@@ -281,13 +281,13 @@ def _needs_only_enabling(node: NodeState) -> bool:
 
 
 def _to_take_back(node: NodeState) -> list[str]:
-    """The commands after which a node takes work: `node resume` ends a drain and a rest, but enables no node."""
+    """The commands after which a node takes work: `node resume` ends a drain and an exclusion, but enables no node."""
     resume = [] if _needs_only_enabling(node) else [f"phalanx node resume {node.name}"]
     return resume + ([] if node.disabled_reason is None else [f"phalanx node elastic {node.name} on"])
 
 
 def _is_for_resume(node: NodeState) -> bool:
-    """Whether nothing but a drain, a rest or being disabled keeps a node from taking work."""
+    """Whether nothing but a drain, an exclusion or being disabled keeps a node from taking work."""
     is_there = node.connected and not node.lost and not node.leaving
     is_well = not node.leftovers and not node.trouble and not node.health.reason
     is_held = node.drain_reason is not None or node.disabled_reason is not None or node.is_kept_away

@@ -11,6 +11,7 @@ from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.decide.health import describe_devices
 from phalanx.core.cluster.dependencies import WORDS
 from phalanx.core.cluster.environment_events import EnvironmentKept
+from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
@@ -133,7 +134,7 @@ def _whole_sentence(event: e.Event) -> str:
             return f"formation {event.formation} gave its places back before anything ran: {event.text}"
         case e.RoomPromised():
             nodes = ", ".join(dict.fromkeys(node for _, node, _ in event.members))
-            who = f"{plural(len(event.members), 'task')} of {event.job} on {nodes}"
+            who = f"{plural(len(event.members), 'task')} of {event.preemptor or event.job} on {nodes}"
             text = f"places for {who} are promised"
             if event.victims:
                 text = f"{plural(len(event.victims), 'task')} preempted to make room for {who}"
@@ -247,11 +248,11 @@ def _health_sentence(event: e.Event) -> str:
 
 def _brake_sentence(event: e.Event) -> str:
     match event:
-        case e.NodeRested():
-            rest_s = event.until - event.at
+        case NodeExcluded():
+            seconds = event.until - event.at
             why = event.text or f"{event.failures} consecutive task failures"
-            return f"{event.node} is excluded for {rest_s:.0f} s, unless no other node takes work: {why}"
-        case e.NodeRecovered():
+            return f"{event.node} is excluded for {seconds:.0f} s, unless no other node takes work: {why}"
+        case NodeRecovered():
             how = "resumed by a user" if event.cause == "user" else "its exclusion is over"
             return f"{event.node} may take work again: {how}"
         case e.NodeRemoved():

@@ -29,6 +29,22 @@ def program_size(pattern: str) -> int:
         raise Unreadable(_said(error)) from None
 
 
+class LinePattern:
+    """A pattern that lines of a log are searched for; Unreadable if RE2 cannot compile it."""
+
+    def __init__(self, pattern: str) -> None:
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            self._compiled = re2.compile(pattern, options)
+        except (re2.error, UnicodeEncodeError) as error:
+            raise Unreadable(_said(error)) from None
+
+    def is_in(self, line: bytes) -> bool:
+        """Whether it occurs in a line; `$` is its end, before the line break."""
+        return self._compiled.search(line.removesuffix(b"\n")) is not None
+
+
 @lru_cache(MATCHES_KEPT)
 def matching(patterns: tuple[str, ...], text: str) -> frozenset[int]:
     """Which of the patterns occur in the first characters of a text, by position."""

@@ -226,9 +226,9 @@ def begins_later(at: float, seconds: float) -> Reason:
     return Reason("BeginTime", Tier.HELD, text, {"begin_at": at, "seconds": seconds})
 
 
-def resting(host: str, failures: int, until: float, own: str = "") -> Reason:
+def node_excluded(host: str, failures: int, until: float, own: str = "") -> Reason:
     text = f"{host} is temporarily excluded: {own or plural(failures, 'consecutive task failure')}"
-    return Reason("NodeResting", Tier.HELD, text, {"host": host, "failures": failures, "until": until})
+    return Reason("NodeExcluded", Tier.HELD, text, {"host": host, "failures": failures, "until": until})
 
 
 def numa_not_found(host: str, asked: int, valid: Sequence[int]) -> Reason:

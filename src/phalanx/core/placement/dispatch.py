@@ -207,7 +207,7 @@ class Dispatcher:
         if asked.mode != "adaptive":  # the first task of what is bound: no reuse, no jitter, one weight
             return self._by_score(rows, task, 0.5, 0.0, DispatchNote(asked.mode, len(rows), weight=0.5))
         pool, names = len(rows), self._nodes.names
-        if asked.sticky in self._nodes.rows and self._nodes.rows[asked.sticky] in rows:
+        if asked.sticky and self._nodes.rows.get(asked.sticky, -1) in rows:
             return self._nodes.rows[asked.sticky], DispatchNote("stage_weight_affinity", pool, score=1.0)
         reused = 0
         if asked.context and self._policy.reuse:

@@ -70,7 +70,7 @@ class RunnerState:
         self.outbox: dict[AttemptKey, Report] = {}  # ends that no coordinator has disposed of yet
         self.fresh: list[Report] = []  # reports to send with the next message
         self._ended_in: dict[int, int] = {}  # by lane: how many ends are among them
-        self._is_short = False  # a lane had no more left than it has done since the last message
+        self._is_short = self._is_awaited = False  # see `is_urgent`
         self.tombstones: dict[AttemptKey, None] = {}
 
     def adopt(
@@ -101,7 +101,7 @@ class RunnerState:
         self.epoch = epoch
         self.renew(lease_until)
         ready = [key for key, each in self.held.items() if each.phase == Phase.READY and not each.stopping]
-        self.fresh = [*self.outbox.values(), *map(Ready, ready)]
+        self.fresh, self._is_awaited = [*self.outbox.values(), *map(Ready, ready)], bool(ready)
         return True
 
     def prune(self) -> list[RunnerEffect]:
@@ -145,6 +145,7 @@ class RunnerState:
         if held.stopping is not None:
             return []
         self.fresh.append(Ready(key))
+        self._is_awaited = True
         return [Release(key, held.go_by)] if held.may_go else []
 
     def process_started(self, key: AttemptKey, at: float, since: float | None = None) -> list[RunnerEffect]:
@@ -253,7 +254,8 @@ class RunnerState:
 
         Unless it is to be everything, starts in lanes with more to do wait: such tasks are short, and end soon.
         """
-        reports, self.fresh, self._ended_in, self._is_short = self.fresh, [], {}, False
+        reports, self.fresh, self._ended_in = self.fresh, [], {}
+        self._is_short = self._is_awaited = False
         told: list[Report] = []
         for each in reports:
             if type(each) is Ended or attempts.is_news(each, self.held.get(each.key)):
@@ -267,10 +269,9 @@ class RunnerState:
     @property
     def is_urgent(self) -> bool:
         """True if a lane has no more left than it has done since the last message, or a gang may wait for a member."""
-        if self._is_short:
+        if self._is_short or self._is_awaited:
             return True
-        kinds = {type(report) for report in self.fresh}
-        return Ready in kinds or (not self.is_busy and not kinds <= {Started})
+        return not self.is_busy and any(type(report) is not Started for report in self.fresh)
 
     @property
     def is_busy(self) -> bool:

@@ -267,13 +267,19 @@ class RecordLine:
 
 
 class RecordAndSend:
-    """Write it to the journal, then send it; a line that is not urgent may wait a moment for others."""
+    """Write it to the journal, then send it; a line that is not urgent may wait a moment for others.
 
-    __slots__ = ("line", "urgent")
+    `began` is the key of an attempt of which this is the start, `ended` of one of which it is the end: a start that
+    still waits when the end comes is not sent.
+    """
 
-    def __init__(self, line: str, urgent: bool) -> None:
+    __slots__ = ("began", "ended", "line", "urgent")
+
+    def __init__(self, line: str, urgent: bool, began: str = "", ended: str = "") -> None:
         self.line = line
         self.urgent = urgent
+        self.began = began
+        self.ended = ended
 
 
 KeeperEffect = SpawnProcess | Signal | CloseInput | SendLine | RecordLine | RecordAndSend

@@ -2,8 +2,9 @@
 
 The runner looks only at those that are named here, so that the many tasks that leave none cost it nothing. The folder
 of an attempt that left no artifacts is taken for the next one: to rename a folder costs a tenth of removing it and
-making another. Whether anything was put into one is told by its time of change, which is set to a time that no change
-gives; only if that is another one it is looked into.
+making another. It is taken for one beside it, since the kernel lets only one process of the machine at a time move a
+folder into another one. Whether anything was put into one is told by its time of change, which is set to a time that
+no change gives; only if that is another one it is looked into.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class LeftFiles:
     """Makes the folders of one keeper's attempts, and looks at what is left of them."""
 
     def __init__(self) -> None:
-        self._spare: list[str] = []
+        self._spare: dict[str, list[str]] = {}  # by the folder that they are in
 
     def make(self, attempt: KeptAttempt) -> None:
         """Make its folders; raises OSError."""
@@ -42,8 +43,8 @@ class LeftFiles:
             os.chown(path, attempt.account.uid, attempt.account.gid)
             return
         try:
-            if self._spare:
-                os.rename(self._spare.pop(), path)  # noqa: PTH104
+            if spare := self._spare.get(system.parent(path)):
+                os.rename(spare.pop(), path)  # noqa: PTH104
             else:
                 os.mkdir(path, 0o700)  # noqa: PTH102
                 _set_unchanged(path)
@@ -87,8 +88,9 @@ class LeftFiles:
                 _set_unchanged(path)
         except OSError:  # the task has removed it, or put something else in its place
             return None
-        if len(self._spare) < SPARE_MAX:
-            self._spare.append(path)
+        spare = self._spare.setdefault(system.parent(path), [])
+        if len(spare) < SPARE_MAX:
+            spare.append(path)
         return True
 
 

@@ -8,6 +8,7 @@ Frames of JSON travel with their length before them. A peer that sends what is n
 answers, is dropped: it can connect again and ask for a listing. What the keeper sends is an answer as JSON text; a
 fact goes into the journal first. Answers that can wait (a start, an end whose lane continues) wait for a few
 milliseconds, so that those of short tasks travel in one frame: waking the runner costs more than anything sent to it.
+Of a task that ends within that time only the end is sent, which says when it started.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from .attempt import RecordAndSend
     from .journal import Journal
 
 NAME = "keeper.sock"
@@ -205,15 +207,21 @@ class Outbox:
         self.link: SocketLink | None = None
         self.waiting_since: float | None = None  # since when answers wait for others
         self._journal = journal
-        self._lines: list[str] = []
+        self._lines: list[str] = []  # empty ones are not sent
+        self._starts: dict[str, int] = {}  # where those of starts are among them, by key
         self._urgent = False
 
-    def record_and_send(self, line: str, urgent: bool = True) -> None:
+    def record_and_send(self, effect: RecordAndSend) -> None:
         """Write it to the journal, and send it."""
-        self._journal.note(line)
-        if self.link is not None:
-            self._lines.append(line)
-            self._urgent |= urgent
+        self._journal.note(effect.line)
+        if self.link is None:
+            return
+        if effect.began:
+            self._starts[effect.began] = len(self._lines)
+        elif (at := self._starts.pop(effect.ended, -1)) >= 0:
+            self._lines[at] = ""
+        self._lines.append(effect.line)
+        self._urgent |= effect.urgent
 
     def send(self, line: str) -> None:
         if self.link is not None:
@@ -236,6 +244,7 @@ class Outbox:
             if self.wait_s() > 0.0:
                 return
         lines, self._lines = self._lines, []
+        self._starts.clear()
         self._urgent, self.waiting_since = False, None
         if self.link is not None and (lines or self.link.blocked):
-            self.link.send(lines)
+            self.link.send([line for line in lines if line])

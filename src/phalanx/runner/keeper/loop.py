@@ -112,7 +112,7 @@ class EffectRunner:
         for effect in effects:
             match effect:
                 case RecordAndSend():
-                    self._outbox.record_and_send(effect.line, effect.urgent)
+                    self._outbox.record_and_send(effect)
                 case SpawnProcess():
                     effects += self._spawn(effect)
                 case SendLine():

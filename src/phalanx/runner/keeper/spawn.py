@@ -57,7 +57,7 @@ class Spawner:
         self._namespaces = Namespaces()
         self._folder = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
         self._cpus = os.sched_getaffinity(0)
-        soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+        soft, self._processes_hard = resource.getrlimit(resource.RLIMIT_NPROC)
         self._processes_max = sys.maxsize if soft == resource.RLIM_INFINITY else soft
         self._programs = Programs()
         self._identity = FileIdentity()
@@ -165,11 +165,11 @@ class Spawner:
                 self._go_into(spaces)
                 is_away = True
             if processes_max:
-                _limit_processes(min(processes_max, self._processes_max))
+                self._limit_processes(min(processes_max, self._processes_max))
             return effect()
         finally:
             if processes_max:
-                _limit_processes(self._processes_max)
+                self._limit_processes(self._processes_max)
             if is_away:
                 self._namespaces.leave()
             for cgroup in entered:
@@ -178,6 +178,11 @@ class Spawner:
                 self._use_own_cpus()
             if cwd:
                 os.fchdir(self._folder)
+
+    def _limit_processes(self, most: int) -> None:
+        """The soft limit of this process, which a child inherits: a task can raise it, which no accident does."""
+        soft = resource.RLIM_INFINITY if most == sys.maxsize else most
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft, self._processes_hard))
 
     def _go_into(self, spaces: dict[str, Any]) -> None:
         try:
@@ -289,12 +294,6 @@ def _use_cpus(cpus: list[int]) -> None:
         os.sched_setaffinity(0, cpus)
     except (OSError, ValueError) as error:
         raise SpawnRefused("spawn_failed", f"cannot run on the CPUs {cpus}: {error}") from None
-
-
-def _limit_processes(most: int) -> None:
-    """The soft limit of this process, which a child inherits: a task can raise it, which no accident does."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    resource.setrlimit(resource.RLIMIT_NPROC, (resource.RLIM_INFINITY if most == sys.maxsize else most, hard))
 
 
 def _file_actions(attempt: KeptAttempt, opened: list[int]) -> tuple[tuple[Any, ...], ...]:

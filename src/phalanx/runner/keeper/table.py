@@ -221,7 +221,7 @@ class KeeperTable:
             reader.come(None, now + FIRST_READ_S)
         del self._starting[attempt.key]
         self.attempts[attempt.key] = self.running[attempt.key] = attempt
-        line = RecordAndSend(attempt.started_line(), False)
+        line = RecordAndSend(attempt.started_line(), False, began=attempt.key)
         return [line, SendLine(attempt.input_line(self.pid))] if attempt.has_input else [line]
 
     def prepared(self, key: str) -> list[KeeperEffect]:
@@ -247,7 +247,8 @@ class KeeperTable:
 
     def ended(self, attempt: KeptAttempt, now: float) -> list[KeeperEffect]:
         """Nothing of an attempt is left: send its end, and start the next one of its lane."""
-        self._effects.append(RecordAndSend(attempt.ended_line(), not self.lanes.goes_on(attempt.lane)))
+        is_urgent = not self.lanes.goes_on(attempt.lane)
+        self._effects.append(RecordAndSend(attempt.ended_line(), is_urgent, ended=attempt.key))
         self._go_on(attempt.lane, attempt.key, now)
         return self._take()
 

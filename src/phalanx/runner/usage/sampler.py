@@ -113,7 +113,10 @@ class UsageSampler:
 
     def ended(self, key: AttemptKey, end: ProcessEnd, folders: Sequence[str] = ()) -> ProcessEnd:
         """The end with what the attempt used in all; its cgroups still exist."""
-        if self._fresh.pop(key, None) is not None and not folders:
+        self._fresh.pop(key, None)
+        if (
+            key not in self._running and not folders
+        ):  # it ended before it was measured, or its start was not told
             if not end.memory_peak_bytes:
                 return end
             used = AttemptUsage(end.cpu_s, end.memory_peak_bytes, end.read_bytes, end.written_bytes)

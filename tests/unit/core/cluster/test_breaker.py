@@ -7,7 +7,8 @@ from msgspec import msgpack
 
 from phalanx.coordinator.views_cluster import node_view
 from phalanx.coordinator.why import why_reply
-from phalanx.core.cluster.events import Event, NodeRested
+from phalanx.core.cluster.events import Event
+from phalanx.core.cluster.exclusion_events import NodeExcluded
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Tick, Undrain
 from phalanx.core.cluster.state import Timers
@@ -63,7 +64,7 @@ def test_five_failures_in_a_row_send_a_node_to_rest_and_four_do_not() -> None:
     assert takes(cluster, "n2")
 
 
-def test_it_takes_work_again_after_its_rest() -> None:
+def test_it_takes_work_again_after_its_exclusion() -> None:
     cluster = a_cluster(n1={}, n2={})
     fail(cluster, "n1", 5)
     pass_time(cluster, 59.0)
@@ -77,7 +78,7 @@ def test_the_first_failure_after_a_rest_sends_it_to_rest_anew() -> None:
     fail(cluster, "n1", 5)
     pass_time(cluster, 60.0)
     fail(cluster, "n1")
-    assert cluster.state.nodes["n1"].rests_until == cluster.now + 60.0
+    assert cluster.state.nodes["n1"].excluded_until == cluster.now + 60.0
 
 
 def test_a_success_clears_the_count() -> None:
@@ -143,7 +144,7 @@ def test_who_rests_works_when_the_last_other_goes() -> None:
     assert cluster.status(waiting) == Status.ASSIGNED
 
 
-def test_a_drain_says_more_than_a_rest() -> None:
+def test_a_drain_says_more_than_an_exclusion() -> None:
     cluster = a_cluster(n1={}, n2={})
     fail(cluster, "n1", 5)
     cluster.give(Drain("n1", "new fans"))
@@ -158,7 +159,7 @@ def test_resume_ends_a_rest_and_forgives_what_failed() -> None:
     fail(cluster, "n1", 5)
     assert not takes(cluster, "n1")
     cluster.give(Undrain("n1"))
-    assert cluster.state.nodes["n1"].rests_until is None
+    assert cluster.state.nodes["n1"].excluded_until is None
     assert takes(cluster, "n1")
     fail(cluster, "n1", 4)  # the count starts again
     assert takes(cluster, "n1")
@@ -204,9 +205,9 @@ def test_a_node_rests_at_once_for_its_own_fault_and_says_which() -> None:
     assert not node.takes_work
     view = node_view(cluster.state, node)
     assert view.note == "temporarily excluded: cannot write the log: No space left on device"
-    assert view.rests_until == cluster.now + 60.0
+    assert view.excluded_until == cluster.now + 60.0
     again = decode_state(encode_state(cluster.state), cluster.state.rules)
-    assert again.nodes["n1"].rest_text == node.rest_text
+    assert again.nodes["n1"].exclusion_text == node.exclusion_text
 
 
 @pytest.mark.parametrize("code", ["not_found", "not_executable", "no_cwd", "not_readable"])
@@ -219,7 +220,7 @@ def test_what_a_job_asks_for_in_vain_is_not_its_nodes_fault(code: str) -> None:
 def test_logs_and_images_of_older_versions_are_read() -> None:
     old = msgpack.encode(["NodeRested", "n1", 5, 90.0, 30.0, "report"])
     event = msgpack.decode(old, type=Event)
-    assert event == NodeRested(at=30.0, cause="report", node="n1", failures=5, until=90.0)
+    assert event == NodeExcluded(at=30.0, cause="report", node="n1", failures=5, until=90.0)
     assert msgpack.decode(msgpack.encode([int(Why.EXITED), 1]), type=Exit) == Exit(Why.EXITED, 1)
 
 
@@ -263,18 +264,18 @@ def test_why_names_the_rest_when_that_is_what_a_task_waits_for() -> None:
     job = on("n1")
     cluster.submit(job)
     said = why_reply(cluster.state, cluster.state.jobs[job.id], 0, cluster.now)
-    assert said.dominant.code == "NodeResting"
+    assert said.dominant.code == "NodeExcluded"
     assert said.dominant.numbers["until"] == cluster.now + 60.0
 
 
 def test_a_storm_of_failures_is_not_a_storm_of_events() -> None:
     cluster = a_cluster(n1={})
     fail(cluster, "n1", 50)
-    rests = [event for turn in cluster.turns for event in turn.events if isinstance(event, NodeRested)]
-    assert len(rests) == 1
+    found = [event for turn in cluster.turns for event in turn.events if isinstance(event, NodeExcluded)]
+    assert len(found) == 1
 
 
-def test_without_a_limit_nobody_rests() -> None:
+def test_without_a_limit_nobody_is_excluded() -> None:
     cluster = Cluster(Timers(breaker_failures=0))
     cluster.add_node("n1")
     cluster.add_node("n2")
@@ -286,7 +287,7 @@ def test_a_rest_outlives_the_coordinator() -> None:
     cluster = a_cluster(n1={}, n2={})
     fail(cluster, "n1", 5)
     again = decode_state(encode_state(cluster.state), cluster.state.rules)
-    assert (again.nodes["n1"].failures, again.nodes["n1"].rests_until) == (5, cluster.now + 60.0)
+    assert (again.nodes["n1"].failures, again.nodes["n1"].excluded_until) == (5, cluster.now + 60.0)
     cluster.engine.state = again
     for name in ("n1", "n2"):
         cluster.add_node(name)  # they connect again, in the same incarnation

@@ -1,7 +1,7 @@
 """An image that an earlier version wrote is still read, and written again as it was, with new fields behind the old.
 
 `image_61efdf2.msgpack` is a state of the simulator as commit 61efdf2 encoded it: a gang at the barrier, a promise that
-waits for its victim, preempted and evicted tasks, a node that is drained and stopping, one that rests, one in trouble
+waits for its victim, preempted and evicted tasks, a node that is drained and stopping, an excluded one, one in trouble
 and one that is lost, a credential, a quota and the brake.
 """
 
@@ -68,10 +68,10 @@ def test_its_nodes_are_known():
     n1, n2, n3, n4 = (state.nodes[name] for name in ("n1", "n2", "n3", "n4"))
     assert (n1.drain_reason, n1.leaving, n1.kept_s) == ("new cooling", True, 30.0)
     assert (n2.lost, n2.lost_at, n2.generation) == (True, 1000099.0, 5)
-    assert (n3.failures, n3.rests_until, n3.rest_text) == (5, 1000159.0, "no space left")
+    assert (n3.failures, n3.excluded_until, n3.exclusion_text) == (5, 1000159.0, "no space left")
     assert n3.leftovers == {("gone", 0, 2), ("gone", 1, 2)}
     assert (n4.trouble, len(n4.attempts), n4.connected) == ("its keeper does not answer", 2, False)
-    assert list(state.resting) == ["n3"]
+    assert list(state.excluded) == ["n3"]
 
 
 def test_what_operators_declared_is_known():

@@ -34,13 +34,13 @@ def test_a_backoff_lasts_no_longer_than_the_longest(step_s: float) -> None:
     assert cluster.state.jobs[job.id].delayed == {}
 
 
-def test_a_rest_lasts_no_longer_than_a_rest() -> None:
+def test_an_exclusion_lasts_no_longer_after_a_failover() -> None:
     cluster = a_cluster(n1={})
     node = cluster.state.nodes["n1"]
-    node.rests_until = cluster.now + 60.0
-    cluster.state.resting["n1"] = None
+    node.excluded_until = cluster.now + 60.0
+    cluster.state.excluded["n1"] = None
     new_term(cluster, -HOURS)
-    assert node.rests_until == cluster.now + Timers().breaker_pause_s
+    assert node.excluded_until == cluster.now + Timers().breaker_pause_s
 
 
 @pytest.mark.parametrize("step_s", [-HOURS, HOURS])

@@ -116,7 +116,7 @@ def test_devices_in_use_are_told_with_who_holds_them_and_whose_end_helps():
     assert reply.fix.command == f"phalanx cancel {gang.id}"
 
 
-def resting() -> Cluster:
+def excluded() -> Cluster:
     """A cluster in which n1 is excluded, since tasks of two users failed there."""
     cluster = a_cluster(n1={"cores": 4}, n2={"cores": 1})
     for number in range(9):
@@ -129,12 +129,12 @@ def resting() -> Cluster:
 
 
 def test_an_operator_is_told_to_resume_a_node_that_is_excluded_after_failures():
-    cluster = resting()
+    cluster = excluded()
     pinned, gang = a_job(target="n1", user="ada"), a_gang(a_group(4), user="ada")
     cluster.submit(pinned)
     cluster.submit(gang)
     operator = Asker("op", controls_all=True, operates=True)
-    for job, code in ((pinned, "NodeResting"), (gang, "GangIncomplete")):
+    for job, code in ((pinned, "NodeExcluded"), (gang, "GangIncomplete")):
         reply = why(cluster, job, None, asker=operator)
         assert reply.dominant.code == code
         assert reply.fix is not None

@@ -15,6 +15,7 @@ from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.approval_events import JobApproved, WorkflowApproved
 from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.events import Event
+from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.number_events import NumbersSkipped
@@ -110,6 +111,19 @@ TOLD: list[tuple[Event, str]] = [
             until=9.0,
         ),
         "1 task preempted to make room for 2 tasks of j1 on n1, n2",
+    ),
+    (
+        e.RoomPromised(
+            at=1.0,
+            job="j1",
+            members=((0, "n1", GRANT),),
+            victims=(KEY,),
+            displaced=(),
+            trigger=0,
+            until=9.0,
+            preemptor="urgent (job 2 of bob, priority 10)",
+        ),
+        "1 task preempted to make room for 1 task of urgent (job 2 of bob, priority 10) on n1",
     ),
     (
         e.PromiseWithdrawn(at=1.0, cause="a promised node closed", job="j1"),
@@ -274,10 +288,10 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (e.NodeLost(at=1.0, node="n1", text="it burnt"), "n1 is lost: it burnt"),
     (
-        e.NodeRested(at=1.0, node="n1", failures=5, until=61.0),
+        NodeExcluded(at=1.0, node="n1", failures=5, until=61.0),
         "n1 is excluded for 60 s, unless no other node takes work: 5 consecutive task failures",
     ),
-    (e.NodeRecovered(at=1.0, node="n1"), "n1 may take work again: its exclusion is over"),
+    (NodeRecovered(at=1.0, node="n1"), "n1 may take work again: its exclusion is over"),
     (e.NodeRemoved(at=1.0, cause="user ann", node="n1"), "n1 is removed: user ann"),
     (
         e.BrakeSet(at=1.0, silent=6, nodes=10),

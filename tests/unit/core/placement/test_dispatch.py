@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from random import Random
 
 import pytest
 from msgspec import structs
@@ -226,3 +227,20 @@ class TestLearnedTimes:
             times.learn(WorkKind("ada", f"t{number}"), SMALL, 1.0)
         assert not times.samples(kind)
         assert hardware_class(BIG) == "128c " + " ".join(["a100"] * 8)
+
+
+def test_the_jitters_of_many_nodes_are_those_of_the_plain_rule():
+    dice = Random(7)
+    for _ in range(200):
+        task = "".join(dice.choices("0123456789abcdefghjkmnpqrstvwxyz.", k=dice.randint(0, 90)))
+        nodes = [f"node-{dice.randrange(10**9)}-é"[: dice.randint(1, 16)] for _ in range(dice.randint(1, 20))]
+        most = dice.choice((1e-3, 0.25))
+        plain = [
+            (int.from_bytes(hashlib.md5(f"{task}:{node}".encode()).digest()[:8], "big") / 2**64 - 0.5)
+            * 2
+            * most
+            for node in nodes
+        ]
+        assert jitters(task, [node.encode() for node in nodes], most).tolist() == pytest.approx(
+            plain, rel=1e-12
+        )

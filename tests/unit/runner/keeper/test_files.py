@@ -134,3 +134,17 @@ def test_a_folder_with_the_result_in_it_is_not_given_to_another(tmp_path: Path) 
     assert files.left(first) == RESULT
     files.make(second)
     assert Path(first.result).read_text() == "1" and not any(Path(second.artifacts).iterdir())
+
+
+def test_a_folder_is_taken_again_for_one_beside_it(tmp_path: Path):
+    files = LeftFiles()
+    inodes: list[dict[str, int]] = []
+    for number in range(2):
+        kept = KeptAttempt(f"j/{number}/1", {
+            "out": "o", "err": "o",
+            "artifacts": f"{tmp_path}/results/{number}", "scratch": f"{tmp_path}/scratch/{number}",
+        })  # fmt: skip
+        files.make(kept)
+        inodes.append({path: Path(path).stat().st_ino for path in (kept.artifacts, kept.scratch)})
+        assert files.close(kept) == 0
+    assert [*inodes[0].values()] == [*inodes[1].values()]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.runner.keeper.link import Lost, SocketLink
+from phalanx.runner.keeper.attempt import RecordAndSend
+from phalanx.runner.keeper.journal import Journal
+from phalanx.runner.keeper.link import Lost, Outbox, SocketLink
 
 
 def a_frame(*requests: object) -> bytes:
@@ -83,3 +86,22 @@ def test_answers_of_a_turn_are_one_frame_and_wait_for_room(pair: tuple[SocketLin
         link.send([])
     assert (was_blocked, link.blocked) == (True, False)
     assert json.loads(received[4:])[0] == ["a"]
+
+
+def test_of_a_task_that_ended_before_its_start_was_sent_only_the_end_is_sent(
+    pair: tuple[SocketLink, socket.socket], tmp_path: Path
+):
+    journal = Journal(str(tmp_path / "journal"))
+    outbox = Outbox(journal)
+    outbox.link, peer = pair
+    outbox.record_and_send(RecordAndSend('"a began"', True, began="a"))
+    outbox.flush()
+    outbox.record_and_send(RecordAndSend('"b began"', False, began="b"))
+    outbox.record_and_send(RecordAndSend('"c began"', False, began="c"))
+    outbox.record_and_send(RecordAndSend('"a ended"', False, ended="a"))
+    outbox.record_and_send(RecordAndSend('"b ended"', True, ended="b"))
+    outbox.flush()
+    assert peer.recv(4096) == b'\0\0\0\x0b["a began"]\0\0\0\x1f["c began","a ended","b ended"]'
+    journal.try_flush()
+    lines = (tmp_path / "journal").read_text().split("\n")  # the next keeper is told of every start
+    assert lines == ['"a began"', '"b began"', '"c began"', '"a ended"', '"b ended"', ""]

@@ -17,7 +17,7 @@ from phalanx.core.cluster.apply.grants import (
 )
 from phalanx.core.cluster.apply.overlay import end_use
 from phalanx.core.cluster.apply.workflows import note_over
-from phalanx.core.cluster.conditions import Condition
+from phalanx.core.cluster.conditions import Condition, preemptor
 from phalanx.core.cluster.decision import Effect, Settle, WaitAgain, go_orders
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.nodes import Unfit
@@ -122,9 +122,7 @@ def eviction_text(job: JobState, trigger: int) -> str:
     """What a victim is told: for whom it leaves. Of objects of Kubernetes, in Koordinator's words."""
     spec = job.job
     if not spec.object_name:
-        whose = f"job {job.arrival} of {spec.user}, " if job.arrival and spec.user else ""
-        who = f"{spec.name or spec.id} ({whose}priority {spec.priority})"
-        return f"{SCHEDULER}: preempted to make room for {who}"
+        return f"{SCHEDULER}: preempted to make room for {preemptor(spec, job.arrival)}"
     return (
         f"{SCHEDULER}: preempting to accommodate higher priority pods, preemptor: {spec.object_name}, "
         f"triggerpod: {spec.task_name(trigger)}"

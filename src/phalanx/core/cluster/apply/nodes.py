@@ -1,4 +1,4 @@
-"""What events do to nodes: joining, falling silent, being drained or disabled, resting, coming back, being removed."""
+"""What events do to nodes: joining, falling silent, being drained or disabled, excluded, coming back, being removed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster.apply.grants import drop_promise, end_attempt, queue_up
 from phalanx.core.cluster.apply.overlay import assigned, tell_addresses, with_block
 from phalanx.core.cluster.brake import Brake
+from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import BEGIN, ClusterState
@@ -26,14 +27,14 @@ def brake_released(state: ClusterState, _: e.BrakeReleased) -> None:
     state.brake = None
 
 
-def rested(state: ClusterState, event: e.NodeRested) -> None:
+def excluded(state: ClusterState, event: NodeExcluded) -> None:
     node = state.node(event.node)
-    node.failures, node.rest_text = event.failures, event.text
-    _set_rest(state, node, event.until)
+    node.failures, node.exclusion_text = event.failures, event.text
+    _set_exclusion(state, node, event.until)
 
 
-def recovered(state: ClusterState, event: e.NodeRecovered) -> None:
-    _set_rest(state, state.node(event.node), None)
+def recovered(state: ClusterState, event: NodeRecovered) -> None:
+    _set_exclusion(state, state.node(event.node), None)
 
 
 def heard(state: ClusterState, event: e.NodeHeard) -> None:
@@ -160,8 +161,8 @@ def _count_anew(state: ClusterState, node: NodeState, at: float) -> None:
     for attempt in node.attempts.values():
         if attempt.started_at is None:
             attempt.since = at
-    if node.rests_until is not None:
-        node.rests_until = min(node.rests_until, at + state.rules.breaker_pause_s)
+    if node.excluded_until is not None:
+        node.excluded_until = min(node.excluded_until, at + state.rules.breaker_pause_s)
     if node.lost_at is not None:
         node.lost_at = min(node.lost_at, at)
     if node.toggled_at is not None:
@@ -220,7 +221,7 @@ def joined(state: ClusterState, event: e.NodeJoined) -> None:
     known.idle_since = None if known.lanes else event.at
     known.trouble, known.leaving, known.kept_s = "", False, 0.0
     _forgive(known)
-    _set_rest(state, known, None)
+    _set_exclusion(state, known, None)
 
 
 def _new(state: ClusterState, name: NodeName, capacity: Capacity) -> NodeState:
@@ -253,7 +254,7 @@ def removed(state: ClusterState, event: e.NodeRemoved) -> None:
     node = state.node(event.node)
     _clear(state, node, event.at)
     node.connected = False
-    _set_rest(state, node, None)
+    _set_exclusion(state, node, None)
     state.generation_floor = max(state.generation_floor, node.generation)
     state.bindings.forget_node(node.name)
     del state.nodes[node.name]
@@ -308,29 +309,29 @@ def _forgive(node: NodeState) -> None:
     node.failures, node.failed_users = 0, ()
 
 
-def _set_rest(state: ClusterState, node: NodeState, until: float | None) -> None:
-    """The node rests from now on, or no longer."""
-    node.rests_until = until
+def _set_exclusion(state: ClusterState, node: NodeState, until: float | None) -> None:
+    """The node is excluded from now on, or no longer."""
+    node.excluded_until = until
     if until is None:
-        state.resting.pop(node.name, None)
+        state.excluded.pop(node.name, None)
     else:
-        state.resting[node.name] = None
+        state.excluded[node.name] = None
     reopen(state, node)
 
 
 def reopen(state: ClusterState, node: NodeState) -> None:
     """Say in the table whether a node takes work; if it now does, room may have appeared."""
-    could, rests = node.could_work, node.rests_until is not None
-    former, node.counted = node.counted, (could, could and rests)
+    could, is_excluded = node.could_work, node.excluded_until is not None
+    former, node.counted = node.counted, (could, could and is_excluded)
     state.could_work += node.counted[0] - former[0]
-    state.could_rest += node.counted[1] - former[1]
-    nobody_else = state.could_rest == state.could_work
+    state.could_but_excluded += node.counted[1] - former[1]
+    nobody_else = state.could_but_excluded == state.could_work
     touched = [node]
     if nobody_else != state.nobody_else:
         state.nobody_else = nobody_else
-        touched += [state.nodes[name] for name in state.resting if name != node.name]
+        touched += [state.nodes[name] for name in state.excluded if name != node.name]
     for each in touched:
-        each.is_kept_away = each.rests_until is not None and not nobody_else
+        each.is_kept_away = each.excluded_until is not None and not nobody_else
         state.table.set_open(each.name, each.takes_work)
         # Whoever waits for this very node may have room there again, or may go elsewhere.
         state.gain += each.takes_work or each.is_out or bool(each.bound_to)

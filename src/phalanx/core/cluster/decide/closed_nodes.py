@@ -28,5 +28,5 @@ def why_closed(node: NodeState) -> Reason | None:
     if node.leftovers:
         return reason.quarantined(node.name, len(node.leftovers))
     if node.is_kept_away:
-        return reason.resting(node.name, node.failures, node.rests_until or 0.0, node.rest_text)
+        return reason.node_excluded(node.name, node.failures, node.excluded_until or 0.0, node.exclusion_text)
     return reason.bound(node.name, node.bound_to) if node.bound_to else None

@@ -13,6 +13,7 @@ from phalanx.core.cluster.decide import nodes
 from phalanx.core.cluster.decide.endings import Endings
 from phalanx.core.cluster.decide.leaving import evictions, leaving
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
+from phalanx.core.cluster.exclusion_events import NodeRecovered
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.credential import CREDENTIALS_MAX, Credential
@@ -65,8 +66,8 @@ def undrain(state: ClusterState, given: i.Undrain, now: float) -> Decision:
     if node is None:
         return _no_node(given.node)
     events: list[e.Event] = [e.NodeResumed(at=now, cause="user", node=given.node)]
-    if node.rests_until is not None:
-        events.append(e.NodeRecovered(at=now, cause="user", node=given.node))
+    if node.excluded_until is not None:
+        events.append(NodeRecovered(at=now, cause="user", node=given.node))
     return Decision(events, [], Accepted())
 
 

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from phalanx.core.cluster import events as e
+from phalanx.core.cluster.conditions import preemptor
 from phalanx.core.cluster.decide.endings import recalled
 from phalanx.core.cluster.decision import Accepted, Decision, refuse, refuse_because
 from phalanx.core.cluster.inputs import Evict, ProposeGang, Redeem
@@ -123,6 +124,7 @@ def _promise(state: ClusterState, job: JobState, gang_placement: GangPlacement, 
         trigger=gang_placement.trigger,
         until=now + grace_s + state.rules.promise_s,
         awaited=awaited,
+        preemptor=preemptor(job.job, job.arrival),
     )
     return Decision([event, *recalls(state, keys, now, "plan")], [], Accepted())
 

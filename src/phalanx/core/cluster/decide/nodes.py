@@ -37,6 +37,7 @@ from phalanx.core.cluster.decision import (
     refuse_because,
     start_order,
 )
+from phalanx.core.cluster.exclusion_events import NodeRecovered
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import ClusterState
@@ -137,8 +138,8 @@ def disconnect(state: ClusterState, given: i.Disconnect, now: float) -> Decision
 
 
 def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
-    """Leases and rests that are over, nodes that are gone for good, workflows that have reached a limit, and ended jobs
-    that may leave memory.
+    """Leases and exclusions that are over, nodes that are gone for good, workflows that have reached a limit, and
+    ended jobs that may leave memory.
     """
     away = [
         each for each in state.nodes.values() if each.lost or each.is_silent(now, state.rules.lost_after_s)
@@ -150,7 +151,7 @@ def tick(state: ClusterState, _: i.Tick, now: float) -> Decision:
     ends = Endings(state, now, "lease over")  # one for all: members on two nodes restart their job once
     losses = [lose(ends, node, now) for node in lost]
     events += [*ends.events, *losses]
-    events += _rested(state, now)
+    events += _readmitted(state, now)
     events += [e.NodeRemoved(at=now, cause="gone for good", node=node.name) for node in gone]
     events += late(state, now) + overdue(state, now) + expired(state, now)
     if not ends.events and not gone:  # or it might be about a job that ends, or a node that goes, by these
@@ -268,13 +269,13 @@ def _refuse_name(node: NodeState, state: ClusterState) -> Decision:
     return refuse_because("NameTaken", text)
 
 
-def _rested(state: ClusterState, now: float) -> list[e.Event]:
-    """Rests that have taken their time."""
+def _readmitted(state: ClusterState, now: float) -> list[e.Event]:
+    """Exclusions whose time has passed."""
     found: list[e.Event] = []
-    for name in state.resting:
-        until = state.nodes[name].rests_until
+    for name in state.excluded:
+        until = state.nodes[name].excluded_until
         if until is not None and until <= now:
-            found.append(e.NodeRecovered(at=now, cause="rest over", node=name))
+            found.append(NodeRecovered(at=now, cause="exclusion over", node=name))
     return found
 
 

@@ -1,13 +1,13 @@
-"""Choices about what runners report: is it about a living attempt, what follows, and has its node to rest?
+"""Choices about what runners report: is it about a living attempt, what follows, and is its node to be excluded?
 
 Stale and repeated reports get a typed answer that names what is in force, and change nothing. What an end leads to is
 `endings.py`'s business.
 
-What a node did wrong itself (it could not make a process, write a log, enter a cgroup) sends it to rest at once. Other
+What a node did wrong itself (it could not make a process, write a log, enter a cgroup) excludes it at once. Other
 failures that a runner reports count against it only together: so many in a row, and from jobs of two users, or of three
 jobs where only one user has work at all; one user's broken program says nothing of a node (decision 33). A success
 clears the count, and what we or somebody else ended says nothing. After the rest the node takes work again; its next
-failure sends it to rest anew. If all nodes that could take work rest, none is kept away: bad nodes are better than
+failure excludes it anew. If all nodes that could take work are excluded, none is kept away: bad nodes are better than
 none. The costs of a report do not depend on how many nodes or jobs there are.
 
 An attempt that its runner does not start is told again, then given up and placed elsewhere: one that the runner does
@@ -28,9 +28,8 @@ from phalanx.core.cluster.events import (
     Event,
     NodeCleared,
     NodeQuarantined,
-    NodeRecovered,
-    NodeRested,
 )
+from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.inputs import Heartbeat, Tell
 from phalanx.core.cluster.nodes import USERS_MIN, NodeState
 from phalanx.core.cluster.state import ClusterState
@@ -48,7 +47,9 @@ from phalanx.core.model.orders import (
     Why,
 )
 
-STAMP_S = 1.0  # a rest is prolonged in steps of no less, so that a storm of failures does not fill the log
+STAMP_S = (
+    1.0  # an exclusion is prolonged in steps of no less, so that a storm of failures does not fill the log
+)
 TEXT_MAX = 200  # characters of what a node did wrong
 
 
@@ -94,21 +95,21 @@ def _end(state: ClusterState, attempt: Attempt, exit: Exit, now: float, cause: s
 
 def _of_its_node(
     state: ClusterState, attempt: Attempt, exit: Exit, now: float, cause: str
-) -> list[NodeRested | NodeRecovered]:
-    """Whether its node has to rest after this end, or need not rest any longer."""
+) -> list[NodeExcluded | NodeRecovered]:
+    """Whether its node is excluded after this end, or not any longer."""
     node, rules, fault = state.nodes[attempt.node], state.rules, fault_of(attempt, exit)
     if fault is None:
         return []
     if not fault:
-        rests = node.rests_until is not None
-        return [NodeRecovered(at=now, cause=cause, node=node.name)] if rests else []
+        is_excluded = node.excluded_until is not None
+        return [NodeRecovered(at=now, cause=cause, node=node.name)] if is_excluded else []
     failures, until = node.failures + 1, now + rules.breaker_pause_s
     if not rules.breaker_failures or not (exit.of_node or _is_to_blame(state, node, attempt, failures)):
         return []
-    if node.rests_until is not None and until - node.rests_until < STAMP_S:
+    if node.excluded_until is not None and until - node.excluded_until < STAMP_S:
         return []
     text = exit.message[:TEXT_MAX] if exit.of_node else ""
-    return [NodeRested(at=now, cause=cause, node=node.name, failures=failures, until=until, text=text)]
+    return [NodeExcluded(at=now, cause=cause, node=node.name, failures=failures, until=until, text=text)]
 
 
 def _is_to_blame(state: ClusterState, node: NodeState, attempt: Attempt, failures: int) -> bool:

@@ -7,7 +7,6 @@ runs: it ends in the same event, each naming the stage right before it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
@@ -62,9 +61,10 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
 
 def _over_limit(state: ClusterState, stages: Sequence[Stage]) -> Reason | None:
     """Why the tasks of these stages are too many for one of their queues, or for their user there."""
-    added = Counter[QueueUser]()
+    added: dict[QueueUser, int] = {}
     for stage in stages:
-        added[stage.job.queue_user] += stage.job.tasks
+        whose = stage.job.queue_user
+        added[whose] = added.get(whose, 0) + stage.job.tasks
     found = (state.queues.too_many(whose, tasks) for whose, tasks in added.items())
     return next((no for no in found if no is not None), None)
 

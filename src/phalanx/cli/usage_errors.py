@@ -1,0 +1,28 @@
+"""Mistakes on a command line: what Click says of them, in words of everybody, and where to read more."""
+
+from __future__ import annotations
+
+import difflib
+import re
+
+import typer
+
+
+def plain(message: str) -> str:
+    """What Click says of a wrong number or option, in words of everybody."""
+    message = re.sub(r"^(No such option: (\S+)) \(Possible options: (.*)\)$", _nearest, message)
+    message = re.sub(r"is not a valid (int|integer)( range)?\.", "is not a whole number.", message)
+    return re.sub(r"is not a valid float( range)?\.", "is not a number.", message)
+
+
+def _nearest(said: re.Match[str]) -> str:
+    """The option that was probably meant: the most similar one, not all that are a little similar."""
+    possible = said[3].split(", ")
+    near = difflib.get_close_matches(said[2], possible, n=1, cutoff=0.0)
+    return f"{said[1]}; did you mean {near[0]}?"
+
+
+def usage_hint(error: typer.TyperException) -> str:
+    """Where to read more: the help of the command that was used wrongly."""
+    ctx = getattr(error, "ctx", None)
+    return f"see `{ctx.command_path} --help`" if ctx is not None else ""
