@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
-from textual.widgets import ContentSwitcher, DataTable, Static
+from textual.widgets import ContentSwitcher, Static
 
-from phalanx.api.schema.cluster import NodeView
 from phalanx.api.schema.jobs import JobView
-from phalanx.cli.labels import label
 from phalanx.cli.output import clean
 from phalanx.cli.top.alarms_view import AlarmsView
+from phalanx.cli.top.changes import Changes
 from phalanx.cli.top.devices_view import DevicesView
-from phalanx.cli.top.dialogs import AskReason, Confirm
 from phalanx.cli.top.feed import SnapshotFeed
 from phalanx.cli.top.job_screen import JobScreen
 from phalanx.cli.top.jobs_view import JobsView
+from phalanx.cli.top.keys_screen import KeysScreen
 from phalanx.cli.top.log_screen import LogScreen
 from phalanx.cli.top.map_view import HeatMapView
+from phalanx.cli.top.row_table import RowTable
 from phalanx.cli.top.status_bar import TopScreen
 from phalanx.client.async_client import AsyncClient
-from phalanx.core.model.amounts import plural
 from phalanx.errors import PhalanxError
 
-T = TypeVar("T")
 NOTICE_S = 8.0
 VIEWS = ("devices", "jobs", "alarms")
 
@@ -39,6 +36,7 @@ class MainScreen(TopScreen):
         Binding("1", "view('devices')", "views", key_display="1-3"),
         Binding("2", "view('jobs')", show=False),
         Binding("3", "view('alarms')", show=False),
+        Binding("question_mark", "app.keys", "keys", key_display="?"),
         Binding("q", "app.quit", "quit"),
         Binding("tab", "next_view", show=False, priority=True),
     ]
@@ -75,7 +73,7 @@ class MainScreen(TopScreen):
         inner: Widget = (
             view.query_one(HeatMapView)
             if isinstance(view, DevicesView)
-            else view.query_one(DataTable)
+            else view.query_one(RowTable)
             if isinstance(view, JobsView)
             else view.query_one("VerticalScroll")
         )
@@ -109,6 +107,7 @@ class TopApp(App[None]):
     Log { height: 1fr; }
     ModalScreen { align: center middle; }
     .dialog { width: 70; max-width: 95%; height: auto; border: round ansi_bright_black; padding: 0 1; }
+    .keys-dialog { width: 78; height: auto; max-height: 95%; }
     .dialog .keys { margin-top: 1; text-style: bold; }
     .dialog Input { margin-top: 1; }
     """
@@ -117,6 +116,7 @@ class TopApp(App[None]):
         super().__init__()
         self.client = client
         self.feed = SnapshotFeed(client, self._show_feed)
+        self.changes = Changes(self)
 
     def get_default_screen(self) -> MainScreen:
         return MainScreen()
@@ -144,12 +144,18 @@ class TopApp(App[None]):
         if text:
             self.set_timer(NOTICE_S, lambda: self._unsay(text))
 
+    def say_error(self, error: PhalanxError) -> None:
+        self.say(f"{error.detail}; {error.hint}" if error.hint else error.detail, is_error=True)
+
     def _unsay(self, text: str) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, TopScreen):
                 shown = str(screen.query_one("#notice", Static).content)
                 if shown.removeprefix("error: ") == clean(text):
                     screen.say("")
+
+    def action_keys(self) -> None:
+        self.push_screen(KeysScreen())
 
     def open_job(self, id: str) -> None:
         self.push_screen(JobScreen(id))
@@ -166,56 +172,6 @@ class TopApp(App[None]):
             running = await self.client.tasks(job.id, status="Running", limit=1)
             tasks = running.items or (await self.client.tasks(job.id, limit=1)).items
         except PhalanxError as error:
-            self.say(error.detail, is_error=True)
+            self.say_error(error)
             return
         self.open_logs(tasks[0].number or tasks[0].id if tasks else job.id)
-
-    def cancel_job(self, job: JobView) -> None:
-        gpus = job.request.gpus * job.tasks
-        held = f", {plural(gpus, 'GPU')}" if gpus else ""
-        question = f"Cancel job {label(job)} {job.name} of {job.user} ({plural(job.tasks, 'task')}{held})?"
-
-        def answered(is_yes: bool | None) -> None:
-            if is_yes:
-                self._change(
-                    self.client.cancel(job.id),
-                    lambda reply: f"{label(job)} cancelled ({plural(reply.cancelled, 'task')})",
-                )
-
-        self.push_screen(Confirm(clean(question)), answered)
-
-    def drain_node(self, node: NodeView) -> None:
-        def answered(reason: str | None) -> None:
-            if reason:
-                self._change(
-                    self.client.drain(node.name, reason),
-                    lambda view: (
-                        f"{view.name} drained; {plural(view.task_count, 'task')} still running there"
-                    ),
-                )
-
-        self.push_screen(
-            AskReason(clean(f"Drain {node.name}? Running tasks go on, nothing more starts.")), answered
-        )
-
-    def resume_node(self, node: NodeView) -> None:
-        why = f" It was drained: {node.drain_reason}." if node.drained else ""
-
-        def answered(is_yes: bool | None) -> None:
-            if is_yes:
-                self._change(
-                    self.client.undrain(node.name), lambda view: f"{view.name} resumed, {view.status}"
-                )
-
-        self.push_screen(Confirm(clean(f"Resume {node.name}?{why}")), answered)
-
-    def _change(self, call: Awaitable[T], done: Callable[[T], str]) -> None:
-        """Carry out a change, and show what came of it: the server's own words if it refused."""
-        self.run_worker(self._changed(call, done), group="changes")
-
-    async def _changed(self, call: Awaitable[T], done: Callable[[T], str]) -> None:
-        try:
-            self.say(done(await call))
-        except PhalanxError as error:
-            self.say(f"{error.detail}; {error.hint}" if error.hint else error.detail, is_error=True)
-        self.feed.hurry()

@@ -31,10 +31,12 @@ class DevicesView(Vertical):
         Binding("enter", "open", "why"),
         Binding("o", "logs", "logs"),
         Binding("c", "colour", "colour"),
-        Binding("g", "group", "racks"),
+        Binding("g", "group", show=False),
         Binding("x", "cancel", "cancel"),
+        Binding("h", "hold", "hold"),
+        Binding("p", "pause", "pause"),
         Binding("d", "drain", "drain"),
-        Binding("r", "resume", "resume"),
+        Binding("r", "resume", show=False),
     ]
     app: TopApp
 
@@ -104,29 +106,46 @@ class DevicesView(Vertical):
             self.app.open_job(job.id)
 
     def action_logs(self) -> None:
-        device = self._here()[1]
-        if device is not None and device.task is not None:
-            self.app.open_logs(device.number or device.task)
-        else:
-            self._held()
+        if (task := self._held_by()) is not None:
+            self.app.open_logs(task)
 
     def action_cancel(self) -> None:
         if (job := self._held()) is not None:
-            self.app.cancel_job(job)
+            self.app.changes.cancel(job)
+
+    def action_hold(self) -> None:
+        if (job := self._held()) is not None:
+            self.app.changes.hold_or_release(job)
+
+    def action_pause(self) -> None:
+        if (task := self._held_by()) is not None:
+            self.app.changes.pause_or_resume(task)
 
     def _held(self) -> JobView | None:
-        job = self._here()[2]
+        """The job that holds the device; if there is none, the screen says so."""
+        _, device, job = self._here()
         if job is None:
-            self.app.say("nobody holds this device")
+            is_held = device is not None and device.task is not None
+            self.app.say(
+                "the job that holds this device is not listed" if is_held else "nobody holds this device"
+            )
         return job
+
+    def _held_by(self) -> str | None:
+        """The task that holds the device; if there is none, the screen says so."""
+        device = self._here()[1]
+        if device is None or device.task is None:
+            self.app.say("nobody holds this device")
+            return None
+        return device.number or device.task
 
     def action_drain(self) -> None:
         if (node := self._here()[0]) is not None:
-            self.app.drain_node(node)
+            self.app.changes.drain(node)
 
     def action_resume(self) -> None:
         if (node := self._here()[0]) is not None:
-            self.app.resume_node(node)
+            self.app.changes.undrain(node)
 
 
 def legend_text(colour_by: ColourBy, legend: list[LegendEntry], room: int) -> Text:

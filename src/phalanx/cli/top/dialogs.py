@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 
 
 class Confirm(ModalScreen[bool]):
-    """A question that `y` answers with yes, and everything else with no."""
+    """A question that `y` answers with yes; `n`, Esc and `q` with no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "yes"),
@@ -33,22 +33,27 @@ class Confirm(ModalScreen[bool]):
 
 
 class AskReason(ModalScreen[str | None]):
-    """A question for a reason; without one nothing is done."""
+    """A question for a reason. If it is required, Enter without one does nothing; Esc answers None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "do nothing")]
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, question: str, is_required: bool) -> None:
         super().__init__()
         self._question = question
+        self._is_required = is_required
 
     def compose(self) -> ComposeResult:
+        said = (
+            "reason, shown to other users" if self._is_required else "reason, shown to other users, or none"
+        )
         with Vertical(classes="dialog"):
             yield Static(self._question, markup=False)
-            yield Input(placeholder="reason, shown to other users", max_length=200, compact=True)
-            yield Static("Enter do it   Esc leave it", markup=False, classes="keys")
+            yield Input(placeholder=said, max_length=200, compact=True)
+            yield Static("Enter yes   Esc no", markup=False, classes="keys")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        if reason := event.value.strip():
+        reason = event.value.strip()
+        if reason or not self._is_required:
             self.dismiss(reason)
 
     def action_leave(self) -> None:

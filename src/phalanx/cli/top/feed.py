@@ -37,6 +37,7 @@ class SnapshotFeed:
         self.trouble = ""
         self.failures = Failures()
         self.reasons = ReasonCache()
+        self.wants_ended = False  # whether a reading includes jobs that have ended
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -65,7 +66,7 @@ class SnapshotFeed:
             begun = loop.time()
             self._changed.clear()
             try:
-                snapshot = await read_snapshot(self._client, self._clock.now())
+                snapshot = await read_snapshot(self._client, self._clock.now(), with_ended=self.wants_ended)
             except PhalanxError as error:
                 self._say(f"no answer: {error.detail}; trying again")
                 await asyncio.sleep(AGAIN_S)

@@ -25,9 +25,10 @@ SORT_WORDS = ("number", "status", "priority", "user", "queue", "name", "tasks")
 class JobsShown(Enum):
     """Which jobs the list has."""
 
-    ALL = "all"
+    ALL = "running and waiting"
     RUNNING = "running"
     WAITING = "waiting"
+    ENDED = "ended"
 
     @property
     def next(self) -> JobsShown:
@@ -99,7 +100,9 @@ class ReasonCache:
 
 
 def _fits(job: JobView, query: JobQuery) -> bool:
-    if query.shown is not JobsShown.ALL and is_waiting(job) != (query.shown is JobsShown.WAITING):
+    if query.shown in {JobsShown.RUNNING, JobsShown.WAITING} and is_waiting(job) != (
+        query.shown is JobsShown.WAITING
+    ):
         return False
     said = f"{label(job)} {job.name} {job.user} {job.queue} {job_status(job)} {' '.join(job.nodes)}".lower()
     return all(word in said for word in query.text.lower().split())
@@ -108,8 +111,8 @@ def _fits(job: JobView, query: JobQuery) -> bool:
 def _row(job: JobView, reason: str, now: float, last: int) -> JobRow:
     waits = is_waiting(job)
     since = job.submitted_at if waits else job.started_at
-    gpus = job.request.gpus * max(1, job.tasks)
-    told = (reason or job.held or "…") if waits else " ".join(job.nodes)
+    gpus = gpus_of(job)
+    told = (reason or job.held or "…") if waits else _ended_by(job) or " ".join(job.nodes)
     queue = "" if job.queue == DEFAULT_QUEUE else f"[{job.queue}] "
     ended = job.counts.completed + job.counts.failed + job.counts.cancelled + job.finished
     cells = (
@@ -119,11 +122,25 @@ def _row(job: JobView, reason: str, now: float, last: int) -> JobRow:
         job_status(job),
         f"{ended}/{job.tasks}",
         str(gpus) if gpus else "-",
-        span(since, now),
+        span(since, job.ended_at or now),
         f"{queue}{told}",
     )
     fitted = (cut(clean(cell), width) for cell, width in zip(cells, (*WIDTHS, last), strict=True))
     return JobRow(job.id, tuple(fitted), waits)
+
+
+def gpus_of(job: JobView) -> int:
+    """The GPUs of all its tasks together."""
+    parts = [(group.request.gpus, group.tasks) for group in job.groups] or [(job.request.gpus, job.tasks)]
+    return sum(gpus * tasks for gpus, tasks in parts)
+
+
+def _ended_by(job: JobView) -> str:
+    """Of a job that has ended, how."""
+    if job.ended_at is None:
+        return ""
+    code = f"exit code {job.exit_code}" if job.exit_code else ""
+    return ", ".join(filter(None, (job.reason, code))) or " ".join(job.nodes)
 
 
 def last_width(width: int) -> int:

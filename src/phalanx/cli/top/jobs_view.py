@@ -10,10 +10,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.coordinate import Coordinate
-from textual.widgets import DataTable, Input, Static
+from textual.widgets import Input, Static
 
 from phalanx.api.schema.jobs import JobView
-from phalanx.cli.output import STYLES, clean
+from phalanx.cli.output import clean
 from phalanx.cli.top.feed import SnapshotFeed
 from phalanx.cli.top.job_details import job_title
 from phalanx.cli.top.job_rows import (
@@ -22,11 +22,14 @@ from phalanx.cli.top.job_rows import (
     WIDTHS,
     JobQuery,
     JobRow,
+    JobsShown,
     counted_reasons,
     job_rows,
     last_width,
 )
+from phalanx.cli.top.row_table import RowTable, styled
 from phalanx.clock import SystemClock
+from phalanx.core.model.amounts import plural
 
 if TYPE_CHECKING:
     from phalanx.cli.top.app import TopApp
@@ -38,13 +41,14 @@ class JobsView(Vertical):
     """Jobs that run or wait."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "open", "why"),
         Binding("o", "logs", "logs"),
         Binding("slash", "filter", "filter", key_display="/"),
-        Binding("w", "show_next", "running/waiting"),
+        Binding("w", "show_next", "which"),
         Binding("s", "sort", "sort"),
         Binding("S", "reverse", "reverse", show=False),
         Binding("x", "cancel", "cancel"),
+        Binding("h", "hold", "hold"),
+        Binding("p", "pause", show=False),
         Binding("escape", "unfilter", show=False),
     ]
     app: TopApp
@@ -62,8 +66,7 @@ class JobsView(Vertical):
             id="filter",
             compact=True,
         )
-        table: DataTable[Text] = DataTable(cursor_type="row", cell_padding=0, zebra_stripes=False)
-        yield table
+        yield RowTable("jobs-table", cell_padding=0)
         yield Static(markup=False, id="reason-line", classes="detail")
 
     def on_mount(self) -> None:
@@ -75,7 +78,7 @@ class JobsView(Vertical):
         self._again()
 
     def _make_columns(self) -> None:
-        table = self.query_one(DataTable)
+        table = self.query_one(RowTable)
         table.clear(columns=True)
         self._rows = []
         widths = (*(width + 1 for width in WIDTHS), last_width(self.app.size.width))
@@ -87,32 +90,32 @@ class JobsView(Vertical):
         if feed.snapshot is None:
             return
         width = self.app.size.width
-        found = job_rows(feed.snapshot.jobs, self._query, feed.reasons.texts, SystemClock().now(), width)
+        found = job_rows(self._listed(), self._query, feed.reasons.texts, SystemClock().now(), width)
         self._fill(found[:ROWS_MAX])
         self.query_one("#jobs-line", Static).update(self._summary(feed, len(found)))
         self._show_reason()
 
     def _fill(self, rows: list[JobRow]) -> None:
         """Change what changed; build the list anew only if other jobs are in it."""
-        table = self.query_one(DataTable)
+        table = self.query_one(RowTable)
         if [row.id for row in rows] == [row.id for row in self._rows]:
             for at, (row, before) in enumerate(zip(rows, self._rows, strict=True)):
                 for column, cell in enumerate(row.cells):
                     if cell != before.cells[column]:
-                        table.update_cell_at(Coordinate(at, column), _styled(cell))
+                        table.update_cell_at(Coordinate(at, column), styled(cell))
         else:
             chosen = self.chosen_id()
             table.clear()
             for row in rows:
-                table.add_row(*map(_styled, row.cells))
+                table.add_row(*map(styled, row.cells))
             ids = [row.id for row in rows]
-            table.move_cursor(row=ids.index(chosen) if chosen in ids else 0, animate=False)
+            table.choose(ids.index(chosen) if chosen in ids else 0)
         self._rows = rows
 
     def _summary(self, feed: SnapshotFeed, count: int) -> str:
         query = self._query
         order = f"{query.sort} {'↓' if query.reverse else '↑'}"
-        text = f"{query.shown.value}, {count} jobs, sorted by {order}"
+        text = f"{query.shown.value}: {plural(count, 'job')}, sorted by {order}"
         text += f", filter {query.text!r}" if query.text else ""
         text += f", the first {ROWS_MAX} are listed" if count > ROWS_MAX else ""
         assert feed.snapshot is not None
@@ -122,24 +125,31 @@ class JobsView(Vertical):
 
     def visible_waiting(self) -> list[str]:
         """The waiting jobs on the screen, the chosen one first: their reasons are worth asking for."""
-        table = self.query_one(DataTable)
+        table = self.query_one(RowTable)
         first, height = int(table.scroll_offset.y), table.size.height
         seen = [row.id for row in self._rows[first : first + height] if row.is_waiting]
         chosen = self.chosen_id()
         return sorted(seen, key=lambda id: id != chosen)
 
     def chosen_id(self) -> str | None:
-        row = self.query_one(DataTable).cursor_row
+        row = self.query_one(RowTable).cursor_row
         return self._rows[row].id if 0 <= row < len(self._rows) else None
 
+    def _listed(self) -> list[JobView]:
+        """The jobs that the query chooses from."""
+        snapshot = self._feed.snapshot if self._feed else None
+        if snapshot is None:
+            return []
+        return snapshot.ended if self._query.shown is JobsShown.ENDED else snapshot.jobs
+
     def _chosen(self) -> JobView | None:
-        id, snapshot = self.chosen_id(), self._feed.snapshot if self._feed else None
-        return next((job for job in snapshot.jobs if job.id == id), None) if snapshot else None
+        id = self.chosen_id()
+        return next((job for job in self._listed() if job.id == id), None)
 
     def _show_reason(self) -> None:
         job, feed = self._chosen(), self._feed
         if job is None or feed is None:
-            text = "nothing is waiting or running" if not self._query.text else "no job fits the filter"
+            text = "no job fits the filter" if self._query.text else "there is no such job"
         else:
             said = feed.reasons.texts.get(job.id, "") if job.status == "Pending" else " ".join(job.command)
             text = f"{job_title(job)}\n{clean(said)}"
@@ -155,7 +165,7 @@ class JobsView(Vertical):
         self._ask(replace(self._query, text=event.value))
 
     def on_input_submitted(self) -> None:
-        self.query_one(DataTable).focus()
+        self.query_one(RowTable).focus()
         self.query_one("#filter").display = bool(self._query.text)
 
     def _ask(self, query: JobQuery) -> None:
@@ -175,10 +185,13 @@ class JobsView(Vertical):
         field = self.query_one("#filter", Input)
         field.value = ""
         field.display = False
-        self.query_one(DataTable).focus()
+        self.query_one(RowTable).focus()
 
     def action_show_next(self) -> None:
         self._ask(replace(self._query, shown=self._query.shown.next))
+        if self._feed is not None:
+            self._feed.wants_ended = self._query.shown is JobsShown.ENDED
+            self._feed.hurry()
 
     def action_sort(self) -> None:
         at = (SORT_WORDS.index(self._query.sort) + 1) % len(SORT_WORDS)
@@ -198,8 +211,17 @@ class JobsView(Vertical):
 
     def action_cancel(self) -> None:
         if (job := self._chosen()) is not None:
-            self.app.cancel_job(job)
+            self.app.changes.cancel(job)
 
+    def action_hold(self) -> None:
+        if (job := self._chosen()) is not None:
+            self.app.changes.hold_or_release(job)
 
-def _styled(cell: str) -> Text:
-    return Text(cell, style=STYLES.get(cell, ""), no_wrap=True)
+    def action_pause(self) -> None:
+        """Of a job with one task. Of several, the screen of the job has a list to choose from."""
+        if (job := self._chosen()) is None:
+            return
+        if job.tasks > 1:
+            self.app.say("it has several tasks: open it, and choose one under t")
+        else:
+            self.app.changes.pause_or_resume(job.id)

@@ -32,6 +32,7 @@ class LogScreen(TopScreen):
         Binding("e", "stream", "stdout/stderr"),
         Binding("home,g", "top", "top"),
         Binding("end,G", "end", "end"),
+        Binding("question_mark", "app.keys", "keys", key_display="?"),
     ]
     app: TopApp
 

@@ -28,10 +28,10 @@ class HeatMapView(ScrollView, can_focus=True):
     """One cell for each device."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left,h", "go('left')", show=False),
-        Binding("right,l", "go('right')", show=False),
-        Binding("up,k", "go('up')", show=False),
-        Binding("down,j", "go('down')", show=False),
+        Binding("left", "go('left')", show=False),
+        Binding("right", "go('right')", show=False),
+        Binding("up", "go('up')", show=False),
+        Binding("down", "go('down')", show=False),
         Binding("pageup", "leap('up')", show=False),
         Binding("pagedown,space", "leap('down')", show=False),
         Binding("home", "edge('up')", show=False),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from phalanx.client.async_client import AsyncClient
 
 LIVE: tuple[StatusWord, ...] = ("Running", "Assigned", "Pending")
+ENDED: tuple[StatusWord, ...] = ("Failed", "Completed", "Cancelled")
+ENDED_MAX = 100  # the newest of each status
 PAGE = 1000
 JOBS_MAX = 10_000  # of each status; more than a person can scroll through
 PACE_S = 1.0  # between two readings, however much changes
@@ -22,20 +24,26 @@ SHARE = 10.0  # a reading that took a second is followed by a pause of so many
 
 
 class ClusterSnapshot(Struct, frozen=True):
-    """The cluster, its nodes and the jobs that have not ended. `jobs_left_out`: there are more than were read."""
+    """The cluster, its nodes and the jobs that have not ended. `jobs_left_out`: there are more than were read.
+
+    `ended` has the newest jobs that have ended, if they were asked for.
+    """
 
     at: float
     cluster: ClusterView
     nodes: list[NodeView]
     jobs: list[JobView]
     jobs_left_out: bool = False
+    ended: list[JobView] = []
 
     def by_number(self) -> dict[str, JobView]:
         """Jobs by the number that devices name them with."""
         return {label(job): job for job in self.jobs}
 
 
-async def read_snapshot(client: AsyncClient, now: float, jobs_max: int = JOBS_MAX) -> ClusterSnapshot:
+async def read_snapshot(
+    client: AsyncClient, now: float, jobs_max: int = JOBS_MAX, *, with_ended: bool = False
+) -> ClusterSnapshot:
     """Read everything once. A job that changes its status between two pages is listed once."""
     cluster, nodes = await client.cluster(), await client.nodes()
     jobs: dict[str, JobView] = {}
@@ -51,7 +59,13 @@ async def read_snapshot(client: AsyncClient, now: float, jobs_max: int = JOBS_MA
                 break
         left_out |= cursor is not None
     found = sorted(jobs.values(), key=lambda job: job.id, reverse=True)
-    return ClusterSnapshot(now, cluster, nodes, found, left_out)
+    ended = await _read_ended(client) if with_ended else []
+    return ClusterSnapshot(now, cluster, nodes, found, left_out, ended)
+
+
+async def _read_ended(client: AsyncClient) -> list[JobView]:
+    pages = [await client.jobs(status=status, limit=ENDED_MAX) for status in ENDED]
+    return [job for page in pages for job in page.items]
 
 
 def pause_s(took_s: float, has_changed: bool) -> float:
