@@ -84,6 +84,9 @@ class Changes:
         )
 
     def undrain(self, node: NodeView) -> None:
+        if node.status == "Online" and not (node.drained or node.elastic_disabled):
+            self._app.say(f"{node.name} is not drained")
+            return
         why = f" It was drained: {node.drain_reason or 'no reason given'}." if node.drained else ""
         self._confirm(
             f"Resume {node.name}?{why}",

@@ -47,6 +47,7 @@ class SnapshotFeed:
 
     def hurry(self) -> None:
         """Something was changed from here: read again soon."""
+        self.reasons.expire()
         self._changed.set()
 
     async def ask_reasons(self, ids: list[str]) -> None:

@@ -91,6 +91,10 @@ class ReasonCache:
         old.sort(key=lambda id: self._asked_at.get(id, float("-inf")))
         return old[:REASONS_AT_ONCE]
 
+    def expire(self) -> None:
+        """Every reason is due again, because something was changed from here."""
+        self._asked_at = dict.fromkeys(self._asked_at, float("-inf"))
+
     def note(self, id: str, code: str, text: str, now: float) -> None:
         if id not in self._asked_at and len(self._asked_at) >= REASONS_KEPT:
             oldest = min(self._asked_at, key=lambda each: self._asked_at[each])

@@ -14,17 +14,17 @@ KEYS = """\
 everywhere  1 2 3 Tab   devices, jobs, alarms
             q Esc       back; on devices, jobs and alarms q quits
 devices     arrows      another GPU; Page Up, Page Down, Home, End
-            Enter o     why of the job that holds the GPU, output of its task
-            c g         colour by holder, user, queue, usage, health; racks
+            Enter o     why of the job on the GPU, output of its task
+            c g         colour by holder, user, queue, …; racks
             d r         drain the node, resume it
-jobs        / w         filter; running and waiting, running, waiting, ended
+jobs        / w         filter; which: running, waiting, ended
             s S         sort by another column, in the other direction
             Enter o     why, output
 one job     w s t o     why, story, tasks, output
 devices,    x           cancel the job
 jobs and    h           hold the job, or release it
 one job     p           pause the task, or resume it
-output      f e g G     follow or not, stdout or stderr, first line, last line
+output      f e g G     follow or not, stdout or stderr, first, last
 
 Each change is asked about first."""
 

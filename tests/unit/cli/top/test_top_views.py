@@ -94,6 +94,10 @@ def test_reasons_are_asked_for_a_few_at_a_time_and_again_only_when_old():
         cache.note(id, "Held", "held", 0.0)
     assert not set(cache.due(ids, 1.0)) & set(first)
     assert cache.due(first, 11.0) == first
+    for id in first:
+        cache.note(id, "Held", "held", 20.0)
+    cache.expire()
+    assert cache.due(first, 20.0) == first and cache.texts[first[0]] == "held"
 
 
 def test_what_is_unusual_is_an_alarm_the_worst_first():
