@@ -35,6 +35,7 @@ class SnapshotFeed:
         self.snapshot: ClusterSnapshot | None = None
         self.alarms: list[Alarm] = []
         self.trouble = ""
+        self.asked_at: float | None = None  # when the reading began that is under way
         self.failures = Failures()
         self.reasons = ReasonCache()
         self.wants_ended = False  # whether a reading includes jobs that have ended
@@ -66,6 +67,7 @@ class SnapshotFeed:
         while True:
             begun = loop.time()
             self._changed.clear()
+            self.asked_at = self._clock.now()
             try:
                 snapshot = await read_snapshot(self._client, self._clock.now(), with_ended=self.wants_ended)
             except PhalanxError as error:
@@ -77,7 +79,7 @@ class SnapshotFeed:
             await self._rest(loop.time() - begun)
 
     def _say(self, trouble: str) -> None:
-        self.trouble = trouble
+        self.trouble, self.asked_at = trouble, None
         self._on_change()
 
     async def _rest(self, took_s: float) -> None:

@@ -13,7 +13,7 @@ from phalanx.api.schema.documents import Stream
 from phalanx.cli.output import clean
 from phalanx.cli.top.log_tail import LogTail
 from phalanx.cli.top.status_bar import TopScreen
-from phalanx.errors import NotFound, PhalanxError
+from phalanx.errors import NotFound, PhalanxError, Unavailable
 
 if TYPE_CHECKING:
     from phalanx.cli.top.app import TopApp
@@ -51,7 +51,6 @@ class LogScreen(TopScreen):
         self._open()
 
     def _open(self) -> None:
-        self.query_one(Log).clear()
         self._show("reading")
         self.run_worker(self._read(), exclusive=True)
 
@@ -62,21 +61,27 @@ class LogScreen(TopScreen):
 
     async def _read(self) -> None:
         """Until the task has ended. A coordinator that goes away is waited for by the client."""
-        log, tail = self.query_one(Log), LogTail()
+        log, tail, is_first = self.query_one(Log), LogTail(), True
         pieces = self.app.client.logs(self._subject, stream=self._stream, lines=LINES_FIRST, follow=True)
         try:
             async with aclosing(pieces):
                 async for piece in pieces:
+                    if is_first:  # what was shown before stays until there is an answer
+                        log.clear()
+                        is_first = False
                     self._show("live")
                     log.write_lines(tail.take(piece))
             log.write_lines(tail.end())
             self._show("ended" if log.line_count else "ended; it wrote nothing here")
-        except NotFound as error:
-            self._show(error.detail)
+        except (
+            NotFound,
+            Unavailable,
+        ) as error:  # it has not begun, or its node or the coordinator does not answer
+            self._show(f"{error.detail}; trying again")
             self.set_timer(AGAIN_S, self._open)
         except PhalanxError as error:
             self._show("stopped")
-            self.say(f"{error.detail} {error.hint}".strip(), is_error=True)
+            self.app.say_error(error)
 
     def action_follow(self) -> None:
         log = self.query_one(Log)
@@ -88,6 +93,7 @@ class LogScreen(TopScreen):
     def action_stream(self) -> None:
         self._stream = "stderr" if self._stream == "stdout" else "stdout"
         self.say("")
+        self.query_one(Log).clear()
         self._open()
 
     def action_top(self) -> None:

@@ -13,6 +13,8 @@ from phalanx.cli.top.job_rows import cut
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import describe_seconds
 
+SLOW_S = 4.0  # after which an answer that has not come is told
+
 
 class TopScreen(Screen[None]):
     """A screen with these lines; what is between them is `content`."""
@@ -31,9 +33,11 @@ class TopScreen(Screen[None]):
         """Show what the feed has; screens add their own part."""
         width = self.app.size.width
         self.query_one("#cluster", Static).update(_first_line(feed, width))
+        seen_at = None if feed.snapshot is None else feed.snapshot.at
+        said = trouble_line(feed.trouble, feed.asked_at, seen_at, SystemClock().now())
         trouble = self.query_one("#trouble", Static)
-        trouble.display = bool(feed.trouble)
-        trouble.update(clean(_trouble(feed)))
+        trouble.display = bool(said)
+        trouble.update(clean(said))
 
     def say(self, text: str, *, is_error: bool = False) -> None:
         """Show a notice; empty removes it."""
@@ -51,8 +55,17 @@ def _first_line(feed: SnapshotFeed, width: int) -> str:
     return f"{cut(told, width - 10):<{max(0, width - 10)}}  {now}"
 
 
-def _trouble(feed: SnapshotFeed) -> str:
-    if not feed.trouble or feed.snapshot is None:
-        return feed.trouble
-    age = describe_seconds(max(0.0, SystemClock().now() - feed.snapshot.at))
-    return f"{feed.trouble} (what is shown is {age} old)"
+def trouble_line(trouble: str, asked_at: float | None, seen_at: float | None, now: float) -> str:
+    """What is wrong with reading the cluster, and how old that makes what is shown. A coordinator that hangs gives no
+    error for a long time, so a reading that takes long is told, too.
+    """
+    waited_s = 0.0 if asked_at is None else now - asked_at
+    if not trouble and waited_s < SLOW_S:
+        return ""
+    text = trouble or f"no answer for {describe_seconds(round(waited_s))}"
+    age = (
+        ""
+        if seen_at is None
+        else f" (what is shown is {describe_seconds(round(max(0.0, now - seen_at)))} old)"
+    )
+    return text + age

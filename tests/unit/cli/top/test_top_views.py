@@ -12,6 +12,7 @@ from phalanx.cli.top.job_rows import REASONS_AT_ONCE, JobQuery, JobsShown, Reaso
 from phalanx.cli.top.log_tail import LogTail
 from phalanx.cli.top.map_layout import Place, lay_out
 from phalanx.cli.top.snapshot import ClusterSnapshot, pause_s
+from phalanx.cli.top.status_bar import trouble_line
 
 
 def a_device(index: int, number: str = "") -> DeviceView:
@@ -125,3 +126,10 @@ def test_lines_of_a_log_cannot_take_over_the_terminal():
 def test_a_slow_cluster_is_asked_less_often():
     assert pause_s(0.01, has_changed=True) == 1.0
     assert pause_s(2.0, has_changed=True) == 20.0
+
+
+def test_an_answer_that_does_not_come_is_told_with_the_age_of_what_is_shown():
+    assert trouble_line("", None, 10.0, 100.0) == ""
+    assert trouble_line("", 99.0, 95.0, 100.0) == ""
+    assert trouble_line("", 81.0, 80.0, 100.0) == "no answer for 19s (what is shown is 20s old)"
+    assert trouble_line("refused", None, None, 100.0) == "refused"
