@@ -93,7 +93,7 @@ class TopApp(App[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "quit", show=False, priority=True)]
     CSS = """
     #cluster { height: 1; text-style: bold; text-wrap: nowrap; }
-    #trouble { display: none; background: ansi_red; color: ansi_bright_white; }
+    #trouble { display: none; background: ansi_red; color: ansi_bright_white; text-style: bold; }
     #notice { display: none; dock: bottom; margin-bottom: 1; text-style: reverse; }
     #notice.error { text-style: bold reverse; color: ansi_red; }
     #legend { max-height: 2; height: auto; }
@@ -104,6 +104,7 @@ class TopApp(App[None]):
     ContentSwitcher { height: 1fr; }
     HeatMapView { height: 1fr; }
     DataTable { height: 1fr; }
+    DataTable:nocolor > .datatable--cursor { text-style: bold reverse; }
     Log { height: 1fr; }
     ModalScreen { align: center middle; }
     .dialog { width: 70; max-width: 95%; height: auto; border: round ansi_bright_black; padding: 0 1; }
@@ -113,7 +114,9 @@ class TopApp(App[None]):
     """
 
     def __init__(self, client: AsyncClient) -> None:
-        super().__init__()
+        super().__init__(
+            ansi_color=True
+        )  # said here already, so that NO_COLOR removes colours and shades none
         self.client = client
         self.feed = SnapshotFeed(client, self._show_feed)
         self.changes = Changes(self)

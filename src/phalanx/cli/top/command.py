@@ -36,7 +36,7 @@ class SnapshotDocument(Struct, frozen=True):
     alarms: list[Alarm]
 
 
-def top(ctx: typer.Context, output: OutputOption = None) -> None:
+def top(ctx: typer.Context, output: OutputOption = None) -> int:
     """Show nodes, GPUs, jobs, logs and alarms live.
 
     Keys are shown in the last line. With -o json or yaml one snapshot is printed instead.
@@ -47,14 +47,15 @@ def top(ctx: typer.Context, output: OutputOption = None) -> None:
         found = asyncio.run(_once(here))
         document = SnapshotDocument(found.at, found.cluster, found.nodes, found.jobs, alarms_of(found))
         emit(document, chosen, [node.name for node in found.nodes], lambda _wide: [])
-        return
+        return 0
     if not (is_terminal() and sys.stderr.isatty()):  # Textual draws on standard error
         raise BadRequest(
             "phalanx top needs a terminal, and its input, output or standard error is none",
             hint="phalanx top -o json prints one snapshot; phalanx ps and phalanx nodes print tables",
         )
-    asyncio.run(_shown(here))
+    code = asyncio.run(_shown(here))
     sys.stdout.flush()
+    return code
 
 
 async def _once(here: CliSession) -> ClusterSnapshot:
@@ -62,12 +63,14 @@ async def _once(here: CliSession) -> ClusterSnapshot:
         return await read_snapshot(client, SystemClock().now(), sys.maxsize)
 
 
-async def _shown(here: CliSession) -> None:
+async def _shown(here: CliSession) -> int:
     async with async_connect(here.settings) as client:
         await (
             client.cluster()
         )  # what is wrong with an address or a token is said before the screen is taken over
-        await _app(client).run_async()
+        app = _app(client)
+        await app.run_async()
+        return int(app.return_code or 0)
 
 
 def _app(client: AsyncClient) -> Any:

@@ -101,17 +101,17 @@ class HeatMapView(ScrollView, can_focus=True):
         number = y + self.scroll_offset.y
         width = self.size.width
         if number >= len(self._layout.lines):
-            return Strip.blank(width)
+            return Strip.blank(width, _PLAIN)
         line = self._layout.lines[number]
         if line.heading:
-            return Strip([Segment(line.heading[:width], _HEADING)]).adjust_cell_length(width)
+            return Strip([Segment(line.heading[:width], _HEADING)]).adjust_cell_length(width, _PLAIN)
         segments: list[Segment] = []
         at = 0
         for block in line.blocks:
             segments.append(Segment(" " * (block.left - at), _PLAIN))
             segments += self._block(block)
             at = block.cells_left + len(block.row.cells) * self._layout.cell_width
-        return Strip(segments).adjust_cell_length(width)
+        return Strip(segments).adjust_cell_length(width, _PLAIN)
 
     def _block(self, block: NodeBlock) -> list[Segment]:
         here = self.place is not None and self.place.node == block.row.node.name
