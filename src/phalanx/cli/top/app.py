@@ -114,9 +114,8 @@ class TopApp(App[None]):
     """
 
     def __init__(self, client: AsyncClient) -> None:
-        super().__init__(
-            ansi_color=True
-        )  # said here already, so that NO_COLOR removes colours and shades none
+        # The theme says the same, but later: Textual would turn colours into shades for NO_COLOR, black on black.
+        super().__init__(ansi_color=True)
         self.client = client
         self.feed = SnapshotFeed(client, self._show_feed)
         self.changes = Changes(self)
