@@ -16,16 +16,20 @@ from phalanx.core.model.amounts import plural
 TASK_HEADINGS = ("ID", "STATUS", "NODE", "GPUS", "TRY", "EXIT", "TIME", "REASON")
 
 
-def cluster_line(cluster: ClusterView, alarms: int) -> str:
-    """The cluster in one line, for the top of every screen."""
+def cluster_line(cluster: ClusterView, alarms: int, width: int) -> str:
+    """The cluster in one line, for the top of every screen.
+
+    Where that is too narrow, the coordinator's name is left out, so that the alarms are seen.
+    """
     by = cluster.coordinator
     who = f"{by.name} {by.role}  " if by is not None else ""
     gpus = f"{cluster.devices_free}/{cluster.devices} GPUs free  " if cluster.devices else ""
     tasks = cluster.tasks
-    return clean(
-        f"{who}{cluster.nodes_online}/{cluster.nodes} nodes  {gpus}"
+    counts = (
+        f"{cluster.nodes_online}/{cluster.nodes} nodes  {gpus}"
         f"{tasks.running + tasks.assigned} running  {tasks.pending} waiting  {plural(alarms, 'alarm')}"
     )
+    return clean(who + counts if len(who) + len(counts) <= width else counts)
 
 
 def node_line(node: NodeView) -> str:
