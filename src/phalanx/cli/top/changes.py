@@ -6,11 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from phalanx.api.schema.cluster import NodeView
-from phalanx.api.schema.jobs import JobView, TaskView
+from phalanx.api.schema.jobs import Counts, JobView, TaskView
 from phalanx.cli.labels import label
 from phalanx.cli.output import clean
 from phalanx.cli.top.dialogs import AskReason, Confirm
-from phalanx.cli.top.job_rows import gpus_of
 from phalanx.core.model.amounts import plural
 from phalanx.errors import PhalanxError
 
@@ -125,8 +124,12 @@ class Changes:
 
 def cancel_question(job: JobView) -> str:
     """Names what is lost: whose job it is, how many of its tasks have not ended, and their GPUs."""
-    live = job.counts.running + job.counts.assigned + job.counts.pending
-    gpus = gpus_of(job)
+    parts = [(group.request.gpus, group.counts) for group in job.groups] or [(job.request.gpus, job.counts)]
+    live, gpus = _live(job.counts), sum(each * _live(counts) for each, counts in parts)
     held = f", {plural(gpus, 'GPU')}" if gpus else ""
     tasks = f"{live} of {plural(job.tasks, 'task')}" if live < job.tasks else plural(job.tasks, "task")
     return f"Cancel job {label(job)} {job.name} of {job.user} ({tasks}{held})?"
+
+
+def _live(counts: Counts) -> int:
+    return counts.running + counts.assigned + counts.pending

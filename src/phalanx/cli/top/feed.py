@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from phalanx.cli.top.alarms import Alarm, Failures, alarms_of
@@ -30,6 +30,7 @@ class SnapshotFeed:
         self._client = client
         self._on_change = on_change
         self._changed = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._clock = SystemClock()
         self._last: int | None = None  # revision of the newest event
         self.snapshot: ClusterSnapshot | None = None
@@ -47,8 +48,9 @@ class SnapshotFeed:
             tasks.create_task(self._watch())
 
     def hurry(self) -> None:
-        """Something was changed from here: read again soon."""
+        """Something was changed or asked for from here: read again at once."""
         self.reasons.expire()
+        self._hurried.set()
         self._changed.set()
 
     async def ask_reasons(self, ids: list[str]) -> None:
@@ -67,6 +69,7 @@ class SnapshotFeed:
         while True:
             begun = loop.time()
             self._changed.clear()
+            self._hurried.clear()
             self.asked_at = self._clock.now()
             try:
                 snapshot = await read_snapshot(self._client, self._clock.now(), with_ended=self.wants_ended)
@@ -83,14 +86,11 @@ class SnapshotFeed:
         self._on_change()
 
     async def _rest(self, took_s: float) -> None:
-        """Until the next reading: soon if something changed, later if not, and never too often."""
+        """Until the next reading: at once after a key, soon if something changed, later if not."""
         soonest_s = pause_s(took_s, has_changed=True)
-        await asyncio.sleep(soonest_s)
-        try:
-            async with asyncio.timeout(max(CALM_S, pause_s(took_s, has_changed=False)) - soonest_s or PACE_S):
-                await self._changed.wait()
-        except TimeoutError:
-            return
+        if not await _is_set_within(self._hurried, soonest_s):
+            calm_s = max(CALM_S, pause_s(took_s, has_changed=False)) - soonest_s or PACE_S
+            await _is_set_within(self._changed, calm_s)
 
     async def _watch(self) -> None:
         while True:
@@ -100,9 +100,16 @@ class SnapshotFeed:
                         self._last = event.revision
                         self.failures.take(event)
                         self._changed.set()
-            except PhalanxError as error:
-                if isinstance(error, Conflict | NotFound):
-                    self._last = (
-                        None  # events from so long ago are not kept any more; readings have their effect
-                    )
-                await asyncio.sleep(AGAIN_S)
+            except (Conflict, NotFound):
+                # Events from so long ago are not kept any more. Readings have their effect.
+                self._last = None
+            except PhalanxError:
+                pass  # the next reading says what is wrong
+            await asyncio.sleep(AGAIN_S)
+
+
+async def _is_set_within(event: asyncio.Event, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    return event.is_set()

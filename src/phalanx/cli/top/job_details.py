@@ -19,7 +19,7 @@ TASK_HEADINGS = ("ID", "STATUS", "NODE", "GPUS", "TRY", "EXIT", "TIME", "REASON"
 def cluster_line(cluster: ClusterView, alarms: int, width: int) -> str:
     """The cluster in one line, for the top of every screen.
 
-    Where that is too narrow, the coordinator's name is left out, so that the alarms are seen.
+    Where that is too narrow, the alarms come first and the coordinator's name is left out.
     """
     by = cluster.coordinator
     who = f"{by.name} {by.role}  " if by is not None else ""
@@ -27,9 +27,11 @@ def cluster_line(cluster: ClusterView, alarms: int, width: int) -> str:
     tasks = cluster.tasks
     counts = (
         f"{cluster.nodes_online}/{cluster.nodes} nodes  {gpus}"
-        f"{tasks.running + tasks.assigned} running  {tasks.pending} waiting  {plural(alarms, 'alarm')}"
+        f"{tasks.running + tasks.assigned} running  {tasks.pending} waiting"
     )
-    return clean(who + counts if len(who) + len(counts) <= width else counts)
+    told = plural(alarms, "alarm")
+    whole = clean(f"{who}{counts}  {told}")
+    return whole if len(whole) <= width else clean(f"{told}  {counts}")
 
 
 def node_line(node: NodeView) -> str:

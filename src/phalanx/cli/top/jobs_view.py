@@ -114,11 +114,13 @@ class JobsView(Vertical):
 
     def _summary(self, feed: SnapshotFeed, count: int) -> str:
         query = self._query
+        assert feed.snapshot is not None
+        if query.shown is JobsShown.ENDED and feed.snapshot.ended is None:
+            return "ended: reading"
         order = f"{query.sort} {'↓' if query.reverse else '↑'}"
         text = f"{query.shown.value}: {plural(count, 'job')}, sorted by {order}"
         text += f", filter {query.text!r}" if query.text else ""
         text += f", the first {ROWS_MAX} are listed" if count > ROWS_MAX else ""
-        assert feed.snapshot is not None
         reasons = counted_reasons(feed.snapshot.jobs, feed.reasons.codes)
         said = ", ".join(f"{code} {number}" for code, number in reasons[:4])
         return clean(f"{text}  waits: {said}" if said else text)
@@ -140,7 +142,7 @@ class JobsView(Vertical):
         snapshot = self._feed.snapshot if self._feed else None
         if snapshot is None:
             return []
-        return snapshot.ended if self._query.shown is JobsShown.ENDED else snapshot.jobs
+        return snapshot.ended or [] if self._query.shown is JobsShown.ENDED else snapshot.jobs
 
     def _chosen(self) -> JobView | None:
         id = self.chosen_id()

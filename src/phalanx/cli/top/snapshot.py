@@ -34,7 +34,7 @@ class ClusterSnapshot(Struct, frozen=True):
     nodes: list[NodeView]
     jobs: list[JobView]
     jobs_left_out: bool = False
-    ended: list[JobView] = []
+    ended: list[JobView] | None = None
 
     def by_number(self) -> dict[str, JobView]:
         """Jobs by the number that devices name them with."""
@@ -59,7 +59,7 @@ async def read_snapshot(
                 break
         left_out |= cursor is not None
     found = sorted(jobs.values(), key=lambda job: job.id, reverse=True)
-    ended = await _read_ended(client) if with_ended else []
+    ended = await _read_ended(client) if with_ended else None
     return ClusterSnapshot(now, cluster, nodes, found, left_out, ended)
 
 

@@ -7,7 +7,9 @@ from msgspec.structs import replace
 from phalanx.api.schema.cluster import ClusterView, DeviceView, NodeView
 from phalanx.api.schema.jobs import Counts, JobView, RequestView, WatchEvent
 from phalanx.cli.top.alarms import Failures, alarms_of
+from phalanx.cli.top.changes import cancel_question
 from phalanx.cli.top.heat_map import ColourBy, heat_map
+from phalanx.cli.top.job_details import cluster_line
 from phalanx.cli.top.job_rows import REASONS_AT_ONCE, JobQuery, JobsShown, ReasonCache, job_rows
 from phalanx.cli.top.log_tail import LogTail
 from phalanx.cli.top.map_layout import Place, lay_out
@@ -133,3 +135,20 @@ def test_an_answer_that_does_not_come_is_told_with_the_age_of_what_is_shown():
     assert trouble_line("", 99.0, 95.0, 100.0) == ""
     assert trouble_line("", 81.0, 80.0, 100.0) == "no answer for 19s (what is shown is 20s old)"
     assert trouble_line("refused", None, None, 100.0) == "refused"
+
+
+def test_the_alarms_are_seen_on_a_narrow_terminal():
+    cluster = a_snapshot([], []).cluster
+    assert cluster_line(cluster, 2, 80).endswith("2 alarms")
+    assert cluster_line(cluster, 2, 20).startswith("2 alarms")
+
+
+def test_ended_jobs_are_listed_with_how_they_ended():
+    failed = a_job(1, "Failed", started_at=0.0, ended_at=4.0, exit_code=3, reason="exited")
+    row = job_rows([failed], JobQuery(shown=JobsShown.ENDED), {}, 100.0)[0]
+    assert row.cells[-2:] == ("4.0s", "exited, exit code 3") and not row.is_waiting
+
+
+def test_the_question_before_a_cancel_names_whose_job_it_is_and_what_it_holds():
+    job = a_job(7, tasks=3, counts=Counts(running=2, completed=1), request=RequestView(1, gpus=4))
+    assert cancel_question(job) == "Cancel job 7 name7 of alice (2 of 3 tasks, 8 GPUs)?"
