@@ -78,7 +78,8 @@ class MainScreen(TopScreen):
             else view.query_one("VerticalScroll")
         )
         inner.focus()
-        self.show_feed(self.app.feed)
+        # Only after the view is laid out it is known which rows are seen, whose reasons are asked for.
+        self.call_after_refresh(self.show_feed, self.app.feed)
 
     def action_next_view(self) -> None:
         current = self.query_one(ContentSwitcher).current or VIEWS[0]
