@@ -12,7 +12,7 @@ from textual.widgets import ContentSwitcher, Static
 from phalanx.api.schema.jobs import JobView
 from phalanx.cli.output import clean
 from phalanx.cli.top.alarms_view import AlarmsView
-from phalanx.cli.top.changes import Changes
+from phalanx.cli.top.changes import ConfirmedChanges
 from phalanx.cli.top.devices_view import DevicesView
 from phalanx.cli.top.feed import SnapshotFeed
 from phalanx.cli.top.job_screen import JobScreen
@@ -119,7 +119,7 @@ class TopApp(App[None]):
         super().__init__(ansi_color=True)
         self.client = client
         self.feed = SnapshotFeed(client, self._show_feed)
-        self.changes = Changes(self)
+        self.changes = ConfirmedChanges(self)
 
     def get_default_screen(self) -> MainScreen:
         return MainScreen()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Changes:
+class ConfirmedChanges:
     """Cancel, hold, release, pause and resume, drain and undrain."""
 
     def __init__(self, app: TopApp) -> None:
