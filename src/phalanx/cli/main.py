@@ -80,6 +80,7 @@ COMMANDS: Entries = {
     "apply": "apply:apply",
     "plan": "plan:plan",
     "ps": "ps:ps",
+    "top": "top.command:top",
     **_DAILY,
     "connect": "exec:attach",
     "forward": "port_forward:port_forward",

@@ -23,10 +23,12 @@ from phalanx.errors import ConfigError, PhalanxError, Unavailable
 from phalanx.settings import TRUST_HINT, Output, Settings
 
 if TYPE_CHECKING:
+    from phalanx.client.async_client import AsyncClient
     from phalanx.client.client import Client
 
 TimeoutOption = Annotated[str | None, typer.Option(help="Stop waiting after this long and exit with 124.")]
 MEMORY_BYTES_MIN = 1 << 20
+ASYNC_PATIENCE_S = 5.0
 SERVING = ("coordinator", "scheduler", "runner", "state_dir")  # what a daemon goes by
 STORED = ("coordinator", "state_dir")  # what says where the state is kept
 
@@ -92,6 +94,19 @@ def connect(settings: Settings, patience_s: float | None = None) -> Client:
         found, PATIENCE_S if patience_s is None else patience_s, notices.stale, notices.searching
     )
     return Client(token=found.token, token_file=found.token_file, exchange=exchange)
+
+
+def async_connect(settings: Settings, patience_s: float = ASYNC_PATIENCE_S) -> AsyncClient:
+    """The same for asyncio. It gives up soon: who shows something live says so, and asks again."""
+    from phalanx.client.access import reach_by
+    from phalanx.client.async_client import AsyncClient, async_transport
+
+    if settings.client.address is None:
+        _refuse_dead(settings)
+    found = reach_by(settings)
+    return AsyncClient(
+        token=found.token, token_file=found.token_file, exchange=async_transport(found, patience_s)
+    )
 
 
 class _Notices:

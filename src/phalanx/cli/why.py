@@ -21,7 +21,7 @@ def why(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None
     """Explain why a job, a workflow or a stage (`WORKFLOW:STAGE`) waits, and what would help."""
     here = session(ctx)
     reply = _fixed_here(here.client().why(id), here.settings)
-    emit(reply, here.output(output), [reply.dominant.code], lambda wide: map(clean, _lines(reply, wide)))
+    emit(reply, here.output(output), [reply.dominant.code], lambda wide: map(clean, why_lines(reply, wide)))
 
 
 def _fixed_here(reply: WhyReply, settings: Settings) -> WhyReply:
@@ -36,7 +36,7 @@ def _fixed_here(reply: WhyReply, settings: Settings) -> WhyReply:
     return replace(reply, fix=replace(fix, text=text, command="phalanx up"))
 
 
-def _lines(reply: WhyReply, wide: bool) -> Iterable[str]:
+def why_lines(reply: WhyReply, wide: bool = False) -> Iterable[str]:
     name = f"{reply.object} ({label(reply)})" if reply.object else label(reply)
     yield f"{name} is {reply.status}: {reply.dominant.text} ({reply.dominant.code})"
     for other in reply.others:

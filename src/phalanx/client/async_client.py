@@ -61,7 +61,7 @@ from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.client import Client
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
-from phalanx.client.leader import RetryDelays
+from phalanx.client.leader import PATIENCE_S, RetryDelays
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.submissions import AsyncSubmitCalls
@@ -75,13 +75,13 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 
-def _transport(found: ApiAccess) -> AsyncTransport:
+def async_transport(found: ApiAccess, patience_s: float = PATIENCE_S) -> AsyncTransport:
     """What carries the calls. gRPC is loaded only if the address asks for it."""
     if found.is_grpc:
         from phalanx.client.rpc import GrpcTransport
 
-        return GrpcTransport(found.addresses, found.tls_files, vouched=found.vouched)
-    return HttpxTransport(found.addresses, found.tls, vouched=found.vouched)
+        return GrpcTransport(found.addresses, found.tls_files, vouched=found.vouched, patience_s=patience_s)
+    return HttpxTransport(found.addresses, found.tls, vouched=found.vouched, patience_s=patience_s)
 
 
 class AsyncClient(
@@ -111,7 +111,7 @@ class AsyncClient(
         if exchange is None or token is None:
             found = access(address, token, tls_files)
             token, token_file = found.token, found.token_file
-            exchange = exchange or _transport(found)
+            exchange = exchange or async_transport(found)
         self._token = ClientToken(token, token_file)
         self._exchange = exchange
 

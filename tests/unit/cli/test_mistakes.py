@@ -26,7 +26,7 @@ from tests.support.fake_client import Cli, FakeClient
         ("srun hostname", "use phalanx run -- COMMAND"),
         ("sinfo", "use phalanx nodes"),
         ("describe 1", "use phalanx show ID"),
-        ("top", "use phalanx usage -w ID"),
+        ("htop", "use phalanx top"),
     ],
 )
 def test_a_mistake_is_answered_with_what_would_be_right(cli: Cli, cluster: FakeClient, line: str, told: str):
