@@ -7,14 +7,18 @@ the state it planned on, and the next one plans again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from phalanx.core.explain.shortage import place_gang
-from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
+from phalanx.core.model.plan import GangPlacement, Policy, RetryRoom, Snapshot
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.waiting import Block, Unit, WaitingClass
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
 from phalanx.sim.violation import Violation
 
+PAUSE_MAX_S = 3600.0  # longer than any pause before another try
 PATIENCE_S = 2.5  # how long an eviction that could be made, or the start of a unit held back, may take
 
 
@@ -24,10 +28,11 @@ def check_waits(view: Snapshot) -> None:
         unit, note = kind.units[kind.ranks[0]], view.memory.of(kind)
         if note.blocked_at != view.gain:
             raise Violation("heals", f"{unit.job.id} waits, and no plan has looked for a place for it")
-        if note.blocked_by is Block.ROOM and _fits(view, unit):
-            raise Violation("heals", f"{unit.job.id} waits though there is room for it")
-        if note.blocked_by in (Block.QUOTA, Block.USER) and _has_quota(view, unit):
-            raise Violation("heals", f"{unit.job.id} waits for quota that its queue has")
+        with _without_retry_room(view, unit):
+            if note.blocked_by is Block.ROOM and _fits(view, unit):
+                raise Violation("heals", f"{unit.job.id} waits though there is room for it")
+            if note.blocked_by in (Block.QUOTA, Block.USER) and _has_quota(view, unit):
+                raise Violation("heals", f"{unit.job.id} waits for quota that its queue has")
 
 
 def check_patience(view: Snapshot, policy: Policy) -> None:
@@ -44,8 +49,28 @@ def check_patience(view: Snapshot, policy: Policy) -> None:
         _check_evictions(view, policy, first)
 
 
+@contextmanager
+def _without_retry_room(view: Snapshot, unit: Unit) -> Iterator[None]:
+    """Within this block, room that is kept from a unit for a more urgent job counts as taken. That job must exist."""
+    retried = {each.unit.job.id for each in view.retries(PAUSE_MAX_S)}
+    kept: list[tuple[RetryRoom, int, Grant]] = []
+    for room in view.memory.kept_from(unit.job):
+        if room.job not in retried:
+            raise Violation("heals", f"{unit.job.id} waits for {room.job}, which is not tried again")
+        kept += [(room, view.nodes.rows[node], grant) for node, grant in room.places]
+    for room, row, grant in kept:
+        view.nodes.promise(row, grant)
+        view.queues.take(room.queue_user, grant)
+    try:
+        yield
+    finally:
+        for room, row, grant in kept:
+            view.nodes.withdraw(row, grant)
+            view.queues.give_back(room.queue_user, grant)
+
+
 def _check_evictions(view: Snapshot, policy: Policy, first: Unit) -> None:
-    with Draft(view) as draft:
+    with _without_retry_room(view, first), Draft(view) as draft:
         draft.now -= PATIENCE_S
         found = make_room(draft, first, policy)
     if isinstance(found, GangPlacement):

@@ -15,7 +15,7 @@ from msgspec import Struct, field, structs
 
 from phalanx.core.model.bindings import NO_DISPATCH, DispatchView
 from phalanx.core.model.dispatch import DispatchNote
-from phalanx.core.model.job import JobId
+from phalanx.core.model.job import Job, JobId, QueueUser
 from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
@@ -54,6 +54,7 @@ class RetryRoom(Struct, frozen=True):
     """Places that a plan kept for a job that is to be tried again soon."""
 
     job: JobId
+    queue_user: QueueUser
     priority: int
     at: float  # when the job is expected to wait for a place
     until: float  # after this they are not kept any more
@@ -100,6 +101,10 @@ class PlanMemory:
             other.notes = {number: note for number, note in self.notes.items() if number in numbers}
             other.failed = {number: why for number, why in self.failed.items() if number in numbers}
         return other
+
+    def kept_from(self, job: Job) -> list[RetryRoom]:
+        """The room that this job may not take, because it is kept for more urgent ones that are tried again soon."""
+        return [room for room in self.retry_room if room.priority > job.priority]
 
     def next_look(self, waiting: Waiting, now: float) -> float:
         """When a unit that was passed over may look for victims again, or is planned for again; infinite: never."""

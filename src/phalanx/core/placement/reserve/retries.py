@@ -60,7 +60,7 @@ class KeptRetries:
         for each in places:
             self._draft.keep(_tenant(self._draft, retry, each))
         kept = tuple((each.node, each.grant) for each in places)
-        self._rooms.append(RetryRoom(job.id, job.priority, retry.at, retry.until, kept))
+        self._rooms.append(RetryRoom(job.id, job.queue_user, job.priority, retry.at, retry.until, kept))
 
     def _places(self, retry: Retry) -> Iterable[Placement]:
         """Where it would go if its own attempts that are leaving had left; the draft is left as it was."""
