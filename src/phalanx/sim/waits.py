@@ -24,6 +24,7 @@ PATIENCE_S = 2.5  # how long an eviction that could be made, or the start of a u
 
 def check_waits(view: Snapshot) -> None:
     """Check the first unit of each class, which stands for all of it."""
+    _check_retry_room(view)
     for kind in view.waiting.classes.values():
         unit, note = kind.units[kind.ranks[0]], view.memory.of(kind)
         if note.blocked_at != view.gain:
@@ -47,6 +48,21 @@ def check_patience(view: Snapshot, policy: Policy) -> None:
     first = min(units, key=lambda each: each.rank, default=None)
     if first is not None:
         _check_evictions(view, policy, first)
+
+
+def _check_retry_room(view: Snapshot) -> None:
+    """Room that is kept for a job is free, or held by its own attempts that are leaving."""
+    with Draft(view) as draft:
+        for room in view.memory.retry_room:
+            for tenant in list(view.tenants.of_job.get(room.job, {}).values()):
+                if tenant.is_leaving and tenant.key not in draft.gone:
+                    draft.evict(tenant)
+            for node, grant in room.places:
+                row = view.nodes.rows[node]
+                if not view.nodes.ledgers[row].has_room(grant):
+                    text = f"room on {node} is kept for {room.job}, and others hold it"
+                    raise Violation("preemption", text)
+                draft.take(row, grant, room.queue_user)
 
 
 @contextmanager
