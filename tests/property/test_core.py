@@ -321,6 +321,7 @@ class ClusterLife(RuleBasedStateMachine):
         Room that is kept for a more urgent job counts as taken while that job really is to be tried again.
         """
         table, memory = self.world.state.table, self.world.engine.memory
+        assert memory.retry_error == ""
         ready = [unit for job in self.world.state.jobs.values() for unit in job.units if unit.has_ready]
         first = min(ready, key=lambda unit: unit.rank, default=None)
         if not isinstance(first, GroupState):

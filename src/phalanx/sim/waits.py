@@ -52,6 +52,8 @@ def check_patience(view: Snapshot, policy: Policy) -> None:
 
 def _check_retry_room(view: Snapshot) -> None:
     """Room that is kept for a job is free, or held by its own attempts that are leaving."""
+    if view.memory.retry_error:
+        raise Violation("plan", f"no room can be kept for a retry: {view.memory.retry_error}")
     with Draft(view) as draft:
         for room in view.memory.retry_room:
             for tenant in list(view.tenants.of_job.get(room.job, {}).values()):

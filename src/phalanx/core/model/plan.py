@@ -68,7 +68,7 @@ class RetryRoom(Struct, frozen=True):
 class PlanMemory:
     """What plans remember from one to the next. A plan reads the one it is given and returns another."""
 
-    __slots__ = ("failed", "kept", "notes", "refusals", "retry_room")
+    __slots__ = ("failed", "kept", "notes", "refusals", "retry_error", "retry_room")
 
     def __init__(self) -> None:
         self.notes: dict[int, ClassNote] = {}  # by the number of the class
@@ -79,6 +79,7 @@ class PlanMemory:
         # Of proposals, and ends of room kept for retries: there may be room again, so full classes look again.
         self.refusals = 0
         self.retry_room: tuple[RetryRoom, ...] = ()
+        self.retry_error = ""  # a defect of ours, for which the last plan kept no room for a retry
 
     def of(self, kind: WaitingClass) -> ClassNote:
         """What is known of a class; that it found no room counts for those who waited then alone."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.api.schema.jobs import WhyReply
+from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.events import RoomPromised
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Drain, Hold
@@ -55,6 +57,10 @@ class Sweep(Cluster):
         """A member of the gang fails, and the others are told to leave."""
         attempt = self.state.jobs[self.gang.id].live[0]
         self.ended(attempt.node, attempt.key, 1)
+
+    def why(self, job: Job) -> WhyReply:
+        engine = self.engine
+        return why_reply(self.state, self.state.jobs[job.id], None, self.now, engine.policy, engine.memory)
 
     def running(self) -> int:
         """How many GPUs the sweep holds."""
@@ -184,3 +190,23 @@ def test_attempts_that_do_not_leave_keep_the_room_no_longer_than_the_bound() -> 
     cluster.now += 3.0
     cluster.beat("n1"), cluster.beat("n2")
     assert cluster.running() == 2
+
+
+def test_why_names_the_job_for_which_room_is_kept_and_the_nodes() -> None:
+    cluster = paused()
+    sweep, gang = cluster.why(cluster.sweep), cluster.why(cluster.gang)
+    assert (sweep.dominant.code, sweep.dominant.numbers["job"]) == ("ReservedForOther", cluster.gang.id)
+    assert sweep.dominant.numbers["nodes"] == ["n1", "n2"]
+    assert [no.code for no in (gang.dominant, *gang.others)] == ["RestartBackoff", "RoomKept"]
+    assert gang.others[0].numbers["nodes"] == ["n1", "n2"]
+
+
+def test_a_unit_that_would_not_fit_anyway_is_told_what_it_lacks() -> None:
+    cluster = paused()
+    large = a_job(gpus=2, cores=4)
+    cluster.submit(large)
+    other = a_job(target="n1", cores=4, priority=10)
+    cluster.submit(other)
+    blocked = a_job(target="n1", cores=4)
+    cluster.submit(blocked)
+    assert cluster.why(blocked).dominant.code == "WaitingCapacity"

@@ -9,7 +9,7 @@ unit that fits elsewhere leaves its former places to others. One that would have
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from phalanx.core.model.plan import GangPlacement, Placement, PlanMemory, Policy, RetryRoom, Snapshot
 from phalanx.core.model.tenants import NEVER, Tenant
@@ -29,6 +29,7 @@ class KeptRetries:
         found = snapshot.retries(policy.retry_room_s) if policy.evicts and policy.retry_room_s > 0 else []
         self._left = [each for each in reversed(found) if each.unit.job.may_evict]  # the next one last
         self._rooms: list[RetryRoom] = []
+        self._error = ""
 
     def keep_before(self, rank: Rank, until: Rank | None) -> Rank | None:
         """Before a unit of this rank is looked at, keep room for the retries ahead of it.
@@ -46,23 +47,31 @@ class KeptRetries:
         while self._left and not is_cut:
             self._keep(self._left.pop())
         before = {(room.job, place) for room in memory.retry_room for place in room.places}
-        memory.retry_room = tuple(self._rooms)
+        memory.retry_room, memory.retry_error = tuple(self._rooms), self._error
         if before <= {(room.job, place) for room in self._rooms for place in room.places}:
             return False
         memory.refusals += 1
         return True
 
     def _keep(self, retry: Retry) -> None:
-        places = self._places(retry)
-        if not places:
-            return
-        job = retry.unit.job
+        mark = self._draft.mark()
+        try:
+            self._keep_places(retry)
+        except (
+            Exception
+        ) as error:  # a defect of ours: it has its own turn soon, and others are placed meanwhile
+            self._draft.rollback(mark)
+            self._error = f"{retry.unit.job.id}: {type(error).__name__}: {error}"
+
+    def _keep_places(self, retry: Retry) -> None:
+        places, job = self._places(retry), retry.unit.job
         for each in places:
             self._draft.keep(_tenant(self._draft, retry, each))
-        kept = tuple((each.node, each.grant) for each in places)
-        self._rooms.append(RetryRoom(job.id, job.queue_user, job.priority, retry.at, retry.until, kept))
+        if places:
+            kept = tuple((each.node, each.grant) for each in places)
+            self._rooms.append(RetryRoom(job.id, job.queue_user, job.priority, retry.at, retry.until, kept))
 
-    def _places(self, retry: Retry) -> Iterable[Placement]:
+    def _places(self, retry: Retry) -> Sequence[Placement]:
         """Where it would go if its own attempts that are leaving had left; the draft is left as it was."""
         draft, unit = self._draft, retry.unit
         mark = draft.mark()
