@@ -22,7 +22,7 @@ class Scheduler(Struct, frozen=True, kw_only=True):
     retry_room_s: Annotated[
         IdleSeconds,
         "keep the room of a job that is retried or restarts within this time from work of lower priority",
-    ] = 30.0
+    ] = 15.0
     dispatch_mode: Annotated[
         DispatchMode,
         "adaptive, static_worker, fixed_pipeline or static_round_robin",

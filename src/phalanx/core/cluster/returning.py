@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from phalanx.core.cluster.jobs import JobState
     from phalanx.core.cluster.state import ClusterState
 
-RETRIES_MAX = 64  # how many units one plan keeps room for, and how many tasks of one group
-LOOKED_AT_MAX = 1024  # tasks of one group
+RETRIES_MAX = 32  # how many units one plan keeps room for, and how many tasks of one group
+JOBS_MAX = 256  # how many jobs are looked at for that,
+TASKS_MAX = 1024  # and how many tasks of each of their groups
 _PASSING = frozenset({Gate.RESTART, Gate.BACKOFF, Gate.MEMBERS})  # gates that open by themselves
 
 
@@ -38,17 +39,19 @@ def retries(state: ClusterState, now: float, within_s: float) -> list[Retry]:
         return []
     last = max(kind.ranks[-1][0] for kind in state.waiting.classes.values())
     age = now / state.rules.aging_s if state.rules.aging_s else 0.0
+    if age - max(state.returning.values()) >= last:
+        return []
     found: list[Retry] = []
-    for id, priority in state.returning.items():
+    ahead = ((id, priority) for id, priority in state.returning.items() if age - priority < last)
+    for id, priority in islice(ahead, JOBS_MAX):
         # Behind everybody of its own priority that waits by now, before everybody of a lower one.
-        rank = (age - priority, maxsize, 0)
-        if rank[0] < last:
-            found += _of_job(state, state.jobs[id], rank, now, within_s)
+        found += _of_job(state, state.jobs[id], (age - priority, maxsize, 0), now, within_s)
     return sorted(found, key=lambda each: (each.rank, each.unit.job.id))[:RETRIES_MAX]
 
 
 def _of_job(state: ClusterState, job: JobState, rank: Rank, now: float, within_s: float) -> Iterator[Retry]:
-    leaving = [each for each in job.live.values() if each.ending in (Why.RESTARTED, Why.RECALLED)]
+    live = job.live.values() if job.gang is not None or job.restarts_whole else ()
+    leaving = [each for each in live if each.ending in (Why.RESTARTED, Why.RECALLED)]
     ends = [_leaves_at(state, each) for each in leaving]
     if None in ends:
         return
@@ -87,7 +90,7 @@ def _of_group(
     delayed = (each for each in job.delayed if group.first <= each < group.last)
     held, chosen, instants = Counter(group.live), list[int](), list[float]()
     held.subtract(map(group.replica, mine))
-    for position in islice((*mine, *_pending(group)) if job.is_held else delayed, LOOKED_AT_MAX):
+    for position in islice((*mine, *_pending(group)) if job.is_held else delayed, TASKS_MAX):
         at, replica = max(ready_at, job.delayed.get(position, 0.0)), group.replica(position)
         is_full = 0 < group.group.at_once <= held[replica]
         if at > before or is_full or job.is_locked(position) or len(chosen) == RETRIES_MAX:

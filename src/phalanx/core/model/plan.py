@@ -174,7 +174,7 @@ class Policy(Struct, frozen=True):
     assumed_run_s: float = 600.0  # how much longer, at the least, one without a time limit is taken to stay
     evicts: bool = True  # whether urgent jobs may take places from less urgent ones
     evictions_max: int = 4  # how often one plan works out whom to evict, so that a turn stays short
-    retry_room_s: float = 30.0  # room is kept for urgent work that is to be tried again within this; 0: never
+    retry_room_s: float = 15.0  # room is kept for urgent work that is to be tried again within this; 0: never
     evict_every_s: float = 1.0  # how soon a class that found nobody to evict looks again
 
 

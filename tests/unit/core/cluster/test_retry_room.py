@@ -174,7 +174,7 @@ def test_another_coordinator_keeps_the_same_room() -> None:
     cluster = paused()
     restored = decode_state(encode_state(cluster.state), cluster.state.rules)
     assert restored.returning == cluster.state.returning == {cluster.gang.id: 10}
-    ours, theirs = (state.snapshot(cluster.now).retries(30.0) for state in (cluster.state, restored))
+    ours, theirs = (state.snapshot(cluster.now).retries(15.0) for state in (cluster.state, restored))
     assert [(each.at, each.until, each.rank) for each in ours] == [
         (each.at, each.until, each.rank) for each in theirs
     ]
@@ -184,7 +184,7 @@ def test_another_coordinator_keeps_the_same_room() -> None:
 def test_attempts_that_do_not_leave_keep_the_room_no_longer_than_the_bound() -> None:
     cluster = Sweep()
     cluster.crash()
-    cluster.now += cluster.gang.grace_s + 29.0
+    cluster.now += cluster.gang.grace_s + 14.0
     cluster.beat("n1"), cluster.beat("n2")
     assert cluster.running() == 0
     cluster.now += 3.0
