@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import inf
 
 from phalanx.core.explain.shortage import place_gang
 from phalanx.core.model.plan import GangPlacement, Policy, RetryRoom, Snapshot
 from phalanx.core.model.resources import Grant
+from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.waiting import Block, Unit, WaitingClass
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
@@ -76,15 +78,27 @@ def _without_retry_room(view: Snapshot, unit: Unit) -> Iterator[None]:
         if room.job not in retried:
             raise Violation("heals", f"{unit.job.id} waits for {room.job}, which is not tried again")
         kept += [(room, view.nodes.rows[node], grant) for node, grant in room.places]
-    for room, row, grant in kept:
-        view.nodes.promise(row, grant)
-        view.queues.take(room.queue_user, grant)
-    try:
+    with Draft(view) as draft:
+        for number, (room, row, grant) in enumerate(kept):
+            queue, user = room.queue_user
+            key = (room.job, -1 - number)
+            draft.keep(
+                Tenant(
+                    key,
+                    room.job,
+                    queue,
+                    0,
+                    row,
+                    grant,
+                    room.priority,
+                    inf,
+                    inf,
+                    0.0,
+                    is_promise=True,
+                    user=user,
+                )
+            )
         yield
-    finally:
-        for room, row, grant in kept:
-            view.nodes.withdraw(row, grant)
-            view.queues.give_back(room.queue_user, grant)
 
 
 def _check_evictions(view: Snapshot, policy: Policy, first: Unit) -> None:

@@ -21,7 +21,7 @@ from phalanx.core.cluster.nodes import NodeState, Unfit
 from phalanx.core.cluster.overlay import Overlay
 from phalanx.core.cluster.request_ids import RequestIds
 from phalanx.core.cluster.retries import RepeatedJobs
-from phalanx.core.cluster.returning import retries
+from phalanx.core.cluster.retry_units import retries
 from phalanx.core.cluster.units import Attempt, Promise
 from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.bindings import Bindings, DispatchView

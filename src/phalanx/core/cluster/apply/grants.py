@@ -13,7 +13,7 @@ from msgspec import structs
 from phalanx.core.cluster.apply.overlay import end_use, rest
 from phalanx.core.cluster.decision import Send
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.returning import is_returning
+from phalanx.core.cluster.retry_units import is_returning
 from phalanx.core.cluster.state import BACKOFF, BEGIN, STALE_MAX, ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import JobId

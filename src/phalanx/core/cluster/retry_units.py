@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from sys import maxsize
 from typing import TYPE_CHECKING, Literal
 
 from phalanx.core.cluster.units import Attempt, GangState, Gate, GroupState
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 RETRIES_MAX = 32  # how many units one plan keeps room for, and how many tasks of one group
 JOBS_MAX = 256  # how many jobs are looked at for that,
 TASKS_MAX = 1024  # and how many tasks of each of their groups
+_LAST = 2**62  # behind every arrival
 _PASSING = frozenset({Gate.RESTART, Gate.BACKOFF, Gate.MEMBERS})  # gates that open by themselves
 
 
@@ -45,7 +45,7 @@ def retries(state: ClusterState, now: float, within_s: float) -> list[Retry]:
     ahead = ((id, priority) for id, priority in state.returning.items() if age - priority < last)
     for id, priority in islice(ahead, JOBS_MAX):
         # Behind everybody of its own priority that waits by now, before everybody of a lower one.
-        found += _of_job(state, state.jobs[id], (age - priority, maxsize, 0), now, within_s)
+        found += _of_job(state, state.jobs[id], (age - priority, _LAST, 0), now, within_s)
     return sorted(found, key=lambda each: (each.rank, each.unit.job.id))[:RETRIES_MAX]
 
 
