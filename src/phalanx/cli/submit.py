@@ -74,9 +74,13 @@ class SubmitOptions(Struct, kw_only=True):
     gpu_memory: Annotated[str, typer.Option(help="Minimum memory of each GPU, such as 80GiB.")] = "0"
     priority: Annotated[int, typer.Option(help="Higher priorities go first.")] = 0
     queue: Annotated[str, typer.Option("-q", "--queue", help="Queue to submit to.")] = "default"
-    array: Annotated[str | None, typer.Option(help="Array of tasks: 1-100%4 is 100 tasks, 4 at a time.")] = (
-        None
-    )
+    array: Annotated[
+        str | None,
+        typer.Option(
+            help="Array of tasks: 1-100%4 is 100 tasks, 4 at a time; {i} in CMD is the index of the task,"
+            " in program code $PHALANX_ARRAY_INDEX."
+        ),
+    ] = None
     tasks: Annotated[
         int, typer.Option(min=1, help="Number of tasks; several start together or not at all (a gang).")
     ] = 1
