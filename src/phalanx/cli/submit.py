@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.cli.command_words import check_words, tell_bare_seconds
+from phalanx.cli.command_words import check_words, tell_bare_seconds, tell_lone_range
 from phalanx.cli.completion import node_names
 from phalanx.cli.environment import (
     EnvFileOption,
@@ -303,7 +303,7 @@ class SweepOptions(SubmitOptions, kw_only=True):
             name, values = pair(text, "--param")
             if name in params:
                 raise typer.BadParameter(f"{name!r} is given twice", param_hint="--param")
-            params[name] = values
+            params[name] = tell_lone_range(name, values)
         files = [
             (read, file)
             for read, file in (

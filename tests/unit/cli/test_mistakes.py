@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.fake_client import Cli, FakeClient
@@ -49,3 +51,19 @@ def test_a_misspelled_option_is_told_the_one_that_was_meant(cli: Cli, args: tupl
     said = cli(*args)
     assert said.code == 2
     assert f"did you mean {meant}?" in said.err and "Possible options" not in said.err
+
+
+def test_a_range_written_as_arrays_write_it_is_one_value_and_that_is_said(cli: Cli, cluster: FakeClient):
+    said = cli(
+        "submit", "--param", "seed=1-20", "--param", "date=2026-11-18,a-b", "--", "t", "{seed}", "{date}"
+    )
+    assert said.err.count("warning") == 1
+    assert "seed=1-20 is one value" in said.err and "seed=1..20" in said.err
+
+
+def test_a_file_to_plan_is_not_taken_for_a_command(cli: Cli, cluster: FakeClient, tmp_path: Path):
+    job = tmp_path / "gang.yaml"
+    job.write_text("command: [true]")
+    said = cli("plan", str(job))
+    assert (said.code, cluster.asked) == (2, [])
+    assert f"-f {job}" in said.err
