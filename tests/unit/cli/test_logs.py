@@ -35,6 +35,7 @@ def test_options_are_passed_on(cli: Cli, cluster: FakeClient):
 
 def test_a_screen_gets_the_end_of_a_log(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    cluster.output["stdout"] = [b"a\n"]
     assert "--tail 0" not in cli("logs", ID).err  # nothing was left out
     assert cluster.asked[0][2]["lines"] == 1000
     whole = cluster.log_pieces
