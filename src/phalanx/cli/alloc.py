@@ -30,8 +30,8 @@ from phalanx.endpoint import connection
 from phalanx.errors import BadRequest, Conflict, PhalanxError, Unavailable
 
 if TYPE_CHECKING:
-    from phalanx.api.schema.sessions import ExecRequest
     from phalanx.api.schema.jobs import TaskView
+    from phalanx.api.schema.sessions import ExecRequest
     from phalanx.client.client import Client
 
 POLL_S = 0.5
@@ -54,7 +54,7 @@ rm -f "$f"
 """
 CHANGE = f'{FILE}; n=0; while [ -e "$f" ] && echo "$$ $n" >"$f"; do n=$((n+1)); sleep {LOOK_S}; done'
 # $1: the user's own token file. Where this account can read it, `phalanx` in the shell works as outside.
-OWN_TOKEN = """[ -r "$1" ] && export PHALANX_TOKEN_FILE="$1"
+OWN_ACCESS = """[ -r "$1" ] && export PHALANX_TOKEN_FILE="$1"
 shift
 [ $# -gt 0 ] && exec "$@"
 exec "${SHELL:-/bin/sh}"
@@ -200,7 +200,7 @@ class Allocation:
     def _request(self, words: list[str], tty: bool) -> ExecRequest:
         """The session's request, with the user's own token for `phalanx` where the task's account can read it."""
         if self._token_file is not None:
-            words = ["/bin/sh", "-c", OWN_TOKEN, "alloc", str(self._token_file.absolute()), *words]
+            words = ["/bin/sh", "-c", OWN_ACCESS, "alloc", str(self._token_file.absolute()), *words]
         return request_of(words, tty=tty, stdin=True)
 
     def end(self) -> None:
