@@ -29,6 +29,16 @@ from tests.support.fake_client import Cli, FakeClient
         ("sinfo", "use phalanx nodes"),
         ("describe 1", "use phalanx show ID"),
         ("top", "use phalanx usage -w ID"),
+        ("submit -p gpu -- true", "use -q QUEUE"),
+        ("submit --dependency=afterok:3 -- true", "use --after JOB"),
+        ("run --ntasks 4 -- true", "use --tasks N"),
+        ("submit --gres=gpu:2 -- true", "use --gpus N"),
+        ("submit --mem 4G -- true", "use -m SIZE"),
+        ("submit --cpus-per-task 4 -- true", "use -c N"),
+        ("submit --time 10 -- true", "use --time-limit"),
+        ("submit --job-name a -- true", "use -n NAME"),
+        ("update 1 --memory 4GiB", "phalanx resubmit ID --set memory="),
+        ("ps -p gpu", "see `phalanx ps --help`"),
     ],
 )
 def test_a_mistake_is_answered_with_what_would_be_right(cli: Cli, cluster: FakeClient, line: str, told: str):
