@@ -158,7 +158,7 @@ def _identity(found: x509.Certificate, names: x509.SubjectAlternativeName | None
 def _check_request(kind: Kind, name: str, hosts: list[str], days: int) -> None:
     if not NAME.fullmatch(name):
         raise ConfigError(
-            f"{kind} {name[:80]!r}: expected a name of lower-case letters, digits, '.', '_' and '-', such as n-1.rack-2"
+            f"{kind} {name[:80]!r}: expected lower-case letters, digits, '.', '_' and '-', such as n-1.rack-2"
         )
     if kind == "coordinator" and not hosts:
         raise ConfigError(

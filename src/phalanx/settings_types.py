@@ -32,7 +32,7 @@ TextOrEmpty = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z"), "one line of
 Name = Annotated[
     str,
     Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"),
-    "a name of lower-case letters, digits, '.', '_' and '-', such as n-1.rack-2",
+    "lower-case letters, digits, '.', '_' and '-', such as n-1.rack-2",
 ]
 VariablePattern = Annotated[
     str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?\Z")

@@ -53,12 +53,12 @@ def why_abandoned(other: JobState, after: After) -> str:
 
 def told_abandoned(other: str, what: str) -> str:
     """The same of a job or a task, with what came of the other in words."""
-    return f"it was to start after {other} {what}"
+    return f"it starts only after {other} {what}"
 
 
 def what_came(status: Status, when: When) -> str:
     """What another was to do, and did."""
-    return f"{WORDS[when]}, and that {_ENDS[status]}"
+    return f"has {WORDS[when]}, but that {_ENDS[status]}"
 
 
 def outcome_of_abandoned(status: Status, when: When) -> Status:
