@@ -51,7 +51,7 @@ def why_abandoned(other: JobState, after: After) -> str:
     return told_abandoned(other.job.id, what_came(other.overall_status, after.when))
 
 
-def never_after(other: JobState, after: After) -> str:
+def not_accepted_after(other: JobState, after: After) -> str:
     """Why a job is not accepted that could never start, and what would be."""
     number = other.arrival or other.job.id
     return f"{why_abandoned(other, after)}: use {number}:any for any end, or phalanx retry {number} and its new job"

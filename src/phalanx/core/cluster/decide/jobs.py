@@ -18,7 +18,7 @@ from phalanx.core.cluster.decide.overlay import with_reservation
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
 from phalanx.core.cluster.dependencies import (
     has_come,
-    never_after,
+    not_accepted_after,
     outcome_of_abandoned,
     runs_of,
     what_came,
@@ -137,7 +137,9 @@ def never_after(state: ClusterState, job: Job) -> Refused | None:
         if after.each and (no := _not_alike(job, other.job)) is not None:
             return Refused(no, "bad")
         if not after.each and has_come(other, after.when) is False:
-            return Refused(Reason("DependencyNever", Tier.NEVER, f"after: {never_after(other, after)}"))
+            return Refused(
+                Reason("DependencyNever", Tier.NEVER, f"after: {not_accepted_after(other, after)}")
+            )
     return None
 
 
