@@ -11,7 +11,15 @@ from collections.abc import Callable
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.turn import Engine, Turn, restore
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Send, brief, roll
-from phalanx.core.cluster.events import Event, GangReleased, TaskPlaced, TermOpened, encode
+from phalanx.core.cluster.events import (
+    AttemptEnded,
+    AttemptReady,
+    Event,
+    GangReleased,
+    TaskPlaced,
+    TermOpened,
+    encode,
+)
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Hello, Input, Tell, Tick
 from phalanx.core.cluster.state import ClusterState, Timers
@@ -131,6 +139,8 @@ class SimulatedCluster:
         self.recorder = Recorder()
         self.formations: dict[tuple[str, int], set[AttemptKey]] = {}  # as they were decided
         self.released: set[tuple[str, int]] = set()
+        self.ready: set[AttemptKey] = set()
+        self.evicted: set[AttemptKey] = set()
         self.early: list[AttemptKey] = []  # members that ran before their formation was released
         self.open_term()
 
@@ -243,15 +253,28 @@ class SimulatedCluster:
         elif isinstance(event, GangReleased):
             self.released.add((event.job, event.formation))
             self._look_at_places(event)
+        elif isinstance(event, AttemptReady):
+            self.ready.add(event.key)
+        elif isinstance(event, AttemptEnded) and event.exit.why is Why.EVICTED:
+            self.evicted.add(event.key)
 
     def _look_at_places(self, released: GangReleased) -> None:
-        """At the moment of release no member of the formation may be missing from a machine that is alive."""
+        """At the moment of release all that a gang cannot do without wait on machines that are alive.
+
+        Of those that it can do without, only the evicted may be missing.
+        """
         members = self.formations[released.job, released.formation]
         newest = {key[:2]: key for key in sorted(members)}  # one that was lost may have been placed again
+        job = self.state.jobs[released.job].job
+        needed = [group.needed for group in job.groups]
+        missing = list[tuple[int, AttemptKey]]()
         for key in newest.values():
-            attempt = self.state.attempt(key)
-            if attempt is None or attempt.ending not in (None, Why.EVICTED):
-                self.early.append(key)
+            attempt, group = self.state.attempt(key), job.group_at(key[1])[0]
+            if attempt is None or attempt.ending not in (None, Why.EVICTED) or key not in self.ready:
+                missing.append((group, key))
+            else:
+                needed[group] -= 1
+        self.early += [key for group, key in missing if needed[group] > 0 or key not in self.evicted]
 
     def watch(self, machine: Machine) -> None:
         machine.wakes = self._started

@@ -94,6 +94,8 @@ def test_who_waits_for_a_pipe_is_woken_when_it_is_over(pipe: tuple[int, int]):
     waiting.join(10)
     assert found == [None]
     os.close(pipe[1])
+    assert source._reader is not None
+    source._reader.join(10)  # else it may read what the next test writes into a pipe of the same number
 
 
 def test_a_file_is_read_again_and_left_where_it_was_read_to(tmp_path: Path):
