@@ -181,7 +181,7 @@ async def find_before(
                 reason="DependencyNever",
             )
         elif not has_come(other, each.when):
-            raise Conflict(f"after: {not_accepted_after(other, whole)}", reason="DependencyNever")
+            raise Conflict(not_accepted_after(other, whole), reason="DependencyNever")
     return tuple(found)
 
 

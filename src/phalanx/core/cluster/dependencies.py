@@ -54,7 +54,8 @@ def why_abandoned(other: JobState, after: After) -> str:
 def not_accepted_after(other: JobState, after: After) -> str:
     """Why a job is not accepted that could never start, and what would be."""
     number = other.arrival or other.job.id
-    return f"{why_abandoned(other, after)}: use {number}:any for any end, or phalanx retry {number} and its new job"
+    way_out = f"use {number}:any for any end, or phalanx retry {number} and its new job"
+    return f"after: {why_abandoned(other, after)}: {way_out}"
 
 
 def told_abandoned(other: str, what: str) -> str:
