@@ -157,7 +157,9 @@ def _identity(found: x509.Certificate, names: x509.SubjectAlternativeName | None
 
 def _check_request(kind: Kind, name: str, hosts: list[str], days: int) -> None:
     if not NAME.fullmatch(name):
-        raise ConfigError(f"{kind} {name[:80]!r}: expected a name such as n-1.rack-2")
+        raise ConfigError(
+            f"{kind} {name[:80]!r}: expected lower-case letters, digits, '.', '_' and '-', such as n-1.rack-2"
+        )
     if kind == "coordinator" and not hosts:
         raise ConfigError(
             "a coordinator needs the names it is reached by", hint="give --host for each of them"

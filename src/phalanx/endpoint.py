@@ -13,9 +13,11 @@ from msgspec import MsgspecError, Struct, json
 
 from phalanx.config import load
 from phalanx.errors import ConfigError, Unauthorized, Unavailable
-from phalanx.settings import Secret, Settings
+from phalanx.settings import Secret, Settings, TaskAccess
 from phalanx.settings_types import LOOPBACK
 from phalanx.tokenfile import first_token
+
+VARIABLE_RANK = 1  # of sources: what is weaker comes from files, which are not meant for the inside of a task
 
 
 class Endpoint(Struct, frozen=True):
@@ -85,7 +87,7 @@ def connection(settings: Settings | None = None) -> ApiConnection:
     client, local = settings.client, endpoint(settings.state_dir)
     is_named = bool(client.address) or (local is not None and "state_dir" in settings.given)
     if settings.task is not None and not is_named:  # inside a task, whatever else runs on the machine
-        return ApiConnection((settings.task.address,), settings.task.token)
+        return _from_within(settings.task, settings)
     addresses = client.address or ((local.address,) if local else ())
     if not addresses:
         raise Unavailable("no cluster is running here", hint="`phalanx up` starts one, --address names one")
@@ -93,6 +95,18 @@ def connection(settings: Settings | None = None) -> ApiConnection:
         return ApiConnection(addresses, client.token)
     file = client.token_file or _token_file(settings, addresses, local)
     return ApiConnection(addresses, first_token(file), file)
+
+
+def _from_within(task: TaskAccess, settings: Settings) -> ApiConnection:
+    """The cluster that runs this task: with the task's token, unless an option or a variable names the user's own."""
+    client = settings.client
+    given = (settings.given.get(key, ()) for key in ("client.token", "client.token_file"))
+    if any(each and each[0].rank <= VARIABLE_RANK for each in given):
+        if client.token:
+            return ApiConnection((task.address,), client.token)
+        if client.token_file:
+            return ApiConnection((task.address,), first_token(client.token_file), client.token_file)
+    return ApiConnection((task.address,), task.token)
 
 
 def endpoint(state_dir: Path) -> Endpoint | None:

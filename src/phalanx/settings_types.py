@@ -29,7 +29,11 @@ Size = Annotated[int, Meta(ge=1, le=1 << 60), "a size in bytes, or such as 64MiB
 SizeOrNone = Annotated[int, Meta(ge=0, le=1 << 60)]
 Text = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]+\Z"), "one line of text"]
 TextOrEmpty = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f]*\Z"), "one line of text, or nothing"]
-Name = Annotated[str, Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"), "a name such as n-1.rack-2"]
+Name = Annotated[
+    str,
+    Meta(pattern=r"^[a-z0-9]([a-z0-9._-]{0,61}[a-z0-9])?\Z"),
+    "lower-case letters, digits, '.', '_' and '-', such as n-1.rack-2",
+]
 VariablePattern = Annotated[
     str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*\*?\Z")
 ]  # a name, or a prefix with a star

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -33,6 +34,12 @@ def test_a_command_runs_in_the_allocation_which_is_then_given_back(cluster: Real
     assert len(done.stdout.decode().strip().split(",")) == 2
     assert b"on n1" in done.stderr
     wait_until(lambda: free_gpus(cluster) == 4, what="the GPUs are free again")
+
+
+def test_phalanx_in_an_allocation_has_the_token_of_its_user(cluster: RealCluster):
+    python = sys.executable
+    done = run_phalanx(cluster, "alloc", "-n", "mine", "--", python, "-m", "phalanx", "ps", "-o", "name")
+    assert (done.returncode, len(done.stdout.split())) == (0, 1), done.stderr
 
 
 def test_a_shell_in_a_terminal(cluster: RealCluster):

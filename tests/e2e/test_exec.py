@@ -100,10 +100,10 @@ def test_streams_are_apart_and_the_exit_code_is_the_commands(cluster: RealCluste
     assert run_phalanx(cluster, "exec", task, "--", "/no/such/file").returncode == 127
 
 
-def test_standard_input_is_passed_on_only_if_asked(cluster: RealCluster, task: str):
-    with_it = run_phalanx(cluster, "exec", task, "-i", "--", "wc", "-c", stdin=b"12345")
+def test_standard_input_is_passed_on_unless_that_is_unwanted(cluster: RealCluster, task: str):
+    with_it = run_phalanx(cluster, "exec", task, "--", "wc", "-c", stdin=b"12345")
     assert (with_it.returncode, with_it.stdout.strip()) == (0, b"5")
-    without = run_phalanx(cluster, "exec", task, "--", "wc", "-c", stdin=b"12345")
+    without = run_phalanx(cluster, "exec", task, "-I", "--", "wc", "-c", stdin=b"12345")
     assert without.stdout.strip() == b"0"
 
 

@@ -11,6 +11,7 @@ import math
 import os
 import threading
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,10 +26,12 @@ from phalanx.cli.submit import SubmitOptions, takes_options
 from phalanx.cli.wait import ENDED
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import parse_seconds
+from phalanx.endpoint import connection
 from phalanx.errors import BadRequest, Conflict, PhalanxError, Unavailable
 
 if TYPE_CHECKING:
     from phalanx.api.schema.jobs import TaskView
+    from phalanx.api.schema.sessions import ExecRequest
     from phalanx.client.client import Client
 
 POLL_S = 0.5
@@ -50,6 +53,12 @@ done
 rm -f "$f"
 """
 CHANGE = f'{FILE}; n=0; while [ -e "$f" ] && echo "$$ $n" >"$f"; do n=$((n+1)); sleep {LOOK_S}; done'
+# $1: the user's own token file. Where this account can read it, `phalanx` in the shell works as outside.
+OWN_ACCESS = """[ -r "$1" ] && export PHALANX_TOKEN_FILE="$1"
+shift
+[ $# -gt 0 ] && exec "$@"
+exec "${SHELL:-/bin/sh}"
+"""
 WAIT = "exec sleep 2147483647"
 
 
@@ -76,7 +85,8 @@ def alloc(
 
     `phalanx alloc --gpus 2` waits until two GPUs are free, holds them, and opens a shell on their node;
     `phalanx alloc --gpus 2 -- python train.py` runs a command there instead and exits with its code. The resources
-    are given back when the shell or the command ends, or this command does, at the latest after --time.
+    are given back when the shell or the command ends, or this command does, at the latest after --time. `phalanx` in it
+    has your token if your token file is there, else the allocation's own.
     """
     command = options.command or []
     _check(options, command, time, no_shell=no_shell)
@@ -85,11 +95,12 @@ def alloc(
     request = replace(
         options, command=held, shell=False, retries=0, name=options.name or "alloc", time_limit=limit
     ).request()
-    client = session(ctx).client()
+    here = session(ctx)
+    client, token_file = here.client(), connection(here.settings).token_file
     reply = client.submit(request, export=NONE)
     for warning in reply.warnings:
         note(f"warning: {warning}")
-    allocation = Allocation(client, reply.task_ids[0])
+    allocation = Allocation(client, reply.task_ids[0], token_file if not options.image else None)
     try:
         view = allocation.running()
     except BaseException:
@@ -134,8 +145,9 @@ def _looks(keep: str) -> int:
 class Allocation:
     """A job that holds resources for this process."""
 
-    def __init__(self, client: Client, id: str) -> None:
+    def __init__(self, client: Client, id: str, token_file: Path | None = None) -> None:
         self._client = client
+        self._token_file = token_file
         self._id = id
         self._label = id
         self._ended = threading.Event()
@@ -169,7 +181,7 @@ class Allocation:
         until = self._clock.monotonic() + REOPEN_S
         while True:
             try:
-                code = run_in(self._client, self._id, request_of([], tty=os.isatty(0), stdin=True), keys)
+                code = run_in(self._client, self._id, self._request([], os.isatty(0)), keys)
             except Unavailable as error:
                 if not os.isatty(0) or self._clock.monotonic() >= until:
                     raise
@@ -183,7 +195,13 @@ class Allocation:
         words = options.command or []
         words = ["/bin/sh", "-c", *words] if options.shell else words
         is_terminal = os.isatty(0) and os.isatty(1)
-        return run_in(self._client, self._id, request_of(words, tty=is_terminal, stdin=True), keys)
+        return run_in(self._client, self._id, self._request(words, is_terminal), keys)
+
+    def _request(self, words: list[str], tty: bool) -> ExecRequest:
+        """The session's request, with the user's own token for `phalanx` where the task's account can read it."""
+        if self._token_file is not None:
+            words = ["/bin/sh", "-c", OWN_ACCESS, "alloc", str(self._token_file.absolute()), *words]
+        return request_of(words, tty=tty, stdin=True)
 
     def end(self) -> None:
         """Give it back."""

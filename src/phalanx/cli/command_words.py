@@ -4,12 +4,15 @@ that are no text.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import typer
 
 from phalanx.cli.output import note, tell_error
 
+_ARRAY_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 BARE_SECONDS_MAX = 60  # a smaller number without a unit was likely meant as minutes
 
 
@@ -30,6 +33,22 @@ def tell_bare_seconds(text: str | None) -> str | None:
         unit = "second" if int(text) == 1 else "seconds"
         note(f"warning: --time-limit {text} is {int(text)} {unit}; write {text}m for minutes")
     return text
+
+
+def tell_lone_range(name: str, values: str) -> str:
+    """The values of a parameter as they are. A range as arrays write it is one value: that is said."""
+    for value in values.split(","):
+        if found := _ARRAY_RANGE.fullmatch(value.strip()):
+            text = f"{name}={found[0]} is one value, the text {found[0]!r}"
+            note(f"warning: {text}; a range is {name}={found[1]}..{found[2]}")
+            break
+    return values
+
+
+def refuse_file_as_command(words: list[str]) -> None:
+    """`plan job.yaml` would plan a program of that name."""
+    if len(words) == 1 and words[0].endswith((".yaml", ".yml", ".json")) and Path(words[0]).is_file():
+        raise typer.BadParameter(f"{words[0]} is a file: write -f {words[0]}", param_hint="CMD")
 
 
 def tell_unspelled(args: Sequence[str]) -> int:

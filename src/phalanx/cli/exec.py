@@ -11,6 +11,7 @@ import typer
 from phalanx.api.schema.sessions import ExecRequest
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
+from phalanx.cli.run_input import standard_input
 from phalanx.cli.session import session
 from phalanx.config import environment
 from phalanx.errors import BadRequest
@@ -36,8 +37,14 @@ def exec_command(
     ] = None,
     tty: Annotated[bool, typer.Option("-t", "--tty", help="Give the command a terminal: this one.")] = False,
     stdin: Annotated[
-        bool, typer.Option("-i", "--stdin", help="Pass standard input on; with --tty this is always so.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "-i/-I",
+            "--stdin/--no-stdin",
+            help="Pass standard input on; with --tty this is always so.",
+            show_default="unless it is a terminal",
+        ),
+    ] = None,
     rank: RankOption = None,
     detach_keys: KeysOption = KEYS,
 ) -> int:
@@ -46,16 +53,18 @@ def exec_command(
     `phalanx exec 01kx… -- nvidia-smi` runs on the task's node with its environment, folder, account, devices and
     limits, and exits with the command's own code: 127 if it is not found, 126 if it cannot be executed, 128 and its
     number after a signal. With -t it has a terminal and Ctrl-C is for the command; ctrl-] leaves. A command whose user
-    is gone is ended; so is one whose task has ended.
+    is gone is ended; so is one whose task has ended. `tar c data | phalanx exec 17 -- tar x` passes standard input on,
+    a terminal only with -i or -t; in a loop that reads a file itself, -I leaves its lines alone.
     """
     if not command:
         raise typer.BadParameter("no command: give the command to run last, after `--`", param_hint="CMD")
     if tty and not os.isatty(0):
         raise BadRequest(
-            "--tty: standard input is no terminal", hint="leave --tty out; -i passes standard input on"
+            "--tty: standard input is no terminal",
+            hint="leave --tty out; standard input is passed on without it",
         )
     client = session(ctx).client()
-    request = request_of(command, tty=tty, stdin=stdin, rank=rank)
+    request = request_of(command, tty=tty, stdin=standard_input(stdin) is not None, rank=rank)
     return run_in(client, id_of(client, task), request, detach_keys)
 
 

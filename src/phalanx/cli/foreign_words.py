@@ -1,4 +1,4 @@
-"""Commands of other schedulers, and what does the same here: whoever types one is told ours."""
+"""Commands and options of other schedulers, and what does the same here: the error for one names ours."""
 
 from __future__ import annotations
 
@@ -50,3 +50,41 @@ OURS = {
     "serve": "phalanx up, phalanx coordinator",
     "reject": "phalanx deny ID --reason TEXT",
 }
+
+# Options of sbatch, srun and salloc, for the commands that take a job.
+TAKES_A_JOB = frozenset({"submit", "run", "alloc", "plan"})
+OUR_OPTIONS = {
+    **dict.fromkeys(("-p", "--partition"), "-q QUEUE, or -l LABEL=VALUE for nodes of a kind"),
+    **dict.fromkeys(("-A", "--account", "--qos"), "-q QUEUE"),
+    **dict.fromkeys(("-d", "--dependency"), "--after JOB[:any]"),
+    **dict.fromkeys(("--ntasks", "-N"), "--tasks N for tasks that start together, --array 1-N for others"),
+    **dict.fromkeys(("--gres", "-G", "--gpus-per-task", "--gpus-per-node"), "--gpus N, --gpu-type TYPE"),
+    **dict.fromkeys(("--mem", "--mem-per-cpu", "--mem-per-gpu"), "-m SIZE per task, such as -m 16GiB"),
+    "--cpus-per-task": "-c N",
+    "--time": "--time-limit TIME, such as 1h30m",
+    **dict.fromkeys(("-J", "--job-name"), "-n NAME"),
+    **dict.fromkeys(("-w", "--nodelist"), "--nodes NODE,…"),
+    "-x": "--exclude NODE,…",
+    **dict.fromkeys(("-C", "--constraint"), "-l LABEL=VALUE"),
+    **dict.fromkeys(("-D", "--chdir"), "--cwd FOLDER"),
+    "--wrap": "--shell -- 'COMMAND'",
+    "--requeue": "--retries N",
+}
+# What `update` cannot change: it is part of the request that a job was placed by.
+BY_RESUBMIT = {
+    **dict.fromkeys(("-m", "--memory"), "memory=16GiB"),
+    **dict.fromkeys(("-c", "--cores"), "cores=8"),
+    "--gpus": "gpus=2",
+    "--gpu-type": "gpu_type=h100",
+    "--retries": "max_retries=5",
+    "--name": "name=NAME",
+}
+
+
+def our_option(command: str, option: str) -> str:
+    """What to use instead of an option that a command does not have; empty if nothing is known."""
+    if command in TAKES_A_JOB and option in OUR_OPTIONS:
+        return f"use {OUR_OPTIONS[option]}"
+    if command == "update" and option in BY_RESUBMIT:
+        return f"submit it once more with it: phalanx resubmit ID --set {BY_RESUBMIT[option]}"
+    return ""

@@ -29,7 +29,7 @@ from phalanx.cli.session import session
 from phalanx.cli.usage_table import usage_fields
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import describe_seconds, plural
-from phalanx.core.model.template import fill
+from phalanx.core.model.template import fill, with_index
 from phalanx.errors import Conflict, PhalanxError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def show(
         return
     if "." in id:  # a task of an array or of a gang
         task = client.task(id)
-        command = client.job(task.job_id).command if task.params else []
+        command = [] if task.index is None else _own_command(client.job(task.job_id).command, task)
         emit(task, chosen, [label(task)], lambda _wide: _task_lines(task, command))
         return
     job = client.job(id)
@@ -199,6 +199,13 @@ def _retries(job: JobView) -> str:
     return f"{job.max_retries}{used}"
 
 
+def _own_command(command: list[str], task: TaskView) -> list[str]:
+    """The command of a task of an array, with its parameters or its index."""
+    if task.params:
+        return fill(command, task.params, task.index)
+    return (None if task.index is None else with_index(command, task.index)) or command
+
+
 def _task_lines(task: TaskView, command: list[str]) -> Iterable[str]:
     yield from fields(
         [
@@ -209,7 +216,7 @@ def _task_lines(task: TaskView, command: list[str]) -> Iterable[str]:
             ("Group", task.group),
             ("Rank", task.rank),
             ("Parameters", " ".join(f"{name}={value}" for name, value in task.params.items())),
-            ("Command", " ".join(fill(command, task.params, task.index)) if command else None),
+            ("Command", " ".join(command) or None),
             ("Status", f"{task.status} ({task.reason})" if task.reason else task.status),
             ("Preparing", task.preparing or None),
             ("Exit code", task.exit_code),

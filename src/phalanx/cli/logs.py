@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from threading import Event
 from typing import Annotated
 
 import typer
@@ -12,12 +13,14 @@ from msgspec import Struct, structs
 from phalanx.api.schema.log_times import LogTimesView
 from phalanx.cli.attached import write_whole
 from phalanx.cli.completion import job_ids
+from phalanx.cli.instants import read_since
 from phalanx.cli.job import id_of
 from phalanx.cli.job_logs import JobLogs
 from phalanx.cli.option_form import with_options
 from phalanx.cli.output import note
 from phalanx.cli.session import session
 from phalanx.cli.task_log import LogOptions, TaskLog
+from phalanx.clock import SystemClock
 from phalanx.core.model.patterns import LinePattern, Unreadable
 from phalanx.errors import BadRequest
 
@@ -58,6 +61,8 @@ class LogsForm(Struct, kw_only=True):
     def log_options(self) -> LogOptions:
         if self.stdout and self.stderr:
             raise BadRequest("--stdout and --stderr: give one of them, or none for both")
+        if self.since is not None:
+            read_since(self.since, SystemClock().now())  # once, before anything is shown
         return LogOptions(
             stream="stderr" if self.stderr else "stdout" if self.stdout else None,
             lines=self.tail or None,
@@ -81,7 +86,7 @@ def logs(
     one by their times, in which lines less than 50 ms apart may change places. On a terminal, the last 1000 lines,
     of each of several tasks 20, unless --tail says otherwise.
     """
-    client, shown, attempt = session(ctx).client(), options.log_options(), options.attempt
+    shown, attempt, client = options.log_options(), options.attempt, session(ctx).client()
     is_cut = options.tail is None and options.since is None and not options.grep and sys.stdout.isatty()
     called, id = id, id_of(client, id)
     try:
@@ -107,8 +112,14 @@ def _cut(options: LogOptions, lines: int | None) -> LogOptions:
     """A file or a pipe gets everything, a screen what it can use."""
     if lines is None:
         return options
-    note(f"the last {lines} lines; --tail 0 shows all")
-    return structs.replace(options, lines=lines)
+    told = Event()
+
+    def tell_once() -> None:
+        if not told.is_set():
+            told.set()
+            note(f"the last {lines} lines; --tail 0 shows all")
+
+    return structs.replace(options, lines=lines, on_cut=tell_once)
 
 
 def _pattern(text: str) -> LinePattern:

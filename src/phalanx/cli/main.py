@@ -99,7 +99,7 @@ COMMANDS: Entries = {
         "Manage tasks: the same commands, for one task of a job.", {"list": "ps:tasks_of", **_DAILY}
     ),
     "node": CommandGroup(
-        "Manage nodes: show, drain, resume, disable, remove.",
+        "Manage nodes: show, drain, resume, elastic, remove.",
         {
             "list": "node:nodes",
             "show": "node:show",

@@ -11,6 +11,7 @@ import typer
 from phalanx.api.schema.cluster import DeviceView, NodeView
 from phalanx.api.schema.jobs import EXCLUDED
 from phalanx.cli.completion import node_names
+from phalanx.cli.job import each_of
 from phalanx.cli.output import OutputOption, Table, clean, emit, fields, moment, size, time_of_day
 from phalanx.cli.session import session
 from phalanx.core.model.amounts import plural
@@ -24,6 +25,7 @@ class Toggle(Enum):
 
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", autocompletion=node_names)]
+NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME...", autocompletion=node_names)]
 
 
 def nodes(ctx: typer.Context, output: OutputOption = None) -> None:
@@ -45,19 +47,27 @@ def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) ->
 
 def drain(
     ctx: typer.Context,
-    name: NameArgument,
+    names: NamesArgument,
     reason: Annotated[str, typer.Option(help="Reason, shown to other users.", show_default="by you")] = "",
     evict: Annotated[
         bool, typer.Option("--evict", help="Evict running tasks with their grace period; gangs as a whole.")
     ] = False,
     output: OutputOption = None,
-) -> None:
-    """Drain a node: place nothing more on it.
+) -> int:
+    """Drain nodes: place nothing more on them.
 
     Running tasks continue; with --evict they are stopped, each with its own grace period, and placed elsewhere.
     """
     here = session(ctx)
-    node = here.client().drain(name, reason, evict=evict)
+    client = here.client()
+    nodes, code = each_of(lambda name: client.drain(name, reason, evict=evict), names)
+    said = [line for node in nodes for line in _drained(node, evict=evict)]
+    emit(_one_or_all(nodes, names), here.output(output), [each.name for each in nodes], lambda _wide: said)
+    return code
+
+
+def _drained(node: NodeView, *, evict: bool) -> list[str]:
+    """What became of a node that is drained."""
     running = f" ({plural(node.task_count, 'task')} still running there)" if node.task_count else ""
     said = [
         f"{node.name} is {'draining' if running else 'drained'}: {node.drain_reason}{'' if evict else running}"
@@ -68,14 +78,21 @@ def drain(
             if node.task_count
             else "no task is running there"
         )
-    emit(node, here.output(output), [node.name], lambda _wide: said)
+    return said
 
 
-def resume(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
-    """Make a node schedulable again that was drained or is temporarily excluded after failures."""
+def resume(ctx: typer.Context, names: NamesArgument, output: OutputOption = None) -> int:
+    """Make nodes schedulable again that were drained or are temporarily excluded after failures."""
     here = session(ctx)
-    node = here.client().undrain(name)
-    emit(node, here.output(output), [node.name], lambda _wide: [_resumed(node)])
+    nodes, code = each_of(here.client().undrain, names)
+    said = [_resumed(node) for node in nodes]
+    emit(_one_or_all(nodes, names), here.output(output), [each.name for each in nodes], lambda _wide: said)
+    return code
+
+
+def _one_or_all(nodes: list[NodeView], names: list[str]) -> NodeView | list[NodeView]:
+    """One node is shown as one, as before several could be given."""
+    return nodes[0] if len(names) == 1 and nodes else nodes
 
 
 def elastic(
@@ -184,7 +201,7 @@ def node_lines(node: NodeView) -> Iterable[str]:
     yield from fields(
         [
             ("Node", node.name),
-            ("Status", node.status),
+            ("Status", _standing(node)),
             ("Note", _note(node) or None),
             ("Drained", (node.drain_reason or "yes") if node.drained else None),
             ("Cores", f"{node.cores_free} of {node.cores} free"),

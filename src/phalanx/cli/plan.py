@@ -10,6 +10,7 @@ from msgspec import structs
 
 from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
 from phalanx.cli.apply import located, refusals_at
+from phalanx.cli.command_words import refuse_file_as_command
 from phalanx.cli.manifests import ClusterOption, StrictOption, read_files, read_with_drafts
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
@@ -67,6 +68,7 @@ def plan(
 
 
 def _check(options: SubmitOptions, file: list[Path] | None, cluster: list[Path] | None) -> None:
+    refuse_file_as_command(options.command or [])
     if options.command and file:
         raise typer.BadParameter("give files with -f or a command, not both", param_hint="CMD")
     if not (options.command or file or cluster):

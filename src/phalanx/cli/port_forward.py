@@ -71,7 +71,7 @@ def read_pair(text: str) -> PortPair:
         words[1]
     ):
         raise BadRequest(
-            f"{text!r} is no pair of ports: write PORT, or LOCAL:PORT, each from 1 to {PORT_MAX}"
+            f"{text!r} is not a port or a pair of ports: write PORT, or LOCAL:PORT, each from 1 to {PORT_MAX}"
         )
     return PortPair(int(words[0]), int(words[1]))
 

@@ -32,7 +32,7 @@ def retry(
     request_id: RequestIdOption = None,
     output: OutputOption = None,
 ) -> int:
-    """Rerun the failed tasks of a finished job.
+    """Rerun the failed tasks of a finished job, or one of them by `job.index`.
 
     They are a new job, with the same indexes and parameters. `phalanx results` shows the newest outcome of each.
     """

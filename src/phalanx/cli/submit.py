@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 
 from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.cli.command_words import check_words, tell_bare_seconds
+from phalanx.cli.command_words import check_words, tell_bare_seconds, tell_lone_range
 from phalanx.cli.completion import node_names
 from phalanx.cli.environment import (
     EnvFileOption,
@@ -74,9 +74,13 @@ class SubmitOptions(Struct, kw_only=True):
     gpu_memory: Annotated[str, typer.Option(help="Minimum memory of each GPU, such as 80GiB.")] = "0"
     priority: Annotated[int, typer.Option(help="Higher priorities go first.")] = 0
     queue: Annotated[str, typer.Option("-q", "--queue", help="Queue to submit to.")] = "default"
-    array: Annotated[str | None, typer.Option(help="Array of tasks: 1-100%4 is 100 tasks, 4 at a time.")] = (
-        None
-    )
+    array: Annotated[
+        str | None,
+        typer.Option(
+            help="Array of tasks: 1-100%4 is 100 tasks, 4 at a time; {i} in CMD is the index of the task,"
+            " in program code $PHALANX_ARRAY_INDEX."
+        ),
+    ] = None
     tasks: Annotated[
         int, typer.Option(min=1, help="Number of tasks; several start together or not at all (a gang).")
     ] = 1
@@ -299,7 +303,7 @@ class SweepOptions(SubmitOptions, kw_only=True):
             name, values = pair(text, "--param")
             if name in params:
                 raise typer.BadParameter(f"{name!r} is given twice", param_hint="--param")
-            params[name] = values
+            params[name] = tell_lone_range(name, values)
         files = [
             (read, file)
             for read, file in (

@@ -46,6 +46,7 @@ class LogOptions(Struct, frozen=True):
     timestamps: bool = False
     pattern: LinePattern | None = None
     whole_lines: bool = False  # even if nothing is done with them
+    on_cut: Callable[[], None] | None = None  # called if there is more than the last lines
 
     @property
     def by_line(self) -> bool:
@@ -128,9 +129,10 @@ class TaskLog:
         since, follow = self._options.since, self._options.follow
         attempt = found.attempt or None
         if since is None:
-            return self._client.log_pieces(
+            pieces = self._client.log_pieces(
                 self._id, stream=stream, attempt=attempt, lines=lines, follow=follow
             )
+            return pieces if self._options.on_cut is None else _told(pieces, self._options.on_cut)
         if not found.rows and not found.is_live:
             raise BadRequest(
                 f"--since: nobody knows when attempt {found.attempt} of {self._called} wrote its log",
@@ -164,6 +166,16 @@ class TaskLog:
 
 def _data(lines: Iterator[LogLine]) -> Iterator[bytes]:
     return (line.data for line in lines)
+
+
+def _told(pieces: Iterator[LogPiece], on_cut: Callable[[], None]) -> Iterator[LogPiece]:
+    """The same pieces; a first one that is not the beginning of its log is told."""
+    is_first = True
+    for piece in pieces:
+        if is_first and piece.offset > piece.gap:
+            on_cut()
+        is_first = False
+        yield piece
 
 
 def _bytes(pieces: Iterator[LogPiece]) -> Iterator[bytes]:

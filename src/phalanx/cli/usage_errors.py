@@ -7,6 +7,8 @@ import re
 
 import typer
 
+from phalanx.cli.foreign_words import our_option
+
 
 def plain(message: str) -> str:
     """What Click says of a wrong number or option, in words of everybody."""
@@ -23,6 +25,9 @@ def _nearest(said: re.Match[str]) -> str:
 
 
 def usage_hint(error: typer.TyperException) -> str:
-    """Where to read more: the help of the command that was used wrongly."""
+    """What to use instead of an option of another scheduler, or where to read more: the help of the command."""
     ctx = getattr(error, "ctx", None)
+    option = getattr(error, "option_name", None)
+    if ctx is not None and option is not None and (ours := our_option(ctx.info_name or "", option)):
+        return ours
     return f"see `{ctx.command_path} --help`" if ctx is not None else ""

@@ -100,7 +100,7 @@ def curves(task: TaskUsage, unicode: bool) -> Iterable[str]:
 
 def _span(points: Sequence[CurvePoint]) -> str:
     begins = points[0].at - points[0].span_s
-    return f"{time_of_day(begins)} to {time_of_day(points[-1].at)}, the older the coarser"
+    return f"{time_of_day(begins)} to {time_of_day(points[-1].at)}, older values at longer intervals"
 
 
 def _curve(name: str, values: Sequence[float], most: float, scale: str, unicode: bool) -> str:

@@ -75,8 +75,10 @@ def _await(client: Client, id: str, until: Deadline, progress: Progress) -> View
     while view.status not in ENDED:
         progress.show(view)
         if until.is_over:
+            verb = "logs" if view.status == "Running" else "why"
+            what = "shows what it writes" if view.status == "Running" else "says why"
             raise TimedOut(
-                f"{label(view)} is still {view.status}", hint=f"`phalanx why {label(view)}` says why"
+                f"{label(view)} is still {view.status}", hint=f"`phalanx {verb} {label(view)}` {what}"
             )
         view = client.wait(id, timeout=until.left_s(progress.pace_s(view)))
     progress.show(view)

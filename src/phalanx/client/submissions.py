@@ -70,7 +70,7 @@ class SubmitCalls(SweepCalls):
         return job_handle(self._submitted(request, read_keywords(fields)), cast(JobCalls, self))
 
     def retry(self, job: str, *, cancelled: bool = False, request_id: str | None = None) -> JobHandle:
-        """Run the failed tasks of an ended job again (and the cancelled ones): a new job, with the same indexes."""
+        """Run the failed tasks of an ended job again, or that of `job.index` alone: a new job with the same indexes."""
         again = super().retry(job, cancelled=cancelled, request_id=request_id)
         return job_handle(again, cast(JobCalls, self))
 
@@ -119,7 +119,7 @@ class AsyncSubmitCalls(AsyncSweepCalls):
     async def retry(
         self, job: str, *, cancelled: bool = False, request_id: str | None = None
     ) -> AsyncJobHandle:
-        """Run the failed tasks of an ended job again (and the cancelled ones): a new job, with the same indexes."""
+        """Run the failed tasks of an ended job again, or that of `job.index` alone: a new job with the same indexes."""
         again = await super().retry(job, cancelled=cancelled, request_id=request_id)
         return async_job_handle(again, cast(AsyncJobCalls, self))
 

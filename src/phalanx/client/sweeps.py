@@ -128,7 +128,7 @@ class SweepCalls:
         return self._sent_sweep(_Sweep(with_surroundings(request, export), columns, rows))
 
     def retry(self, job: str, *, cancelled: bool = False, request_id: str | None = None) -> SubmitReply:
-        """Run the failed tasks of an ended job again (and the cancelled ones): a new job, with the same indexes."""
+        """Run the failed tasks of an ended job again, or that of `job.index` alone: a new job with the same indexes."""
         found: SubmitReply = self._ask(retry(job, cancelled, request_id))
         return found
 

@@ -14,7 +14,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator.naming import find_named, label, of_another
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.decide.merging import parent_of
-from phalanx.core.cluster.dependencies import has_come, why_abandoned
+from phalanx.core.cluster.dependencies import has_come, not_accepted_after
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -181,7 +181,7 @@ async def find_before(
                 reason="DependencyNever",
             )
         elif not has_come(other, each.when):
-            raise Conflict(f"after: {why_abandoned(other, whole)}", reason="DependencyNever")
+            raise Conflict(not_accepted_after(other, whole), reason="DependencyNever")
     return tuple(found)
 
 

@@ -54,16 +54,17 @@ class Repeats:
         self._new_id = new_id
 
     async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
-        """The failed tasks of an ended job, as a job of their own."""
+        """The failed tasks of an ended job, as a job of their own; of `job.index`, that task alone."""
+        only = await self._only(id)
         if ids := self._asked_before(request.request_id, user):
             first = await self._first(id)
-            return await self._replayed(request.request_id, ids, _repeats(first))
+            return await self._replayed(request.request_id, ids, _repeats(first, only))
         wanted = {Status.FAILED, Status.CANCELLED} if request.cancelled else {Status.FAILED}
         for _ in range(TRIES):
             first = await self._first(id)
             _check(first, user, "retried")
             retries = list(self._loop.state.repeated.get(first.job.id, ()))
-            job = await self._repeated(first, retries, wanted)
+            job = await self._repeated(first, retries, wanted, only)
             given = Submit(
                 job,
                 request.request_id or "",
@@ -73,7 +74,7 @@ class Repeats:
             )
             answer = (await self._loop.ask([given]))[0]
             if isinstance(answer, Replayed):
-                return await self._replayed(request.request_id, answer.jobs, _repeats(first))
+                return await self._replayed(request.request_id, answer.jobs, _repeats(first, only))
             if not (isinstance(answer, Refused) and answer.reason.code == "RetriedMeanwhile"):
                 return self._reply(job, answer)
         raise Conflict(f"{id}: others retry it at the same time", reason="RetriedMeanwhile")
@@ -107,7 +108,23 @@ class Repeats:
                 hint=f"phalanx resubmit {id}",
             ) from None
 
-    async def _repeated(self, first: JobState, retries: Sequence[str], wanted: set[Status]) -> Job:
+    async def _only(self, id: str) -> int | None:
+        """The index of the only task that is named; None if a whole job is, or its one task."""
+        job, position = await lookup.find_task(self._loop, self._store, id)
+        if lookup.job_part(id) == id or position is None:
+            return None
+        if not _is_divisible(job.job):
+            number = job.arrival or job.job.id
+            raise Conflict(
+                f"{number} runs again as a whole: its tasks do not run without each other",
+                reason="NotDivisible",
+                hint=f"phalanx retry {number}",
+            )
+        return int(id.rpartition(".")[2])
+
+    async def _repeated(
+        self, first: JobState, retries: Sequence[str], wanted: set[Status], only: int | None
+    ) -> Job:
         """The job that repeats those tasks of `first` whose newest outcome is one of `wanted`."""
         anew = structs.replace(self._anew(first.job), repeats=first.job.id)
         newest = [first, *[await self._kept(first, id) for id in retries]]
@@ -115,9 +132,9 @@ class Repeats:
             if newest[-1].overall_status not in wanted:
                 raise _nothing(first, newest[-1])
             return anew
-        job = failed_again(anew, newest, wanted)
+        job = failed_again(anew, newest, wanted, only)
         if job is None:
-            raise _nothing(first, newest[-1])
+            raise _nothing(first, newest[-1], only)
         assert job.array is not None
         if len(job.array.ranges) > RUNS_MAX:
             raise Conflict(
@@ -223,9 +240,12 @@ def _check(job: JobState, user: str, what: str, *, must_have_ended: bool = True)
         )
 
 
-def _repeats(first: JobState) -> Callable[[Job], bool]:
-    """Whether a job repeats tasks of this one."""
-    return lambda job: job.repeats == first.job.id
+def _repeats(first: JobState, only: int | None) -> Callable[[Job], bool]:
+    """Whether a job repeats tasks of this one, or the only one that was asked for."""
+    return lambda job: (
+        job.repeats == first.job.id
+        and (only is None or (job.array is not None and [*job.array.indexes()] == [only]))
+    )
 
 
 def _is_divisible(job: Job) -> bool:
@@ -233,11 +253,17 @@ def _is_divisible(job: Job) -> bool:
     return job.array is not None and job.gang is None and len(job.groups) == 1 and job.groups[0].replicas == 1
 
 
-def failed_again(anew: Job, jobs: Sequence[JobState], wanted: set[Status]) -> Job | None:
-    """The job with those tasks alone whose newest outcome in `jobs` is one of `wanted`; None if there is none."""
+def failed_again(
+    anew: Job, jobs: Sequence[JobState], wanted: set[Status], only: int | None = None
+) -> Job | None:
+    """The job with those tasks alone whose newest outcome in `jobs` is one of `wanted`; None if there is none.
+
+    `only` is the index of the one task that is asked for.
+    """
     first = jobs[0].job.array
     assert first is not None
-    if not (indexes := _indexes(jobs, wanted)):
+    indexes = [index for index in _indexes(jobs, wanted) if only in (None, index)]
+    if not indexes:
         return None
     group = anew.groups[0]
     positions = [first.position(index) or 0 for index in indexes] if group.indexes else []
@@ -268,11 +294,12 @@ def _some_of(group: Group, tasks: int, positions: Sequence[int]) -> Group:
     return structs.replace(group, tasks=tasks, at_once=at_once, indexes=indexes)
 
 
-def _nothing(first: JobState, newest: JobState) -> Conflict:
+def _nothing(first: JobState, newest: JobState, only: int | None = None) -> Conflict:
     number = first.arrival or first.job.id
     later = "" if newest is first else f", as last retried in {newest.arrival or newest.job.id}"
+    what = f"{number} has no failed task" if only is None else f"task {only} of {number} has not failed"
     return Conflict(
-        f"{number} has no failed task{later}",
+        f"{what}{later}",
         reason="NothingFailed",
         hint="" if newest.is_over else f"that retry has not ended: phalanx wait {newest.arrival}",
     )

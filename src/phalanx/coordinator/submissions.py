@@ -11,7 +11,7 @@ from msgspec import structs
 from phalanx.api.schema.begin import NOW
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import shown
-from phalanx.api.schema.params import check_templates
+from phalanx.api.schema.params import check_templates, index_warnings
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.schema.sweeps import RowsPiece, RowsTaken
 from phalanx.api.server.auth import digest
@@ -109,7 +109,7 @@ class Submissions:
         reply = self._reply(jobs, answers, failed)
         if request.rows is not None:
             self._uploads.drop(user, request.rows)
-        warnings += check_templates(jobs[0][1].params, jobs[0][1].groups)
+        warnings += check_templates(jobs[0][1].params, jobs[0][1].groups) + index_warnings(jobs[0][1])
         if request.begin not in (None, NOW) and not jobs[0][1].begin_at:
             warnings.append(f"begin: {shown(request.begin)} has passed: it starts as soon as there is room")
         return structs.replace(reply, warnings=warnings)

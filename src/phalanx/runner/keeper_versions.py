@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import errno
 
-from phalanx.core.model.parameters import PROGRAM
 from phalanx.core.runner.effects import Spawn
+from phalanx.runner.parameters import own_command
 
 HOLDS_SINCE = 2  # the first version with held attempts
 LEASE_ENDS_SINCE = 3  # the first that gets the instant at which a lease ends
@@ -31,8 +31,7 @@ def refusal(version: int, effect: Spawn) -> tuple[str, str] | None:
     command = effect.brief.command
     if effect.held and version < HOLDS_SINCE:
         return "fenced", f"its keeper is of an older version and cannot hold back a gang; {_HINT}"
-    is_sweep = bool(effect.start.params) and command.argv[:1] == (PROGRAM,)
-    if version < OWN_COMMANDS_SINCE and is_sweep and not command.image:
+    if version < OWN_COMMANDS_SINCE and not command.image and own_command(effect.brief, effect.start):
         return "exhausted", f"the keeper of its node is of an older version and knows no parameters; {_HINT}"
     if version < INPUTS_SINCE and has_input(effect):
         return "exhausted", f"the keeper of its node is of an older version without standard input; {_HINT}"

@@ -1,7 +1,8 @@
 """Parameters of a task of a sweep, as its runner gives them to it: in the words of its command, and as variables.
 
 The order to start has the values; the command of the brief is a template behind a word that stands for this
-(`core/model/parameters.py`). docs/reference/environment.md lists the variables.
+(`core/model/parameters.py`). A task of an array without parameters has its index in place of `{i}`.
+docs/reference/environment.md lists the variables.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from msgspec import json
 
 from phalanx.core.model.orders import Brief, Start
 from phalanx.core.model.parameters import PROGRAM
-from phalanx.core.model.template import fill
+from phalanx.core.model.template import fill, with_index
 
 PREFIX = "PHALANX_PARAM_"
 ALL = "PHALANX_PARAMS"
@@ -22,7 +23,7 @@ _values = json.Decoder(dict[str, str])
 def own_command(brief: Brief, start: Start) -> Sequence[str] | None:
     """The command of one task; None if it is that of its group."""
     if not start.params or brief.command.argv[:1] != (PROGRAM,):
-        return None
+        return None if start.index is None else with_index(brief.command.argv, start.index)
     return fill(brief.command.argv[1:], _values.decode(start.params), start.index)
 
 

@@ -35,9 +35,22 @@ def test_options_are_passed_on(cli: Cli, cluster: FakeClient):
 
 def test_a_screen_gets_the_end_of_a_log(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    said = cli("logs", ID)
+    cluster.output["stdout"] = [b"a\n"]
+    assert "--tail 0" not in cli("logs", ID).err  # nothing was left out
     assert cluster.asked[0][2]["lines"] == 1000
-    assert "--tail 0 shows all" in said.err
+    whole = cluster.log_pieces
+    monkeypatch.setattr(
+        cluster,
+        "log_pieces",
+        lambda *args, **asked: (replace(each, offset=9) for each in whole(*args, **asked)),
+    )
+    assert "the last 1000 lines; --tail 0 shows all" in cli("logs", ID).err
+
+
+def test_a_wrong_since_is_refused_once_before_anything_is_shown(cli: Cli, cluster: FakeClient):
+    cluster.array = ID
+    said = cli("logs", ID, "--since", "yesterday")
+    assert (said.code, said.out, said.err.count("'yesterday' is not a time")) == (2, "", 1)
 
 
 def test_two_logs_are_shown_by_their_times_and_that_is_said(cli: Cli, cluster: FakeClient):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.support.fake_client import Cli, FakeClient
@@ -27,6 +29,16 @@ from tests.support.fake_client import Cli, FakeClient
         ("sinfo", "use phalanx nodes"),
         ("describe 1", "use phalanx show ID"),
         ("htop", "use phalanx top"),
+        ("submit -p gpu -- true", "use -q QUEUE"),
+        ("submit --dependency=afterok:3 -- true", "use --after JOB"),
+        ("run --ntasks 4 -- true", "use --tasks N"),
+        ("submit --gres=gpu:2 -- true", "use --gpus N"),
+        ("submit --mem 4G -- true", "use -m SIZE"),
+        ("submit --cpus-per-task 4 -- true", "use -c N"),
+        ("submit --time 10 -- true", "use --time-limit"),
+        ("submit --job-name a -- true", "use -n NAME"),
+        ("update 1 --memory 4GiB", "phalanx resubmit ID --set memory="),
+        ("ps -p gpu", "see `phalanx ps --help`"),
     ],
 )
 def test_a_mistake_is_answered_with_what_would_be_right(cli: Cli, cluster: FakeClient, line: str, told: str):
@@ -49,3 +61,19 @@ def test_a_misspelled_option_is_told_the_one_that_was_meant(cli: Cli, args: tupl
     said = cli(*args)
     assert said.code == 2
     assert f"did you mean {meant}?" in said.err and "Possible options" not in said.err
+
+
+def test_a_range_written_as_arrays_write_it_is_one_value_and_that_is_said(cli: Cli, cluster: FakeClient):
+    said = cli(
+        "submit", "--param", "seed=1-20", "--param", "date=2026-11-18,a-b", "--", "t", "{seed}", "{date}"
+    )
+    assert said.err.count("warning") == 1
+    assert "seed=1-20 is one value" in said.err and "seed=1..20" in said.err
+
+
+def test_a_file_to_plan_is_not_taken_for_a_command(cli: Cli, cluster: FakeClient, tmp_path: Path):
+    job = tmp_path / "gang.yaml"
+    job.write_text("command: [true]")
+    said = cli("plan", str(job))
+    assert (said.code, cluster.asked) == (2, [])
+    assert f"-f {job}" in said.err

@@ -206,6 +206,25 @@ async def test_failed_tasks_run_again_under_their_indexes(here: Coordinator, ada
     assert decode_state(encode_state(state), state.rules).repeated == {first: [retry, third]}
 
 
+async def test_one_failed_task_runs_again_alone(here: Coordinator, ada: AsyncClient):
+    first = (await ada.submit(command=["t", "{x}"], params={"x": "10..19"})).batch_id
+    await ended(here, ada, first, (3, 4))
+    with pytest.raises(Conflict) as told:
+        await ada.retry(f"{first}.5")
+    assert told.value.reason == "NothingFailed"
+    with pytest.raises(NotFound):
+        await ada.retry(f"{first}.11")
+    retry = (await ada.retry(f"{first}.4", request_id="four")).batch_id
+    assert [task.params["x"] for task in (await ada.tasks(retry)).items] == ["13"]
+    assert (await ada.retry(f"{first}.4", request_id="four")).replayed
+    with pytest.raises(Conflict) as told:
+        await ada.retry(f"{first}.3", request_id="four")
+    assert told.value.reason == "RequestIdReused"
+    await ended(here, ada, retry, (4,))
+    assert (await ada.job((await ada.retry(f"{retry}.4")).batch_id)).array == "4"
+    assert (await ada.job((await ada.retry(first)).batch_id)).array == "3"
+
+
 async def test_jobs_of_the_history_are_retried_and_resubmitted(here: Coordinator, ada: AsyncClient):
     rows = [{"x": number} for number in range(1000)]
     first = (await ada.submit(command=["t", "{x}"], rows=rows)).batch_id
@@ -249,6 +268,9 @@ async def test_a_whole_job_is_retried_if_its_tasks_belong_together(here: Coordin
     await ada.cancel(gang)
     with pytest.raises(Conflict):
         await ada.retry(gang)
+    with pytest.raises(Conflict) as told:
+        await ada.retry(f"{gang}.1", cancelled=True)
+    assert told.value.reason == "NotDivisible"
     retry = (await ada.retry(gang, cancelled=True)).batch_id
     assert (await ada.job(retry)).tasks == 3
 

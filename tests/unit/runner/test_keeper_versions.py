@@ -16,17 +16,18 @@ from phalanx.runner.keeper_versions import refusal
 JOB = "01jcm3k8t0z9x5v7b2n4d6f8gh"
 
 
-def a_spawn(command: Command, params: str = "", held: bool = False) -> Spawn:
-    start = Start((JOB, 0, 1), 1, Grant(1, 0), None, 0, params=params)
+def a_spawn(command: Command, params: str = "", held: bool = False, index: int | None = None) -> Spawn:
+    start = Start((JOB, 0, 1), 1, Grant(1, 0), index, 0, params=params)
     return Spawn(start, Brief(JOB, 0, command, "", "default", JOB, 1, None, 5.0, None), None, held)
 
 
 SWEEP = a_spawn(Command((PROGRAM, "echo", "{lr}")), '{"lr":"1"}')
+ARRAY = a_spawn(Command(("echo", "{i}")), index=3)
 INPUT = a_spawn(Command(("cat",), stdin=True))
 GANG = a_spawn(Command(("true",)), held=True)
 
 
-@pytest.mark.parametrize(("spawn", "since"), [(SWEEP, 7), (INPUT, 8), (GANG, 2)])
+@pytest.mark.parametrize(("spawn", "since"), [(SWEEP, 7), (ARRAY, 7), (INPUT, 8), (GANG, 2)])
 def test_only_an_older_keeper_is_spared_what_it_does_not_know(spawn: Spawn, since: int):
     assert refusal(since, spawn) is None
     no = refusal(since - 1, spawn)
@@ -38,6 +39,7 @@ def test_only_an_older_keeper_is_spared_what_it_does_not_know(spawn: Spawn, sinc
 
 def test_ordinary_attempts_are_started_by_any_keeper():
     assert refusal(1, a_spawn(Command(("true",)))) is None
+    assert refusal(1, a_spawn(Command(("echo", "{}")), index=3)) is None
     assert (
         refusal(1, a_spawn(Command((PROGRAM, "true"), image="x"), "{}")) is None
     )  # its container has the command

@@ -18,8 +18,8 @@ NOW = "now"
 _EPOCH_MIN = 1_000_000_000  # a smaller number is no instant: somebody meant so many seconds from now
 _CLOCK = re.compile(r"(?:(today|tomorrow)[ T]?)?([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)?", re.IGNORECASE)
 _WAYS = (
-    "write 2027-01-31T08:00:00Z (with its zone), or +2h for so long from now; `phalanx` and the "
-    "Python client also take 18:00, tomorrow, 'tomorrow 8:00' and 2027-01-31T08:00, by the clock where they run"
+    "`phalanx` and the Python client take 18:00, tomorrow, 'tomorrow 8:00', +2h and 2027-01-31T08:00; "
+    "REST takes +2h and 2027-01-31T08:00:00Z, with its zone"
 )
 
 
@@ -51,7 +51,7 @@ def _told(field: str, text: str, now: float) -> float:
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:
-        raise BadRequest(f"{field}: {shown(text)} is not an instant: {_WAYS}")
+        raise BadRequest(f"{field}: {shown(text)} is not a time: {_WAYS}")
     return at.timestamp()
 
 

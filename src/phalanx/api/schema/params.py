@@ -17,7 +17,7 @@ import msgspec
 
 from phalanx.api.schema.fields import check_count, check_text, shown
 from phalanx.core.model.array import RANGES_MAX, TASKS_MAX, Array
-from phalanx.core.model.job import Group
+from phalanx.core.model.job import Group, Job
 from phalanx.core.model.parameters import (
     LINE,
     PARAMS_MAX,
@@ -30,7 +30,13 @@ from phalanx.core.model.parameters import (
     RowPacker,
     SweepRows,
 )
-from phalanx.core.model.template import INDEX, TemplateError, is_parameter_name, used_names
+from phalanx.core.model.template import (
+    INDEX,
+    TemplateError,
+    index_in_program,
+    is_parameter_name,
+    used_names,
+)
 from phalanx.errors import BadRequest, Unprocessable
 
 USES_MAX = 64  # of parameters in a command
@@ -108,6 +114,15 @@ def check_templates(params: Params | None, groups: Sequence[Group], field: str =
     first = unused[0]
     same = f"the command is the same for every task: no {{{first}}} in it (parameters: {names})"
     return [f"{same}; tasks find it as the variable PHALANX_PARAM_{first} alone"]
+
+
+def index_warnings(job: Job) -> list[str]:
+    """What is said of an array without parameters whose `{i}` is in a program text, where it is not replaced."""
+    place = index_in_program(job.groups[0].command.argv) if job.array and job.params is None else None
+    if place is None:
+        return []
+    text = f"word {place + 1} of the command is program code, in which {{i}} is not replaced"
+    return [f"{text}: its index is the variable PHALANX_ARRAY_INDEX"]
 
 
 def check_columns(names: Sequence[str], field: str) -> tuple[str, ...]:

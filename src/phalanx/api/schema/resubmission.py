@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from msgspec import structs
@@ -62,7 +63,9 @@ def changed(job: Job, changes: Mapping[str, Any], repeats: str = "") -> Job:
             job = _in_group(job, key, _with_limit(value))
         else:
             known = ", ".join([*_OF_JOB, *_OF_REQUEST, "cwd", "at_once", "env.NAME", "param.NAME"])
-            raise BadRequest(f"set: {shown(key)} cannot be changed", hint=f"what can be: {known}")
+            near = get_close_matches(key, [*_OF_JOB, *_OF_REQUEST, "cwd", "at_once"], n=1)
+            meant = f"; did you mean {near[0]}?" if near else ""
+            raise BadRequest(f"set: {shown(key)} cannot be changed{meant}", hint=f"what can be: {known}")
     return _with_params(job, axes, repeats) if axes else job
 
 

@@ -29,7 +29,10 @@ class RowsTaken(Struct):
 
 
 class RetryTasksRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """Run the failed tasks of an ended job again, as a job of its own that keeps their indexes."""
+    """Run the failed tasks of an ended job again, as a job of its own that keeps their indexes.
+
+    Of `job.index`, only that task.
+    """
 
     request_id: str | None = None
     cancelled: bool = False  # also those that were cancelled

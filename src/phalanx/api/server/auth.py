@@ -100,7 +100,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
 
 # What is refused of another user's jobs.
 _WITH_JOBS: dict[Permission, str] = {
-    "control": "cancel, evict, pause, resume, hold, release, retry, resubmit or change jobs of",
+    "control": "stop or change jobs of",
     "inspect": "read the logs or the environment of jobs of",
     "enter": "run commands in, or connect to ports of, tasks of",
 }
@@ -108,12 +108,13 @@ _WITH_JOBS: dict[Permission, str] = {
 _ELSEWHERE: dict[Bearer, str] = {
     "node": "a node's credential is for runners, at the link port",
     "join": "a join token is for the first hello of a runner, at the link port",
-    "task": "a task's token is for reading and serving its own job while that lives",
+    "task": "inside a task `phalanx` has the task's token, which is for its own job alone",
 }
 
 
 NOT_ACCEPTED = "this token is not accepted: it is unknown, expired or revoked"
 ASK_FOR_ANOTHER = "ask an admin for another, made with `phalanx token create`"
+USE_ONES_OWN = "give your own token with --token-file FILE or PHALANX_TOKEN_FILE"
 TOKEN_MAX = 4096  # longer ones are not ours, and are not worth a digest
 
 
@@ -159,7 +160,7 @@ def forbidden(identity: Identity, permission: Permission, what: str = "", *, who
     """The refusal: who asks, what it would take; with `whose`, that it is about a job of this user."""
     if whose:
         what = f"{_WITH_JOBS.get(permission, 'see jobs of')} {whose}"
-    what = what or MEANINGS[permission].partition(" (")[0]
+    what = what or MEANINGS[permission].partition(" (")[0].partition(";")[0]
     whole = [role for role, held in GRANTS.items() if held.get(permission) == "all"]
     own = [role for role, held in GRANTS.items() if held.get(permission) == "own" and role != "task"]
     takes = f"the role {' or '.join(whole)}"
@@ -173,7 +174,7 @@ def forbidden(identity: Identity, permission: Permission, what: str = "", *, who
     return Forbidden(
         detail,
         reason="RoleForbids",
-        hint=f"requires {takes}",
+        hint=USE_ONES_OWN if identity.role == "task" else f"requires {takes}",
         extra={"role": identity.role, "permission": permission},
     )
 

@@ -51,14 +51,21 @@ def why_abandoned(other: JobState, after: After) -> str:
     return told_abandoned(other.job.id, what_came(other.overall_status, after.when))
 
 
+def not_accepted_after(other: JobState, after: After) -> str:
+    """Why a job is not accepted that could never start, and what would be."""
+    number = other.arrival or other.job.id
+    way_out = f"use {number}:any for any end, or phalanx retry {number} and its new job"
+    return f"after: {why_abandoned(other, after)}: {way_out}"
+
+
 def told_abandoned(other: str, what: str) -> str:
     """The same of a job or a task, with what came of the other in words."""
-    return f"it was to start after {other} {what}"
+    return f"it starts only after {other} {what}"
 
 
 def what_came(status: Status, when: When) -> str:
     """What another was to do, and did."""
-    return f"{WORDS[when]}, and that {_ENDS[status]}"
+    return f"has {WORDS[when]}, but that {_ENDS[status]}"
 
 
 def outcome_of_abandoned(status: Status, when: When) -> Status:

@@ -3,6 +3,8 @@
 A closed grammar: a name in braces, and `{{` and `}}` for plain braces. Nothing else may stand in braces, so a template
 can reach no attribute, item or format. A value is data: it becomes a part of one word and is not read again. In a
 program text such as that of `sh -c` nothing is replaced, for a value there would be run (`program_words.py`).
+
+The command of an array without parameters is no template: `{i}` is replaced in it and every other brace stays.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from phalanx.core.model.program_words import program_places
 INDEX = "i"  # of the task, in the array
 NAME_MAX = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_LONE_INDEX = re.compile(
+    r"(?<![{$])\{i\}(?!\})"
+)  # neither `${i}` nor `{{i}}`: both mean something to other programs
 _PART = re.compile(r"\{\{|\}\}|\{([A-Za-z_][A-Za-z0-9_]{0,63})\}|[{}]")
 
 
@@ -50,6 +55,34 @@ def fill(argv: Sequence[str], values: Mapping[str, str], index: int | None) -> l
     """The command with the values in place of the names. It was checked by `used_names` when it was submitted."""
     given = {**values, INDEX: "" if index is None else str(index)}
     return [_filled(word, given) if is_template else word for word, is_template in _marked(tuple(argv))]
+
+
+def with_index(argv: Sequence[str], index: int) -> list[str] | None:
+    """The command of one task of an array without parameters; None if there is no `{i}` in it."""
+    places = _index_places(tuple(argv))
+    if not places:
+        return None
+    return [_LONE_INDEX.sub(str(index), word) if place in places else word for place, word in enumerate(argv)]
+
+
+def index_in_program(argv: Sequence[str]) -> int | None:
+    """Which word of such a command is a program text with `{i}` in it, where it stays; None if there is none."""
+    return next(
+        (place for place in sorted(program_places(argv)) if _has_index(argv[place : place + 1])), None
+    )
+
+
+def _has_index(words: Sequence[str]) -> bool:
+    return any(_LONE_INDEX.search(word) for word in words)
+
+
+@lru_cache(maxsize=256)
+def _index_places(argv: tuple[str, ...]) -> frozenset[int]:
+    """The words with an `{i}` to replace: the same for all tasks of an array."""
+    if not _has_index(argv):
+        return frozenset()
+    programs = program_places(argv)
+    return frozenset(place for place, word in enumerate(argv) if place not in programs and _has_index([word]))
 
 
 @lru_cache(maxsize=256)

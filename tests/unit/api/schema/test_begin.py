@@ -74,7 +74,7 @@ def test_a_request_names_an_instant(value, at):
 @pytest.mark.parametrize(
     ("value", "error", "part"),
     [
-        ("18:00", BadRequest, "begin: '18:00' is not an instant"),
+        ("18:00", BadRequest, "begin: '18:00' is not a time"),
         ("2027-01-31T08:00:00", BadRequest, "zone"),
         ("+soon", BadRequest, "begin: 'soon' is not a duration"),
         ("+0s", BadRequest, "out of range"),

@@ -10,7 +10,7 @@ import pytest
 
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec, to_job
-from phalanx.api.schema.params import check_rows, check_templates, read_params
+from phalanx.api.schema.params import check_rows, check_templates, index_warnings, read_params
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
 from phalanx.core.model.job import Job
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable
@@ -28,6 +28,14 @@ def test_a_grid_is_an_array_from_1_and_is_kept_as_it_was_written():
     assert job.params is not None
     assert job.params.axes[1].parts == ((1, 100_000, 1),)
     assert job.params_at(100_001) == {"lr": "1e-3", "seed": "2"}
+
+
+def test_an_array_is_warned_of_an_index_in_program_code():
+    code = ["sh", "-c", "echo {i}"]
+    (warning,) = index_warnings(submitted(command=code, array="1-4"))
+    assert "word 3" in warning and "PHALANX_ARRAY_INDEX" in warning
+    assert index_warnings(submitted(command=["echo", "{i}"], array="1-4")) == []
+    assert index_warnings(submitted(command=code)) == []
 
 
 def test_an_array_says_which_tasks_of_a_sweep_run():

@@ -148,7 +148,7 @@ async def test_a_refusal_names_the_role_and_what_it_would_take():
 @pytest.mark.parametrize(
     ("path", "says"),
     [
-        ("/v1/jobs/{id}/cancel", "may not cancel, evict, pause"),
+        ("/v1/jobs/{id}/cancel", "may not stop or change jobs of"),
         ("/v1/tasks/{id}/logs", "may not read the logs"),
     ],
 )

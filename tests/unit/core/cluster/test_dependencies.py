@@ -276,7 +276,7 @@ def test_a_task_that_can_never_start_ends_alone():
     job = cluster.state.jobs[second.id]
     assert cluster.statuses(second) == [PENDING, FAILED, PENDING]
     assert Why(job.why[1]) == Why.DEPENDENCY
-    assert f"{first.id}.2 completed" in job.details[1][0]
+    assert f"{first.id}.2 has completed" in job.details[1][0]
     assert cluster.state.abandoned_tasks == {}
 
 

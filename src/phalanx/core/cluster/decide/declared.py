@@ -51,7 +51,7 @@ def drain(state: ClusterState, given: i.Drain, now: float) -> Decision:
     """Nothing more is placed on a node, and what runs there may be asked to leave."""
     node = state.nodes.get(given.node)
     if node is None:
-        return _no_node(given.node)
+        return _no_node(state, given.node)
     drained = e.NodeDrained(at=now, cause="user", node=given.node, reason=given.reason)
     keys = leaving(state, node) if given.evict else ()
     cause = f"drain of {given.node}"
@@ -64,7 +64,7 @@ def undrain(state: ClusterState, given: i.Undrain, now: float) -> Decision:
     """Whoever says so takes it upon himself: a rest ends, too, and what failed there is forgotten."""
     node = state.nodes.get(given.node)
     if node is None:
-        return _no_node(given.node)
+        return _no_node(state, given.node)
     events: list[e.Event] = [e.NodeResumed(at=now, cause="user", node=given.node)]
     if node.excluded_until is not None:
         events.append(NodeRecovered(at=now, cause="user", node=given.node))
@@ -75,7 +75,7 @@ def declare_lost(state: ClusterState, given: i.DeclareLost, now: float) -> Decis
     """An operator knows that a silent node is gone. Before its lease is over its runner may still run tasks."""
     node = state.nodes.get(given.node)
     if node is None:
-        return _no_node(given.node)
+        return _no_node(state, given.node)
     if node.lost:
         return Decision([], [], Accepted(0))
     if not node.is_silent(now, state.rules.lost_after_s):
@@ -90,7 +90,7 @@ def remove_node(state: ClusterState, given: i.RemoveNode, now: float) -> Decisio
     """Forget a node that is lost, or silent for so long that it may be, and on which nothing is held."""
     node = state.nodes.get(given.node)
     if node is None:
-        return _no_node(given.node)
+        return _no_node(state, given.node)
     if not node.lost and not node.is_silent(now, state.rules.lost_after_s):
         return _refuse_alive(state, node, now, "removed")
     if state.holds_anything(node):
@@ -241,5 +241,8 @@ def _refuse_alive(state: ClusterState, node: NodeState, now: float, what: str) -
     return refuse(Reason("NodeAlive", Tier.HELD, text, {"host": node.name}))
 
 
-def _no_node(name: str) -> Decision:
-    return refuse_because("NotFound", f"no node {name!r}", "not_found")
+def _no_node(state: ClusterState, name: str) -> Decision:
+    """A refusal that names the nodes there are."""
+    known = sorted(state.nodes)
+    listed = ", ".join(known[:8]) + (", …" if len(known) > 8 else "")
+    return refuse_because("NotFound", f"no node {name!r} (nodes: {listed or 'none'})", "not_found")

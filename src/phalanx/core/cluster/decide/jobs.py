@@ -18,6 +18,7 @@ from phalanx.core.cluster.decide.overlay import with_reservation
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
 from phalanx.core.cluster.dependencies import (
     has_come,
+    not_accepted_after,
     outcome_of_abandoned,
     runs_of,
     what_came,
@@ -130,13 +131,12 @@ def queue_full(state: ClusterState, user: str, added: int) -> Reason | None:
 def never_after(state: ClusterState, job: Job) -> Refused | None:
     """Why a job can never start after the others that it names, if so."""
     for after in job.after:
-        other = state.jobs.get(after.job)
-        if other is None:
+        if (other := state.jobs.get(after.job)) is None:
             return Refused(Reason("NotFound", Tier.NEVER, f"after: no job {after.job}"), "not_found")
         if after.each and (no := _not_alike(job, other.job)) is not None:
             return Refused(no, "bad")
         if not after.each and has_come(other, after.when) is False:
-            return Refused(Reason("DependencyNever", Tier.NEVER, f"after: {why_abandoned(other, after)}"))
+            return Refused(Reason("DependencyNever", Tier.NEVER, not_accepted_after(other, after)))
     return None
 
 
