@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,13 +47,17 @@ REASON
 ⏎ open o logs / filter w which s sort x cancel h hold 1-3 views ? keys q quit"""
 
 
+def is_running(cluster: phalanx.LocalCluster, id: str) -> bool:
+    return cluster.job(id).status == "Running"
+
+
 @pytest.fixture
 def cluster() -> Iterator[phalanx.LocalCluster]:
     """Two jobs fill two nodes, a third one waits."""
     with phalanx.local(nodes=2, pretend=PRETEND) as cluster:
         for name, command in (("runs", TALKS), ("other", ["sleep", "60"])):
             job = cluster.submit(command=command, name=name, gpus=2)
-            wait_until(lambda id=job.id: cluster.job(id).status == "Running", what="it runs")
+            wait_until(partial(is_running, cluster, job.id), what="it runs")
         cluster.submit(command=["sleep", "60"], name="waits", gpus=2)
         yield cluster
 
@@ -66,7 +71,7 @@ def test_the_screens_of_a_real_terminal(cluster: phalanx.LocalCluster, tmp_path:
     words = [program, "--address", access.address, "--token-file", tmp_path / "token", "top"]
 
     def tmux(*arguments: object) -> str:
-        line = ["tmux", "-S", tmp_path / "tmux", "-f", os.devnull, *map(str, arguments)]
+        line = ["tmux", "-S", str(tmp_path / "tmux"), "-f", os.devnull, *map(str, arguments)]
         return subprocess.run(line, check=True, capture_output=True, text=True).stdout
 
     def shows(session: str, expected: str) -> bool:

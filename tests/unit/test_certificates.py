@@ -82,7 +82,7 @@ def test_nothing_is_overwritten_unless_it_is_renewed(tmp_path: Path):
     ("kind", "name", "hosts", "days", "what"),
     [
         ("node", "N1", [], 90, "node 'N1'"),
-        ("node", "../n1", [], 90, "expected a name"),
+        ("node", "../n1", [], 90, "expected lower-case letters"),
         ("node", "n1", ["h"], 90, "--host"),
         ("coordinator", "c1", [], 90, "needs the names"),
         ("coordinator", "c1", ["a b"], 90, "host 'a b'"),

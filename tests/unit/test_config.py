@@ -229,7 +229,7 @@ def test_variables_of_tasks_are_left_alone(read: Read):
         ("PHALANX_COORDINATOR_HEARTBEAT_S", "-1", "a duration such as"),
         ("PHALANX_COORDINATOR_LOSS_LIMIT", "-1", "a whole number"),
         ("PHALANX_RUNNER_LOG_MAX_BYTES", "64 bananas", "a size in bytes"),
-        ("PHALANX_RUNNER_NAME", "Not A Name", "a name such as"),
+        ("PHALANX_RUNNER_NAME", "Not A Name", "lower-case letters"),
         ("PHALANX_RUNNER_JOIN", "nowhere", "host:port"),
         ("PHALANX_RUNNER_JOIN", "host:99999", "host:port"),
         ("PHALANX_ADDRESS", "http://host:1/path", "http://host:port"),

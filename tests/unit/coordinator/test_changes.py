@@ -66,7 +66,7 @@ async def test_a_job_that_begins_later_says_when_and_can_be_let_start() -> None:
         (UpdateRequest(priority=10**12), Unprocessable, "priority: 1000000000000"),
         (UpdateRequest(time_limit="soon"), BadRequest, "time_limit: 'soon'"),
         (UpdateRequest(queue="no such queue"), BadRequest, "queue"),
-        (UpdateRequest(begin="18:00"), BadRequest, "begin: '18:00' is not an instant"),
+        (UpdateRequest(begin="18:00"), BadRequest, "begin: '18:00' is not a time"),
         (UpdateRequest(priority=5000), Unprocessable, "priority: 5000 is too high"),
         (UpdateRequest(queue="night"), BadRequest, "night"),
         (UpdateRequest(time_limit=5, if_revision=3), Conflict, "revision 0, not 3"),

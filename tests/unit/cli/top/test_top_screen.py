@@ -50,7 +50,12 @@ def test_without_colours_every_letter_and_the_chosen_row_can_be_seen(monkeypatch
             await until(lambda: app.screen.query_one(RowTable).row_count == 2)
             await pilot.press("end")
             await pilot.pause()
-            chosen = [segment.text for strip in drawn(app) for segment in strip if segment.style.reverse]
+            chosen = [
+                segment.text
+                for strip in drawn(app)
+                for segment in strip
+                if segment.style and segment.style.reverse
+            ]
             assert any("name1" in each for each in chosen) and not any("name2" in each for each in chosen)
 
     asyncio.run(look())

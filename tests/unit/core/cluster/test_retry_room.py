@@ -98,7 +98,7 @@ def test_a_pause_that_is_longer_than_the_bound_keeps_nothing(policy: Policy) -> 
 
 def paused(**fields: object) -> Sweep:
     """A gang that has failed twice and pauses for a second."""
-    cluster = Sweep(**fields)
+    cluster = Sweep(None, **fields)
     cluster.crash()
     cluster.stop(cluster.gang)
     cluster.begin()
