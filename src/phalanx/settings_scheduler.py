@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from phalanx.core.model.amounts import SECONDS_MAX
 from phalanx.core.model.dispatch import DispatchMode, Selection
-from phalanx.settings_types import IdleSeconds, Score, Weight
+from phalanx.settings_types import Score, Weight
 
 
 class Scheduler(Struct, frozen=True, kw_only=True):
@@ -19,10 +19,6 @@ class Scheduler(Struct, frozen=True, kw_only=True):
         "pack or most-free-cores",
         "which node a task gets: the smallest that fits, or the one with the most free cores",
     ] = "pack"
-    retry_room_s: Annotated[
-        IdleSeconds,
-        "keep the room of a job that is retried or restarts within this time from work of lower priority",
-    ] = 15.0
     dispatch_mode: Annotated[
         DispatchMode,
         "adaptive, static_worker, fixed_pipeline or static_round_robin",

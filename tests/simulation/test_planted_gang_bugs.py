@@ -28,12 +28,10 @@ from phalanx.core.cluster.units import Attempt, GangState
 from phalanx.core.model.job import Group
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import Exit, Go, Phase, Stop, Why
-from phalanx.core.model.plan import GangPlacement, PlanMemory
+from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.placement import engine
-from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt import make_room as preempt_make_room
-from phalanx.core.placement.reserve.retries import KeptRetries
 from phalanx.core.runner.effects import Release
 from phalanx.core.runner.state import RunnerState
 from tests.simulation.seeds import must_find
@@ -275,27 +273,6 @@ def test_room_that_appears_and_nobody_looks_is_found(monkeypatch: Patch):
 def test_an_urgent_job_that_evicts_nobody_is_found(monkeypatch: Patch):
     monkeypatch.setattr(engine._Pass, "_may_evict", lambda self, kind, unit: False)
     must_find({"heals"}, within=20)
-
-
-# Room for retries.
-
-
-def test_room_of_a_retry_that_others_are_given_is_found(monkeypatch: Patch):
-    monkeypatch.setattr(Draft, "keep", lambda self, tenant: None)
-    must_find({"preemption"}, within=40)
-
-
-def test_room_that_is_no_longer_kept_for_a_retry_and_nobody_looks_is_found(monkeypatch: Patch):
-    end = KeptRetries.end
-
-    def unnoticed(self: KeptRetries, memory: PlanMemory, is_cut: bool) -> bool:
-        refusals = memory.refusals
-        end(self, memory, is_cut)
-        memory.refusals = refusals
-        return False
-
-    monkeypatch.setattr(KeptRetries, "end", unnoticed)
-    must_find({"heals"}, within=60)
 
 
 # Mistakes that the simulator found in our own code.

@@ -27,7 +27,6 @@ BROAD_EXCEPT: dict[str, str] = {
     "src/phalanx/coordinator/traces/exporter.py": "whatever OpenTelemetry raises concerns traces alone",
     "src/phalanx/coordinator/rpc_clients.py": "as app.py: what nobody foresaw is told without its insides",
     "src/phalanx/core/placement/engine.py": "whatever goes wrong with one job, the others are placed",
-    "src/phalanx/core/placement/reserve/retries.py": "whatever goes wrong with one job, the others are placed",
     "src/phalanx/runner/keeper/namespaces.py": "in a wrong namespace the keeper must not go on, whatever happens",
     "src/phalanx/runner/keeper/watchdog.py": "a forked copy of the keeper must not go on as one, whatever happens",
 }

@@ -225,10 +225,9 @@ def run(settings: Settings) -> int:
 
 def config_of(settings: Settings) -> LeadershipConfig:
     """By which rules this coordinator serves."""
-    section, scheduler = settings.coordinator, settings.scheduler
+    section = settings.coordinator
     keep = Retention(section.keep_events, section.keep_jobs)
-    policy = Policy(score=scheduler.score, retry_room_s=scheduler.retry_room_s)
-    return LeadershipConfig(rules_of(settings), section.lease_s, policy, keep)
+    return LeadershipConfig(rules_of(settings), section.lease_s, Policy(score=settings.scheduler.score), keep)
 
 
 def candidate_of(section: Section) -> Candidate:

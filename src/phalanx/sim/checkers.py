@@ -230,8 +230,6 @@ class Checkers:
         moment = (state.epoch, state.revision, view.gain)
         if moment != self._quiet:
             self._quiet, self._patient_until = moment, now + PATIENCE_S
-            if view.memory.retry_room:
-                self.count("room kept for a retry")
             check_waits(view)
             self.queue_limits.check_waits(view, state)
         elif now > self._patient_until:

@@ -111,9 +111,8 @@ class LimitChecker:
                 continue
             for unit in kind.units.values():
                 self._count("unit that waits for a limit")
-                needed, rooms = _needed(unit), view.memory.kept_from(unit.job)
-                held = [*self._held(), *((room.job, grant) for room in rooms for _, grant in room.places)]
-                if needed is not None and not self._exceeded(unit.job.id, needed, held):
+                needed = _needed(unit)
+                if needed is not None and not self._exceeded(unit.job.id, needed, list(self._held())):
                     raise Violation("queue-limits", f"{unit.job.id} waits for a limit that is not reached")
 
     def _set(self, event: e.QuotaSet) -> None:

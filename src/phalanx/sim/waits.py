@@ -7,35 +7,27 @@ the state it planned on, and the next one plans again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from math import inf
-
 from phalanx.core.explain.shortage import place_gang
-from phalanx.core.model.plan import GangPlacement, Policy, RetryRoom, Snapshot
+from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.waiting import Block, Unit, WaitingClass
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
 from phalanx.sim.violation import Violation
 
-PAUSE_MAX_S = 3600.0  # longer than any pause before another try
 PATIENCE_S = 2.5  # how long an eviction that could be made, or the start of a unit held back, may take
 
 
 def check_waits(view: Snapshot) -> None:
     """Check the first unit of each class, which stands for all of it."""
-    _check_retry_room(view)
     for kind in view.waiting.classes.values():
         unit, note = kind.units[kind.ranks[0]], view.memory.of(kind)
         if note.blocked_at != view.gain:
             raise Violation("heals", f"{unit.job.id} waits, and no plan has looked for a place for it")
-        with _without_retry_room(view, unit):
-            if note.blocked_by is Block.ROOM and _fits(view, unit):
-                raise Violation("heals", f"{unit.job.id} waits though there is room for it")
-            if note.blocked_by in (Block.QUOTA, Block.USER) and _has_quota(view, unit):
-                raise Violation("heals", f"{unit.job.id} waits for quota that its queue has")
+        if note.blocked_by is Block.ROOM and _fits(view, unit):
+            raise Violation("heals", f"{unit.job.id} waits though there is room for it")
+        if note.blocked_by in (Block.QUOTA, Block.USER) and _has_quota(view, unit):
+            raise Violation("heals", f"{unit.job.id} waits for quota that its queue has")
 
 
 def check_patience(view: Snapshot, policy: Policy) -> None:
@@ -52,57 +44,8 @@ def check_patience(view: Snapshot, policy: Policy) -> None:
         _check_evictions(view, policy, first)
 
 
-def _check_retry_room(view: Snapshot) -> None:
-    """Room that is kept for a job is free, or held by its own attempts that are leaving."""
-    if view.memory.retry_error:
-        raise Violation("plan", f"no room can be kept for a retry: {view.memory.retry_error}")
-    with Draft(view) as draft:
-        for room in view.memory.retry_room:
-            for tenant in list(view.tenants.of_job.get(room.job, {}).values()):
-                if tenant.is_leaving and tenant.key not in draft.gone:
-                    draft.evict(tenant)
-            for node, grant in room.places:
-                row = view.nodes.rows[node]
-                if not view.nodes.ledgers[row].has_room(grant):
-                    text = f"room on {node} is kept for {room.job}, and others hold it"
-                    raise Violation("preemption", text)
-                draft.take(row, grant, room.queue_user)
-
-
-@contextmanager
-def _without_retry_room(view: Snapshot, unit: Unit) -> Iterator[None]:
-    """Within this block, room that is kept from a unit for a more urgent job counts as taken. That job must exist."""
-    retried = {each.unit.job.id for each in view.retries(PAUSE_MAX_S)}
-    kept: list[tuple[RetryRoom, int, Grant]] = []
-    for room in view.memory.kept_from(unit.job):
-        if room.job not in retried:
-            raise Violation("heals", f"{unit.job.id} waits for {room.job}, which is not tried again")
-        kept += [(room, view.nodes.rows[node], grant) for node, grant in room.places]
-    with Draft(view) as draft:
-        for number, (room, row, grant) in enumerate(kept):
-            queue, user = room.queue_user
-            key = (room.job, -1 - number)
-            draft.keep(
-                Tenant(
-                    key,
-                    room.job,
-                    queue,
-                    0,
-                    row,
-                    grant,
-                    room.priority,
-                    inf,
-                    inf,
-                    0.0,
-                    is_promise=True,
-                    user=user,
-                )
-            )
-        yield
-
-
 def _check_evictions(view: Snapshot, policy: Policy, first: Unit) -> None:
-    with _without_retry_room(view, first), Draft(view) as draft:
+    with Draft(view) as draft:
         draft.now -= PATIENCE_S
         found = make_room(draft, first, policy)
     if isinstance(found, GangPlacement):

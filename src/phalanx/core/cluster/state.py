@@ -9,7 +9,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Mapping
-from functools import partial
 
 from msgspec import Struct, field, structs
 
@@ -21,7 +20,6 @@ from phalanx.core.cluster.nodes import NodeState, Unfit
 from phalanx.core.cluster.overlay import Overlay
 from phalanx.core.cluster.request_ids import RequestIds
 from phalanx.core.cluster.retries import RepeatedJobs
-from phalanx.core.cluster.retry_units import retries
 from phalanx.core.cluster.units import Attempt, Promise
 from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model.bindings import Bindings, DispatchView
@@ -107,9 +105,6 @@ class ClusterState(Struct, eq=False):
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
     unapproved: dict[JobId, None] = {}  # jobs that wait for an approval
     promised: dict[JobId, None] = {}  # jobs for which places are set aside
-    returning: dict[
-        JobId, int
-    ] = {}  # jobs of which something is to be tried again soon, and their priorities
     # By the job that comes first: those after it, of them those that wait task by task, and those for its start.
     dependents: dict[JobId, dict[JobId, None]] = {}
     task_dependents: dict[JobId, dict[JobId, None]] = {}
@@ -182,9 +177,7 @@ class ClusterState(Struct, eq=False):
         memory = memory or PlanMemory()
         gain = self.gain + memory.refusals
         view = DispatchView(self.rules.dispatch, self.bindings, self.nodes)
-        seen = Snapshot(self.table, self.waiting, gain, self.tenants, self.queues, now, memory, view)
-        seen.retries = partial(retries, self, now)
-        return seen
+        return Snapshot(self.table, self.waiting, gain, self.tenants, self.queues, now, memory, view)
 
     def assuming(self, topology: Topology | None, quotas: Mapping[str, Quota]) -> ClusterState:
         """A state to ask, with other layers and quotas over the same jobs and nodes; this one stays as it is."""

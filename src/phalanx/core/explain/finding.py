@@ -112,8 +112,6 @@ class Explainer:
         said = gates.why_closed(self._state, job, position, self._snapshot.now)
         if not said:
             return None
-        if (kept := reserved.retry_room(self._snapshot, job.job.id)) is not None:
-            said.append(kept)
         waits = not gates.COME_BY_THEMSELVES.issuperset(gates.closed_gates(job, position))
         no = fixes.FIXES.get(said[0].code)
         found = Finding(said, position, tasks, waits, _needed(job), fix=None)

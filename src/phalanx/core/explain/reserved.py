@@ -59,10 +59,8 @@ def held_back(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
     if kind is None:
         return None
     note = snapshot.memory.of(kind)
-    if note.blocked_at != snapshot.gain:
+    if note.blocked_at != snapshot.gain or note.blocked_by is not Block.HELD:
         return None
-    if note.blocked_by is not Block.HELD:
-        return _kept_for_retry(snapshot, unit)
     head = note.held_behind
     first = next((each.units[head] for each in snapshot.waiting.classes.values() if head in each.units), None)
     if head is None or first is None or unit.rank < head:
@@ -74,29 +72,6 @@ def held_back(snapshot: Snapshot, unit: Unit, policy: Policy) -> Reason | None:
     if may_pass and run_s(unit.job) <= expected.passes_s:
         return None
     return _would_delay(first.job.id, expected, may_pass)
-
-
-def _kept_for_retry(snapshot: Snapshot, unit: Unit) -> Reason | None:
-    """Which more urgent job keeps room for its next try. It says why a unit waits only if it would fit otherwise."""
-    rooms = snapshot.memory.kept_from(unit.job)
-    if not rooms:
-        return None
-    room, seconds = rooms[0], max(0.0, rooms[0].at - snapshot.now)
-    text = f"There is room, but {_named(room.nodes)} {'is' if len(room.nodes) == 1 else 'are'} kept for {room.job}"
-    if len(rooms) > 1:
-        text += f" and other nodes for {plural(len(rooms) - 1, 'more job')}"
-    text += f": it has a higher priority and is tried again in {seconds:.0f} s"
-    numbers = {"job": room.job, "nodes": list(room.nodes), "at": room.at, "seconds": seconds}
-    return Reason("ReservedForOther", Tier.POLICY, text, numbers)
-
-
-def retry_room(snapshot: Snapshot, job: JobId) -> Reason | None:
-    """What is kept for the next try of a job that pauses before it, if anything."""
-    nodes = sorted({node for room in snapshot.memory.retry_room if room.job == job for node in room.nodes})
-    if not nodes:
-        return None
-    text = f"Work of lower priority does not start on {_named(nodes)}, where it will be tried again"
-    return Reason("RoomKept", Tier.PROGRESS, text, {"nodes": nodes})
 
 
 def head_of(snapshot: Snapshot) -> Unit | None:

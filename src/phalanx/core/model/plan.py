@@ -7,7 +7,6 @@ is what one plan leaves for the next, so that a pass over the queue costs what h
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from math import inf
 from typing import Literal
 
@@ -15,13 +14,13 @@ from msgspec import Struct, field, structs
 
 from phalanx.core.model.bindings import NO_DISPATCH, DispatchView
 from phalanx.core.model.dispatch import DispatchNote
-from phalanx.core.model.job import Job, JobId, QueueUser
+from phalanx.core.model.job import JobId
 from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import TenantKey, Tenants
-from phalanx.core.model.waiting import Block, Rank, Retry, Waiting, WaitingClass
+from phalanx.core.model.waiting import Block, Rank, Waiting, WaitingClass
 
 Backfill = Literal["easy", "none"]
 _NOTES_MIN = 64
@@ -50,25 +49,10 @@ class KeptNodes(Struct, frozen=True):
     position: int = -1
 
 
-class RetryRoom(Struct, frozen=True):
-    """Places that a plan kept for a job that is to be tried again soon."""
-
-    job: JobId
-    queue_user: QueueUser
-    priority: int
-    at: float  # when the job is expected to wait for a place
-    until: float  # after this they are not kept any more
-    places: tuple[tuple[str, Grant], ...]
-
-    @property
-    def nodes(self) -> tuple[str, ...]:
-        return tuple(sorted({node for node, _ in self.places}))
-
-
 class PlanMemory:
     """What plans remember from one to the next. A plan reads the one it is given and returns another."""
 
-    __slots__ = ("failed", "kept", "notes", "refusals", "retry_error", "retry_room")
+    __slots__ = ("failed", "kept", "notes", "refusals")
 
     def __init__(self) -> None:
         self.notes: dict[int, ClassNote] = {}  # by the number of the class
@@ -76,10 +60,7 @@ class PlanMemory:
         self.failed: dict[
             int, tuple[float, str]
         ] = {}  # classes that no plan looks at: until when, and the error
-        # Of proposals, and ends of room kept for retries: there may be room again, so full classes look again.
-        self.refusals = 0
-        self.retry_room: tuple[RetryRoom, ...] = ()
-        self.retry_error = ""  # a defect of ours, for which the last plan kept no room for a retry
+        self.refusals = 0  # of proposals: what they would have taken may be free, so full classes look again
 
     def of(self, kind: WaitingClass) -> ClassNote:
         """What is known of a class; that it found no room counts for those who waited then alone."""
@@ -94,7 +75,6 @@ class PlanMemory:
         """The same for another plan; what is about nobody who waits now is forgotten."""
         other = PlanMemory()
         other.refusals, other.notes, other.failed = self.refusals, self.notes.copy(), self.failed.copy()
-        other.retry_room = self.retry_room
         if self.kept:
             other.kept = {rank: kept for rank, kept in self.kept.items() if waiting.entry(rank) == kept.entry}
         if len(other.notes) > 2 * len(waiting.classes) + _NOTES_MIN:
@@ -103,14 +83,9 @@ class PlanMemory:
             other.failed = {number: why for number, why in self.failed.items() if number in numbers}
         return other
 
-    def kept_from(self, job: Job) -> list[RetryRoom]:
-        """The room that this job may not take, because it is kept for more urgent ones that are tried again soon."""
-        return [room for room in self.retry_room if room.priority > job.priority]
-
     def next_look(self, waiting: Waiting, now: float) -> float:
-        """When a unit that was passed over may look for victims again, or is planned for again; infinite: never."""
+        """When somebody who was passed over may look for victims again, or is planned for again; infinite: never."""
         due = [until for until, _ in self.failed.values() if until > now]
-        due += [room.until for room in self.retry_room if room.until > now]
         for kind in waiting.classes.values():
             note = self.notes.get(kind.number)
             if note is not None and note.evict_at > now and note.last_entry == kind.last_entry:
@@ -124,18 +99,7 @@ class Snapshot:
     `gain` grows whenever room may have appeared.
     """
 
-    __slots__ = (
-        "dispatch",
-        "gain",
-        "gone",
-        "memory",
-        "nodes",
-        "now",
-        "queues",
-        "retries",
-        "tenants",
-        "waiting",
-    )
+    __slots__ = ("dispatch", "gain", "gone", "memory", "nodes", "now", "queues", "tenants", "waiting")
 
     def __init__(
         self, nodes: NodeTable, waiting: Waiting, gain: int, tenants: Tenants, queues: Queues, now: float,
@@ -149,17 +113,13 @@ class Snapshot:
         self.now = now
         self.memory = PlanMemory() if memory is None else memory
         self.dispatch = dispatch
-        # Units that are to be tried again within so many seconds; room is kept for them from less urgent ones.
-        self.retries: Callable[[float], list[Retry]] = lambda _: []
         self.gone: frozenset[TenantKey] = frozenset()  # tenants that have left in the draft around this plan
 
     def with_queue(self, waiting: Waiting) -> Snapshot:
         """A snapshot of one's own, with another queue, for a plan that is only looked at."""
-        other = Snapshot(
+        return Snapshot(
             self.nodes, waiting, self.gain, self.tenants, self.queues, self.now, self.memory, self.dispatch
         )
-        other.retries = self.retries
-        return other
 
 
 class Policy(Struct, frozen=True):
@@ -174,7 +134,6 @@ class Policy(Struct, frozen=True):
     assumed_run_s: float = 600.0  # how much longer, at the least, one without a time limit is taken to stay
     evicts: bool = True  # whether urgent jobs may take places from less urgent ones
     evictions_max: int = 4  # how often one plan works out whom to evict, so that a turn stays short
-    retry_room_s: float = 15.0  # room is kept for urgent work that is to be tried again within this; 0: never
     evict_every_s: float = 1.0  # how soon a class that found nobody to evict looks again
 
 

@@ -110,19 +110,6 @@ class WaitingGang(_Waits, Protocol):
 Unit = WaitingGroup | WaitingGang  # one thing that waits
 
 
-class Retry(Struct, frozen=True):
-    """A unit that is to be tried again soon, as it will wait then; less urgent work must not take its room."""
-
-    unit: Unit
-    at: float  # when it is expected to wait for a place
-    until: float  # after this no room is kept for it any more
-
-    @property
-    def rank(self) -> Rank:
-        """Behind all that wait with its priority, before all that wait with a lower one."""
-        return self.unit.rank
-
-
 class Ask:
     """What a unit wants placed now, the same for a gang and for the first tasks of a group."""
 

@@ -62,12 +62,6 @@ class Draft:
         self.queues.take(whose, grant)
         self._undo.append((self._give_back, (row, grant, whose)))
 
-    def keep(self, tenant: Tenant) -> None:
-        """Set a place aside as a promise does, though others may still hold it."""
-        self.tenants.add(tenant)
-        self._return(tenant)
-        self._undo.append((self._drop, (tenant,)))
-
     def evict(self, tenant: Tenant) -> None:
         """As if the tenant had left. A promise is withdrawn, a lane's grant given back."""
         self._leave(tenant)
@@ -127,11 +121,6 @@ class Draft:
         come_back(tenant.node_row, tenant.grant)
         self.queues.take(tenant.queue_user, tenant.grant)
         self.gone.discard(tenant.key)
-
-    def _drop(self, tenant: Tenant) -> None:
-        self._leave(tenant)
-        self.gone.discard(tenant.key)
-        self.tenants.remove(tenant.key)
 
     def _give_back(self, row: int, grant: Grant, whose: QueueUser) -> None:
         self.nodes.undo_take(row, grant)

@@ -24,7 +24,6 @@ from phalanx.core.placement.node_limits import counted, is_too_much, spot_within
 from phalanx.core.placement.preempt.make_room import NoEvictions, make_room
 from phalanx.core.placement.prefetch import is_placed_whole, prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
-from phalanx.core.placement.reserve.retries import KeptRetries
 from phalanx.core.placement.spread import Spots, is_spread, spots
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
@@ -51,8 +50,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
         try:
             while line and not turn.is_over:
                 rank, number, waiting_class = heappop(line)
-                until = turn.retries.keep_before(rank, line[0][0] if line else None)
-                going_on = turn.serve(waiting_class, rank, until)
+                going_on = turn.serve(waiting_class, rank, line[0][0] if line else None)
                 if going_on is not None:
                     heappush(line, (going_on, number, waiting_class))
             is_cut = turn.is_over
@@ -61,7 +59,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
             if (looked_at := turn.front.reserves_for or turn.serves) is None:
                 raise
             raise PlanFailed(looked_at, error) from error
-        more = turn.retries.end(turn.memory, is_cut) or is_cut or turn.is_full or turn.has_more
+        more = is_cut or turn.is_full or turn.has_more
         return turn.draft.plan(turn.memory, more=more, deferred=turn.deferred)
 
 
@@ -72,9 +70,9 @@ class _Pass:
         self.draft = Draft(snapshot, policy.score)
         self.memory = snapshot.memory.copied(snapshot.waiting)
         self.front = Unplaced(self.draft, policy, snapshot.gain, snapshot.waiting, self.memory)
-        self.retries = KeptRetries(snapshot, self.draft, policy)
         self._policy = policy
-        self._gain, self._now = snapshot.gain, snapshot.now
+        self._gain = snapshot.gain
+        self._now = snapshot.now
         self._snapshot = snapshot
         self._held: set[WaitingClass] = set()  # classes in which one that runs long was held back
         self._held_count = 0

@@ -8,7 +8,6 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.transitions import apply
 from phalanx.core.model.job import Gather, Job
 from phalanx.core.model.orders import Status, Why
-from phalanx.core.model.plan import Policy
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster
 
@@ -92,8 +91,7 @@ def test_a_plan_that_would_make_a_second_gang_hold_a_part_is_refused():
 
 def test_a_promised_task_is_ready_in_a_replay_though_nobody_saw_its_backoff_end():
     """Seed 3141593629: another coordinator's clock was behind, and its log had a promise to a task in backoff."""
-    cluster = Cluster(policy=Policy(retry_room_s=0.0))
-    cluster.add_node("n1", cores=1)
+    cluster = a_cluster(n1={"cores": 1})
     urgent = a_job(cores=1, priority=5, max_retries=5)
     cluster.submit(urgent)
     low = a_job(cores=1)

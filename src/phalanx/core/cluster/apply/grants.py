@@ -13,7 +13,6 @@ from msgspec import structs
 from phalanx.core.cluster.apply.overlay import end_use, rest
 from phalanx.core.cluster.decision import Send
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.cluster.retry_units import is_returning
 from phalanx.core.cluster.state import BACKOFF, BEGIN, STALE_MAX, ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import JobId
@@ -198,7 +197,6 @@ def queue_up(state: ClusterState, job: JobState) -> None:
     if job.is_over:
         leave_queue(state, job)
         return
-    note_returning(state, job)
     for unit in job.units:
         if unit.has_ready:
             state.waiting.add(unit)
@@ -206,16 +204,7 @@ def queue_up(state: ClusterState, job: JobState) -> None:
             state.waiting.discard(unit)
 
 
-def note_returning(state: ClusterState, job: JobState) -> None:
-    """Whether something of it is to be tried again soon has changed."""
-    if is_returning(job):
-        state.returning[job.job.id] = job.job.priority
-    else:
-        state.returning.pop(job.job.id, None)
-
-
 def leave_queue(state: ClusterState, job: JobState) -> None:
-    state.returning.pop(job.job.id, None)
     for unit in job.units:
         state.waiting.discard(unit)
 

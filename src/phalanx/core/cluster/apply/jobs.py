@@ -21,7 +21,6 @@ from phalanx.core.cluster.apply.grants import (
     end_forming,
     leave_queue,
     merge,
-    note_returning,
     note_start,
     open_lane,
     queue_up,
@@ -373,6 +372,5 @@ def _wait_again(state: ClusterState, job: JobState, position: int, ready_at: flo
     if ready_at > now:
         job.delayed[position] = ready_at
         heappush(state.retries, (ready_at, job.job.id, position))
-        note_returning(state, job)
         return
     job.wait_again(position)
