@@ -60,7 +60,9 @@ class ResultRow(Struct):
 def results(
     ctx: typer.Context,
     id: IdArgument,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of tasks, the first as they are sorted.")] = 100_000,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of tasks, the first as they are sorted.")
+    ] = 100_000,
     retries: Annotated[
         bool,
         typer.Option(
