@@ -1,6 +1,6 @@
-"""Why waiting jobs of a list wait, in a word each, as `why` has it first: asked for a few of them, and kept for a while.
+"""Why waiting jobs of a list wait, in a word each: the first reason of `why`, of a few jobs, and kept for a while.
 
-A coordinator finds a reason by looking at its nodes, so a list asks for no more than `JOBS_MAX` and stops asking when it
+A coordinator finds a reason by looking at its nodes, so a list asks for at most `JOBS_MAX` and stops asking when it
 has taken `WITHIN_S`. What the words mean is in docs/operations/reasons.md.
 """
 
