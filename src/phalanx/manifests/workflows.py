@@ -43,6 +43,7 @@ _JOB_FIELDS = frozenset(JobSpec.__struct_fields__) - {
     "draft",
     "applied",
     "success",
+    "hold",
     "after",
     "params",  # of a stage they are for its program
     "each",
