@@ -69,7 +69,7 @@ class TaskLog:
         """What one attempt wrote; None: the newest."""
         found = found or self._client.log_times(self._id, attempt=number)
         if found.attempt == 0 and not self._options.follow:
-            self._say(f"{self._called} has not started; `phalanx why {self._called}` says what it waits for")
+            self._say(self._without_log())
             return iter(())
         options, streams = self._options, self._streams(found)
         times = LineTimes(self._client, self._id, found, self._clock.monotonic())
@@ -105,6 +105,13 @@ class TaskLog:
                     self._say(f"{self._called} has not started yet")
                 self._client.wait(self._id, timeout=pace_s)
                 pace_s = min(PACE_MAX_S, 1.5 * pace_s)
+
+    def _without_log(self) -> str:
+        """Why there is nothing to show of a task that no node was given."""
+        task = self._client.task(self._id)
+        if task.status not in ENDED:
+            return f"{self._called} has not started; `phalanx why {self._called}` says what it waits for"
+        return f"{self._called} is {task.status} and never started; `phalanx why {self._called}` says why"
 
     def _tell_end(self, number: int, why: str) -> None:
         self._say(f"--- attempt {number} has ended{': ' if why else ''}{why} ---")
