@@ -218,6 +218,15 @@ async def test_one_failed_task_runs_again_alone(here: Coordinator, ada: AsyncCli
     assert [task.params["x"] for task in (await ada.tasks(retry)).items] == ["13"]
     assert (await ada.retry(f"{first}.4", request_id="four")).replayed
     with pytest.raises(Conflict) as told:
+        await ada.retry(f"{first}.4")
+    assert (told.value.detail, told.value.hint) == (
+        "task 4 of 1 has not failed, as last retried in 2",
+        "that retry has not ended: phalanx wait 2",
+    )
+    with pytest.raises(Conflict) as told:
+        await ada.retry(f"{first}.5")
+    assert (told.value.detail, told.value.hint) == ("task 5 of 1 has not failed", "")
+    with pytest.raises(Conflict) as told:
         await ada.retry(f"{first}.3", request_id="four")
     assert told.value.reason == "RequestIdReused"
     await ended(here, ada, retry, (4,))
