@@ -12,6 +12,7 @@ from phalanx.coordinator.logs import LogLinks
 from phalanx.errors import Unavailable
 from phalanx.link.wire import VERSION, LogHello
 
+
 class Unanswering:
     """A connection left over from a machine that is gone."""
 

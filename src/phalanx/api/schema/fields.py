@@ -46,7 +46,13 @@ from phalanx.errors import BadRequest, Unprocessable
 
 SHOWN_MAX = 80
 WHENS: tuple[When, ...] = get_args(When)
-_OF_SLURM = {"afterok": "", "afterany": ":any", "afternotok": ":failed", "after": ":started", "aftercorr": ":each"}
+_OF_SLURM = {
+    "afterok": "",
+    "afterany": ":any",
+    "afternotok": ":failed",
+    "after": ":started",
+    "aftercorr": ":each",
+}
 TERMS_MAX = 32
 SELECTOR_MAX = 4096
 
