@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-
 LOG_AWAY = (
     "LogAway"  # of Unavailable: the log of an attempt is on a node that is away, and the task runs again
 )

@@ -88,7 +88,7 @@ BY_RESUBMIT = {
 
 
 def our_option(path: str, option: str) -> str:
-    """What to use instead of an option that a command does not have; empty if nothing is known. `path` has its nouns."""
+    """What to use instead of an option that a command, with its nouns, does not have; empty if nothing is known."""
     if option in OF_COMMANDS.get(path, {}):
         return f"use {OF_COMMANDS[path][option]}"
     command = path.rpartition(" ")[2]

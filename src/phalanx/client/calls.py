@@ -330,13 +330,7 @@ def ready() -> Call[Any]:
 
 
 def logs(
-    id: str | int,
-    stream: Stream,
-    attempt: int | None,
-    offset: int | None,
-    lines: int | None,
-    *,
-    follow: Follow,
+    id: str, stream: Stream, attempt: int | None, offset: int | None, lines: int | None, *, follow: Follow
 ) -> Call[None]:
     """A stream. One that follows may be silent for hours, so no time limit is set for it."""
     query = query_of(stream=stream, attempt=attempt, offset=offset, lines=lines) | {"split": "true"}
@@ -391,8 +385,7 @@ def path_of(noun: Noun, id: str | int, verb: str = "") -> str:
 
 def is_lasting(id: str | int) -> bool:
     """Whether this names the same job for ever: an id, the beginning of one, or a number."""
-    text = str(id)
-    return text[:1].isdigit() and "/" not in text and "-" not in text and "_" not in text
+    return (text := str(id))[:1].isdigit() and not {"/", "-", "_"} & {*text}
 
 
 def noun_of(id: str | int) -> Noun:

@@ -84,7 +84,9 @@ async def test_one_that_is_held_waits_for_its_release():
         reply = await here.commands.apply(ApplyRequest(specs), "ada")
         assert [(await here.commands.job(job.id)).held for job in reply.jobs] == ["by ada", None]
         stage = StageSpec("a", specs[0])
-        with pytest.raises(BadRequest, match="job.hold: a stage begins when those before it have completed"):
+        with pytest.raises(
+            BadRequest, match=r"job\.hold: a stage begins when those before it have completed"
+        ):
             await here.commands.submit_workflow(WorkflowRequest(WorkflowSpec([stage])), "ada")
 
 

@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from phalanx.api.schema.slurm_dependencies import dependency_hint
 from phalanx.core.model.amounts import (
     BYTES_MAX,
     MILLI,
@@ -46,13 +47,6 @@ from phalanx.errors import BadRequest, Unprocessable
 
 SHOWN_MAX = 80
 WHENS: tuple[When, ...] = get_args(When)
-_OF_SLURM = {
-    "afterok": "",
-    "afterany": ":any",
-    "afternotok": ":failed",
-    "after": ":started",
-    "aftercorr": ":each",
-}
 TERMS_MAX = 32
 SELECTOR_MAX = 4096
 
@@ -187,19 +181,12 @@ def read_after(texts: list[str]) -> tuple[After, ...]:
         when = next((known for known in WHENS if [known] == words), None) if words else "ok"
         if not job or when is None:
             raise BadRequest(
-                f"after: {shown(text)} is not JOB[:{'|'.join(WHENS)}][:each]", hint=_ours(text.split(":"))
+                f"after: {shown(text)} is not JOB[:{'|'.join(WHENS)}][:each]", hint=dependency_hint(text)
             )
         if job in found:
             raise BadRequest(f"after: {shown(job)} is given twice")
         found[job] = After(job, when, each)
     return tuple(found.values())
-
-
-def _ours(words: list[str]) -> str:
-    """How a dependency is written here that was written as for Slurm, its word before or after the job."""
-    job = next((word for word in words if word not in _OF_SLURM), "JOB")
-    theirs = next((word for word in words if word in _OF_SLURM), None)
-    return "" if theirs is None else f"{theirs} of Slurm is {(job or 'JOB') + _OF_SLURM[theirs]} here"
 
 
 def read_selector(text: str) -> Selector:
