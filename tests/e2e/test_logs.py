@@ -12,7 +12,7 @@ import pytest
 
 from phalanx.cli.job_logs import JobLogs
 from phalanx.cli.task_log import LogOptions, TaskLog
-from phalanx.errors import BadRequest, NotFound
+from phalanx.errors import BadRequest, NotFound, Unavailable
 from tests.support.real_cluster import RealCluster, a_real_cluster, end_keeper
 from tests.support.waiting import wait_until
 
@@ -123,6 +123,9 @@ def test_following_goes_on_elsewhere_when_the_node_is_gone_and_closes_no_connect
         assert told[0] == "attempt 1"
         assert f"--- attempt 1: the log cannot be read: node {first} is offline" in told[1]
         assert told[2:] == [f"--- attempt 2 on {node} ---", "attempt 2"]
+        with pytest.raises(Unavailable) as refused:
+            list(cluster.client.logs(id, attempt=1))
+        assert refused.value.reason == "LogAway"
 
 
 def test_the_log_of_an_earlier_attempt_is_read_where_it_ran(cluster: RealCluster) -> None:
