@@ -431,6 +431,12 @@ async def test_why_of_a_failed_sweep_counts_its_failures_and_has_the_parameters_
     assert reply.dominant.text.endswith("(lr=0.2, seed=7)")
     (others,) = [each for each in reply.others if each.code == "TasksFailed"]
     assert (others.numbers["count"], "phalanx results 1 --status failed" in others.text) == (2, True)
+    assert not [each for each in reply.others if each.code == "Retried"]
+    await ada.retry(made.id)
+    (others,) = [each for each in (await ada.why(made.id)).others if each.code == "Retried"]
+    assert others.text == (
+        "Its failed tasks ran again, last in 2; `phalanx results 1` has the newest outcome of each"
+    )
     async with client_of(here, "bob") as bob:  # who sees no parameters of it elsewhere
         assert "lr=" not in (await bob.why(made.id)).dominant.text
 

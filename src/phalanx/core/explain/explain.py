@@ -51,6 +51,8 @@ def explain(
     found = Finding([said], speaker, status=status, fix=fix_placed(job, speaker, said, asker))
     if position is None:
         found.reasons = list(_of_whole(job, said, speaker, status))
+        if again := state.repeated.get(job.job.id):
+            found.reasons.append(reason.retried(again[-1], job.job.id))
     if (there := why_there(job, speaker)) is not None:
         found.reasons.append(there)
     if job.held_because and not job.is_over:  # what runs of it goes on, and nothing else starts
