@@ -31,7 +31,7 @@ def jitters(task: str, nodes: Sequence[bytes], most: float) -> Numbers:
     if most <= 0:
         return np.zeros(len(nodes))
     prefix = f"{task}:".encode()
-    digests = [md5(prefix + node).digest() for node in nodes]  # quicker than a copy that has taken in the prefix
+    digests = [md5(prefix + node).digest() for node in nodes]
     numbers = np.frombuffer(b"".join(digests), dtype=">u8")[::2].astype(np.float64)  # the first half of each
     found: Numbers = (numbers / _SCALE - 0.5) * (2 * most)
     return found
