@@ -21,9 +21,9 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 async def keep_short() -> None:
     """Keep collections short while the state grows: what survived is not looked through again.
 
-    A full collection looks at all of it: half a second with some hundred thousand jobs, in which nobody is answered. So
-    survivors are set aside (frozen) at every second collection. Garbage among them is found when the memory has doubled,
-    in a quiet moment.
+    A full collection looks at all of it: half a second with some hundred thousand jobs, in which nobody is answered.
+    So survivors are set aside (frozen) at every second collection. Garbage among them is found when the memory has
+    doubled, in a quiet moment.
     """
     gc.set_threshold(*COLLECT_AFTER)
     survivors = _Survivors()
