@@ -21,7 +21,7 @@ import json
 import math
 import re
 import threading
-from typing import Annotated, Any, Literal, NoReturn, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -210,17 +210,11 @@ def _refuse_repeated_keys(body: bytes) -> None:
 
 
 def _each_key_once(pairs: list[tuple[str, object]]) -> None:
-    if len(dict(pairs)) == len(pairs):
-        return
     seen: set[str] = set()
-    for key, _ in pairs:
+    for key, _ in pairs if len(dict(pairs)) < len(pairs) else ():
         if key in seen:
-            _refuse_key(key)
+            raise BadRequest(f"the key {shown(key)} is given twice in one object", reason="RepeatedKey")
         seen.add(key)
-
-
-def _refuse_key(key: str) -> NoReturn:
-    raise BadRequest(f"the key {shown(key)} is given twice in one object", reason="RepeatedKey")
 
 
 class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
