@@ -26,6 +26,7 @@ SHARED = {
     "settings_elastic",
     "settings_health",
     "settings_overlay",
+    "settings_proxy",
     "settings_scheduler",
     "settings_types",
     "routes",

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from phalanx.api.server.logins import AcceptsLogins
 from phalanx.api.server.messages import HttpRequest, Reply
-from phalanx.api.server.proxies import NO_PROXIES, TrustedProxies
+from phalanx.api.server.proxies import NO_PROXIES, TrustedProxies, Vouchers
 from phalanx.api.server.static_site import StaticSite
 
 
@@ -25,6 +25,7 @@ class PageAccess(Struct, frozen=True):
     proxies: TrustedProxies = NO_PROXIES
     site: StaticSite | None = None
     forwards: Forwards | None = None
+    vouchers: Vouchers | None = None
 
 
 NO_PAGE = PageAccess()
