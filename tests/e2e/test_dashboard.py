@@ -96,3 +96,23 @@ def test_a_page_has_a_terminal_in_a_task(tmp_path: Path) -> None:
         for origin in ("", "http://evil.example", "http://127.0.0.1:1"):
             assert page.terminal(asked["session"], asked["ticket"], origin).status == 403
         assert page.terminal(asked["session"], "wrong").frames()[-1][0] is FrameKind.ERROR
+
+
+@pytest.mark.timeout(120)
+def test_a_standby_vouches_for_a_user_of_its_proxy(tmp_path: Path) -> None:
+    settings = SETTINGS | {
+        "coordinator.trusted_proxy": ["127.0.0.1"],
+        "coordinator.trusted_proxy_roles": ["user:ada=operator"],
+    }
+    with a_real_cluster(tmp_path, {}, coordinators=TWO, settings=settings) as cluster:
+        (standby,) = cluster.standbys()
+        page = Browser(cluster.address(standby))
+        assert page.ask("POST", "/v1/logins", {}).json()["reason"] == "TicketNeeded"
+        forged = {"phalanx-voucher": "ada:admin:9999999999:c2lnbmVk"}
+        assert page.ask("POST", "/v1/logins", {}, forged).json()["reason"] == "TicketNeeded"
+        named = {"x-forwarded-user": "ada"}
+        opened = page.ask("POST", "/v1/logins", {}, named)
+        assert (opened.status, opened.json()["role"]) == (201, "operator"), opened.body
+        page.cookie = opened.headers["set-cookie"].partition(";")[0]
+        assert page.ask("GET", "/v1/cluster", headers=named).status == 200
+        assert page.ask("GET", "/v1/cluster", headers={"x-forwarded-user": "bob"}).status == 403
