@@ -29,6 +29,7 @@ from phalanx.store.protocol import Store
 PAST_MAX = 200_000  # jobs of the history that are in the index
 PAST_AT_ONCE = 50
 PAST_SHARE = 9.0  # a piece that took a second is followed by a pause of so many
+GONE_MAX = 500
 LISTS_MAX = 16
 LIST_S = 1.0  # for so long a list is taken as it is, though jobs have changed
 ROWS_KEPT = 5000
@@ -94,13 +95,26 @@ class JobRowReads:
             changed.stale = set(self._loop.state.jobs)
             self._read_past()
         piece = await self._slices.turn()
+        gone: list[str] = []
         while changed.stale:
             if piece.is_over:
                 piece = await self._slices.turn()
             job = self._loop.state.jobs.get(id := changed.stale.pop())
+            self._past_rows.pop(id, None)
             if job is not None:
                 self._index.put(job)
-                self._past_rows.pop(id, None)
+            else:
+                gone.append(id)
+        await self._note_gone(gone)
+
+    async def _note_gone(self, ids: list[str]) -> None:
+        """These ended and left memory since we looked: how, the history knows."""
+        if len(ids) > GONE_MAX:  # nobody has asked for long
+            self._read_past()
+        for id in ids[:GONE_MAX]:
+            body = await self._store.history(id)
+            if body is not None and not is_workflow(body):
+                self._index.put(decode_job(body))
 
     async def _row(self, id: str) -> JobRow | None:
         state = self._loop.state

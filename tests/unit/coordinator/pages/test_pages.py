@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from phalanx.api.schema.pages import ChangesView, JobRowsQuery, TimesQuery
 from phalanx.api.schema.submission import SubmitRequest
@@ -103,6 +104,27 @@ async def test_a_row_follows_its_job():
         await here.commands.cancel(id)
         assert await rows(here, status="Pending") == []
         assert await rows(here, status="Cancelled,Failed") == ["a"]
+
+
+async def test_a_job_that_left_memory_is_shown_as_it_ended():
+    async with a_coordinator() as here:
+        id = await submit(here, name="a", hold=True)
+        assert await rows(here, status="Pending") == ["a"]
+        state = here.leadership.state
+        state.rules = structs.replace(state.rules, ended_jobs_max=0)
+        await here.commands.cancel(id)
+        async with asyncio.timeout(10.0):
+            while id in state.jobs:
+                await here.leadership.ask([])
+                await asyncio.sleep(0)
+        assert await rows(here, status="Pending") == []
+        assert await rows(here, status="Cancelled") == ["a"]
+        here.commands.pages._rows._resets = -1  # as after a restart: the history is read again
+        await rows(here)
+        reading = here.commands.pages._rows._reading
+        assert reading is not None
+        await reading
+        assert await rows(here, search="A") == ["a"]
 
 
 async def test_a_list_stays_as_it_is_for_a_moment():
