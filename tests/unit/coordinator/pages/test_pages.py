@@ -15,6 +15,7 @@ from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Drain
 from phalanx.errors import BadRequest, Gone, NotFound
+from tests.support.waiting import until
 from tests.unit.coordinator.test_declarations import a_coordinator
 
 pytestmark = pytest.mark.anyio
@@ -33,9 +34,7 @@ async def submit(here: Coordinator, user: str = "ada", **fields: Any) -> str:
 
 async def placed(here: Coordinator, id: str) -> None:
     """Wait until a job holds its place."""
-    async with asyncio.timeout(10.0):
-        while not here.leadership.state.jobs[id].live:
-            await asyncio.sleep(0)
+    await until(lambda: here.leadership.state.jobs[id].live)
 
 
 async def rows(here: Coordinator, **query: Any) -> list[str]:
@@ -113,10 +112,7 @@ async def test_a_job_that_left_memory_is_shown_as_it_ended():
         state = here.leadership.state
         state.rules = structs.replace(state.rules, ended_jobs_max=0)
         await here.commands.cancel(id)
-        async with asyncio.timeout(10.0):
-            while id in state.jobs:
-                await here.leadership.ask([])
-                await asyncio.sleep(0)
+        await until(lambda: id not in state.jobs)
         assert await rows(here, status="Pending") == []
         assert await rows(here, status="Cancelled") == ["a"]
         here.commands.pages._rows._resets = -1  # as after a restart: the history is read again
@@ -150,9 +146,7 @@ async def test_states_have_a_letter_for_each_task():
 async def test_times_have_a_bar_for_each_attempt():
     async with a_coordinator() as here:
         id = await submit(here, array="1-3", gpus=1, time_limit="1h")
-        async with asyncio.timeout(10.0):
-            while len(here.leadership.state.jobs[id].live) < 3:
-                await asyncio.sleep(0)
+        await until(lambda: len(here.leadership.state.jobs[id].live) == 3)
         now = here.clock.now()
         found = await here.commands.times(TimesQuery(until=now + 60))
         assert [bar.task for bar in sorted(found.bars, key=lambda bar: bar.task)] == [0, 1, 2]
@@ -166,7 +160,7 @@ async def test_times_have_a_bar_for_each_attempt():
 async def test_changes_tell_whole_rows_and_nodes():
     async with a_coordinator() as here, aclosing(here.commands.changes(None)) as changes:  # type: ignore[type-var]
         first = asyncio.ensure_future(anext(changes))
-        await asyncio.sleep(0)
+        await until(lambda: here.commands.pages._stream._pages)
         id = await submit(here, gpus=1, name="train")
         await placed(here, id)
         revision, body = await asyncio.wait_for(first, 10.0)
