@@ -177,7 +177,7 @@ async def test_changes_tell_whole_rows_and_nodes():
 async def test_who_comes_back_is_told_in_one_message_what_has_changed():
     async with a_coordinator() as here:
         await here.commands.job_rows(JobRowsQuery(), "ada")  # from now on changes are kept
-        await submit(here, name="seen before", hold=True)
+        await submit(here, name="before", hold=True)
         seen = here.leadership.state.revision
         for name in ("a", "b", "c"):
             await submit(here, name=name, hold=True)
