@@ -14,7 +14,9 @@ from phalanx.api.schema.pages import ChangesView, JobRowsQuery, TimesQuery
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Drain
+from phalanx.core.cluster.jobs import JobState
 from phalanx.errors import BadRequest, Gone, NotFound
+from tests.support.builders import a_job
 from tests.support.waiting import until
 from tests.unit.coordinator.test_declarations import a_coordinator
 
@@ -121,6 +123,17 @@ async def test_a_job_that_left_memory_is_shown_as_it_ended():
         assert reading is not None
         await reading
         assert await rows(here, search="A") == ["a"]
+
+
+async def test_values_of_results_in_the_command_of_a_stage_are_not_shown():
+    async with a_coordinator() as here:
+        state = here.leadership.state
+        job = a_job(workflow=("01kx0000000000000000000001", 0), user="bob", name="judge")
+        state.add_job(JobState(job, 1, state.counts))  # its workflow has left the memory
+        found = await here.commands.job_rows(JobRowsQuery(), "ada")
+        assert [row.command for row in found.rows] == ["(hidden)"]
+        assert await rows(here, search="judge") == ["judge"]
+        assert await rows(here, search="/bin/true") == []
 
 
 async def test_a_list_stays_as_it_is_for_a_moment():
