@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import aclosing
 from typing import Any
 
@@ -72,6 +73,10 @@ async def test_the_overview_counts_why_jobs_wait():
         assert sum(each.jobs for each in found.waiting) == 5
         assert (found.jobs.pending, found.jobs.assigned) == (5, 1)
         assert [(each.subject, each.severity) for each in found.alarms] == [("n3", "notice")]
+        shown = (await here.commands.job_rows(JobRowsQuery(), "ada")).rows
+        assert Counter(row.reason for row in shown if row.status == "Pending") == Counter(
+            {each.code: each.jobs for each in found.waiting}
+        )
         assert found.use.devices_used[-1] == 8.0
         assert await here.commands.overview() is found  # made once for all who ask in a second
 
