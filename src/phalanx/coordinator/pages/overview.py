@@ -20,6 +20,7 @@ from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.core.model.orders import Status
+from phalanx.errors import Unavailable
 
 ALARMS_MAX = 200
 FRESH_S = 1.0  # for so long an overview is told as it is
@@ -106,6 +107,8 @@ class Overview:
         try:
             self._waiting = await count_waiting(self._loop.state, self._slices, self._why, self.words)
             self._waiting_at = self._clock.now()
+        except Unavailable:  # the log is being read anew
+            pass
         finally:
             took_s = self._clock.monotonic() - began
             self._count_again_at = self._clock.monotonic() + max(WAITING_S, WAITING_SHARE * took_s)

@@ -58,8 +58,11 @@ class ChangeStream:
         self._pages += 1
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._pumped())
+            self._pump.add_done_callback(lambda _: self._wake())
         try:
             while True:
+                if self._pump is not None and self._pump.done():
+                    self._pump.result()  # which raises why it has ended, so that the page asks again
                 if not self._changed.floor <= at <= max(self._head, self._changed.revision):
                     raise Gone(
                         f"what changed since revision {at} is not known here", hint="read everything again"

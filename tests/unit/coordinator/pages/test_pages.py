@@ -231,6 +231,21 @@ async def test_what_is_not_known_any_more_is_said():
             await anext(here.commands.changes(seen - 1))
 
 
+async def test_a_stream_that_cannot_go_on_ends_instead_of_falling_silent(monkeypatch: pytest.MonkeyPatch):
+    async with a_coordinator() as here:
+        stream = here.commands.pages._stream
+
+        def broken(after: int) -> ChangesView:
+            raise KeyError(after)
+
+        monkeypatch.setattr(stream, "_view", broken)
+        coming = asyncio.ensure_future(anext(here.commands.changes(None)))
+        await until(lambda: stream._pages)
+        await submit(here, hold=True)
+        with pytest.raises(KeyError):
+            await asyncio.wait_for(coming, 10.0)
+
+
 async def test_nothing_is_kept_while_nobody_looks():
     async with a_coordinator() as here:
         await submit(here, hold=True)
