@@ -81,6 +81,7 @@ COMMANDS: Entries = {
     "plan": "plan:plan",
     "ps": "ps:ps",
     "top": "top.command:top",
+    "ui": "ui:ui",
     **_DAILY,
     "connect": "exec:attach",
     "forward": "port_forward:port_forward",
@@ -166,6 +167,10 @@ COMMANDS: Entries = {
             "revoke": "token:revoke",
             "rotate": "token:rotate",
         },
+    ),
+    "login": CommandGroup(
+        "Manage browsers that are logged in to the dashboard.",
+        {"list": "login:logins", "end": "login:end_login"},
     ),
     "audit": "token:audit",
     "coordinator": "daemon:coordinator",

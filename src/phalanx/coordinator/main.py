@@ -28,6 +28,7 @@ from phalanx.coordinator.executors import SubmitDefaults, read_executors
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.file_retention import FileRetention, FileUse, use_of_files
 from phalanx.coordinator.files_config import FilesConfig, files_of
+from phalanx.coordinator.forwarding import LeaderForwarder
 from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import EVERYWHERE, Links, RunnerChannel
@@ -40,6 +41,7 @@ from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.metrics.task_events import TaskEvents
 from phalanx.coordinator.notices import Notices
 from phalanx.coordinator.numbers import keep_numbers
+from phalanx.coordinator.page import page_access
 from phalanx.coordinator.rules import rules_of
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.stage_inputs import StageInputFetcher
@@ -167,6 +169,7 @@ class Coordinator:
         """The turn is durable: send and publish it."""
         self.links.dispatch(turn.effects)
         self.feed.publish(turn)
+        self.commands.pages.note(turn, self.leadership.state)
         self.recorder.observe(turn, self.leadership.state)
         self.inputs.note(turn)
         for effect in turn.effects:
@@ -184,6 +187,7 @@ class Coordinator:
 
     def followed(self, batch: Batch, turn: Turn) -> None:
         self.feed.publish(turn)
+        self.commands.pages.note(turn, self.leadership.state)
         self.recorder.observe(turn, self.leadership.state)
         if self.traces is not None:
             self.traces.follow(turn, self.leadership.state)
@@ -191,13 +195,15 @@ class Coordinator:
     def reread(self, loaded: Loaded, state: ClusterState) -> None:
         self.keys.check()
         self.feed.resume(loaded, state)
+        self.commands.pages.reset(state)
         self.recorder.resume(loaded, state, self.clock.now())
         if self.traces is not None:
             self.traces.resume(state)
 
     async def keep_keys(self) -> None:
         """Read token files again, and end what has lost its right, as long as the process lives."""
-        await self.keys.keep(self.leadership.post, (self.links.recheck, self.log_links.recheck))
+        rechecks = (self.links.recheck, self.log_links.recheck)
+        await self.keys.keep(self.leadership.post, rechecks, self.commands.login_access.inputs)
 
     async def keep_files(self) -> None:
         """Remove old files, as long as the process lives."""
@@ -244,6 +250,12 @@ def candidate_of(section: Section) -> Candidate:
     return Candidate(section.name, address, section.link_advertise or f"{host}:{section.link_port}")
 
 
+def defaults_of(section: Section) -> SubmitDefaults:
+    """What is taken for submissions that do not say."""
+    executors = read_executors(section.executors_file)
+    return SubmitDefaults(section.max_task_retries, executors, section.not_exported)
+
+
 async def _opened(section: Section) -> Store:
     """The store, as soon as there is room to open it. It may be mistaken for ours, or have forgotten."""
     store: Store | None = None
@@ -274,9 +286,7 @@ async def _serve(settings: Settings) -> int:
             store,
             config_of(settings),
             keys,
-            SubmitDefaults(
-                section.max_task_retries, read_executors(section.executors_file), section.not_exported
-            ),
+            defaults_of(section),
             clock,
             candidate=candidate_of(section),
             recorder=recorder_of(section),
@@ -294,14 +304,15 @@ async def _serve(settings: Settings) -> int:
             room,
         )
         limits = ServerLimits(session_idle_s=section.session_idle_s)
-        app = build_app(coordinator.commands, keys, tls_files.hosts(), limits, keys.audit)
+        forwards = LeaderForwarder(section.name, section.tls_ca_file or settings.client.ca_file)
+        page = page_access(section, coordinator.commands.login_access, forwards, keys)
+        app = build_app(coordinator.commands, keys, tls_files.hosts(), limits, keys.audit, page)
         rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
-        rpc = (
-            None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
-        )
+        rpc = await _rpc(coordinator, app, section, tls_files.pem, room)
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
         kept = (coordinator.keep_files(), coordinator.links.homes.keep(store), coordinator.number_history())
-        renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.notices.deliver(), *kept)
+        told = (coordinator.notices.deliver(), coordinator.commands.pages.use.keep())
+        renewing = asyncio.gather(tls_files.keep(), keep_short(), *told, *kept)
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:
@@ -313,6 +324,7 @@ async def _serve(settings: Settings) -> int:
             if traces is not None:
                 await asyncio.to_thread(traces.close)
             server.close()
+            await forwards.close()
             if rpc is not None:
                 await rpc.close()
     finally:
@@ -342,8 +354,10 @@ async def _end(writing: asyncio.Future[None] | None) -> None:
 
 async def _rpc(
     coordinator: Coordinator, app: App, section: Section, pem: Callable[[], Pem] | None, room: Shares
-) -> RpcServer:
+) -> RpcServer | None:
     """Listen for gRPC. It is loaded only if it is configured."""
+    if section.grpc_port is None:
+        return None
     from phalanx.coordinator.rpc import RpcServer
     from phalanx.coordinator.rpc_clients import ClientsService
     from phalanx.coordinator.rpc_runners import RunnersService
@@ -358,7 +372,7 @@ async def _rpc(
         room.rpc,
     )
     server = RpcServer(runners, ClientsService(app, coordinator.keys), room.rpc)
-    await server.open(section.bind, section.grpc_port or 0, pem)
+    await server.open(section.bind, section.grpc_port, pem)
     return server
 
 

@@ -11,9 +11,11 @@ from phalanx.api.server.routes import (
     cluster,
     files,
     jobs,
+    logins,
     metrics,
     nodes,
     overlay,
+    pages,
     sessions,
     sweeps,
     tasks,
@@ -41,4 +43,6 @@ ROUTES: tuple[Route, ...] = (
     *cluster.ROUTES,
     *metrics.ROUTES,
     *tokens.ROUTES,
+    *logins.ROUTES,
+    *pages.ROUTES,
 )
