@@ -1,4 +1,4 @@
-"""Puts the built dashboard into the wheel: builds it first if it is not there, and says what is missing if it cannot."""
+"""Puts the built dashboard into the wheel: builds it first if it is not there, or says what is missing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,12 @@ class DashboardHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         if (root / "scripts/ui").is_file():
-            subprocess.run(["bash", "scripts/ui", "--if-possible"], cwd=root, check=True, stdout=sys.stderr)
+            subprocess.run(
+                ["/usr/bin/env", "bash", "scripts/ui", "--if-possible"],
+                cwd=root,
+                check=True,
+                stdout=sys.stderr,
+            )
         if not built.is_file():
             self.app.display_warning(
                 "This wheel has no dashboard: /ui/ will say so. See above what is missing."
