@@ -3,6 +3,8 @@
  * nothing while the user types, and nothing together with Ctrl, Alt or Meta, which belong to the browser.
  */
 
+import { untrack } from 'svelte';
+
 export interface Shortcut {
   /** `?`, `j`, `Escape`, or two keys after each other: `g o`. */
   keys: string;
@@ -26,7 +28,7 @@ class Keys {
 
   /** Register until the returned function is called; in a component: `$effect(() => keys.register([...]))`. */
   register(shortcuts: readonly Shortcut[]): () => void {
-    this.shortcuts = [...this.shortcuts, ...shortcuts];
+    this.shortcuts = [...untrack(() => this.shortcuts), ...shortcuts];
     return () => {
       this.shortcuts = this.shortcuts.filter((each) => !shortcuts.includes(each));
     };
