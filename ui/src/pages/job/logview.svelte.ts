@@ -81,7 +81,7 @@ export class LogView {
       const before = this.#window.lines.length;
       const added = this.#window.prepend(piece.bytes.subarray(skipped), piece.offset + skipped);
       if (before + added > LINES_MAX) this.#leaveEnd();
-      this.lines = this.#window.shown;
+      this.lines = [...this.#window.shown]; // A new list each time: what shows it sees that it changed.
       this.start = this.#window.start;
       this.onmoved(added);
     });
@@ -98,7 +98,7 @@ export class LogView {
       const gone = this.#window.append(piece.bytes);
       this.size = piece.size;
       this.isAtEnd = piece.offset + piece.bytes.length >= piece.size;
-      this.lines = this.#window.shown;
+      this.lines = [...this.#window.shown]; // A new list each time: what shows it sees that it changed.
       this.start = this.#window.start;
       if (gone) this.onmoved(-gone);
     });
@@ -167,7 +167,7 @@ export class LogView {
     this.#isAnnounced = true;
     requestAnimationFrame(() => {
       this.#isAnnounced = false;
-      this.lines = this.#window.shown;
+      this.lines = [...this.#window.shown]; // A new list each time: what shows it sees that it changed.
       this.start = this.#window.start;
     });
   }
