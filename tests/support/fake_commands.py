@@ -16,6 +16,7 @@ from phalanx.api.schema.apply import (
     ApplyRequest,
     DraftView,
     LayerView,
+    PlanFilesRequest,
     PlanReply,
     PlanRequest,
     TopologyView,
@@ -172,6 +173,11 @@ class FakeCommands(FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, Fak
         self, request: PlanRequest, user: str, role: str = "user", asker: Asker = ADMIN
     ) -> PlanReply:
         self.planned.append(request)
+        return PlanReply([], [], [], 0)
+
+    async def plan_files(
+        self, request: PlanFilesRequest, user: str, role: str = "user", asker: Asker = ADMIN
+    ) -> PlanReply:
         return PlanReply([], [], [], 0)
 
     async def topology(self) -> TopologyView:
