@@ -1,0 +1,107 @@
+/**
+ * Who is logged in. The login itself is a cookie that no script can read; the CSRF token and the ticket for the next
+ * coordinator are in this page's memory and nowhere else.
+ *
+ * `start` redeems the ticket of `#ticket=…`, once, and takes it out of the address before anything else happens.
+ */
+import { ApiError, request, setLogin } from './api';
+
+/** The login of this browser, as /v1/logins answers. */
+export interface Login {
+  id: string;
+  name: string;
+  role: string;
+  csrf: string;
+  next_ticket: string;
+  expires_at: number;
+  idle_s: number;
+  may: Record<string, string>;
+  coordinators?: string[];
+}
+
+const DEVELOPER: Login = {
+  id: '', name: 'developer', role: 'admin', csrf: '', next_ticket: '', expires_at: 0, idle_s: 0,
+  may: new Proxy({}, { get: () => 'all' }),
+};
+
+/** The ticket of the address, which is then no longer in it, nor in the history. */
+export function takeTicket(): string {
+  const given = new URLSearchParams(location.hash.slice(1)).get('ticket') ?? '';
+  if (given) history.replaceState(history.state, '', location.pathname + location.search);
+  return given;
+}
+
+class Session {
+  status = $state<'unknown' | 'in' | 'out'>('unknown');
+  login = $state.raw<Login | null>(null);
+  /** Why there is no login, to be shown on the page that asks for one. */
+  error = $state.raw<ApiError | null>(null);
+
+  /** `all` or `own` for a permission such as `cancel`, or nothing. */
+  may(permission: string): string {
+    return this.login?.may[permission] ?? '';
+  }
+
+  /** Whether this user may do something to what `owner` owns. */
+  mayFor(permission: string, owner: string): boolean {
+    const scope = this.may(permission);
+    return scope === 'all' || (scope === 'own' && owner === this.login?.name);
+  }
+
+  async start(): Promise<void> {
+    setLogin('', (error) => this.#over(error));
+    const ticket = takeTicket();
+    try {
+      this.#take(ticket ? await this.#open(ticket) : await this.#current());
+    } catch (error) {
+      // Development against a coordinator without logins: Vite's proxy shows a token itself.
+      if (import.meta.env.DEV && error instanceof ApiError && error.status === 404) return this.#take(DEVELOPER);
+      this.#over(error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }));
+    }
+  }
+
+  async #open(ticket: string): Promise<Login> {
+    const init = { method: 'POST', body: JSON.stringify({ ticket }), headers: { 'Content-Type': 'application/json' } };
+    return (await (await request('/v1/logins', init)).json()) as Login;
+  }
+
+  async #current(): Promise<Login> {
+    return (await (await request('/v1/logins/current')).json()) as Login;
+  }
+
+  async logOut(): Promise<void> {
+    try {
+      if (this.login) await request(`/v1/logins/current`, { method: 'DELETE' });
+    } finally {
+      this.#over(null);
+    }
+  }
+
+  #take(login: Login): void {
+    this.login = login;
+    this.error = null;
+    this.status = 'in';
+    setLogin(login.csrf);
+  }
+
+  #over(error: ApiError | null): void {
+    this.login = null;
+    this.error = error;
+    this.status = 'out';
+    setLogin('');
+  }
+
+  /**
+   * Open this page at another coordinator, with the ticket that was kept for that. It is used up there, and the login of
+   * this coordinator ends with it.
+   */
+  moveTo(coordinator: string): void {
+    const login = this.login;
+    if (!login) return;
+    const url = new URL(location.pathname + location.search, coordinator);
+    url.hash = `ticket=${encodeURIComponent(login.next_ticket)}`;
+    location.replace(url.href);
+  }
+}
+
+export const session = new Session();
