@@ -6,7 +6,7 @@
 
 import type { Theme as ThemeName } from '../../lib/palette';
 import { visible } from '../../lib/text';
-import { fillIn, indexOf, inkOn, type Colouring, type Paint } from './colours';
+import { fillIn, indexOf, inkOn, jobOf, type Colouring, type Paint } from './colours';
 import { cellBox, cellsOf, type Box, type DomainBox, type Layout, type NodeBox, type Place } from './layout';
 import type { Mark, PlanOverlay } from './overlay';
 import type { Device } from './tree';
@@ -25,31 +25,36 @@ export interface Theme {
   sans: string;
 }
 
-export interface Lights {
-  job: string; // the job whose cells are outlined; empty: none
-  ranks: Map<string, string>; // of its tasks, by number
-  filter: ((paint: Paint, device: Device | undefined, box: NodeBox) => boolean) | null; // false: the cell is faded
-  cursor: Place | null;
+/** What the cells show; drawn again when the cluster changes. */
+export interface Shown {
+  filter: ((paint: Paint) => boolean) | null; // false: the cell is faded
   plan: PlanOverlay | null;
 }
 
-export interface View {
-  top: number; // the part that is seen
-  bottom: number;
+/** What is lit up above the cells; drawn again when the pointer moves. */
+export interface Lights {
+  job: string; // the job whose cells are outlined; empty: none
+  ranks: ReadonlyMap<string, string>; // of its tasks, by number
+  cursor: Place | null;
 }
 
 const SIGN_FROM = 10; // a cell shows its sign where it is at least so large
 const RANK_FROM = 13;
 
-export function draw(context: CanvasRenderingContext2D, layout: Layout, colouring: Colouring, lights: Lights, theme: Theme, view: View): void {
-  const painter = new Painter(context, layout, colouring, lights, theme);
-  context.clearRect(0, view.top, layout.width + 1, view.bottom - view.top);
-  for (const box of layout.domains) if (box.heading && isSeen(box, view)) painter.domain(box);
-  layout.nodes.forEach((box, at) => isSeen(box, view) && painter.node(box, at));
+/** The cells with their domains. */
+export function drawCells(to: CanvasRenderingContext2D, layout: Layout, colouring: Colouring, shown: Shown, theme: Theme): void {
+  const painter = new Painter(to, layout, colouring, theme);
+  to.clearRect(0, 0, layout.width + 1, layout.height + 1);
+  for (const box of layout.domains) if (box.heading) painter.domain(box);
+  for (const box of layout.nodes) painter.node(box, shown);
 }
 
-function isSeen(box: Box, view: View): boolean {
-  return box.y < view.bottom && box.y + box.h > view.top;
+/** What is lit up, on a canvas above the cells. */
+export function drawLights(to: CanvasRenderingContext2D, layout: Layout, colouring: Colouring, lights: Lights, theme: Theme): void {
+  const painter = new Painter(to, layout, colouring, theme);
+  to.clearRect(0, 0, layout.width + 1, layout.height + 1);
+  if (lights.job) for (const box of layout.nodes) painter.lit(box, lights);
+  if (lights.cursor) painter.cursor(lights.cursor);
 }
 
 class Painter {
@@ -59,7 +64,6 @@ class Painter {
     private readonly to: CanvasRenderingContext2D,
     private readonly layout: Layout,
     private readonly colouring: Colouring,
-    private readonly lights: Lights,
     private readonly theme: Theme,
   ) {
     this.size = layout.cell;
@@ -88,17 +92,38 @@ class Painter {
     if (after + to.measureText(more).width < box.x + box.w - 6) to.fillText(more, after, y);
   }
 
-  node(box: NodeBox, at: number): void {
+  node(box: NodeBox, shown: Shown): void {
     const { to, theme, layout } = this;
-    const isHere = this.lights.cursor?.node === at;
     to.fillStyle = theme.ground;
     rounded(to, box, 2);
     to.fill();
-    if (isHere) this.outline(box, theme.text, 1, 2);
     if (box.label) this.label(box);
-    for (let cell = 0; cell < cellsOf(box.node); cell++) {
-      this.cell(cellBox(layout, box, cell), box, box.node.devices[cell], isHere && this.lights.cursor?.device === cell);
+    const marks = shown.plan?.marks.get(box.node.name);
+    for (let cell = 0; cell < cellsOf(box.node); cell++) this.cell(cellBox(layout, box, cell), box, box.node.devices[cell], shown, marks);
+  }
+
+  /** The cells of a job, outlined, with the ranks of its members. */
+  lit(box: NodeBox, lights: Lights): void {
+    box.node.devices.forEach((device, index) => {
+      if (device.job !== lights.job) return;
+      const at = cellBox(this.layout, box, index);
+      const paint = this.colouring.of(box.node, device);
+      this.fill(at, paint);
+      if (this.size >= RANK_FROM) this.sign(at, rankOf(device, lights), paint);
+      this.outline(at, this.theme.text, this.size >= 9 ? 2 : 1, 0);
+    });
+    if (!box.node.devices.length && box.node.tasks.some((task) => jobOf(task) === lights.job)) {
+      this.outline(cellBox(this.layout, box, 0), this.theme.text, 2, 0);
     }
+  }
+
+  cursor(place: Place): void {
+    const box = this.layout.nodes[place.node];
+    if (!box) return;
+    this.outline(box, this.theme.text, 1, 2);
+    if (place.device < 0) return;
+    const at = cellBox(this.layout, box, place.device);
+    this.outline({ x: at.x - 2, y: at.y - 2, w: at.w + 4, h: at.h + 4 }, this.theme.accent, 2, 2);
   }
 
   private label(box: NodeBox): void {
@@ -109,22 +134,18 @@ class Painter {
     to.fillText(fitted(to, visible(box.node.name.slice(0, 200)), box.w - 4), box.x + 3, box.y + box.label / 2 + 2);
   }
 
-  private cell(at: Box, box: NodeBox, device: Device | undefined, isCursor: boolean): void {
-    const { to, theme, lights } = this;
+  private cell(at: Box, box: NodeBox, device: Device | undefined, shown: Shown, marks: Map<number, Mark> | undefined): void {
+    const { to } = this;
     const paint = this.colouring.of(box.node, device);
-    const isFaded = lights.filter !== null && !lights.filter(paint, device, box);
-    to.globalAlpha = isFaded ? 0.16 : 1;
+    const isFaded = shown.filter !== null && !shown.filter(paint);
+    to.globalAlpha = isFaded ? 0.15 : shown.plan ? 0.45 : 1;
     this.fill(at, paint);
     if (!device && box.node.devices.length === 0) this.coresUsed(at, box);
-    const isLit = lights.job !== '' && device?.job === lights.job;
-    if (isLit && this.size >= RANK_FROM) this.sign(at, rankOf(device, lights), paint);
-    else if (this.size >= SIGN_FROM && paint.sign) this.sign(at, paint.sign, paint);
+    if (this.size >= SIGN_FROM && paint.sign) this.sign(at, paint.sign, paint);
     else if (paint.tone === 'bad') this.cross(at);
     to.globalAlpha = 1;
-    if (isLit) this.outline(at, theme.text, this.size >= 9 ? 2 : 1, 0);
-    const mark = lights.plan?.marks.get(box.node.name)?.get(device ? device.index : -1);
+    const mark = marks?.get(device ? device.index : -1);
     if (mark) this.mark(at, mark);
-    if (isCursor) this.outline({ x: at.x - 2, y: at.y - 2, w: at.w + 4, h: at.h + 4 }, theme.accent, 2, 2);
   }
 
   private fill(at: Box, paint: Paint): void {
