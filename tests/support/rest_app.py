@@ -13,7 +13,9 @@ import msgspec
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Identity, Tokens
 from phalanx.api.server.limits import ServerLimits
+from phalanx.api.server.logins import cookie_name, csrf_of
 from phalanx.api.server.messages import App, Message
+from phalanx.api.server.page_access import PageAccess
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.client import Client
 from phalanx.client.in_process import BridgedTransport, InProcessTransport
@@ -41,7 +43,15 @@ class RawResponse(NamedTuple):
 def a_rest_app(cluster: FakeCommands | None = None, **limits: Any) -> RestApp:
     cluster = cluster or FakeCommands()
     tokens = Tokens([("ada", TOKEN)])
-    return RestApp(build_app(cluster, tokens, limits=ServerLimits(**limits)), cluster, tokens)
+    app = build_app(cluster, tokens, limits=ServerLimits(**limits), page=PageAccess(cluster))
+    return RestApp(app, cluster, tokens)
+
+
+def as_browser(cluster: FakeCommands, who: Identity) -> dict[str, str]:
+    """Headers of the page of a browser that is logged in, instead of those of a token."""
+    cookie = cluster.opened(who)
+    name = cookie_name(b"localhost:7433", is_secure=False)
+    return {"authorization": "", "cookie": f"{name}={cookie}", "phalanx-csrf": csrf_of(cookie)}
 
 
 class TaskToken:

@@ -81,6 +81,7 @@ COMMANDS: Entries = {
     "plan": "plan:plan",
     "ps": "ps:ps",
     "top": "top.command:top",
+    "ui": "ui:ui",
     **_DAILY,
     "connect": "exec:attach",
     "forward": "port_forward:port_forward",

@@ -62,6 +62,7 @@ from phalanx.client.client import Client
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.leader import PATIENCE_S, RetryDelays
+from phalanx.client.logins import AsyncLoginCalls
 from phalanx.client.overlay import AsyncOverlayCalls
 from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.submissions import AsyncSubmitCalls
@@ -92,6 +93,7 @@ class AsyncClient(
     AsyncSessionCalls,
     AsyncVpsCalls,
     AsyncLogCalls,
+    AsyncLoginCalls,
 ):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Tasks may share it."""
 
@@ -117,6 +119,9 @@ class AsyncClient(
 
     async def close(self) -> None:
         await self._exchange.close()
+
+    def _carrier(self) -> object:
+        return self._exchange
 
     async def __aenter__(self) -> Self:
         return self

@@ -58,7 +58,9 @@ from phalanx.errors import BadRequest, Unavailable
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
-Noun = Literal["jobs", "tasks", "nodes", "queues", "tokens", "workflows", "reservations", "addresses"]
+Noun = Literal[
+    "jobs", "tasks", "nodes", "queues", "tokens", "workflows", "reservations", "addresses", "logins"
+]
 Spec = JobSpec | Mapping[str, Any]  # a job file's content, as a struct or as it was parsed
 
 TIMEOUT_S = 30.0

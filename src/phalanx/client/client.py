@@ -52,6 +52,7 @@ from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
 from phalanx.client.leader import RetryDelays, addresses_of
 from phalanx.client.log_calls import LogCalls
+from phalanx.client.logins import LoginCalls
 from phalanx.client.overlay import OverlayCalls
 from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
 from phalanx.client.submissions import SubmitCalls
@@ -67,7 +68,15 @@ V = TypeVar("V")
 
 
 class Client(
-    SubmitCalls, WorkflowCalls, ApprovalCalls, UsageCalls, OverlayCalls, SessionCalls, VpsCalls, LogCalls
+    SubmitCalls,
+    WorkflowCalls,
+    ApprovalCalls,
+    UsageCalls,
+    OverlayCalls,
+    SessionCalls,
+    VpsCalls,
+    LogCalls,
+    LoginCalls,
 ):
     """Talks to a cluster: that of `address` (or several), or the one that the settings name. Threads may share it."""
 
@@ -94,6 +103,9 @@ class Client(
         self._exchange = exchange
         self._clock = SystemClock()
         self._closed = threading.Event()
+
+    def _carrier(self) -> object:
+        return self._exchange
 
     def close(self) -> None:
         """End open streams and close the connections. A `with` block does this at its end."""

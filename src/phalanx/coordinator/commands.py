@@ -26,6 +26,7 @@ from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.log_reads import LogReads
+from phalanx.coordinator.logins import CoordinatorLogins, LoginAccess
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
@@ -113,12 +114,22 @@ class CoordinatorCommands:
         self.hold, self.release, self.update = changes.hold, changes.release, changes.update
         removals = Removals(loop, store)
         self.cancel, self.evict = removals.cancel, removals.evict
-        tokens = TokenCommands(loop, clock)
-        self.tokens, self.create_token = tokens.tokens, tokens.create_token
-        self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
+        self._let_in()
         self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request
+
+    def _let_in(self) -> None:
+        """Tokens, and logins of browsers."""
+        loop, clock = self._loop, self._clock
+        self.login_access = LoginAccess(loop, self._log_links.keys, clock)
+        logins = CoordinatorLogins(loop, clock, self.login_access)
+        self.make_login_ticket, self.open_login = logins.make_login_ticket, logins.open_login
+        self.vouch_login, self.end_login = logins.vouch_login, logins.end_login
+        self.logins = logins.logins
+        tokens = TokenCommands(loop, clock)
+        self.tokens, self.create_token = tokens.tokens, tokens.create_token
+        self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
 
     def _take_jobs(self, defaults: SubmitDefaults) -> SealedJobs:
         """What is submitted, for the first time or again, with its environment."""

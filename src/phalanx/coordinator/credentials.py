@@ -179,6 +179,14 @@ class Credentials:
             return self._person(record)
         return self._task(token)
 
+    def stands(self, shown: str) -> Identity | None:
+        """The identity of the user's token with this fingerprint, while it is accepted."""
+        if any(each.hex()[:FINGERPRINT_CHARACTERS] == shown for each in self._users.digests):
+            return Identity(self.name, "admin", shown)
+        state = self._known_state()
+        record = None if state is None else state.keyring.by_id.get(shown)
+        return None if record is None or record.kind != "user" else self._person(record)
+
     def accepts_node(
         self, token: str, node: str, origin: str = "", peer_name: str | None = None
     ) -> LinkAccess:
@@ -259,9 +267,15 @@ class Credentials:
         self._asked_to_reload.set()
 
     async def keep(
-        self, post: Callable[[Envelope], object], recheck: Iterable[Callable[[], None]] = ()
+        self,
+        post: Callable[[Envelope], object],
+        recheck: Iterable[Callable[[], None]] = (),
+        more: Callable[[], list[Input]] = list,
     ) -> None:
-        """Read the files again and again, end connections that have lost their right, write down who came."""
+        """Read the files again and again, end connections that have lost their right, write down who came.
+
+        `more` are inputs that tell who else came.
+        """
         loop = asyncio.get_running_loop()
         read_at = checked_at = loop.time()
         look_s = min(LOOK_EVERY_S, self._reload_s)
@@ -279,6 +293,8 @@ class Credentials:
             if self._shown:
                 post(([UseCredentials(tuple(sorted(self._shown)))], no_reply))
                 self._shown.clear()
+            if inputs := more():
+                post((inputs, no_reply))
 
     def reload(self) -> bool:
         """Read both files again; whether anything changed."""

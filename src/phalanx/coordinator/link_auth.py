@@ -6,6 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from phalanx.api.server.auth import Identity
 from phalanx.coordinator.environment_keys import EnvironmentKeys
 from phalanx.core.model.credential import Credential
 
@@ -28,6 +29,10 @@ class LinkAuthenticator(Protocol):
     def accepts_node(
         self, token: str, node: str, origin: str = "", peer_name: str | None = None
     ) -> LinkAccess: ...
+
+    def stands(self, shown: str) -> Identity | None:
+        """The identity of the user's token with this fingerprint, while it is accepted."""
+        ...
 
     def task_token(self, job: str) -> str: ...
 
@@ -56,6 +61,9 @@ class SharedToken:
         self, token: str, node: str, origin: str = "", peer_name: str | None = None
     ) -> LinkAccess:
         return LinkAccess("" if self._token in (None, token) else STRANGER)
+
+    def stands(self, shown: str) -> Identity | None:
+        return None  # it has no users
 
     def task_token(self, job: str) -> str:
         return ""

@@ -17,6 +17,9 @@ import uvloop
 
 from phalanx.api.server.app import build_app
 from phalanx.api.server.limits import ServerLimits
+from phalanx.api.server.page_access import PageAccess
+from phalanx.api.server.proxies import NO_PROXIES
+from phalanx.api.server.static_site import StaticSite
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.audit import AuditFile
@@ -61,6 +64,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Policy
+from phalanx.dashboard import STATIC
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
@@ -197,7 +201,8 @@ class Coordinator:
 
     async def keep_keys(self) -> None:
         """Read token files again, and end what has lost its right, as long as the process lives."""
-        await self.keys.keep(self.leadership.post, (self.links.recheck, self.log_links.recheck))
+        rechecks = (self.links.recheck, self.log_links.recheck)
+        await self.keys.keep(self.leadership.post, rechecks, self.commands.login_access.inputs)
 
     async def keep_files(self) -> None:
         """Remove old files, as long as the process lives."""
@@ -294,7 +299,8 @@ async def _serve(settings: Settings) -> int:
             room,
         )
         limits = ServerLimits(session_idle_s=section.session_idle_s)
-        app = build_app(coordinator.commands, keys, tls_files.hosts(), limits, keys.audit)
+        page = PageAccess(coordinator.commands.login_access, NO_PROXIES, StaticSite(STATIC))
+        app = build_app(coordinator.commands, keys, tls_files.hosts(), limits, keys.audit, page)
         rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
         rpc = (
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)

@@ -35,8 +35,10 @@ from phalanx.api.server.messages import (
     problem_reply,
 )
 from phalanx.api.server.openapi import openapi_document
+from phalanx.api.server.page_access import NO_PAGE, PageAccess
 from phalanx.api.server.route import Route, Service, kind_of
 from phalanx.api.server.routes.table import ROUTES
+from phalanx.api.server.static_site import is_of_site
 from phalanx.core.model.job import is_job_id, is_object
 from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized, WrongMethod
 from phalanx.logger import logger
@@ -44,6 +46,7 @@ from phalanx.logger import logger
 _log = logger("api")
 STALE_S = 5.0
 BEHIND = b"phalanx-behind"
+OPEN_BODY_BYTES = 4096  # of a request without a token
 REST = "{path}"  # in a route: whatever follows, with its slashes
 # Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a stage: WORKFLOW:STAGE
@@ -67,10 +70,11 @@ def build_app(
     hosts: Iterable[str] = (),
     limits: ServerLimits | None = None,
     audit: Audit = NO_AUDIT,
+    page: PageAccess = NO_PAGE,
 ) -> App:
     """The app, for uvicorn or for a client in the same process. `hosts` are answered to besides loopback."""
     guard = Guard(hosts)
-    service = Service(commands, tokens, limits or ServerLimits(), openapi_document, audit)
+    service = Service(commands, tokens, limits or ServerLimits(), openapi_document, audit, page)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -80,10 +84,17 @@ def build_app(
         try:
             http_request = HttpRequest(scope, receive)
             guard.check_origin(http_request.headers)
+            if page.site is not None and is_of_site(http_request.path):
+                reply = page.site.reply(http_request.method, http_request.path, http_request.headers)
+                commands.count_request("ui", reply.status)
+                await reply.send(send)
+                return
+            http_request.logins = page.logins
             try:
                 route = _admitted(tokens, http_request)
             except Unauthorized:
-                if not http_request.headers.get(b"authorization") or not await commands.catch_up():
+                shows_something = http_request.headers.get(b"authorization") or http_request.cookie
+                if not shows_something or not await commands.catch_up():
                     raise
                 route = _admitted(tokens, http_request)  # a standby did not know a token that is a moment old
             if http_request.identity.fingerprint and (connection := scope.get(CONNECTION)) is not None:
@@ -238,7 +249,7 @@ async def _carried_out(service: Service, route: Route, http_request: HttpRequest
 
 def _is_change(route: Route) -> bool:
     """Whether it changes anything, and so is written down with who did it."""
-    return route.method != "GET" and route.permission not in ("open", "read")
+    return route.method != "GET" and route.permission != "read"
 
 
 async def _in_turn(service: Service, route: Route, http_request: HttpRequest) -> Reply:
@@ -295,7 +306,8 @@ def _note(
 
 
 async def _document(service: Service, route: Route, http_request: HttpRequest) -> Any:
-    body = await http_request.body(max(service.limits.body_bytes, route.body_bytes))
+    most = OPEN_BODY_BYTES if route.permission == "open" else max(service.limits.body_bytes, route.body_bytes)
+    body = await http_request.body(most)
     if len(body) > service.limits.large_bytes:
         await service.slices.turn()  # reading it takes milliseconds
     if not body and route.body is Nothing:

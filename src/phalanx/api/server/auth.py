@@ -36,6 +36,7 @@ Permission = Literal[
     "grant",
     "audit",
     "serve",
+    "browse",
 ]
 Bearer = Literal["viewer", "user", "operator", "admin", "node", "join", "task"]
 Scope = Literal["all", "own"]
@@ -55,10 +56,11 @@ MEANINGS: dict[Permission, str] = {
     "grant": "create, list, rotate and revoke tokens (own: for one's own name, of no more power)",
     "audit": "read the audit log",
     "serve": "carry out the calls of an executor, as a worker of its job",
+    "browse": "log in to the dashboard with a browser, and log out",
 }
 
 GRANTS: dict[Bearer, dict[Permission, Scope]] = {
-    "viewer": {"read": "all", "follow": "all", "inspect": "own"},
+    "viewer": {"read": "all", "follow": "all", "inspect": "own", "browse": "all"},
     "user": {
         "read": "all",
         "follow": "all",
@@ -68,6 +70,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "control": "own",
         "enter": "own",
         "grant": "own",
+        "browse": "all",
     },
     "operator": {
         "read": "all",
@@ -79,6 +82,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "enter": "all",
         "operate": "all",
         "grant": "own",
+        "browse": "all",
     },
     "admin": {
         "read": "all",
@@ -92,6 +96,7 @@ GRANTS: dict[Bearer, dict[Permission, Scope]] = {
         "declare": "all",
         "grant": "all",
         "audit": "all",
+        "browse": "all",
     },
     "task": {"follow": "own", "inspect": "own", "serve": "own"},
     "node": {},  # for the link port alone, and there for its own name
@@ -127,6 +132,7 @@ class Identity(Struct, frozen=True):
     job: str = ""  # of a task's token: its job
     expires_at: float | None = None
     is_record: bool = False  # it was created, so that it can be listed and revoked
+    login: str = ""  # the id of a browser's login, if it came with its cookie
 
     def scope(self, permission: Permission) -> Scope | None:
         """How far a permission reaches; None: it is not held."""

@@ -10,6 +10,7 @@ import msgspec
 
 from phalanx.api.schema.documents import PROBLEM_TYPE, retry_after_s, spell_problem
 from phalanx.api.server.auth import NOBODY, Accepts, Identity, Permission, forbidden, identify
+from phalanx.api.server.logins import AcceptsLogins, cookie_name, identify_login, read_cookie
 from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest, PhalanxError, TooLarge, Unauthorized, WrongMethod, WrongType
 
@@ -59,6 +60,8 @@ class HttpRequest:
         "id",
         "identity",
         "is_inspector",
+        "is_secure",
+        "logins",
         "made",
         "method",
         "path",
@@ -89,6 +92,8 @@ class HttpRequest:
         self.made: list[str] = []  # ids of the jobs, workflows or tokens that it made, for the audit
         self.connection: SwitchableConnection | None = scope.get(CONNECTION)
         self.identity: Identity = NOBODY
+        self.is_secure: bool = scope.get("scheme") == "https"  # on the way to the browser
+        self.logins: AcceptsLogins | None = None  # if a browser may show the cookie of a login
         self.is_inspector = False  # may see what the job in the path wrote, and its environment
         self.token = ""
         self.id = ""  # the job, task or node named in the path
@@ -112,8 +117,22 @@ class HttpRequest:
         return self.headers.get(b"phalanx-read") == b"leader"
 
     def identify(self, tokens: Accepts) -> None:
-        """Note who sends this request, or raise Unauthorized."""
-        self.identity, self.token = identify(tokens, self.headers.get(b"authorization", b""))
+        """Note who sends this request, or raise Unauthorized. With a token, no cookie is looked at."""
+        cookie = self.cookie
+        if self.logins is not None and cookie:
+            self.identity = identify_login(self.logins, self.method, self.headers, cookie)
+            self.token = cookie
+        else:
+            self.identity, self.token = identify(tokens, self.headers.get(b"authorization", b""))
+
+    @property
+    def cookie(self) -> str:
+        """The cookie of a login, of a request that shows no token."""
+        if self.logins is None or b"authorization" in self.headers:
+            return ""
+        return read_cookie(
+            self.headers, cookie_name(self.headers.get(b"host", b""), is_secure=self.is_secure)
+        )
 
     def is_insider(self, tokens: Accepts) -> bool:
         """For a public route: whether the caller is authenticated. A wrong token is refused here as well."""
@@ -174,6 +193,9 @@ def headers_once(raw: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
             b"host",
             b"origin",
             b"authorization",
+            b"cookie",
+            b"phalanx-csrf",
+            b"sec-fetch-site",
             b"content-type",
             b"idempotency-key",
             b"last-event-id",

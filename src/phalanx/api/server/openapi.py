@@ -25,6 +25,7 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import PROBLEM_TYPE, Nothing, Problem
 from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.schema.logins import LoginTicketRequest, OpenLoginRequest
 from phalanx.api.schema.overlay import ReserveRequest
 from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputRequest
@@ -49,6 +50,7 @@ _PLURALS = {
     "sessions": "session",
     "reservations": "node",
     "addresses": "node",
+    "logins": "login",
 }
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
@@ -112,6 +114,8 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     QuotaSpec: {"gpus": 64, "memory": "2TiB"},
     TokenRequest: {"name": "ada", "role": "user", "expires": "30d"},
     RotateRequest: {"overlap": "1h"},
+    LoginTicketRequest: {"coordinators": ["https://head-1:7433", "https://head-2:7433"]},
+    OpenLoginRequest: {"ticket": "phx_ui_..."},
     WorkflowRequest: {
         "workflow": {
             "name": "fine-tune",

@@ -18,6 +18,7 @@ from phalanx.api.server.auth import Accepts, Permission
 from phalanx.api.server.commands import Audit, Commands
 from phalanx.api.server.limits import ByteRate, ConcurrencyLimit, ServerLimits, StreamLimit, TimeSlices
 from phalanx.api.server.messages import HttpRequest, Reply
+from phalanx.api.server.page_access import NO_PAGE, PageAccess
 from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
 
@@ -74,12 +75,15 @@ class Service:
         limits: ServerLimits,
         openapi: Callable[[], bytes],
         audit: Audit,
+        page: PageAccess = NO_PAGE,
     ) -> None:
         self.commands = commands
         self.tokens = tokens
         self.limits = limits
         self.openapi = openapi  # made when it is first asked for, which takes longer than any request
         self.audit = audit
+        self.logins, self.proxies = page.logins, page.proxies
+        self.clock = SystemClock()
         self.streams = StreamLimit(limits.streams, "places for watches and log readers")
         self.sessions = StreamLimit(limits.sessions, "places for sessions")
         self.session_bytes = ByteRate(limits.session_bytes_per_s)
@@ -173,7 +177,9 @@ async def with_beats(
 def is_still_good(service: Service, http_request: HttpRequest) -> bool:
     """Whether the token is accepted, and still stands for the same name and role."""
     try:
-        now = service.tokens.accepts_user(http_request.token)
+        is_login = bool(http_request.identity.login) and service.logins is not None
+        accepts = service.logins.accepts_login if is_login and service.logins else service.tokens.accepts_user
+        now = accepts(http_request.token)
     except Unavailable:  # nobody knows here any more
         return False
     return now is not None and (now.name, now.role) == (

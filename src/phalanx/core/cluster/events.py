@@ -19,6 +19,7 @@ from phalanx.core.cluster.event_kinds import AttemptEvent, ClusterEvent, JobEven
 from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
+from phalanx.core.cluster.login_events import LoginEnded, LoginOpened, LoginsUsed, LoginTicketMade
 from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.job import Job, JobId, NodeName
@@ -379,7 +380,8 @@ Event = (
     | BackoffsEnded | NodeDisabled | NodeEnabled | NodeNeeded | TaskDeferred | MergedEnded | w.WorkflowSubmitted
     | w.StagesEnded | w.InputsAwaited | w.WorkflowCancelled | w.WorkflowStopped | w.WorkflowRetried
     | w.WorkflowForgotten | o.BlockAssigned | o.AddressReserved | o.ReservationEnded | n.NumbersSkipped | c.JobHeld
-    | c.JobUpdated | EnvironmentKept | NodeChecked | JobApproved | WorkflowApproved
+    | c.JobUpdated | EnvironmentKept | NodeChecked | JobApproved | WorkflowApproved | LoginTicketMade
+    | LoginOpened | LoginsUsed | LoginEnded
 )
 # fmt: on
 VOLATILE = (NodeHeard, BackoffsEnded, w.InputsAwaited)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from heapq import heapify
 from operator import attrgetter
 
-from msgspec import Struct, field, msgpack, structs
+from msgspec import Struct, msgpack, structs
 
 from phalanx.core.cluster.apply.approvals import wait_for_approval
 from phalanx.core.cluster.apply.bindings import restore_bindings
@@ -31,6 +31,7 @@ from phalanx.core.cluster.brake import Brake
 from phalanx.core.cluster.conditions import Condition, told_preemption
 from phalanx.core.cluster.environments import EnvironmentImage, HistoryEnvironments
 from phalanx.core.cluster.jobs import KEPT_RESULT_BYTES, JobState
+from phalanx.core.cluster.node_image import NodeImage
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.overlay import Overlay, OverlayImage
 from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState, Timers
@@ -39,12 +40,12 @@ from phalanx.core.cluster.usage import DeviceNumbers, JobUsage
 from phalanx.core.cluster.workflow_image import WorkflowImage, workflow_image, workflow_state
 from phalanx.core.model.bindings import BindingsImage
 from phalanx.core.model.credential import Credential
-from phalanx.core.model.health import WELL, NodeHealth, in_service
+from phalanx.core.model.health import in_service
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.lanes import Lane
-from phalanx.core.model.orders import AttemptKey, Status, Why
+from phalanx.core.model.login import LoginsImage
+from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.queues import Quota
-from phalanx.core.model.resources import Capacity, Grant
 from phalanx.core.model.tenants import NEVER
 from phalanx.core.model.topology import Topology
 from phalanx.core.model.usage import UsageTotals
@@ -110,35 +111,6 @@ class JobImage(Struct, array_like=True):
     approve_by: float | None = None
 
 
-class NodeImage(Struct, array_like=True):
-    name: str
-    incarnation: str
-    origin: str
-    capacity: Capacity
-    lost: bool
-    drain_reason: str | None
-    next_lane: int
-    leftovers: list[AttemptKey]
-    lanes: list[tuple[int, Grant, list[AttemptKey]]]
-    address: str
-    number: int | None = None  # None: its place among the nodes
-    generation: int = 0
-    lost_at: float | None = None
-    failures: int = 0
-    excluded_until: float | None = field(default=None, name="rests_until")
-    trouble: str = ""
-    leaving: bool = False
-    kept_s: float = 0.0
-    failed_users: tuple[str, ...] = ()
-    failed_jobs: tuple[JobId, ...] = ()  # of older versions; not used any more
-    exclusion_text: str = field(default="", name="rest_text")
-    disabled_reason: str | None = None
-    disabled_automatically: bool = False
-    toggled_at: float | None = None
-    idle_since: float | None = None
-    health: NodeHealth = WELL
-
-
 class ClusterImage(Struct, array_like=True):
     epoch: int
     revision: int
@@ -161,6 +133,7 @@ class ClusterImage(Struct, array_like=True):
     overlay: OverlayImage | None = None
     repeated: list[tuple[JobId, list[JobId]]] = []
     environments: list[EnvironmentImage] = []
+    logins: LoginsImage | None = None
 
 
 def encode_state(state: ClusterState) -> bytes:
@@ -188,6 +161,7 @@ def encode_state(state: ClusterState) -> bytes:
             state.overlay.image() if state.overlay else None,
             list(state.repeated.items()),
             state.environments.image(),
+            state.logins.image(),
         )
     )
 
@@ -227,6 +201,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
     state.repeated.restore(image.repeated)
+    state.logins.restore(image.logins)
     heapify(state.retries)
     if image.bindings is not None:
         restore_bindings(state, image.bindings)

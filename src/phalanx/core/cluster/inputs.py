@@ -335,6 +335,44 @@ class Admit(Input, frozen=True):
     credential: Credential
 
 
+class MakeLoginTicket(Input, frozen=True):
+    """A user's token asks for a ticket with which a browser logs in."""
+
+    digest: bytes
+    name: str
+    role: str
+    parent: str  # the fingerprint of the token
+    addresses: tuple[str, ...] = ()  # of the coordinators, as the user's client knows them
+
+
+class OpenLogin(Input, frozen=True):
+    """Somebody shows a ticket (its digest) and is to have a cookie, and a ticket for the next coordinator."""
+
+    ticket: bytes
+    digest: bytes
+    next_digest: bytes
+
+
+class VouchLogin(Input, frozen=True):
+    """A trusted proxy names a user, who is to have the same."""
+
+    digest: bytes
+    next_digest: bytes
+    name: str
+    role: str
+
+
+class UseLogins(Input, frozen=True):
+    """The cookies of these were shown lately."""
+
+    ids: tuple[str, ...]
+
+
+class EndLogin(Input, frozen=True):
+    id: str
+    cause: str = "user"
+
+
 class KnowSecret(Input, frozen=True):
     """The fingerprint of the secret that this coordinator has."""
 

@@ -28,6 +28,7 @@ from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
 from phalanx.core.model.job import Job, JobId, NodeName, QueueUser
 from phalanx.core.model.lanes import Lane, LanePools
+from phalanx.core.model.login import Logins
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.core.model.overlay import OverlayRules
 from phalanx.core.model.plan import PlanMemory, Snapshot
@@ -101,6 +102,7 @@ class ClusterState(Struct, eq=False):
     overlay: Overlay = field(default_factory=Overlay)
     environments: Environments = field(default_factory=Environments)
     keyring: Keyring = field(default_factory=Keyring)  # the credentials that were created
+    logins: Logins = field(default_factory=Logins)  # of browsers
     forming: dict[JobId, None] = {}  # gangs whose members wait at the barrier
     incomplete: set[JobId] = set()  # of them, those that hold only a part of what they need
     unapproved: dict[JobId, None] = {}  # jobs that wait for an approval

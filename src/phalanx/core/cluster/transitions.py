@@ -24,6 +24,7 @@ from phalanx.core.cluster.apply import changes as apply_changes
 from phalanx.core.cluster.apply import declared as apply_declared
 from phalanx.core.cluster.apply import gangs as apply_gangs
 from phalanx.core.cluster.apply import jobs as apply_jobs
+from phalanx.core.cluster.apply import logins as apply_logins
 from phalanx.core.cluster.apply import nodes as apply_nodes
 from phalanx.core.cluster.apply import overlay as apply_overlay
 from phalanx.core.cluster.apply import workflows as apply_workflows
@@ -35,6 +36,7 @@ from phalanx.core.cluster.decide import (
     declared,
     gangs,
     jobs,
+    logins,
     nodes,
     overlay,
     reports,
@@ -46,6 +48,7 @@ from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
+from phalanx.core.cluster.login_events import LoginEnded, LoginOpened, LoginsUsed, LoginTicketMade
 from phalanx.core.cluster.nodes import Unfit
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.state import ClusterState
@@ -123,6 +126,11 @@ CHOICES: dict[type[i.Input], Callable[[ClusterState, Any, float], Decision]] = {
     i.RotateCredential: declared.rotate_credential,
     i.UseCredentials: declared.use_credentials,
     i.KnowSecret: declared.know_secret,
+    i.MakeLoginTicket: logins.make_ticket,
+    i.OpenLogin: logins.open_login,
+    i.VouchLogin: logins.vouch_login,
+    i.UseLogins: logins.use_logins,
+    i.EndLogin: logins.end_login,
 }
 CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.NodeHeard: apply_nodes.heard,
@@ -182,6 +190,10 @@ CHANGES: dict[type, Callable[[ClusterState, Any], list[Effect] | None]] = {
     e.CredentialForgotten: apply_declared.credential_forgotten,
     e.JoinRedeemed: apply_declared.join_redeemed,
     e.SecretKnown: apply_declared.secret_known,
+    LoginTicketMade: apply_logins.ticket_made,
+    LoginOpened: apply_logins.opened,
+    LoginsUsed: apply_logins.used,
+    LoginEnded: apply_logins.ended,
     e.TermOpened: apply_nodes.term_opened,
     o.BlockAssigned: apply_nodes.block_assigned,
     o.AddressReserved: apply_overlay.reserved,

@@ -14,6 +14,7 @@ from phalanx.core.cluster.environment_events import EnvironmentKept
 from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
+from phalanx.core.cluster.login_events import LoginEnded, LoginOpened, LoginsUsed, LoginTicketMade
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.explain.choices import told_choice
 from phalanx.core.model.amounts import describe_bytes, describe_seconds, plural, utc
@@ -280,6 +281,20 @@ def _credential_sentence(event: e.Event) -> str:
             return f"credential {event.id} ended long ago and was deleted"
         case e.JoinRedeemed():
             return f"{event.node} exchanged join token {event.id} for its own credential"
+    return _login_sentence(event)
+
+
+def _login_sentence(event: e.Event) -> str:
+    match event:
+        case LoginTicketMade():
+            return f"a ticket for {event.ticket.name} to open the dashboard"
+        case LoginOpened():
+            made = event.login
+            return f"{made.name} ({made.role}) logged in with a browser: {made.id}"
+        case LoginsUsed():
+            return f"logins were used: {', '.join(event.ids)}"
+        case LoginEnded():
+            return f"login {event.id} has ended"
     return type(event).__name__
 
 

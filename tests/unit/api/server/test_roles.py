@@ -17,6 +17,7 @@ from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import GRANTS, MEANINGS, Bearer, Identity, Permission
 from phalanx.api.server.messages import App
 from phalanx.api.server.openapi import EXAMPLES
+from phalanx.api.server.page_access import PageAccess
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.core.model.credential import ROLES, power
@@ -61,16 +62,24 @@ async def a_stage() -> Stage:
         await cluster.create_token(TokenRequest("user", name, "viewer"), None, ADMIN)
     flow = msgspec.convert(EXAMPLES[WorkflowRequest], WorkflowRequest)
     flows = [(await cluster.submit_workflow(flow, user)).id for user in ("ada", "bob")]
-    return Stage(
-        build_app(cluster, bearers), cluster, bearers, own, other, dict(zip((own, other), flows, strict=True))
-    )
+    for name in ("ada", "bob"):
+        cluster.opened(Identity(name, "viewer", "e" * 16))
+    app = build_app(cluster, bearers, page=PageAccess(cluster))
+    return Stage(app, cluster, bearers, own, other, dict(zip((own, other), flows, strict=True)))
 
 
 async def http_request(stage: Stage, route: Route, token: str, job: str) -> RawResponse:
     noun = route.path.split("/")[2] if route.path.startswith("/v1/") else ""
     flow = stage.flows.get(job, job)
     key = f"{1 if job == stage.own else 2:016x}"
-    id = {"nodes": "n1", "workers": "n1", "queues": "n1", "workflows": flow, "tokens": key}.get(noun, job)
+    id = {
+        "nodes": "n1",
+        "workers": "n1",
+        "queues": "n1",
+        "workflows": flow,
+        "tokens": key,
+        "logins": key,
+    }.get(noun, job)
     body = b"" if route.body is Nothing else msgspec.json.encode(EXAMPLES[route.body])
     headers = JSON | {"authorization": f"Bearer {token}" if token else ""}
     query = b"timeout_s=0" if route.path.endswith("/wait") else b""
@@ -89,6 +98,10 @@ def expected(route: Route, role: str, is_own: bool) -> int:
         return 403
     if route.path == "/v1/sessions/{id}":
         return 400  # whose it is says its ticket; here the protocol is not changed
+    if route.path == "/v1/logins/current":
+        return 409  # a token is no login
+    if route.path == "/v1/logins/{id}":
+        return route.status if is_own or role == "admin" else 404
     if scope == "all":
         return route.status
     if route.permission == "grant":

@@ -13,8 +13,9 @@ from typing import Any
 from msgspec import msgpack
 
 from phalanx.core.cluster.brake import Brake
-from phalanx.core.cluster.image import NodeImage, decode_job, decode_state, encode_job, encode_state
+from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
 from phalanx.core.cluster.invariants import check
+from phalanx.core.cluster.node_image import NodeImage
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.model.orders import Why
 from phalanx.core.model.queues import Quota

@@ -18,7 +18,7 @@ from phalanx.core.model.job import is_job_id
 from phalanx.errors import BadRequest, NotActive, Unavailable
 
 SHOW_A_TOKEN = "with a token the answer says more"  # noqa: S105 - for people
-OF_TOKENS = ("Credential", "JoinRedeemed", "SecretKnown")
+OF_TOKENS = ("Credential", "JoinRedeemed", "SecretKnown", "Login")
 
 
 class Health(Struct):

@@ -11,6 +11,7 @@ from phalanx.api.server.routes import (
     cluster,
     files,
     jobs,
+    logins,
     metrics,
     nodes,
     overlay,
@@ -41,4 +42,5 @@ ROUTES: tuple[Route, ...] = (
     *cluster.ROUTES,
     *metrics.ROUTES,
     *tokens.ROUTES,
+    *logins.ROUTES,
 )

@@ -12,6 +12,7 @@ from phalanx.api.schema.documents import Nothing
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.workflows import WorkflowRequest
+from phalanx.api.server.auth import Identity
 from phalanx.api.server.messages import Message
 from phalanx.api.server.openapi import EXAMPLES
 from phalanx.api.server.routes.table import ROUTES
@@ -24,12 +25,14 @@ from tests.support.rest_app import (
     RestApp,
     a_rest_app,
     an_async_client,
+    as_browser,
     as_task,
     ask,
 )
 
 pytestmark = pytest.mark.anyio
 
+ADMIN = Identity("ada", "admin", "f" * 16)
 JOB = b'{"command": ["true"]}'
 
 
@@ -83,11 +86,15 @@ async def test_every_route_answers_as_its_row_says(route):
     if "/names/" in route.path:
         await a_named_job(house)
         id = "team%2Fcancel"
+    headers = JSON
+    if "/logins" in route.path and route.path != "/v1/logins/tickets":
+        headers = JSON | as_browser(house.cluster, ADMIN)
+        id = next(iter(house.cluster.browsers))
     path = route.path.replace("{id}", "n1" if named else id)
     body = b"" if route.body is Nothing else msgspec.json.encode(EXAMPLES[route.body])
     query = b"timeout_s=0" if path.endswith("/wait") else b""
     app = as_task(house, id) if route.permission == "serve" else house.app
-    answered = await ask(app, route.method, path, body, query=query, headers=JSON)
+    answered = await ask(app, route.method, path, body, query=query, headers=headers)
     assert (answered.status, answered.headers["content-type"]) == (route.status, route.media)
     assert answered.headers["cache-control"] == "no-store"
     if route.answer is not None:

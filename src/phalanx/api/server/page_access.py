@@ -1,0 +1,20 @@
+"""What the REST app is given so that browsers can use it: who is logged in, which proxy is trusted, the page itself."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from phalanx.api.server.logins import AcceptsLogins
+from phalanx.api.server.proxies import NO_PROXIES, TrustedProxies
+from phalanx.api.server.static_site import StaticSite
+
+
+class PageAccess(Struct, frozen=True):
+    """Nothing of it is needed where only programs ask."""
+
+    logins: AcceptsLogins | None = None
+    proxies: TrustedProxies = NO_PROXIES
+    site: StaticSite | None = None
+
+
+NO_PAGE = PageAccess()
