@@ -65,7 +65,7 @@ export class Colouring {
     if (known) return known;
     const name = this.cluster.jobs.get(number)?.name ?? '';
     const at = Number.parseInt(number, 10) || 0;
-    const sign = SIGNS[at % SIGNS.length] ?? '?';
+    const sign = number.length <= 3 ? number : number.slice(-2);
     const paint: Paint = { key: number, text: `${number} ${name}`.trim(), sign, fill: ofCategory(at), tone: 'held' };
     this.jobs.set(number, paint);
     return paint;

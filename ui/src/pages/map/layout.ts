@@ -39,7 +39,7 @@ export interface Place {
   device: number; // index among the node's cells
 }
 
-export const CELL_MAX = 26;
+export const CELL_MAX = 44;
 export const CELL_MIN = 5;
 const LABEL_FROM = 11; // a node's name is shown where devices are at least so large
 const GAP = 1;

@@ -9,7 +9,7 @@ import { visible } from '../../lib/text';
 import { fillIn, indexOf, inkOn, jobOf, type Colouring, type Paint } from './colours';
 import { cellBox, cellsOf, type Box, type DomainBox, type Layout, type NodeBox, type Place } from './layout';
 import type { Mark, PlanOverlay } from './overlay';
-import type { Device } from './tree';
+import { isOpen, type Device } from './tree';
 
 export interface Theme {
   name: ThemeName;
@@ -22,6 +22,7 @@ export interface Theme {
   soft: string;
   accent: string;
   danger: string;
+  warn: string;
   sans: string;
 }
 
@@ -98,8 +99,16 @@ class Painter {
     rounded(to, box, 2);
     to.fill();
     if (box.label) this.label(box);
+    if (!isOpen(box.node)) this.closed(box);
     const marks = shown.plan?.marks.get(box.node.name);
     for (let cell = 0; cell < cellsOf(box.node); cell++) this.cell(cellBox(layout, box, cell), box, box.node.devices[cell], shown, marks);
+  }
+
+  /** A node that takes no work has a bar below its devices. */
+  private closed(box: NodeBox): void {
+    const { to, theme } = this;
+    to.fillStyle = box.node.status === 'Online' ? theme.warn : theme.danger;
+    to.fillRect(box.x, box.y + box.h - 1, box.w, 2);
   }
 
   /** The cells of a job, outlined, with the ranks of its members. */
@@ -128,10 +137,19 @@ class Painter {
 
   private label(box: NodeBox): void {
     const { to, theme } = this;
-    to.font = `500 10px ${theme.sans}`;
-    to.fillStyle = box.node.status === 'Online' ? theme.soft : theme.danger;
+    const { node } = box;
+    const isAway = node.status !== 'Online';
+    const state = isAway ? node.status.toLowerCase() : node.drained ? 'drained' : '';
     to.textBaseline = 'middle';
-    to.fillText(fitted(to, visible(box.node.name.slice(0, 200)), box.w - 4), box.x + 3, box.y + box.label / 2 + 2);
+    to.font = `500 10px ${theme.sans}`;
+    to.fillStyle = isAway ? theme.danger : theme.soft;
+    const y = box.y + box.label / 2 + 2;
+    const name = fitted(to, visible(node.name.slice(0, 200)), box.w - 4);
+    to.fillText(name, box.x + 3, y);
+    if (!state) return;
+    const after = box.x + 3 + to.measureText(name).width + 6;
+    to.fillStyle = isAway ? theme.danger : theme.warn;
+    if (after + to.measureText(state).width < box.x + box.w - 2) to.fillText(state, after, y);
   }
 
   private cell(at: Box, box: NodeBox, device: Device | undefined, shown: Shown, marks: Map<number, Mark> | undefined): void {
@@ -177,7 +195,7 @@ class Painter {
 
   private sign(at: Box, text: string, paint: Paint): void {
     const { to, theme } = this;
-    const font = Math.max(8, Math.min(12, Math.floor(this.size * (text.length > 2 ? 0.48 : 0.62))));
+    const font = Math.max(8, Math.min(15, Math.floor(this.size * (text.length > 3 ? 0.34 : text.length > 2 ? 0.42 : 0.52))));
     to.font = `600 ${font}px ${theme.sans}`;
     to.textAlign = 'center';
     to.textBaseline = 'middle';

@@ -23,8 +23,15 @@ export function madeOf(topology: Schemas['TopologyView'], nodes: Schemas['NodeVi
     known.set(number, { id: job.id, number, name: job.name, user: job.user, queue: job.queue });
   }
   const paths = new Map(topology.nodes.map((place) => [place.name, place.domain]));
-  const layers = topology.layers.map((layer) => layer.name);
+  const layers = layersOf(topology);
   return clusterOf(layers, nodes.map((node) => nodeOf(node, paths.get(node.name) ?? [])), known, topology.cluster_layer);
+}
+
+/** The layers that the nodes' paths have, which are those that some node has a label for. */
+function layersOf(topology: Schemas['TopologyView']): string[] {
+  const found: string[] = [];
+  for (const domain of topology.domains) if (domain.domain.length) found[domain.domain.length - 1] = domain.layer;
+  return found;
 }
 
 function nodeOf(node: Schemas['NodeView'], path: string[]): MapNode {

@@ -55,19 +55,17 @@ export interface Cluster {
 
 export const NO_DOMAIN = 'not labelled';
 
-/** The tree of these nodes: domains in natural order, those without a label last. */
+/** The tree of these nodes, whose paths are as long as `layers`: domains in natural order, those without a label last. */
 export function clusterOf(layers: string[], nodes: MapNode[], jobs: Map<string, JobInfo>, name = 'cluster'): Cluster {
-  const used = layers.filter((_, level) => nodes.some((node) => node.path[level]));
-  const levels = used.map((layer) => layers.indexOf(layer));
   const root = emptyDomain('cluster', name, []);
   const sorted = [...nodes].sort((a, b) => natural(a.name, b.name));
   for (const node of sorted) {
     let at = root;
-    for (const level of levels) at = childOf(at, layers[level] ?? '', node.path[level] || NO_DOMAIN);
+    for (const [level, layer] of layers.entries()) at = childOf(at, layer, node.path[level] || NO_DOMAIN);
     at.nodes.push(node);
   }
   sum(root);
-  return { root, layers: used, nodes: sorted, jobs };
+  return { root, layers, nodes: sorted, jobs };
 }
 
 /** Whether a device would be given to a task that asks. */
