@@ -238,7 +238,7 @@ class Painter {
       to.fillStyle = theme.accent;
       to.fillRect(at.x, at.y, at.w, at.h);
       if (this.size >= SIGN_FROM && mark.sign) {
-        to.font = `700 ${Math.max(8, Math.floor(this.size * 0.55))}px ${theme.sans}`;
+        to.font = `700 ${Math.max(8, Math.min(15, Math.floor(this.size * 0.55)))}px ${theme.sans}`;
         to.textAlign = 'center';
         to.textBaseline = 'middle';
         to.fillStyle = theme.surface;
