@@ -41,6 +41,9 @@ class LoginAccess:
         self._keys = keys
         self._clock = clock
         self._shown: set[str] = set()
+        self.takes_proxy = (
+            False  # whether a proxy may vouch for users, as far as this coordinator is concerned
+        )
 
     def accepts_login(self, cookie: str) -> Identity | None:
         """Raises Unavailable before the log was read."""
@@ -61,6 +64,8 @@ class LoginAccess:
     def identity_of(self, login: Login) -> Identity | None:
         """For whom a login stands: nobody any more if its token does not."""
         if login.is_of_proxy:
+            if not self.takes_proxy:
+                return None
             role: Bearer = login.role  # type: ignore[assignment]  # one of a user's, which `vouch_login` asked
             return Identity(login.name, role, login.id, expires_at=login.expires_at, login=login.id)
         behind = self._keys.stands(login.parent)

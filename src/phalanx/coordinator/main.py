@@ -17,9 +17,6 @@ import uvloop
 
 from phalanx.api.server.app import build_app
 from phalanx.api.server.limits import ServerLimits
-from phalanx.api.server.page_access import PageAccess
-from phalanx.api.server.proxies import NO_PROXIES
-from phalanx.api.server.static_site import StaticSite
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.audit import AuditFile
@@ -31,6 +28,7 @@ from phalanx.coordinator.executors import SubmitDefaults, read_executors
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.file_retention import FileRetention, FileUse, use_of_files
 from phalanx.coordinator.files_config import FilesConfig, files_of
+from phalanx.coordinator.forwarding import LeaderForwarder
 from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import EVERYWHERE, Links, RunnerChannel
@@ -43,6 +41,7 @@ from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.metrics.task_events import TaskEvents
 from phalanx.coordinator.notices import Notices
 from phalanx.coordinator.numbers import keep_numbers
+from phalanx.coordinator.page import page_access
 from phalanx.coordinator.rules import rules_of
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.stage_inputs import StageInputFetcher
@@ -64,7 +63,6 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Policy
-from phalanx.dashboard import STATIC
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
@@ -302,7 +300,8 @@ async def _serve(settings: Settings) -> int:
             room,
         )
         limits = ServerLimits(session_idle_s=section.session_idle_s)
-        page = PageAccess(coordinator.commands.login_access, NO_PROXIES, StaticSite(STATIC))
+        forwards = LeaderForwarder(section.name, section.tls_ca_file or settings.client.ca_file)
+        page = page_access(section, coordinator.commands.login_access, forwards, keys)
         app = build_app(coordinator.commands, keys, tls_files.hosts(), limits, keys.audit, page)
         rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
         rpc = (
@@ -327,6 +326,7 @@ async def _serve(settings: Settings) -> int:
             if traces is not None:
                 await asyncio.to_thread(traces.close)
             server.close()
+            await forwards.close()
             if rpc is not None:
                 await rpc.close()
     finally:
