@@ -114,8 +114,9 @@ function ran(to: CanvasRenderingContext2D, scene: Scene, box: Rect, each: Span, 
   to.font = `500 ${Math.min(11, box.h - 2)}px ${theme.sans}`;
   to.textBaseline = 'middle';
   const shown = Math.max(box.x, scene.names);
-  const text = fitted(to, `${each.task} ${each.name}`.trim(), box.x + box.w - shown - 8);
-  if (text.length > 1) to.fillText(text, shown + 4, box.y + box.h / 2 + 0.5);
+  const room = box.x + box.w - shown - 8;
+  const text = fitted(to, `${each.task} ${each.name}`.trim(), room);
+  if (text.startsWith(each.task)) to.fillText(text, shown + 4, box.y + box.h / 2 + 0.5);
 }
 
 /** From now to the end that its time limit sets. */

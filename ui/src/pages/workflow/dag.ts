@@ -87,3 +87,9 @@ export function inOrder(counts: Record<string, number>): [string, number][] {
     .filter(([, count]) => count > 0)
     .sort(([a], [b]) => rank(a) - rank(b));
 }
+
+/** The workflow whose result a stage took over, where the coordinator says so. */
+export function reusedFrom(stage: StageView): string {
+  const found = (stage as { reused_from?: unknown }).reused_from;
+  return typeof found === 'string' ? found : '';
+}
