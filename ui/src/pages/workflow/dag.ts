@@ -21,7 +21,7 @@ export interface Graph {
   edges: StageEdge[];
 }
 
-export const TILE = { width: 190, height: 62 };
+export const TILE = { width: 176, height: 58 };
 export const ORDER = ['Running', 'Assigned', 'Pending', 'Waiting', 'Failed', 'Cancelled', 'Skipped', 'Completed'] as const;
 
 /** Stages and their edges; an edge from a stage that is not listed is left out. */

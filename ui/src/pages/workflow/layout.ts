@@ -11,7 +11,7 @@ export interface Point {
 }
 
 export const ELK_MAX = 600; // stages; ELK takes seconds for more
-const GAP = { x: 56, y: 18 };
+const GAP = { x: 40, y: 18 };
 
 let elk: Promise<ELK> | null = null;
 
