@@ -389,8 +389,8 @@ KEYS = dict(_keys("", Settings)) | {k: v for s in SECTIONS for k, v in _keys(f"{
 VARIABLES = {key.variable: name for name, key in KEYS.items()}
 _TOKENS = ("token", "tokens", "node_token")
 SECRETS = {"client.token", "runner.token"} | {f"coordinator.{name}" for name in _TOKENS}
-LISTS = {"coordinator.hosts", "coordinator.not_exported", "runner.join", "client.address"}
-LISTS |= {"coordinator.trusted_proxy", "coordinator.trusted_proxy_roles"}
+_PROXY = {"coordinator.trusted_proxy", "coordinator.trusted_proxy_roles"}
+LISTS = {"coordinator.hosts", "coordinator.not_exported", "runner.join", "client.address"} | _PROXY
 
 
 def _check_pair(what: str, cert: Path | None, key: Path | None) -> None:

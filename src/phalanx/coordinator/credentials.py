@@ -181,7 +181,7 @@ class Credentials:
             return self._person(record)
         return self._task(token)
 
-    def stands(self, shown: str) -> Identity | None:
+    def identity_by(self, shown: str) -> Identity | None:
         """The identity of the user's token with this fingerprint, while it is accepted."""
         if any(each.hex()[:FINGERPRINT_CHARACTERS] == shown for each in self._users.digests):
             return Identity(self.name, "admin", shown)

@@ -250,6 +250,12 @@ def candidate_of(section: Section) -> Candidate:
     return Candidate(section.name, address, section.link_advertise or f"{host}:{section.link_port}")
 
 
+def defaults_of(section: Section) -> SubmitDefaults:
+    """What is taken for submissions that do not say."""
+    executors = read_executors(section.executors_file)
+    return SubmitDefaults(section.max_task_retries, executors, section.not_exported)
+
+
 async def _opened(section: Section) -> Store:
     """The store, as soon as there is room to open it. It may be mistaken for ours, or have forgotten."""
     store: Store | None = None
@@ -280,9 +286,7 @@ async def _serve(settings: Settings) -> int:
             store,
             config_of(settings),
             keys,
-            SubmitDefaults(
-                section.max_task_retries, read_executors(section.executors_file), section.not_exported
-            ),
+            defaults_of(section),
             clock,
             candidate=candidate_of(section),
             recorder=recorder_of(section),
@@ -304,17 +308,11 @@ async def _serve(settings: Settings) -> int:
         page = page_access(section, coordinator.commands.login_access, forwards, keys)
         app = build_app(coordinator.commands, keys, tls_files.hosts(), limits, keys.audit, page)
         rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
-        rpc = (
-            None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
-        )
+        rpc = await _rpc(coordinator, app, section, tls_files.pem, room)
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
-        kept = (
-            coordinator.keep_files(),
-            coordinator.links.homes.keep(store),
-            coordinator.number_history(),
-            coordinator.commands.pages.use.keep(),
-        )
-        renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.notices.deliver(), *kept)
+        kept = (coordinator.keep_files(), coordinator.links.homes.keep(store), coordinator.number_history())
+        told = (coordinator.notices.deliver(), coordinator.commands.pages.use.keep())
+        renewing = asyncio.gather(tls_files.keep(), keep_short(), *told, *kept)
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:
@@ -356,8 +354,10 @@ async def _end(writing: asyncio.Future[None] | None) -> None:
 
 async def _rpc(
     coordinator: Coordinator, app: App, section: Section, pem: Callable[[], Pem] | None, room: Shares
-) -> RpcServer:
+) -> RpcServer | None:
     """Listen for gRPC. It is loaded only if it is configured."""
+    if section.grpc_port is None:
+        return None
     from phalanx.coordinator.rpc import RpcServer
     from phalanx.coordinator.rpc_clients import ClientsService
     from phalanx.coordinator.rpc_runners import RunnersService
@@ -372,7 +372,7 @@ async def _rpc(
         room.rpc,
     )
     server = RpcServer(runners, ClientsService(app, coordinator.keys), room.rpc)
-    await server.open(section.bind, section.grpc_port or 0, pem)
+    await server.open(section.bind, section.grpc_port, pem)
     return server
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.api.server.page_access import Forwards, PageAccess
 from phalanx.api.server.proxies import TrustedProxies
-from phalanx.api.server.static_site import StaticSite
+from phalanx.api.server.static_files import StaticFiles
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.logins import LoginAccess
 from phalanx.dashboard import STATIC
@@ -21,4 +21,4 @@ def page_access(section: Section, logins: LoginAccess, forwards: Forwards, keys:
         section.trusted_proxy_role,
     )
     logins.takes_proxy = bool(section.trusted_proxy)
-    return PageAccess(logins, proxies, StaticSite(STATIC), forwards, keys)
+    return PageAccess(logins, proxies, StaticFiles(STATIC), forwards, keys)

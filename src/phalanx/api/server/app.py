@@ -39,7 +39,7 @@ from phalanx.api.server.page_access import NO_PAGE, PageAccess
 from phalanx.api.server.proxies import VOUCHER
 from phalanx.api.server.route import Route, Service, kind_of
 from phalanx.api.server.routes.table import ROUTES
-from phalanx.api.server.static_site import is_of_site
+from phalanx.api.server.static_files import is_static
 from phalanx.core.model.job import is_job_id, is_object
 from phalanx.errors import (
     BadRequest,
@@ -95,8 +95,8 @@ def build_app(
             http_request = HttpRequest(scope, receive)
             page.proxies.take_over(http_request)
             guard.check_origin(http_request.headers)
-            if page.site is not None and is_of_site(http_request.path):
-                reply = page.site.reply(http_request.method, http_request.path, http_request.headers)
+            if page.static is not None and is_static(http_request.path):
+                reply = page.static.reply(http_request.method, http_request.path, http_request.headers)
                 commands.count_request("ui", reply.status)
                 await reply.send(send)
                 return
