@@ -36,7 +36,7 @@ function toCoordinator(): Record<string, ProxyOptions> {
   const target = process.env['PHALANX_ADDRESS'] ?? 'http://127.0.0.1:7433';
   const tokenFile = process.env['PHALANX_TOKEN_FILE'];
   const headers: Record<string, string> = tokenFile
-    ? { Authorization: `Bearer ${readFileSync(tokenFile, 'utf8').trim()}` }
+    ? { Authorization: `Bearer ${readFileSync(tokenFile, 'utf8').trim()}`, Origin: target }
     : {};
   const options: ProxyOptions = { target, changeOrigin: true, ws: true, headers };
   return { '/v1': options, '/ui/api': options, '/openapi.json': options };

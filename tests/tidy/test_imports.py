@@ -26,6 +26,7 @@ SHARED = {
     "settings_elastic",
     "settings_health",
     "settings_overlay",
+    "settings_proxy",
     "settings_scheduler",
     "settings_types",
     "routes",
@@ -62,9 +63,11 @@ ARROWS: dict[str, set[str]] = {
         "settings_elastic",
         "settings_health",
         "settings_overlay",
+        "settings_proxy",
         "settings_scheduler",
         "settings_types",
     },
+    "settings_proxy": CORE | {"errors", "settings_types"},
     "settings_elastic": CORE | {"errors", "settings_types"},
     "settings_health": CORE | {"errors", "settings_types"},
     "settings_overlay": CORE | {"errors"},
@@ -87,7 +90,8 @@ ARROWS: dict[str, set[str]] = {
     "client": CORE | SHARED | API | {"rpc"},
     "manifests": CORE | SHARED | {"api.schema"},
     "preview": CORE | SHARED | {"api.schema", "manifests"},
-    "coordinator": BELOW | {"certificates", "manifests", "preview"},
+    "dashboard": set(),
+    "coordinator": BELOW | {"dashboard", "certificates", "manifests", "preview"},
     "runner": BELOW,
     "vps": {"config", "errors", "runner"},
     "worker": CORE | SHARED | API | {"client"},
@@ -102,6 +106,7 @@ ARROWS: dict[str, set[str]] = {
 # `api.schema` because a command must not pay for RE2.
 LAZY_ROOMS = {
     "api.schema",
+    "api.server",  # of websockets, which only needs who has a terminal in a browser
     "cli",
     "client",
     "coordinator",

@@ -23,7 +23,7 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.pages.changed import Changed
 from phalanx.coordinator.pages.job_rows import JobRowReads
-from phalanx.coordinator.pages.map import holder, layers, map_node
+from phalanx.coordinator.pages.map import holder, indexes_of, layers, map_node
 from phalanx.coordinator.pages.overview import Overview
 from phalanx.coordinator.pages.stream import ChangeStream
 from phalanx.coordinator.pages.times import Grants, TimeReads
@@ -36,7 +36,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.store.protocol import Store
 
 MAP_S = 1.0  # for so long a map is told as it is
-LETTERS = bytes.maketrans(bytes(range(6)), b"PARCFX")
+CHARACTERS = bytes.maketrans(bytes(range(6)), b"PARCFX")
 
 
 class PageReads:
@@ -111,22 +111,20 @@ class PageReads:
 
     async def task_states(self, id: str) -> TaskStates:
         job = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
-        letters = bytearray(bytes(job.status).translate(LETTERS))
+        states = bytearray(bytes(job.status).translate(CHARACTERS))
         for position, attempt in job.live.items():
             if attempt.paused:
-                letters[position] = ord("p")
+                states[position] = ord("p")
         for position in job.done:
-            letters[position] = ord("d")
-        array = job.job.array
-        first = 0 if array is None else array.index(0)
-        step = 1 if array is None or job.job.tasks < 2 else array.index(1) - first
+            states[position] = ord("d")
+        first, step = indexes_of(job)
         by_position = ranks(job)
         known = [by_position.get(position, -1) for position in range(job.job.tasks)] if by_position else []
         return TaskStates(
             job.arrival,
             job.job.id,
             self._loop.state.revision,
-            letters.decode(),
+            states.decode(),
             Counts(*job.counts),
             first,
             step,
