@@ -45,7 +45,7 @@ async def test_several_files_are_one_question():
 
 async def test_a_refusal_points_to_file_and_line():
     assert (await refused("groups:\n- {gpsu: 1, command: [x]}\n")).startswith("job.yaml:2: ")
-    assert (await refused(TRAIN + "queue: nowhere\n")).startswith("job.yaml:1: train: ")
+    assert (await refused(TRAIN + "queue: nowhere\n")).startswith("job.yaml:1: queue: ")
     assert "job.yaml" in await refused("groups: [\n")
     assert (await refused("")).startswith("job.yaml: there is nothing in it")
 
