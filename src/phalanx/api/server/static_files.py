@@ -38,7 +38,7 @@ _PACKED = (".woff2", ".png", ".ico")
 # Styles may be inline: the terminal and the charts set them, and under this policy no style can load from elsewhere.
 POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; font-src 'self';"
-    " connect-src 'self'; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none';"
+    " connect-src 'self' http://*:*/livez https://*:*/livez; worker-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none';"
     " frame-ancestors 'none'"
 )
 HEADERS: tuple[Header, ...] = (
