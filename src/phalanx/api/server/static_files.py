@@ -118,7 +118,8 @@ class StaticFiles:
             return Response(503, (*HEADERS, (b"content-type", MEDIA[".html"].encode())), MISSING)
         name = path.removeprefix(ROOT)
         found = self._files.get(name)
-        if found is None and Path(name).suffix not in MEDIA:  # a place within the page may be task 17.3
+        is_place = Path(name).suffix not in MEDIA and not name.startswith("assets/")  # it may be task 17.3
+        if found is None and is_place:
             found = self._files[INDEX]
         if found is None:
             return Response(
