@@ -2,7 +2,7 @@
 # installed first. A stamp in .venv remembers what is installed, so a second run starts at once.
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-test install-bench demo test soak check bench docs look lock protos clean
+.PHONY: help ui ui-if-possible install install-test install-bench demo test soak check bench docs look lock protos clean
 
 VENV := .venv
 INSTALL_INPUTS := pyproject.toml requirements-build.lock scripts/install
@@ -10,17 +10,17 @@ INSTALL_INPUTS := pyproject.toml requirements-build.lock scripts/install
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-install: $(VENV)/.installed ## make .venv with what phalanx needs to run
-install-test: $(VENV)/.installed-test $(VENV)/.servers ## the same, with what the tests and checks need
+install: $(VENV)/.installed ui-if-possible ## make .venv with what phalanx needs to run
+install-test: $(VENV)/.installed-test $(VENV)/.servers ui-if-possible ## the same, with what the tests and checks need
 install-bench: $(VENV)/.installed-bench ## the same, with the schedulers we compare with
 
 $(VENV)/.installed: requirements.lock $(INSTALL_INPUTS)
 	bash scripts/install requirements.lock
 	@touch $@
 
-$(VENV)/.installed-test: requirements-test.lock $(INSTALL_INPUTS)
-	bash scripts/install requirements-test.lock
-	@touch $@ $(VENV)/.installed
+$(VENV)/.installed-test: requirements-test.lock requirements-browser.lock $(INSTALL_INPUTS)
+	bash scripts/install requirements-test.lock requirements-browser.lock
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-browser
 
 $(VENV)/.servers: scripts/servers | $(VENV)/.installed-test
 	bash scripts/servers
@@ -37,6 +37,12 @@ $(VENV)/.installed-docs: requirements.lock requirements-docs.lock $(INSTALL_INPU
 $(VENV)/.installed-browser: requirements-browser.lock $(INSTALL_INPUTS) | $(VENV)/.installed
 	bash scripts/install requirements-browser.lock
 	@touch $@
+
+ui: ## build the dashboard, with Node from PyPI; quick when nothing changed
+	bash scripts/ui
+
+ui-if-possible:
+	@bash scripts/ui --if-possible
 
 demo: install ## a working cluster on this machine, shown step by step
 	bash scripts/demo
@@ -74,5 +80,5 @@ protos: install-test ## compile proto/ again after a change
 	bash scripts/protos
 
 clean: ## remove what the other targets made
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist ui/node_modules src/phalanx/dashboard/static .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

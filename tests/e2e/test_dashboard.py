@@ -10,7 +10,7 @@ import pytest
 
 import phalanx
 from phalanx.api.schema.session_frames import FrameKind
-from tests.support.browser import Browser
+from tests.support.browser_connection import Browser
 from tests.support.certificate_authority import Authority
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until

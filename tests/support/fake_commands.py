@@ -16,6 +16,7 @@ from phalanx.api.schema.apply import (
     ApplyRequest,
     DraftView,
     LayerView,
+    PlanFilesRequest,
     PlanReply,
     PlanRequest,
     TopologyView,
@@ -176,6 +177,11 @@ class FakeCommands(
         self, request: PlanRequest, user: str, role: str = "user", asker: Asker = ADMIN
     ) -> PlanReply:
         self.planned.append(request)
+        return PlanReply([], [], [], 0)
+
+    async def plan_files(
+        self, request: PlanFilesRequest, user: str, role: str = "user", asker: Asker = ADMIN
+    ) -> PlanReply:
         return PlanReply([], [], [], 0)
 
     async def topology(self) -> TopologyView:

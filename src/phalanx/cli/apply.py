@@ -7,10 +7,9 @@ standard error; with --strict the first of them is an error.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, TypeVar
 
@@ -31,6 +30,7 @@ from phalanx.cli.session import TimeoutOption, deadline, session
 from phalanx.cli.wait import await_all, exit_code, tell_end
 from phalanx.cli.workflows import await_workflow, exit_of, hand_in, tell_ends
 from phalanx.errors import BadRequest, Conflict, PhalanxError
+from phalanx.preview.located import located, refusals_at
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 STDIN = Path("-")
-SPEC = re.compile(r"specs\[(\d+)\](?: \(([^)]*)\))?: ")  # how the coordinator names a job of several
 
 
 JobsExportOption = Annotated[
@@ -184,24 +183,6 @@ def read_or_exit(reader: Callable[[], T]) -> T:
         for each in (error, *getattr(error, "others", ())):
             tell_error(each.detail, each.hint)
         raise typer.Exit(error.exit_code) from None
-
-
-@contextmanager
-def refusals_at(found: Sequence[ParsedJob]) -> Iterator[None]:
-    """What the coordinator refuses of these jobs is told with the file and line of the job."""
-    try:
-        yield
-    except PhalanxError as error:
-        error.detail = located(error.detail, found)
-        raise
-
-
-def located(text: str, found: Sequence[ParsedJob]) -> str:
-    """The text, with the place of the job in its file if it begins with the job's number."""
-    at = SPEC.match(text)
-    if at is None or int(at[1]) >= len(found):
-        return text
-    return ": ".join(filter(None, (found[int(at[1])].where, at[2], text[at.end() :])))
 
 
 def _handed_in(

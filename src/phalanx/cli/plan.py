@@ -9,17 +9,17 @@ import typer
 from msgspec import structs
 
 from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
-from phalanx.cli.apply import located, refusals_at
 from phalanx.cli.command_words import refuse_file_as_command
 from phalanx.cli.manifests import ClusterOption, StrictOption, read_files, read_with_drafts
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.planned import jobs_of, lines
 from phalanx.cli.session import session
 from phalanx.cli.submit import SubmitOptions, takes_options
-from phalanx.cli.workflows import BudgetOption, DeadlineOption, with_limits, workflow_refusals_at
+from phalanx.cli.workflows import BudgetOption, DeadlineOption, with_limits
 from phalanx.client.surroundings import in_this_folder
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest
+from phalanx.preview.located import located, refusals_at, workflow_refusals_at
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client

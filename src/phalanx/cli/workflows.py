@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,7 +19,7 @@ from phalanx.cli.labels import label
 from phalanx.cli.output import Table, emit, moment, note, span
 from phalanx.cli.wait import TimedOut
 from phalanx.clock import Deadline
-from phalanx.errors import BadRequest, PhalanxError
+from phalanx.errors import BadRequest
 from phalanx.settings import Output
 
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ BudgetOption = Annotated[
     typer.Option("--budget", min=0, help="Stop it once it has cost so much, by the prices of its nodes."),
 ]
 POLL_S = 2.0
-_NUMBERED = re.compile(r"workflows\[(\d+)\]: ")  # how the coordinator names a workflow of several
 ENDED = ("Completed", "Failed", "Cancelled")
 ORDER = ("Running", "Assigned", "Pending", "Waiting", "Completed", "Skipped", "Failed", "Cancelled")
 
@@ -69,18 +66,6 @@ def limit_lines(view: WorkflowView) -> list[str]:
         words.append(f"deadline {moment(view.deadline_at)}")
     has_any = view.cost or view.budget is not None or view.deadline_at is not None
     return ([", ".join(words)] if has_any else []) + ([f"stopped: {view.reason}"] if view.reason else [])
-
-
-@contextmanager
-def workflow_refusals_at(flows: Sequence[ParsedWorkflow]) -> Iterator[None]:
-    """What the coordinator refuses of these workflows is told with the file and line of the workflow."""
-    try:
-        yield
-    except PhalanxError as error:
-        at = _NUMBERED.match(error.detail)
-        if at is not None and int(at[1]) < len(flows):
-            error.detail = f"{flows[int(at[1])].where}: {error.detail[at.end() :]}"
-        raise
 
 
 def show_submitted(replies: Sequence[SubmittedWorkflow], output: Output) -> None:

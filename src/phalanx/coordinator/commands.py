@@ -31,6 +31,7 @@ from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.pages.reads import PageReads
+from phalanx.coordinator.planned_files import PlannedFiles
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted
 from phalanx.coordinator.removals import Removals
@@ -93,6 +94,7 @@ class CoordinatorCommands:
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
         declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
+        self.plan_files = PlannedFiles(declared.plan).plan_files
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
         self.approve = CoordinatorApprovals(loop, store).approve
         self.submit_workflow, self.wait_workflow = flows.submit_workflow, flows.wait_workflow

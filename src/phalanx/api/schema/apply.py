@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from phalanx.api.schema.cluster import TopologySpec
 from phalanx.api.schema.exports import check_exported
-from phalanx.api.schema.fields import check_count, check_name
+from phalanx.api.schema.fields import check_count, check_name, check_text, shown
 from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.queues import QuotaSpec
@@ -24,6 +24,8 @@ from phalanx.errors import BadRequest
 
 SPECS_MAX = 1000
 QUOTAS_MAX = 1000
+FILES_MAX = 20  # of one plan
+FILE_NAME_BYTES_MAX = 255
 
 NOW, MUST_WAIT, NEVER = 0, 3, 4
 
@@ -108,6 +110,32 @@ class PlanRequest(Struct, forbid_unknown_fields=True, omit_defaults=True):
     submit: SubmitRequest | None = None
     names: list[Called] = []  # of the specs, in the same order
     workflows: list[WorkflowSpec] = []  # behind the specs
+
+
+class PlanFile(Struct, forbid_unknown_fields=True):
+    """A job file or manifest as it was written: YAML, JSON or TOML, as `phalanx plan -f` reads it."""
+
+    name: str  # for errors; its ending says how it is read
+    text: str
+
+
+class PlanFilesRequest(Struct, forbid_unknown_fields=True):
+    """Files whose jobs are planned without submitting them."""
+
+    files: list[PlanFile]
+
+
+def check_files(request: PlanFilesRequest) -> None:
+    """Refuse a question without files, with too many, or with names that cannot be shown."""
+    if not request.files:
+        raise BadRequest("files: there is nothing to plan: give the text of a job file")
+    check_count("files", len(request.files), FILES_MAX)
+    for number, file in enumerate(request.files):
+        check_text(f"files[{number}].name", file.name, FILE_NAME_BYTES_MAX)
+        if not file.name or not file.name.isprintable():
+            raise BadRequest(
+                f"files[{number}].name: {shown(file.name)} is no name: write printable characters"
+            )
 
 
 class PlannedPlacement(Struct):

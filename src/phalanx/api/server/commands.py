@@ -13,7 +13,15 @@ from typing import Literal, Protocol
 
 from msgspec import Raw
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.apply import (
+    ApplyReply,
+    ApplyRequest,
+    DraftView,
+    PlanFilesRequest,
+    PlanReply,
+    PlanRequest,
+    TopologyView,
+)
 from phalanx.api.schema.calls import (
     CallsReply,
     CallsRequest,
@@ -234,6 +242,12 @@ class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, Page
         self, request: PlanRequest, user: str, role: str = "user", asker: Asker = ADMIN
     ) -> PlanReply:
         """What the scheduler would do with these jobs; nothing is submitted."""
+        ...
+
+    async def plan_files(
+        self, request: PlanFilesRequest, user: str, role: str = "user", asker: Asker = ADMIN
+    ) -> PlanReply:
+        """The same for the jobs of files."""
         ...
 
     async def submit_workflow(

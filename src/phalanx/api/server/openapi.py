@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from phalanx.api.schema import sse
-from phalanx.api.schema.apply import ApplyRequest, PlanRequest
+from phalanx.api.schema.apply import ApplyRequest, PlanFilesRequest, PlanRequest
 from phalanx.api.schema.approvals import ApprovalRequest
 from phalanx.api.schema.calls import CallsRequest, GiveRequest, TakeRequest
 from phalanx.api.schema.changes import HoldRequest, UpdateRequest
@@ -86,6 +86,11 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     },
     PlanRequest: {
         "specs": [{"gang": True, "groups": [{"tasks": 4, "gpus": 8, "command": ["torchrun", "train.py"]}]}]
+    },
+    PlanFilesRequest: {
+        "files": [
+            {"name": "job.yaml", "text": "name: train\ngroups:\n- command: [python, train.py]\n  gpus: 8\n"}
+        ]
     },
     CallsRequest: {
         "python": "cpython 3.12",

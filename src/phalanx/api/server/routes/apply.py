@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from phalanx.api.schema.apply import ApplyReply, ApplyRequest, PlanReply, PlanRequest, TopologyView
+from phalanx.api.schema.apply import (
+    ApplyReply,
+    ApplyRequest,
+    PlanFilesRequest,
+    PlanReply,
+    PlanRequest,
+    TopologyView,
+)
 from phalanx.api.schema.cluster import TopologyReply, TopologySpec
 from phalanx.api.schema.fields import check_name
 from phalanx.api.schema.queues import QueueView, QuotaSpec
@@ -50,6 +57,14 @@ async def plan(service: Service, http_request: HttpRequest) -> Response:
         await service.commands.plan(
             request, http_request.user, http_request.identity.role, http_request.identity.asker
         )
+    )
+
+
+async def plan_files(service: Service, http_request: HttpRequest) -> Response:
+    request: PlanFilesRequest = http_request.document
+    identity = http_request.identity
+    return json_reply(
+        await service.commands.plan_files(request, http_request.user, identity.role, identity.asker)
     )
 
 
@@ -120,6 +135,17 @@ ROUTES = (
         summary="Plan jobs without submitting them: where they would be placed, or why they would wait.",
         answer=PlanReply,
         body=PlanRequest,
+        is_costly=True,
+        is_heavy=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/plan/files",
+        permission="read",
+        handler=plan_files,
+        summary="Plan the jobs of job files or manifests, given as text; nothing is submitted.",
+        answer=PlanReply,
+        body=PlanFilesRequest,
         is_costly=True,
         is_heavy=True,
     ),
