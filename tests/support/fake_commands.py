@@ -72,13 +72,16 @@ from phalanx.errors import BadRequest, Conflict, Gone, NotActive, NotFound
 from tests.support.fake_calls import FakeCalls
 from tests.support.fake_logins import FakeLogins
 from tests.support.fake_overlay import FakeOverlay
+from tests.support.fake_pages import FakePages
 from tests.support.fake_sessions import FakeSessions
 from tests.support.fake_usage import FakeUsage
 from tests.support.fake_vps import FakeVps
 from tests.support.fake_workflows import FakeWorkflows
 
 
-class FakeCommands(FakeLogins, FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, FakeWorkflows):
+class FakeCommands(
+    FakeLogins, FakeSessions, FakeCalls, FakeOverlay, FakeUsage, FakeVps, FakeWorkflows, FakePages
+):
     """Implements `Commands`. With `endless` false, watches and waits end at once with what is known."""
 
     def __init__(self, *, endless: bool = True) -> None:

@@ -31,6 +31,7 @@ from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.planned_files import PlannedFiles
+from phalanx.coordinator.pages.reads import PageReads
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted
 from phalanx.coordinator.removals import Removals
@@ -115,6 +116,9 @@ class CoordinatorCommands:
         removals = Removals(loop, store)
         self.cancel, self.evict = removals.cancel, removals.evict
         self._let_in()
+        self.pages = pages = PageReads(loop, store, clock, reads.slices, self.idle, reads.cluster, self.why)
+        self.overview, self.map, self.job_rows = pages.overview, pages.map, pages.job_rows
+        self.task_states, self.times, self.changes = pages.task_states, pages.times, pages.changes
         self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request

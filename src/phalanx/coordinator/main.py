@@ -171,6 +171,7 @@ class Coordinator:
         """The turn is durable: send and publish it."""
         self.links.dispatch(turn.effects)
         self.feed.publish(turn)
+        self.commands.pages.note(turn, self.leadership.state)
         self.recorder.observe(turn, self.leadership.state)
         self.inputs.note(turn)
         for effect in turn.effects:
@@ -188,6 +189,7 @@ class Coordinator:
 
     def followed(self, batch: Batch, turn: Turn) -> None:
         self.feed.publish(turn)
+        self.commands.pages.note(turn, self.leadership.state)
         self.recorder.observe(turn, self.leadership.state)
         if self.traces is not None:
             self.traces.follow(turn, self.leadership.state)
@@ -195,6 +197,7 @@ class Coordinator:
     def reread(self, loaded: Loaded, state: ClusterState) -> None:
         self.keys.check()
         self.feed.resume(loaded, state)
+        self.commands.pages.reset(state)
         self.recorder.resume(loaded, state, self.clock.now())
         if self.traces is not None:
             self.traces.resume(state)
@@ -306,7 +309,12 @@ async def _serve(settings: Settings) -> int:
             None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
         )
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
-        kept = (coordinator.keep_files(), coordinator.links.homes.keep(store), coordinator.number_history())
+        kept = (
+            coordinator.keep_files(),
+            coordinator.links.homes.keep(store),
+            coordinator.number_history(),
+            coordinator.commands.pages.use.keep(),
+        )
         renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.notices.deliver(), *kept)
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)

@@ -51,7 +51,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         queue=spec.queue,
         priority=spec.priority,
         status=_word(status),
-        reason=_job_reason(job, status),
+        reason=job_reason(job, status),
         tasks=spec.tasks,
         counts=Counts(*job.counts),
         command=[] if has_no_members(job) else list(spec.groups[0].command.argv),
@@ -60,7 +60,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         submitted_at=spec.submitted_at,
         started_at=job.first_started_at,
         ended_at=job.ended_at,
-        exit_code=_job_code(job, status),
+        exit_code=job_code(job, status),
         time_limit_s=spec.time_limit_s,
         max_retries=spec.max_retries,
         cwd=spec.groups[0].command.cwd,
@@ -275,7 +275,7 @@ def _task_code(job: JobState, position: int, status: Status) -> int | None:
     return None if status in (Status.ASSIGNED, Status.RUNNING) else job.exit_code(position)
 
 
-def _job_reason(job: JobState, status: Status) -> str:
+def job_reason(job: JobState, status: Status) -> str:
     if status == Status.CANCELLED:
         return (Why.DEPENDENCY if job.why[0] == Why.DEPENDENCY else Why.CANCELLED).word
     if status == Status.RUNNING and job.live and all(attempt.paused for attempt in job.live.values()):
@@ -291,7 +291,7 @@ def _job_reason(job: JobState, status: Status) -> str:
     return Why(next((why for why in whys if why != Why.JOB_FAILED), Why.JOB_FAILED)).word
 
 
-def _job_code(job: JobState, status: Status) -> int | None:
+def job_code(job: JobState, status: Status) -> int | None:
     if status == Status.COMPLETED:
         return 0
     if status != Status.FAILED:

@@ -55,7 +55,7 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         failures=node.failures,
         excluded_until=node.excluded_until,
         rests_until=node.excluded_until,
-        note=_note(state, node),
+        note=note_of(state, node),
         cost_per_hour=ledger.capacity.cost_per_hour,
         slots=ledger.capacity.slots,
         elastic_disabled=node.disabled_reason is not None,
@@ -98,7 +98,7 @@ def brake_text(state: ClusterState) -> str:
     return f"{said}; see whether the coordinator is cut off"
 
 
-def _note(state: ClusterState, node: NodeState) -> str:
+def note_of(state: ClusterState, node: NodeState) -> str:
     """What is unusual about a node."""
     if state.brake is not None and holds_for(state, node):
         return "silent; not believed to be lost, for most nodes are silent"

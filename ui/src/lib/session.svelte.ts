@@ -4,23 +4,12 @@
  *
  * `start` redeems the ticket of `#ticket=…`, once, and takes it out of the address before anything else happens.
  */
-import { ApiError, request, setLogin } from './api';
+import { ApiError, del, get, post, setLogin, type Schemas } from './api';
 
-/** The login of this browser, as /v1/logins answers. */
-export interface Login {
-  id: string;
-  name: string;
-  role: string;
-  csrf: string;
-  next_ticket: string;
-  expires_at: number;
-  idle_s: number;
-  may: Record<string, string>;
-  coordinators?: string[];
-}
+export type Login = Schemas['LoginView'];
 
 const DEVELOPER: Login = {
-  id: '', name: 'developer', role: 'admin', csrf: '', next_ticket: '', expires_at: 0, idle_s: 0,
+  id: '', name: 'developer', role: 'admin', csrf: '', next_ticket: '', expires_at: 0, idle_s: 0, coordinators: [],
   may: new Proxy({}, { get: () => 'all' }),
 };
 
@@ -52,26 +41,37 @@ class Session {
     setLogin('', (error) => this.#over(error));
     const ticket = takeTicket();
     try {
-      this.#take(ticket ? await this.#open(ticket) : await this.#current());
+      this.#take(ticket ? await this.#redeem(ticket) : await this.#current());
     } catch (error) {
       // Development against a coordinator without logins: Vite's proxy shows a token itself.
-      if (import.meta.env.DEV && error instanceof ApiError && error.status === 404) return this.#take(DEVELOPER);
+      if (import.meta.env.DEV && error instanceof ApiError && error.status === 409) return this.#take(DEVELOPER);
       this.#over(error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }));
     }
   }
 
-  async #open(ticket: string): Promise<Login> {
-    const init = { method: 'POST', body: JSON.stringify({ ticket }), headers: { 'Content-Type': 'application/json' } };
-    return (await (await request('/v1/logins', init)).json()) as Login;
+  /** A refused ticket may have been used by another tab of this browser, whose login is then ours, too. */
+  async #redeem(ticket: string): Promise<Login> {
+    try {
+      return await post('/v1/logins', { body: { ticket } });
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status === 0) throw error;
+      return get('/v1/logins/current').catch(() => Promise.reject(error));
+    }
   }
 
+  /** The login of the cookie; without one, that of a proxy which vouches for the user. */
   async #current(): Promise<Login> {
-    return (await (await request('/v1/logins/current')).json()) as Login;
+    try {
+      return await get('/v1/logins/current');
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+      return post('/v1/logins', { body: {} }).catch(() => Promise.reject(error));
+    }
   }
 
   async logOut(): Promise<void> {
     try {
-      if (this.login) await request(`/v1/logins/current`, { method: 'DELETE' });
+      if (this.login) await del('/v1/logins/current');
     } finally {
       this.#over(null);
     }

@@ -1,5 +1,5 @@
 /**
- * The one stream of this page: what changed in the cluster. Pages subscribe to topics and ask again for what they show; see
+ * The stream of this page: what changed in the cluster. Pages subscribe to topics and ask again for what they show; see
  * `resource.svelte.ts`. A stream that broke is opened again with Last-Event-ID, at growing intervals, and the shell says
  * since when what is shown is stale. If this coordinator does not come back, the page moves to another one.
  */
@@ -7,7 +7,7 @@ import { ApiError, request } from './api';
 import { session } from './session.svelte';
 import { EventReader, type ServerEvent } from './sse';
 
-const PATH = '/v1/events';
+const PATH = '/v1/pages/changes';
 /** No byte for so long (the server sends a comment every 15 s): the connection is dead without having said so. */
 const SILENT_MS = 40_000;
 const WAIT_MS = [200, 500, 1000, 2000, 5000];
@@ -24,7 +24,6 @@ class Stream {
   #handlers = new Set<Handler>();
   #lastId = '';
   #abort: AbortController | null = null;
-
   /** Called with each event until the returned function is called. */
   subscribe(handler: Handler): () => void {
     this.#handlers.add(handler);
@@ -38,10 +37,11 @@ class Stream {
     for (let failures = 0; !abort.signal.aborted && session.status === 'in'; ) {
       try {
         await this.#follow(abort.signal, () => (failures = 0));
-        failures = Math.max(failures, 1);
+        failures += 1; // Closed, such as by a coordinator that stops.
       } catch (error) {
         if (abort.signal.aborted) return;
         failures += 1;
+        if (error instanceof ApiError && error.status === 410) this.#lastId = ''; // Too much has changed since: all is asked anew.
         this.trouble = error instanceof ApiError ? error.message : 'the connection was cut';
       }
       this.staleSince ??= Date.now();

@@ -75,6 +75,7 @@ from phalanx.api.server.approval_commands import ApprovalCommands
 from phalanx.api.server.auth import Identity
 from phalanx.api.server.log_commands import LogCommands
 from phalanx.api.server.login_commands import LoginCommands
+from phalanx.api.server.page_commands import PageCommands
 from phalanx.api.server.sweep_commands import SweepCommands
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.duplex import Duplex
@@ -82,7 +83,7 @@ from phalanx.duplex import Duplex
 LINES_MAX = 10_000
 
 
-class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, Protocol):
+class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, PageCommands, Protocol):
     async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         """`role` is the user's: a queue may ask for it, and it limits the priority."""
         ...

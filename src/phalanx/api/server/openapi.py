@@ -27,6 +27,7 @@ from phalanx.api.schema.documents import PROBLEM_TYPE, Nothing, Problem
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.api.schema.logins import LoginTicketRequest, OpenLoginRequest
 from phalanx.api.schema.overlay import ReserveRequest
+from phalanx.api.schema.pages import ChangesView
 from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputRequest
 from phalanx.api.schema.submission import SubmitRequest
@@ -51,6 +52,7 @@ _PLURALS = {
     "reservations": "node",
     "addresses": "node",
     "logins": "login",
+    "pages": "page",
 }
 EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     SubmitRequest: {"command": ["python", "train.py"], "cores": 4, "memory": "16GiB", "gpus": 1},
@@ -132,6 +134,7 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     RetryRequest: {"from_stage": "judge"},
     TopologySpec: {"layers": [{"name": "rack", "keys": ["phalanx/rack"]}]},
 }
+STREAMED = {"/v1/pages/changes": ChangesView}  # what the data of an event is
 _LOG_HEADERS = {
     "X-Phalanx-Offset": "Offset of this answer's first byte in the output.",
     "X-Phalanx-Size": "Size of the output when the answer began.",
@@ -159,7 +162,7 @@ def write_openapi(path: Path) -> None:
 def _document() -> dict[str, Any]:
     types = [route.answer for route in ROUTES if route.answer is not None]
     types += [route.body for route in ROUTES if route.body is not Nothing]
-    _, schemas = msgspec.json.schema_components([*types, Problem, WatchEvent], ref_template=_REF)
+    _, schemas = msgspec.json.schema_components([*types, Problem, WatchEvent, ChangesView], ref_template=_REF)
     paths: dict[str, Any] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -211,7 +214,9 @@ def _answer(route: Route) -> dict[str, Any]:
         return answer | {"content": {route.media: _schema(route.answer)}}
     answer["content"] = {route.media: {}}
     if route.media == sse.MEDIA_TYPE:
-        answer["content"][route.media]["x-event-data"] = _schema(WatchEvent)["schema"]
+        answer["content"][route.media]["x-event-data"] = _schema(STREAMED.get(route.path, WatchEvent))[
+            "schema"
+        ]
     else:
         about = _FILE_HEADERS if "{path}" in route.path else _LOG_HEADERS
         answer["headers"] = {

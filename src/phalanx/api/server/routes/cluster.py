@@ -39,7 +39,7 @@ async def cluster(service: Service, _http_request: HttpRequest) -> Response:
 
 async def events(service: Service, http_request: HttpRequest) -> StreamedResponse[WatchEvent | None]:
     query: EventsQuery = http_request.query
-    after = _last_event_id(http_request, query.after)
+    after = last_event_id(http_request, query.after)
     beginning = b""
     if after is None:
         # A watcher that is cut off before its first event must still know where to go on.
@@ -103,7 +103,7 @@ async def openapi(service: Service, _http_request: HttpRequest) -> Response:
     return encoded_reply(service.openapi())
 
 
-def _last_event_id(http_request: HttpRequest, after: int | None) -> int | None:
+def last_event_id(http_request: HttpRequest, after: int | None) -> int | None:
     """The header wins over the query: a browser that comes back repeats the query of its first visit."""
     header = http_request.headers.get(b"last-event-id")
     if header is None:

@@ -15,6 +15,7 @@ from phalanx.api.server.routes import (
     metrics,
     nodes,
     overlay,
+    pages,
     sessions,
     sweeps,
     tasks,
@@ -43,4 +44,5 @@ ROUTES: tuple[Route, ...] = (
     *metrics.ROUTES,
     *tokens.ROUTES,
     *logins.ROUTES,
+    *pages.ROUTES,
 )

@@ -1,0 +1,34 @@
+"""What the REST app may ask for the dashboard; `commands.py` has the rest."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from phalanx.api.schema.pages import (
+    JobRows,
+    JobRowsQuery,
+    MapView,
+    OverviewView,
+    TaskStates,
+    TimesQuery,
+    TimesView,
+)
+
+
+class PageCommands(Protocol):
+    """What is made for the page, and once for all who ask alike."""
+
+    async def overview(self) -> OverviewView: ...
+
+    async def map(self) -> MapView: ...
+
+    async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows: ...
+
+    async def task_states(self, id: str) -> TaskStates: ...
+
+    async def times(self, query: TimesQuery) -> TimesView: ...
+
+    def changes(self, after: int | None) -> AsyncIterator[tuple[int, bytes]]:
+        """Revisions with `ChangesView`s as JSON, a few a second at most. Gone if too much has changed since `after`."""
+        ...

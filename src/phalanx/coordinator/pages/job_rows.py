@@ -1,0 +1,174 @@
+"""Rows of jobs for the page: the index kept up to date, lists that were found lately, and the rows themselves.
+
+The first question reads what is in memory; older jobs are read from the history meanwhile, so many at most, and never
+for more than a small part of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+
+from phalanx.api.schema.jobs import Counts
+from phalanx.api.schema.pages import JobRow, JobRows, JobRowsQuery
+from phalanx.api.server.limits import TimeSlices
+from phalanx.clock import Clock
+from phalanx.coordinator.pages.changed import Changed
+from phalanx.coordinator.pages.job_index import JobIndex, key_of
+from phalanx.coordinator.requests import Requests
+from phalanx.coordinator.views import job_code, job_reason, stage_of
+from phalanx.core.cluster.image import decode_job
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.workflow_image import is_workflow
+from phalanx.errors import Unavailable
+from phalanx.store.protocol import Store
+
+PAST_MAX = 200_000  # jobs of the history that are in the index
+PAST_AT_ONCE = 50
+PAST_SHARE = 9.0  # a piece that took a second is followed by a pause of so many
+LISTS_MAX = 16
+LIST_S = 1.0  # for so long a list is taken as it is, though jobs have changed
+ROWS_KEPT = 5000
+COMMAND_SHOWN = 120
+NODES_SHOWN = 4
+
+
+class JobRowReads:
+    """The rows of all jobs."""
+
+    def __init__(
+        self, loop: Requests, store: Store, clock: Clock, slices: TimeSlices, changed: Changed
+    ) -> None:
+        self._loop = loop
+        self._store = store
+        self._clock = clock
+        self._slices = slices
+        self._changed = changed
+        self._index = JobIndex()
+        self._resets = -1  # of `changed`, when the index was made
+        self._lists: OrderedDict[object, tuple[float, int, list[str]]] = OrderedDict()
+        self._past_rows: OrderedDict[str, JobRow] = OrderedDict()
+        self._reading: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+
+    async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows:
+        async with self._lock:
+            await self._refresh()
+            found = self._found(query, user)
+        state = self._loop.state
+        ids = found[query.offset : query.offset + query.limit]
+        rows: list[JobRow] = []
+        piece = await self._slices.turn()
+        for id in ids:
+            if piece.is_over:
+                piece = await self._slices.turn()
+            row = await self._row(id)
+            if row is not None:
+                rows.append(row)
+        loading = self._reading is not None and not self._reading.done()
+        return JobRows(self._clock.now(), state.revision, len(found), query.offset, rows, loading=loading)
+
+    def _found(self, query: JobRowsQuery, user: str) -> list[str]:
+        """The ids of a list; one that was found a moment ago is the same for all who scroll in it."""
+        key, now = key_of(query, user), self._clock.monotonic()
+        at, version, found = self._lists.get(key, (-LIST_S, -1, []))
+        if version != self._index.version and now - at >= LIST_S:
+            found = self._index.find(query, user)
+            self._lists[key] = now, self._index.version, found
+            while len(self._lists) > LISTS_MAX:
+                self._lists.popitem(last=False)
+        self._lists.move_to_end(key)
+        return found
+
+    async def _refresh(self) -> None:
+        """Look at what has changed, or at everything after the state was read anew."""
+        changed = self._changed
+        if self._resets != changed.resets or not changed.is_on:
+            changed.is_on = True
+            self._resets = changed.resets
+            self._index, self._lists = JobIndex(), OrderedDict()
+            changed.stale = set(self._loop.state.jobs)
+            self._read_past()
+        piece = await self._slices.turn()
+        while changed.stale:
+            if piece.is_over:
+                piece = await self._slices.turn()
+            job = self._loop.state.jobs.get(id := changed.stale.pop())
+            if job is not None:
+                self._index.put(job)
+                self._past_rows.pop(id, None)
+
+    async def _row(self, id: str) -> JobRow | None:
+        state = self._loop.state
+        job = state.jobs.get(id)
+        if job is not None:
+            return job_row(state, job)
+        known = self._past_rows.get(id)
+        if known is not None:
+            return known
+        body = await self._store.history(id)
+        if body is None:  # it was kept for long enough
+            self._index.remove(id)
+            return None
+        row = self._past_rows[id] = job_row(state, decode_job(body))
+        if len(self._past_rows) > ROWS_KEPT:
+            self._past_rows.popitem(last=False)
+        return row
+
+    def _read_past(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        self._reading = asyncio.create_task(self._read_history(self._index))
+
+    async def _read_history(self, index: JobIndex) -> None:
+        """Add the newest jobs of the history to an index, slowly."""
+        before: str | None = None
+        for _ in range(PAST_MAX // PAST_AT_ONCE):
+            began = self._clock.monotonic()
+            try:
+                records = await self._store.past(before, PAST_AT_ONCE)
+                if not records:
+                    return
+                before = records[-1].job
+                for record in records:
+                    if record.job not in self._loop.state.jobs and not is_workflow(record.body):
+                        index.put(decode_job(record.body))
+            except Unavailable:
+                return
+            await asyncio.sleep(PAST_SHARE * (self._clock.monotonic() - began))
+
+
+def job_row(state: ClusterState, job: JobState) -> JobRow:
+    """A job in one line."""
+    spec, status = job.job, job.overall_status
+    first = spec.groups[0]
+    return JobRow(
+        number=job.arrival,
+        id=spec.id,
+        user=spec.user,
+        status=status.word,  # type: ignore[arg-type]  # the names are those of the table
+        counts=Counts(*job.counts),
+        submitted_at=spec.submitted_at,
+        name=spec.name or "",
+        queue=spec.queue,
+        priority=spec.priority,
+        reason=job_reason(job, status),
+        tasks=spec.tasks,
+        gpus=first.request.gpus,
+        cores=first.request.cores,
+        memory_bytes=first.request.memory_bytes,
+        started_at=job.first_started_at,
+        ended_at=job.ended_at,
+        exit_code=job_code(job, status),
+        command=" ".join(first.command.argv)[:COMMAND_SHOWN],
+        nodes=list(dict.fromkeys(each.node for each in list(job.live.values())[:64]))[:NODES_SHOWN],
+        gang=job.gang is not None,
+        array=spec.array is not None,
+        vps=spec.vps is not None,
+        workflow=stage_of(state, spec),
+        held=bool(job.held_because),
+        unapproved=job.approve_by is not None and not job.is_over,
+        paused=sum(bool(each.paused) for each in list(job.live.values())[:1000]),
+        finished=len(job.done),
+    )

@@ -1,0 +1,89 @@
+"""Why jobs wait, counted: closed gates are asked of each job, lack of room of one job of each kind.
+
+Those that ask for the same wait for the same reason (`core/model/waiting.py`), so `why` is asked for the first of a
+kind and counts for all of it. Only so many kinds are asked; the rest is counted as waiting for room.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from phalanx.api.schema.jobs import WhyReply
+from phalanx.api.schema.pages import WaitingReason
+from phalanx.api.server.limits import TimeSlices
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Gate
+from phalanx.core.model.orders import Status
+from phalanx.errors import PhalanxError
+
+KINDS_ASKED = 12
+REASONS_MAX = 30
+GATES: dict[Gate, tuple[str, str]] = {
+    Gate.HELD: ("Held", "held until they are released"),
+    Gate.APPROVAL: ("NotApproved", "waiting for an approval"),
+    Gate.BEGIN: ("NotBegun", "their time has not come"),
+    Gate.APPLIED: ("MembersMissing", "gangs whose members have not all been applied"),
+    Gate.DEPENDENCY: ("Dependency", "waiting for other jobs"),
+    Gate.MERGED: ("Merged", "running as a part of another job"),
+    Gate.PROMISE: ("VictimsLeaving", "their places are promised, and are being left"),
+    Gate.RESTART: ("Restarting", "their previous run is still ending"),
+    Gate.BACKOFF: ("Backoff", "pausing before another try"),
+}
+ROOM = ("NoRoom", "waiting for room")
+Ask = Callable[[str], Awaitable[WhyReply]]
+
+
+class WaitingCount:
+    """Jobs and tasks by reason, with a job as an example."""
+
+    def __init__(self) -> None:
+        self.jobs: Counter[tuple[str, str]] = Counter()
+        self.tasks: Counter[tuple[str, str]] = Counter()
+        self.example: dict[tuple[str, str], int] = {}
+
+    def add(self, reason: tuple[str, str], number: int, jobs: int, tasks: int) -> None:
+        self.jobs[reason] += jobs
+        self.tasks[reason] += tasks
+        self.example.setdefault(reason, number)
+
+    def told(self) -> list[WaitingReason]:
+        """The reason of most jobs first."""
+        return [
+            WaitingReason(code, text, jobs, self.tasks[code, text], self.example[code, text])
+            for (code, text), jobs in self.jobs.most_common(REASONS_MAX)
+        ]
+
+
+async def count_waiting(state: ClusterState, slices: TimeSlices, ask: Ask) -> list[WaitingReason]:
+    """Every job of which something waits and nothing runs, by why it does."""
+    found = WaitingCount()
+    kinds: dict[object, list[JobState]] = {}
+    piece = await slices.turn()
+    for job in list(state.jobs.values()):
+        if piece.is_over:
+            piece = await slices.turn()
+        waiting = job.counts[Status.PENDING]
+        if not waiting or job.live:
+            continue
+        gates = job.closed_gates()
+        if gates:
+            found.add(GATES[gates[0]], job.arrival, 1, waiting)
+        else:
+            unit = job.units[0]
+            kinds.setdefault(unit.kind, []).append(job)
+    ordered = sorted(kinds.values(), key=len, reverse=True)
+    for number, alike in enumerate(ordered):
+        reason = await _reason_of(alike[0], ask) if number < KINDS_ASKED else ROOM
+        tasks = sum(job.counts[Status.PENDING] for job in alike)
+        found.add(reason, alike[0].arrival, len(alike), tasks)
+    return found.told()
+
+
+async def _reason_of(job: JobState, ask: Ask) -> tuple[str, str]:
+    try:
+        reply = await ask(job.job.id)
+    except PhalanxError:  # it has ended meanwhile
+        return ROOM
+    return reply.dominant.code, reply.dominant.text
