@@ -13,7 +13,7 @@ export interface Route {
   nav?: 'main' | 'more' | 'admin';
   /** Path of an icon in a box of 16 × 16, drawn as a line. */
   icon?: string;
-  load: () => Promise<{ default: Component<{ params: Record<string, string> }> }>;
+  load: () => Promise<{ default: Component<any> }>;
 }
 
 // prettier-ignore
