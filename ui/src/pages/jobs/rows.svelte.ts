@@ -1,0 +1,132 @@
+/**
+ * Rows of jobs, asked for in blocks as the table is scrolled, sorted and filtered by the coordinator: a hundred thousand jobs
+ * are never all here. Blocks that are seen are asked again when the stream says that rows changed; a changed row that is
+ * here is replaced at once.
+ */
+import { ApiError, get, type Schemas } from '../../lib/api';
+import { changesOf } from '../../lib/events';
+import { stream } from '../../lib/stream.svelte';
+
+export type Row = Schemas['JobRow'];
+export interface Filter {
+  status?: string;
+  queue?: string;
+  user?: string;
+  mine?: boolean;
+  search?: string;
+  since?: number;
+  sort?: string;
+}
+
+const BLOCK = 100;
+const BLOCKS_MAX = 60;
+const EVERY_MS = 1500;
+
+export class JobRows {
+  total = $state(0);
+  /** Grows with each change; a table reads rows through `row`, which reads it. */
+  version = $state(0);
+  error = $state.raw<ApiError | null>(null);
+  isAsking = $state(false);
+  hasAnswer = $state(false);
+  isLoading = $state(false);
+  #blocks = new Map<number, Row[]>();
+  #filter: Filter = {};
+  #range: [number, number] = [0, 50];
+  #abort = new AbortController();
+  #asked = new Set<number>();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+
+  open(): () => void {
+    const unsubscribe = stream.subscribe((event) => {
+      const changes = changesOf(event);
+      if (changes) this.#replace(changes.rows ?? []);
+      if (event.event === 'opened' || changes?.many || changes?.rows?.length) this.#later();
+    });
+    return () => {
+      unsubscribe();
+      clearTimeout(this.#timer);
+      this.#abort.abort();
+    };
+  }
+
+  /** Another filter or order: everything is asked anew; what is shown stays until the answer is there. */
+  choose(filter: Filter): void {
+    this.#filter = filter;
+    this.#abort.abort();
+    this.#abort = new AbortController();
+    this.#asked.clear();
+    void this.#ask(this.#wanted(), true);
+  }
+
+  row(index: number): Row | undefined {
+    void this.version;
+    return this.#blocks.get(Math.floor(index / BLOCK))?.[index % BLOCK];
+  }
+
+  /** Which rows are seen. */
+  show(from: number, to: number): void {
+    this.#range = [from, to];
+    const missing = this.#wanted().filter((block) => !this.#blocks.has(block) && !this.#asked.has(block));
+    if (missing.length) void this.#ask(missing, false);
+  }
+
+  #wanted(): number[] {
+    const first = Math.floor(this.#range[0] / BLOCK);
+    const last = Math.floor(Math.max(this.#range[0], this.#range[1] - 1) / BLOCK);
+    return Array.from({ length: last - first + 1 }, (_nothing, at) => first + at);
+  }
+
+  #later(): void {
+    if (this.#timer !== undefined) return;
+    this.#timer = setTimeout(() => {
+      this.#timer = undefined;
+      if (document.hidden) return this.#later();
+      void this.#ask(this.#wanted(), true);
+    }, EVERY_MS);
+  }
+
+  #replace(rows: readonly Row[]): void {
+    if (!rows.length) return;
+    const byId = new Map(rows.map((row) => [row.id, row]));
+    for (const block of this.#blocks.values()) {
+      for (const [at, row] of block.entries()) {
+        const newer = byId.get(row.id);
+        if (newer) block[at] = newer;
+      }
+    }
+    this.version += 1;
+  }
+
+  /** `isNew`: what was known of other blocks is not kept, since rows may have moved. */
+  async #ask(blocks: number[], isNew: boolean): Promise<void> {
+    const signal = this.#abort.signal;
+    blocks.forEach((block) => this.#asked.add(block));
+    this.isAsking = true;
+    try {
+      const replies = await Promise.all(blocks.map((block) => this.#block(block, signal)));
+      if (signal.aborted) return;
+      if (isNew || this.#blocks.size > BLOCKS_MAX) this.#blocks.clear();
+      replies.forEach((reply, at) => this.#blocks.set(blocks[at]!, [...reply.rows]));
+      const last = replies.at(-1);
+      if (last) [this.total, this.isLoading] = [last.total, last.loading ?? false];
+      this.error = null;
+      this.hasAnswer = true;
+      if (this.isLoading) this.#later();
+    } catch (error) {
+      if (signal.aborted) return;
+      this.error = error instanceof ApiError ? error : new ApiError(0, { detail: String(error) });
+      if (this.error.isPassing) this.#later();
+    } finally {
+      blocks.forEach((block) => this.#asked.delete(block));
+      if (!signal.aborted) this.isAsking = false;
+      this.version += 1;
+    }
+  }
+
+  #block(block: number, signal: AbortSignal): Promise<Schemas['JobRows']> {
+    const { sort, ...filter } = this.#filter;
+    const query = { ...filter, sort: (sort || '-number') as '-number', offset: block * BLOCK, limit: BLOCK };
+    return get('/v1/pages/jobs', { query, signal });
+  }
+}
