@@ -87,7 +87,8 @@ ARROWS: dict[str, set[str]] = {
     "client": CORE | SHARED | API | {"rpc"},
     "manifests": CORE | SHARED | {"api.schema"},
     "preview": CORE | SHARED | {"api.schema", "manifests"},
-    "coordinator": BELOW | {"certificates", "manifests", "preview"},
+    "dashboard": set(),
+    "coordinator": BELOW | {"dashboard", "certificates", "manifests", "preview"},
     "runner": BELOW,
     "vps": {"config", "errors", "runner"},
     "worker": CORE | SHARED | API | {"client"},
@@ -102,6 +103,7 @@ ARROWS: dict[str, set[str]] = {
 # `api.schema` because a command must not pay for RE2.
 LAZY_ROOMS = {
     "api.schema",
+    "api.server",  # of websockets, which only needs who has a terminal in a browser
     "cli",
     "client",
     "coordinator",

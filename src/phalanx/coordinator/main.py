@@ -31,6 +31,7 @@ from phalanx.coordinator.executors import SubmitDefaults, read_executors
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.file_retention import FileRetention, FileUse, use_of_files
 from phalanx.coordinator.files_config import FilesConfig, files_of
+from phalanx.coordinator.forwarding import LeaderForwarder
 from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import EVERYWHERE, Links, RunnerChannel
@@ -302,7 +303,8 @@ async def _serve(settings: Settings) -> int:
             room,
         )
         limits = ServerLimits(session_idle_s=section.session_idle_s)
-        page = PageAccess(coordinator.commands.login_access, NO_PROXIES, StaticSite(STATIC))
+        forwards = LeaderForwarder(section.name, section.tls_ca_file or settings.client.ca_file)
+        page = PageAccess(coordinator.commands.login_access, NO_PROXIES, StaticSite(STATIC), forwards)
         app = build_app(coordinator.commands, keys, tls_files.hosts(), limits, keys.audit, page)
         rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
         rpc = (
@@ -327,6 +329,7 @@ async def _serve(settings: Settings) -> int:
             if traces is not None:
                 await asyncio.to_thread(traces.close)
             server.close()
+            await forwards.close()
             if rpc is not None:
                 await rpc.close()
     finally:

@@ -40,7 +40,16 @@ from phalanx.api.server.route import Route, Service, kind_of
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.api.server.static_site import is_of_site
 from phalanx.core.model.job import is_job_id, is_object
-from phalanx.errors import BadRequest, Forbidden, NotFound, PhalanxError, Unauthorized, WrongMethod
+from phalanx.errors import (
+    BadRequest,
+    Forbidden,
+    NotActive,
+    NotFound,
+    PhalanxError,
+    Unauthorized,
+    Unavailable,
+    WrongMethod,
+)
 from phalanx.logger import logger
 
 _log = logger("api")
@@ -105,7 +114,11 @@ def build_app(
             commands.count_request(NO_ROUTE, error.status)
             await problem_reply(error, scope["path"]).send(send)
             return
-        work = _serve(service, route, http_request, send)
+        leader = _leader_for(service, route, http_request)
+        if leader:
+            work = _forward(service, route, http_request, leader, send)
+        else:
+            work = _serve(service, route, http_request, send)
         await (_while_connected(receive, work) if route.lasting else work)
 
     return app
@@ -173,6 +186,45 @@ def _no_route(row: Row | None, method: str, path: str) -> NotFound | WrongMethod
         return NotFound(f"there is nothing at {shown(path)}", reason="RouteNotFound")
     allow = ", ".join(sorted(row))
     return WrongMethod(f"{shown(method)} is not possible here, only {allow}", extra={"allow": allow})
+
+
+def _leader_for(service: Service, route: Route, http_request: HttpRequest) -> str:
+    """Where a page's request is passed on to, for this is a standby; empty: it is answered here."""
+    is_of_page = bool(http_request.identity.login) or (route.path, route.method) == ("/v1/logins", "POST")
+    if service.forwards is None or not is_of_page:
+        return ""
+    try:
+        service.commands.require_active()
+    except NotActive as error:
+        leader = error.extra.get("leader")
+        return leader if isinstance(leader, str) else ""
+    return ""
+
+
+async def _forward(
+    service: Service, route: Route, http_request: HttpRequest, leader: str, send: Send
+) -> None:
+    """Let the leader answer. Where it cannot be reached, what may be a little old is answered here."""
+    assert service.forwards is not None
+    try:
+        with service.waits.taken(http_request):
+            body = await http_request.body(_body_bytes(service, route))
+            reply = await service.forwards.forward(http_request, leader, body)
+            service.commands.count_request(_NOUNS[route.path], getattr(reply, "status", 200))
+            await reply.send(send)
+    except ClientDisconnected:
+        return
+    except PhalanxError as error:
+        if isinstance(error, Unavailable) and route.method == "GET" and not route.lasting:
+            await _serve(service, route, http_request, send)
+        else:
+            await problem_reply(error, http_request.path).send(send)
+
+
+def _body_bytes(service: Service, route: Route) -> int:
+    if route.permission == "open":
+        return OPEN_BODY_BYTES
+    return max(service.limits.body_bytes, route.body_bytes)
 
 
 async def _serve(service: Service, route: Route, http_request: HttpRequest, send: Send) -> None:
@@ -306,8 +358,7 @@ def _note(
 
 
 async def _document(service: Service, route: Route, http_request: HttpRequest) -> Any:
-    most = OPEN_BODY_BYTES if route.permission == "open" else max(service.limits.body_bytes, route.body_bytes)
-    body = await http_request.body(most)
+    body = await http_request.body(_body_bytes(service, route))
     if len(body) > service.limits.large_bytes:
         await service.slices.turn()  # reading it takes milliseconds
     if not body and route.body is Nothing:

@@ -40,7 +40,7 @@ class SwitchableConnection(Protocol):
         """Do not give up on a reader that takes nothing: its task waits for it."""
         ...
 
-    def switch(self, protocol: str) -> Duplex | None:
+    def switch(self, protocol: str, *headers: Header) -> Duplex | None:
         """Change to another protocol: answer with 101, and let the route have the connection. None if it is gone."""
         ...
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from msgspec import Struct
 
 from phalanx.api.server.logins import AcceptsLogins
+from phalanx.api.server.messages import HttpRequest, Reply
 from phalanx.api.server.proxies import NO_PROXIES, TrustedProxies
 from phalanx.api.server.static_site import StaticSite
+
+
+class Forwards(Protocol):
+    """What passes a page's request on to the leader."""
+
+    async def forward(self, http_request: HttpRequest, leader: str, body: bytes) -> Reply: ...
 
 
 class PageAccess(Struct, frozen=True):
@@ -15,6 +24,7 @@ class PageAccess(Struct, frozen=True):
     logins: AcceptsLogins | None = None
     proxies: TrustedProxies = NO_PROXIES
     site: StaticSite | None = None
+    forwards: Forwards | None = None
 
 
 NO_PAGE = PageAccess()

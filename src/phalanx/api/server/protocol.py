@@ -91,7 +91,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def wait_for_reader(self) -> None:
         self._waits_for_reader = True
 
-    def switch(self, protocol: str) -> Duplex | None:
+    def switch(self, protocol: str, *headers: tuple[bytes, bytes]) -> Duplex | None:
         """Change to another protocol. From now on everything is passed on to what is returned; None if it is gone.
 
         A client sends nothing of the new protocol before it has the answer.
@@ -100,9 +100,10 @@ class BoundedProtocol(HttpToolsProtocol):
             return None
         self._stop_timer()
         self.cycle.disconnected = True  # uvicorn has nothing more to say here
+        told = b"".join(b"%b: %b\r\n" % header for header in headers)
         self._raw.write(
-            b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: %b\r\n\r\n"
-            % protocol.encode()
+            b"HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: %b\r\n%b\r\n"
+            % (protocol.encode(), told)
         )
         self._switched = Duplex()
         self._switched.connection_made(self._raw)

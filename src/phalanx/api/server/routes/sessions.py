@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import TYPE_CHECKING, Union
 
 from phalanx.api.schema.documents import NoQuery
 from phalanx.api.schema.session_frames import (
@@ -25,17 +26,23 @@ from phalanx.api.schema.session_frames import (
 )
 from phalanx.api.schema.sessions import UPGRADE, ExecRequest, ForwardRequest, InputRequest, SessionTicket
 from phalanx.api.server.limits import Place
-from phalanx.api.server.messages import HttpRequest, Response, Send, SwitchedResponse, json_reply
+from phalanx.api.server.messages import Header, HttpRequest, Response, Send, SwitchedResponse, json_reply
 from phalanx.api.server.route import Route, Service, is_still_good
 from phalanx.duplex import Duplex
-from phalanx.errors import BadRequest, PhalanxError, Unauthorized, Unavailable
+from phalanx.errors import BadRequest, Forbidden, PhalanxError, Unauthorized, Unavailable
 from phalanx.logger import logger
+
+if TYPE_CHECKING:
+    from phalanx.api.server.web_socket import WebSocketEnd
 
 _log = logger("api")
 WORDS_SHOWN_MAX = 200
 SILENT_S = 60.0
 CLOSE_S = 10.0  # for the last frames to be taken
 TICKET = b"phalanx-ticket"
+TICKET_WITHIN_S = 10.0
+WEB_SOCKET = "websocket"
+SessionEnd = Union[Duplex, "WebSocketEnd"]  # the client's connection
 _ACTIONS = frozenset({FrameKind.RESIZE, FrameKind.SIGNAL, FrameKind.STDIN_END}) | DATA
 
 
@@ -63,6 +70,8 @@ async def open_input(service: Service, http_request: HttpRequest) -> Response:
 async def join(service: Service, http_request: HttpRequest) -> Response | SwitchedResponse:
     """The connection becomes that of the session, if it asks for that and its ticket is good."""
     asked = http_request.headers.get(b"upgrade", b"").decode("latin-1").lower()
+    if asked == WEB_SOCKET and http_request.connection is not None:
+        return _join_by_web_socket(service, http_request)
     if asked != UPGRADE or http_request.connection is None:
         raise BadRequest(
             f"a session is opened on a connection that changes protocol: send 'Upgrade: {UPGRADE}' and"
@@ -78,6 +87,17 @@ async def join(service: Service, http_request: HttpRequest) -> Response | Switch
         service.sessions.give(place)
         raise
     return OpenSessionResponse(service, http_request, task, place)
+
+
+def _join_by_web_socket(service: Service, http_request: HttpRequest) -> SwitchedResponse:
+    """A browser, whose ticket is its first message: it cannot send headers. Its page must be our own."""
+    from phalanx.api.server.web_socket import accept_header
+
+    if b"origin" not in http_request.headers:  # whose it is was looked at for every request that has one
+        raise Forbidden("a WebSocket is opened by a page, which has an Origin", reason="OriginNotAllowed")
+    service.commands.require_active()
+    accept = accept_header(http_request.headers)
+    return WebSocketSessionResponse(service, http_request, service.sessions.take(http_request), accept)
 
 
 def shown_command(words: Iterable[str]) -> str:
@@ -104,10 +124,12 @@ class OpenSessionResponse(SwitchedResponse):
         self._moved_at = 0.0
 
     async def send(self, send: Send) -> None:
-        client: Duplex | None = None
+        assert self._request.connection is not None
+        await self.pass_on(self._request.connection.switch(UPGRADE))
+
+    async def pass_on(self, client: SessionEnd | None) -> None:
+        """Until the session is over; without a client it is at once."""
         try:
-            assert self._request.connection is not None
-            client = self._request.connection.switch(UPGRADE)
             if client is not None:
                 await self._passed_on(client)
         finally:
@@ -116,7 +138,7 @@ class OpenSessionResponse(SwitchedResponse):
             for end in (self._task, *([] if client is None else [client])):
                 asyncio.get_running_loop().call_later(CLOSE_S, end.abort)
 
-    async def _passed_on(self, client: Duplex) -> None:
+    async def _passed_on(self, client: SessionEnd) -> None:
         last: PhalanxError | None
         try:
             last = await self._until_the_end(client)
@@ -132,7 +154,7 @@ class OpenSessionResponse(SwitchedResponse):
                     client.put(pack_error(last))
             client.close()
 
-    async def _until_the_end(self, client: Duplex) -> PhalanxError | None:
+    async def _until_the_end(self, client: SessionEnd) -> PhalanxError | None:
         """Pass frames on; what to tell the client at the end, unless that was passed on as well."""
         self._moved_at = asyncio.get_running_loop().time()
         up = asyncio.create_task(self._copy(client, self._task, FROM_CLIENT))
@@ -166,7 +188,7 @@ class OpenSessionResponse(SwitchedResponse):
             "the connection to the node was lost", reason="NodeAway", hint="phalanx nodes shows it"
         )
 
-    async def _copy(self, source: Duplex, sink: Duplex, allowed: frozenset[FrameKind]) -> None:
+    async def _copy(self, source: SessionEnd, sink: SessionEnd, allowed: frozenset[FrameKind]) -> None:
         """Until the last frame of a session has been passed on; raises what is wrong before."""
         loop = asyncio.get_running_loop()
         while True:
@@ -182,7 +204,7 @@ class OpenSessionResponse(SwitchedResponse):
             if pause_s:
                 await asyncio.sleep(pause_s)
 
-    async def _watch(self, client: Duplex) -> PhalanxError | None:
+    async def _watch(self, client: SessionEnd) -> PhalanxError | None:
         """At every beat: whether both sides are there, the token is good, and anything happens."""
         limits, loop, ping = self._service.limits, asyncio.get_running_loop(), pack_frame(FrameKind.PING)
         while True:
@@ -199,6 +221,48 @@ class OpenSessionResponse(SwitchedResponse):
             with suppress(ConnectionError):
                 client.put(ping)
                 self._task.put(ping)
+
+
+class WebSocketSessionResponse(SwitchedResponse):
+    """A session of a browser: its ticket comes first, over the WebSocket, and errors are told there as well."""
+
+    def __init__(self, service: Service, http_request: HttpRequest, place: Place, accept: Header) -> None:
+        self._service = service
+        self._request = http_request
+        self._place = place
+        self._accept = accept
+
+    async def send(self, send: Send) -> None:
+        from phalanx.api.server.web_socket import WebSocketEnd
+
+        assert self._request.connection is not None
+        raw = self._request.connection.switch(WEB_SOCKET, self._accept)
+        if raw is None:
+            self._service.sessions.give(self._place)
+            return
+        client = WebSocketEnd(raw)
+        try:
+            task = await self._task(client)
+        except PhalanxError as error:
+            self._service.sessions.give(self._place)
+            with suppress(ConnectionError):
+                client.put(pack_error(error))
+            client.close()
+            asyncio.get_running_loop().call_later(CLOSE_S, client.abort)
+            return
+        except BaseException:
+            self._service.sessions.give(self._place)
+            client.abort()
+            raise
+        await OpenSessionResponse(self._service, self._request, task, self._place).pass_on(client)
+
+    async def _task(self, client: WebSocketEnd) -> Duplex:
+        """The runner's connection, for the ticket that comes first."""
+        try:
+            ticket = await client.first_message(TICKET_WITHIN_S)
+        except FrameError as error:
+            raise BadRequest(str(error), reason="BadFrame") from None
+        return await self._service.commands.join_session(self._request.id, ticket, self._request.user)
 
 
 def _told(copying: asyncio.Task[None], otherwise: PhalanxError | None) -> PhalanxError | None:

@@ -1,0 +1,98 @@
+"""The dashboard's server side with real processes: logins, standbys that pass requests on, failover, terminals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from phalanx.api.schema.session_frames import FrameKind
+from tests.support.browser import Browser
+from tests.support.real_cluster import RealCluster, a_real_cluster
+from tests.support.waiting import wait_until
+
+TWO = ("a", "b")
+NODES = {"n1": "cpus=4,ram=8GiB,gpus=2,type=h100,memory=80GiB"}
+SETTINGS: dict[str, object] = {"coordinator.lease_s": 2.0}
+
+
+def a_page(cluster: RealCluster, name: str) -> Browser:
+    """A page at a coordinator that is logged in with a fresh ticket."""
+    ticket = cluster.client.dashboard([cluster.address(each) for each in TWO]).url.partition("#ticket=")[2]
+    page = Browser(cluster.address(name))
+    assert page.log_in(ticket).status == 201
+    return page
+
+
+def a_running_job(cluster: RealCluster) -> str:
+    id = cluster.client.submit(command=["/bin/sleep", "300"], gpus=1).task_ids[0]
+    cluster.wait_task(id, "Running")
+    return id
+
+
+@pytest.mark.timeout(120)
+def test_a_page_goes_on_at_the_next_coordinator_when_its_own_is_killed(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, NODES, coordinators=TWO, settings=SETTINGS, lost_after_s=20.0) as cluster:
+        leader, (other,) = cluster.leader(), cluster.standbys()
+        page = a_page(cluster, leader)
+        id = a_running_job(cluster)
+        shown = page.ask("GET", "/v1/pages/map").json()
+        assert shown["nodes"][0]["held"] == [1, 0]
+        assert shown["holders"][0]["id"] == id
+
+        cluster.kill(leader)
+        wait_until(lambda: cluster.status_of(other, "/leaderz") == 200, 30.0, f"{other} leads")
+        there = Browser(cluster.address(other))
+        assert page.next_ticket and there.log_in(page.next_ticket).status == 201
+        change = there.first_change(after=shown["revision"])
+        assert change["revision"] > shown["revision"]
+        assert there.ask("POST", f"/v1/jobs/{id}/cancel").status == 200
+        assert Browser(cluster.address(other)).log_in(page.next_ticket).json()["reason"] == "TicketRefused"
+        there.cookie = page.cookie.replace(str(page.at.port), str(there.at.port))
+        assert there.ask("GET", "/v1/cluster").json()["reason"] == "LoginEnded"
+
+
+@pytest.mark.timeout(120)
+def test_a_standby_passes_on_what_a_page_asks(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, NODES, coordinators=TWO, settings=SETTINGS, lost_after_s=20.0) as cluster:
+        (standby,) = cluster.standbys()
+        page = a_page(cluster, standby)
+        assert page.ask("GET", "/v1/cluster").json()["coordinator"]["role"] == "Active"
+        before = page.ask("GET", "/v1/pages/overview").json()["revision"]
+        made = page.ask("POST", "/v1/jobs", {"command": ["/bin/sh", "-c", "echo out; sleep 300"]})
+        assert made.status == 202, made.body
+        id = made.json()["task_ids"][0]
+        cluster.wait_task(id, "Running")
+        wait_until(lambda: b"out" in page.ask("GET", f"/v1/tasks/{id}/logs").body, 10.0, "its log is read")
+        assert page.first_change(after=before)["rows"]
+        assert page.ask("POST", f"/v1/jobs/{id}/cancel", headers={"phalanx-csrf": ""}).status == 403
+        session = page.ask("POST", f"/v1/tasks/{id}/exec", {"command": ["echo", "hello"]}).json()
+        frames = page.terminal(session["session"], session["ticket"]).frames()
+        assert (FrameKind.STDOUT, b"hello\n") in frames
+        assert page.ask("DELETE", "/v1/logins/current").status == 200
+        assert page.ask("GET", "/v1/cluster").status == 401
+
+
+@pytest.mark.timeout(120)
+def test_a_page_has_a_terminal_in_a_task(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, NODES, coordinators=("a",)) as cluster:
+        ticket = cluster.client.dashboard().url.partition("#ticket=")[2]
+        page = Browser(cluster.address("a"))
+        page.log_in(ticket)
+        id = a_running_job(cluster)
+        asked = page.ask("POST", f"/v1/tasks/{id}/exec", {"command": ["cat"], "stdin": True}).json()
+        terminal = page.terminal(asked["session"], asked["ticket"])
+        terminal.send(FrameKind.STDIN, b"abc")
+        terminal.send(FrameKind.STDIN_END)
+        frames = terminal.frames()
+        assert frames[0][0] is FrameKind.STARTED
+        assert b"".join(content for kind, content in frames if kind is FrameKind.STDOUT) == b"abc"
+        assert json.loads(frames[-1][1])["code"] == 0
+
+        again = page.terminal(asked["session"], asked["ticket"]).frames()
+        assert json.loads(again[-1][1])["reason"] == "TicketRefused"
+        asked = page.ask("POST", f"/v1/tasks/{id}/exec", {"command": ["true"]}).json()
+        for origin in ("", "http://evil.example", "http://127.0.0.1:1"):
+            assert page.terminal(asked["session"], asked["ticket"], origin).status == 403
+        assert page.terminal(asked["session"], "wrong").frames()[-1][0] is FrameKind.ERROR
