@@ -32,6 +32,8 @@ from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.planned_files import PlannedFiles
 from phalanx.coordinator.pages.reads import PageReads
+from phalanx.coordinator.pages.reads import PageReads
+from phalanx.coordinator.planned_files import PlannedFiles
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.refusals import accepted
 from phalanx.coordinator.removals import Removals

@@ -46,6 +46,7 @@ _ACTIONS = {
     ("POST", "/v1/apply"): "apply",
     ("POST", "/v1/rows"): "send rows",
     ("POST", "/v1/plan"): "plan",
+    ("POST", "/v1/plan/files"): "plan files",
     ("PATCH", "/v1/jobs/{id}"): "update",
     ("PUT", "/v1/queues/{id}"): "set queue",
     ("DELETE", "/v1/queues/{id}"): "remove queue",

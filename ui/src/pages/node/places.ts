@@ -12,14 +12,15 @@ export interface Place {
   devices: DeviceView[];
 }
 
+/** Each limit, what it is called, and what is so without it. */
 export const LIMITS = [
-  ['cpus', 'Cores'],
-  ['cpu_time', 'CPU time'],
-  ['memory', 'Memory'],
-  ['processes', 'Processes'],
-  ['devices', 'Devices'],
-  ['scratch', 'Scratch space'],
-  ['network', 'Network'],
+  ['cpus', 'Cores', 'not enforced'],
+  ['cpu_time', 'CPU time', 'not enforced'],
+  ['memory', 'Memory', 'not enforced'],
+  ['processes', 'Processes', 'not enforced'],
+  ['devices', 'Devices', 'not enforced'],
+  ['scratch', 'Scratch space', 'no size is set'],
+  ['network', 'Network', 'of the node'],
 ] as const;
 
 export function placesOf(node: NodeView): Place[] {
