@@ -30,8 +30,6 @@ from phalanx.coordinator.logins import CoordinatorLogins, LoginAccess
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.recorder import Recorder
-from phalanx.coordinator.planned_files import PlannedFiles
-from phalanx.coordinator.pages.reads import PageReads
 from phalanx.coordinator.pages.reads import PageReads
 from phalanx.coordinator.planned_files import PlannedFiles
 from phalanx.coordinator.questions import StateReads
