@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         SuccessSpec,
     )
     from phalanx.api.schema.log_times import LogRow, LogTimesView
+    from phalanx.api.schema.logins import LoginRecord
     from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
     from phalanx.api.schema.queues import (
         ApprovalSpec,
@@ -141,6 +142,7 @@ if TYPE_CHECKING:
     from phalanx.client.executor_jobs import CallFields
     from phalanx.client.job_handles import AsyncJobHandle, JobHandle
     from phalanx.client.log_calls import LogPiece
+    from phalanx.client.logins import DashboardAddress
     from phalanx.client.pickles import CallLost, RemoteTraceback
     from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
     from phalanx.client.session_connection import AsyncExecSession
@@ -187,12 +189,14 @@ __all__ = [
     "ApprovalReply", "ApprovalSpec", "ApprovalView", "AsyncClient", "AsyncExecSession", "AsyncJobHandle",
     "AuditLine", "BadRequest", "Busy", "CallFailed", "CallFields", "CallLost", "Called", "CancelReply",
     "Client", "ClusterView", "ConditionSpec", "ConditionView", "ConfigError", "Conflict", "CoordinatorView",
-    "Counts", "CurvePoint", "DeviceUsage", "DeviceView", "DomainSlots", "DomainView", "DraftSpec", "DraftView",
+    "Counts", "CurvePoint", "DashboardAddress", "DeviceUsage", "DeviceView", "DomainSlots", "DomainView",
+    "DraftSpec", "DraftView",
     "EnvironmentView", "EvictReply", "ExecRequest", "ExecResult", "ExecSession", "Executor", "FailedTarget",
     "FileView", "FilesView", "Fix", "Forbidden", "FormationView", "ForwardRequest", "GangFields",
     "GangKeywords", "GangSpec", "GangView", "GatherSpec", "Gone", "GroupSpec", "GroupView", "IsolationView",
     "JobFailed", "JobFilters", "JobHandle", "JobSpec", "JobView", "LayerSpec", "LayerView", "LocalCluster",
-    "LogPiece", "LogRow", "LogTimesView", "NamedView", "NetworkSpec", "NeverFits", "NewReservation", "NewToken",
+    "LogPiece", "LogRow", "LogTimesView", "LoginRecord", "NamedView", "NetworkSpec", "NeverFits",
+    "NewReservation", "NewToken",
     "NewVps", "NoRoom", "NodeReasons", "NodeView", "NotActive", "NotFound", "NumaView", "Page", "PhalanxError",
     "PlaceView", "PlanReason", "PlanReply", "PlanRequest", "PlannedEviction", "PlannedPlacement", "PromiseView",
     "QueueUserView", "QueueView", "QuotaSpec", "QuotaView", "ReasonView", "RemoteTraceback", "RemovedNode",
@@ -229,7 +233,9 @@ _MODULES = {
     "phalanx.api.schema.documents": "FailedTarget",
     "phalanx.api.schema.files": "FileView FilesView",
     "phalanx.api.schema.log_times": "LogRow LogTimesView",
+    "phalanx.api.schema.logins": "LoginRecord",
     "phalanx.client.log_calls": "LogPiece",
+    "phalanx.client.logins": "DashboardAddress",
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EnvironmentView EvictReply Fix FormationView GangView GroupView "

@@ -16,6 +16,7 @@ from phalanx.errors import ConfigError
 from phalanx.settings_elastic import Elastic
 from phalanx.settings_health import HealthSettings
 from phalanx.settings_overlay import OverlaySettings
+from phalanx.settings_proxy import ProxySettings
 from phalanx.settings_scheduler import Scheduler
 from phalanx.settings_types import (
     Addresses,
@@ -57,7 +58,7 @@ class Secret(str):
 Output = Literal["table", "json", "yaml", "wide", "name"]
 
 
-class CoordinatorSettings(Struct, frozen=True, kw_only=True):
+class CoordinatorSettings(ProxySettings, frozen=True, kw_only=True):
     """What `phalanx coordinator` needs."""
 
     state_dir: Annotated[Folder, "folder of the coordinator's database"]
@@ -182,6 +183,7 @@ class CoordinatorSettings(Struct, frozen=True, kw_only=True):
                 f"coordinator.bind = {self.bind!r}: expected a loopback address because TLS is off",
                 hint="give coordinator.tls_cert_file and tls_key_file (`phalanx ca` makes them), or use ssh -L",
             )
+        self.check_proxy()
         _check_pair("coordinator.tls", self.tls_cert_file, self.tls_key_file)
         _check_pair("coordinator.store", self.store_cert_file, self.store_key_file)
 
@@ -387,7 +389,8 @@ KEYS = dict(_keys("", Settings)) | {k: v for s in SECTIONS for k, v in _keys(f"{
 VARIABLES = {key.variable: name for name, key in KEYS.items()}
 _TOKENS = ("token", "tokens", "node_token")
 SECRETS = {"client.token", "runner.token"} | {f"coordinator.{name}" for name in _TOKENS}
-LISTS = {"coordinator.hosts", "coordinator.not_exported", "runner.join", "client.address"}
+_PROXY = {"coordinator.trusted_proxy", "coordinator.trusted_proxy_roles"}
+LISTS = {"coordinator.hosts", "coordinator.not_exported", "runner.join", "client.address"} | _PROXY
 
 
 def _check_pair(what: str, cert: Path | None, key: Path | None) -> None:

@@ -30,7 +30,7 @@ PLAIN = {
         routes rpc signals sqlite taints tls wireguard
     """,
     "commands, as they are typed": """
-        alloc apply cancel completion connect doctor down exec forward port ps run stop submit up wait why
+        alloc apply cancel completion connect doctor down exec forward forwarding port ps run stop submit ui up wait why
     """,
     "what a scheduler does, in the words of the field": """
         amounts ask best breaker candidate case decide declaration declared described detail dispatch draining engine

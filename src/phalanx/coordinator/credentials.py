@@ -20,6 +20,7 @@ from pathlib import Path
 from phalanx.api.schema.cluster import AuditLine
 from phalanx.api.server.auth import TOKEN_MAX, Bearer, Identity, digest, fingerprint
 from phalanx.api.server.commands import NO_AUDIT, Audit
+from phalanx.api.server.proxies import ProxyUser
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator.environment_keys import EnvironmentKeys
 from phalanx.coordinator.link import Envelope, no_reply
@@ -37,6 +38,7 @@ from phalanx.tokenfile import ensure_token, make_token, read_tokens, split_token
 
 log = logger("coordinator")
 LOOK_EVERY_S = 1.0
+VOUCHER_S = 30.0
 SHORT = 16  # characters of a token that are too few
 RECHECK_EVERY_S = 5.0  # how soon a connection ends whose credential was revoked; at most 30 s are promised
 
@@ -179,7 +181,7 @@ class Credentials:
             return self._person(record)
         return self._task(token)
 
-    def stands(self, shown: str) -> Identity | None:
+    def identity_by(self, shown: str) -> Identity | None:
         """The identity of the user's token with this fingerprint, while it is accepted."""
         if any(each.hex()[:FINGERPRINT_CHARACTERS] == shown for each in self._users.digests):
             return Identity(self.name, "admin", shown)
@@ -213,6 +215,18 @@ class Credentials:
             )
         self._note_use(record)
         return LinkAccess()
+
+    def voucher(self, user: ProxyUser) -> str:
+        """What this coordinator says to the leader of a user whom its proxy has named."""
+        said = f"{user.name}:{user.role}:{self._clock.now() + VOUCHER_S:.0f}"
+        return f"{said}:{self._secret.sign_voucher(said)}"
+
+    def vouched(self, voucher: str) -> ProxyUser | None:
+        said, _, signature = voucher.rpartition(":")
+        if not hmac.compare_digest(self._secret.sign_voucher(said).encode(), signature.encode()):
+            return None
+        name, role, until = said.split(":")
+        return ProxyUser(name, role) if self._clock.now() < float(until) else None
 
     def task_token(self, job: str) -> str:
         """What the processes of a job may show."""

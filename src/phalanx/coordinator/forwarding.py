@@ -25,6 +25,7 @@ from phalanx.api.server.messages import (
     StreamedResponse,
     SwitchedResponse,
 )
+from phalanx.api.server.proxies import VOUCHER
 from phalanx.duplex import Duplex
 from phalanx.errors import NotActive, PhalanxError, TooLarge, Unavailable
 from phalanx.settings_types import is_loopback
@@ -44,6 +45,7 @@ PASSED_ON = (
     b"if-none-match",
     b"last-event-id",
     b"phalanx-csrf",
+    VOUCHER,
     b"sec-fetch-site",
     b"user-agent",
 )

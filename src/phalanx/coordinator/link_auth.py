@@ -30,7 +30,7 @@ class LinkAuthenticator(Protocol):
         self, token: str, node: str, origin: str = "", peer_name: str | None = None
     ) -> LinkAccess: ...
 
-    def stands(self, shown: str) -> Identity | None:
+    def identity_by(self, shown: str) -> Identity | None:
         """The identity of the user's token with this fingerprint, while it is accepted."""
         ...
 
@@ -62,7 +62,7 @@ class SharedToken:
     ) -> LinkAccess:
         return LinkAccess("" if self._token in (None, token) else STRANGER)
 
-    def stands(self, shown: str) -> Identity | None:
+    def identity_by(self, shown: str) -> Identity | None:
         return None  # it has no users
 
     def task_token(self, job: str) -> str:

@@ -41,6 +41,9 @@ class LoginAccess:
         self._keys = keys
         self._clock = clock
         self._shown: set[str] = set()
+        self.takes_proxy = (
+            False  # whether a proxy may vouch for users, as far as this coordinator is concerned
+        )
 
     def accepts_login(self, cookie: str) -> Identity | None:
         """Raises Unavailable before the log was read."""
@@ -54,16 +57,18 @@ class LoginAccess:
             self._shown.add(login.id)
         return found
 
-    def stands(self, parent: str) -> bool:
+    def is_accepted(self, parent: str) -> bool:
         """Whether the token with this fingerprint is accepted."""
-        return self._keys.stands(parent) is not None
+        return self._keys.identity_by(parent) is not None
 
     def identity_of(self, login: Login) -> Identity | None:
         """For whom a login stands: nobody any more if its token does not."""
         if login.is_of_proxy:
+            if not self.takes_proxy:
+                return None
             role: Bearer = login.role  # type: ignore[assignment]  # one of a user's, which `vouch_login` asked
             return Identity(login.name, role, login.id, expires_at=login.expires_at, login=login.id)
-        behind = self._keys.stands(login.parent)
+        behind = self._keys.identity_by(login.parent)
         if behind is None or (behind.name, behind.role) != (login.name, login.role):
             return None
         until = login.expires_at if behind.expires_at is None else min(behind.expires_at, login.expires_at)
@@ -132,7 +137,7 @@ class CoordinatorLogins:
         parent = None if ticket is None or ticket.until <= now else ticket.parent
         if before is not None and self._access.identity_of(before) is not None:
             return
-        if parent is None or not self._access.stands(parent):
+        if parent is None or not self._access.is_accepted(parent):
             raise Forbidden(REFUSED, reason="TicketRefused", hint=ASK_AGAIN)
 
     def _view(self, login: Login) -> LoginRecord:

@@ -17,9 +17,6 @@ import uvloop
 
 from phalanx.api.server.app import build_app
 from phalanx.api.server.limits import ServerLimits
-from phalanx.api.server.page_access import PageAccess
-from phalanx.api.server.proxies import NO_PROXIES
-from phalanx.api.server.static_site import StaticSite
 from phalanx.clock import Clock, SteadyClock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.audit import AuditFile
@@ -44,6 +41,7 @@ from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.coordinator.metrics.task_events import TaskEvents
 from phalanx.coordinator.notices import Notices
 from phalanx.coordinator.numbers import keep_numbers
+from phalanx.coordinator.page import page_access
 from phalanx.coordinator.rules import rules_of
 from phalanx.coordinator.server import RestServer, RunnerConnections, rest_server, serve
 from phalanx.coordinator.stage_inputs import StageInputFetcher
@@ -65,7 +63,6 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Policy
-from phalanx.dashboard import STATIC
 from phalanx.errors import ConfigError, PhalanxError
 from phalanx.link import wire
 from phalanx.logger import logger, open_log, told
@@ -253,6 +250,12 @@ def candidate_of(section: Section) -> Candidate:
     return Candidate(section.name, address, section.link_advertise or f"{host}:{section.link_port}")
 
 
+def defaults_of(section: Section) -> SubmitDefaults:
+    """What is taken for submissions that do not say."""
+    executors = read_executors(section.executors_file)
+    return SubmitDefaults(section.max_task_retries, executors, section.not_exported)
+
+
 async def _opened(section: Section) -> Store:
     """The store, as soon as there is room to open it. It may be mistaken for ours, or have forgotten."""
     store: Store | None = None
@@ -283,9 +286,7 @@ async def _serve(settings: Settings) -> int:
             store,
             config_of(settings),
             keys,
-            SubmitDefaults(
-                section.max_task_retries, read_executors(section.executors_file), section.not_exported
-            ),
+            defaults_of(section),
             clock,
             candidate=candidate_of(section),
             recorder=recorder_of(section),
@@ -304,20 +305,14 @@ async def _serve(settings: Settings) -> int:
         )
         limits = ServerLimits(session_idle_s=section.session_idle_s)
         forwards = LeaderForwarder(section.name, section.tls_ca_file or settings.client.ca_file)
-        page = PageAccess(coordinator.commands.login_access, NO_PROXIES, StaticSite(STATIC), forwards)
+        page = page_access(section, coordinator.commands.login_access, forwards, keys)
         app = build_app(coordinator.commands, keys, tls_files.hosts(), limits, keys.audit, page)
         rest = rest_server(app, section.bind, section.port, tls_files.rest, room)
-        rpc = (
-            None if section.grpc_port is None else await _rpc(coordinator, app, section, tls_files.pem, room)
-        )
+        rpc = await _rpc(coordinator, app, section, tls_files.pem, room)
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
-        kept = (
-            coordinator.keep_files(),
-            coordinator.links.homes.keep(store),
-            coordinator.number_history(),
-            coordinator.commands.pages.use.keep(),
-        )
-        renewing = asyncio.gather(tls_files.keep(), keep_short(), coordinator.notices.deliver(), *kept)
+        kept = (coordinator.keep_files(), coordinator.links.homes.keep(store), coordinator.number_history())
+        told = (coordinator.notices.deliver(), coordinator.commands.pages.use.keep())
+        renewing = asyncio.gather(tls_files.keep(), keep_short(), *told, *kept)
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)
         try:
@@ -359,8 +354,10 @@ async def _end(writing: asyncio.Future[None] | None) -> None:
 
 async def _rpc(
     coordinator: Coordinator, app: App, section: Section, pem: Callable[[], Pem] | None, room: Shares
-) -> RpcServer:
+) -> RpcServer | None:
     """Listen for gRPC. It is loaded only if it is configured."""
+    if section.grpc_port is None:
+        return None
     from phalanx.coordinator.rpc import RpcServer
     from phalanx.coordinator.rpc_clients import ClientsService
     from phalanx.coordinator.rpc_runners import RunnersService
@@ -375,7 +372,7 @@ async def _rpc(
         room.rpc,
     )
     server = RpcServer(runners, ClientsService(app, coordinator.keys), room.rpc)
-    await server.open(section.bind, section.grpc_port or 0, pem)
+    await server.open(section.bind, section.grpc_port, pem)
     return server
 
 

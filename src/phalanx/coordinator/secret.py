@@ -28,6 +28,7 @@ class ClusterSecret:
     def __init__(self, secret: str, *older: str) -> None:
         self._task = _derived(secret, "phalanx task tokens 1")
         self._node = _derived(secret, "phalanx node credentials 1")
+        self._vouchers = _derived(secret, "phalanx login vouchers 1")
         self._vps = _derived(secret, "phalanx vps host keys 1")
         self._older_tasks = [_derived(each, "phalanx task tokens 1") for each in older]
         self.fingerprints = tuple(map(_fingerprint, (secret, *older)))
@@ -54,6 +55,10 @@ class ClusterSecret:
     def node_credential(self, join: str, node: str, origin: str) -> str:
         """What a runner gets for a join token: always the same, so that an answer that was lost can be given again."""
         return NODE + _signed(self._node, f"{join}\x00{node}\x00{origin}")
+
+    def sign_voucher(self, text: str) -> str:
+        """What proves to other coordinators that one of them has said this."""
+        return _signed(self._vouchers, text)
 
     def vps_seed(self, job: str) -> bytes:
         """What the host key of a VPS follows from: the same at every coordinator, and kept nowhere."""

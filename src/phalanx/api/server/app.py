@@ -36,9 +36,10 @@ from phalanx.api.server.messages import (
 )
 from phalanx.api.server.openapi import openapi_document
 from phalanx.api.server.page_access import NO_PAGE, PageAccess
+from phalanx.api.server.proxies import VOUCHER
 from phalanx.api.server.route import Route, Service, kind_of
 from phalanx.api.server.routes.table import ROUTES
-from phalanx.api.server.static_site import is_of_site
+from phalanx.api.server.static_files import is_static
 from phalanx.core.model.job import is_job_id, is_object
 from phalanx.errors import (
     BadRequest,
@@ -92,9 +93,10 @@ def build_app(
         http_request = None
         try:
             http_request = HttpRequest(scope, receive)
+            page.proxies.take_over(http_request)
             guard.check_origin(http_request.headers)
-            if page.site is not None and is_of_site(http_request.path):
-                reply = page.site.reply(http_request.method, http_request.path, http_request.headers)
+            if page.static is not None and is_static(http_request.path):
+                reply = page.static.reply(http_request.method, http_request.path, http_request.headers)
                 commands.count_request("ui", reply.status)
                 await reply.send(send)
                 return
@@ -106,6 +108,8 @@ def build_app(
                 if not shows_something or not await commands.catch_up():
                     raise
                 route = _admitted(tokens, http_request)  # a standby did not know a token that is a moment old
+            if http_request.identity.login:
+                page.proxies.check_same(http_request)
             if http_request.identity.fingerprint and (connection := scope.get(CONNECTION)) is not None:
                 connection.identify(http_request)
         except PhalanxError as error:
@@ -209,6 +213,9 @@ async def _forward(
     try:
         with service.waits.taken(http_request):
             body = await http_request.body(_body_bytes(service, route))
+            user = service.proxies.user_of(http_request)
+            if user is not None and service.vouchers is not None:
+                http_request.headers[VOUCHER] = service.vouchers.voucher(user).encode()
             reply = await service.forwards.forward(http_request, leader, body)
             service.commands.count_request(_NOUNS[route.path], getattr(reply, "status", 200))
             await reply.send(send)

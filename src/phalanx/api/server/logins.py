@@ -23,7 +23,7 @@ COOKIES_MAX = 8192  # bytes of a Cookie header that are looked at
 CSRF = b"phalanx-csrf"
 OPEN_A_LOGIN = "run `phalanx ui`, which opens a page that is logged in"
 _SAFE = frozenset({"GET", "HEAD"})
-_OWN_SITE = frozenset({b"same-origin", b"none"})  # none: typed by the user
+_OWN_PAGES = frozenset({b"same-origin", b"none"})  # none: typed by the user
 
 
 class AcceptsLogins(Protocol):
@@ -76,7 +76,7 @@ def identify_login(
     logins: AcceptsLogins, method: str, headers: Mapping[bytes, bytes], cookie: str
 ) -> Identity:
     """Who is logged in with this cookie, if the request comes from our own page; or raise."""
-    if headers.get(b"sec-fetch-site", b"none") not in _OWN_SITE:
+    if headers.get(b"sec-fetch-site", b"none") not in _OWN_PAGES:
         raise Forbidden("requests from the pages of another site are refused", reason="OriginNotAllowed")
     found = logins.accepts_login(cookie)
     if found is None:

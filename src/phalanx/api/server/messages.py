@@ -54,6 +54,7 @@ class HttpRequest:
 
     __slots__ = (
         "_body",
+        "_raw",
         "connection",
         "document",
         "headers",
@@ -65,6 +66,7 @@ class HttpRequest:
         "made",
         "method",
         "path",
+        "peer",
         "query",
         "query_string",
         "raw_path",
@@ -87,6 +89,8 @@ class HttpRequest:
         self.headers: dict[bytes, bytes] = headers_once(scope["headers"])
         self.receive = receive
         self.where = _address(scope.get("client"))
+        self.peer = self.address  # at the other end of the connection: a proxy, if one is in between
+        self._raw: list[tuple[bytes, bytes]] = scope["headers"]
         self.request_id = ""  # by which the audit names it
         self.what = ""  # what the audit says of it besides its route
         self.made: list[str] = []  # ids of the jobs, workflows or tokens that it made, for the audit
@@ -101,6 +105,10 @@ class HttpRequest:
         self.query: Any = None
         self.document: Any = None
         self._body: bytes | None = None
+
+    def count(self, name: bytes) -> int:
+        """How often a header is given."""
+        return sum(each == name for each, _ in self._raw)
 
     @property
     def user(self) -> str:

@@ -8,8 +8,8 @@ from msgspec import Struct
 
 from phalanx.api.server.logins import AcceptsLogins
 from phalanx.api.server.messages import HttpRequest, Reply
-from phalanx.api.server.proxies import NO_PROXIES, TrustedProxies
-from phalanx.api.server.static_site import StaticSite
+from phalanx.api.server.proxies import NO_PROXIES, TrustedProxies, Vouchers
+from phalanx.api.server.static_files import StaticFiles
 
 
 class Forwards(Protocol):
@@ -23,8 +23,9 @@ class PageAccess(Struct, frozen=True):
 
     logins: AcceptsLogins | None = None
     proxies: TrustedProxies = NO_PROXIES
-    site: StaticSite | None = None
+    static: StaticFiles | None = None
     forwards: Forwards | None = None
+    vouchers: Vouchers | None = None
 
 
 NO_PAGE = PageAccess()

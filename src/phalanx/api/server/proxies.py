@@ -1,21 +1,27 @@
 """Users whom a trusted reverse proxy names in a header, after a single sign-on of its own.
 
 Off unless it is configured. A proxy is trusted by the address that the connection comes from, never by what it says.
-From anybody else such a header is refused, so that a mistake shows; and a request that names its user twice is, too.
+From anybody else a header that names a user is refused, so that a mistake shows, and what is said of where a request
+came from is not looked at. A header that comes twice is refused: one of them may be the user's own.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from functools import lru_cache
+from typing import Protocol
 
 from msgspec import Struct
 
+from phalanx.api.server.messages import HttpRequest
 from phalanx.core.model.credential import power
 from phalanx.core.model.job import is_name
-from phalanx.errors import Forbidden
+from phalanx.errors import BadRequest, Forbidden, Unauthorized
 
-ROLE_BY_GROUP_MAX = 100
+GROUPS_MAX = 1000
+VOUCHER = b"phalanx-voucher"
+_HOST, _PROTO, _FOR = b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-for"
 
 
 class ProxyUser(Struct, frozen=True):
@@ -23,43 +29,63 @@ class ProxyUser(Struct, frozen=True):
     role: str
 
 
+class Vouchers(Protocol):
+    """What one coordinator says to another of a user whom its proxy has named."""
+
+    def voucher(self, user: ProxyUser) -> str: ...
+
+    def vouched(self, voucher: str) -> ProxyUser | None:
+        """Whom a voucher of another coordinator of this cluster names; None if it is not good."""
+        ...
+
+
 class TrustedProxies(Struct, frozen=True):
     """Which peers are trusted, which headers tell the user and the groups, and what role follows."""
 
     peers: tuple[str, ...] = ()  # addresses or networks
-    user_header: str = ""
+    user_header: str = "X-Forwarded-User"
     groups_header: str = ""
     roles: Mapping[str, str] = {}  # by `user:NAME`, or `group:NAME`
     role: str = ""  # of whoever is not listed; empty: refused
 
     def trusts(self, address: str) -> bool:
         """Whether a connection from this address is a trusted proxy's."""
-        try:
-            found = ipaddress.ip_address(address.strip("[]"))
-        except ValueError:
-            return False
-        return any(found in ipaddress.ip_network(each, strict=False) for each in self.peers)
+        return bool(self.peers) and _is_among(address, self.peers)
 
-    def user_of(self, headers: Mapping[bytes, bytes], address: str) -> ProxyUser | None:
+    def take_over(self, http_request: HttpRequest) -> None:
+        """Believe a trusted proxy where a request came from: the host, TLS or not, and the client's address."""
+        if not self.trusts(http_request.peer):
+            return
+        headers = http_request.headers
+        host, proto = _once(http_request, _HOST), _once(http_request, _PROTO)
+        if host:
+            headers[b"host"] = host.encode("latin-1")
+        if proto not in ("", "http", "https"):
+            raise BadRequest(f"X-Forwarded-Proto = {proto[:20]!r}: expected http or https")
+        http_request.is_secure = http_request.is_secure or proto == "https"
+        last = headers.get(_FOR, b"").decode("latin-1").rpartition(",")[2].strip()
+        if _is_address(last):
+            http_request.where = f"{last}:0"
+
+    def user_of(self, http_request: HttpRequest) -> ProxyUser | None:
         """Whom the proxy names; None without one. Forbidden if a stranger plays the proxy, or the user has no role."""
         if not self.peers:
             return None
-        said = headers.get(self.user_header.lower().encode())
-        if said is None:
+        name = _once(http_request, self.user_header.lower().encode())
+        if not name:
             return None
-        if not self.trusts(address):
+        if not self.trusts(http_request.peer):
             raise Forbidden(
-                f"the header {self.user_header} is taken from the trusted proxy alone",
+                f"the header {self.user_header} is taken from a trusted proxy alone",
                 reason="ProxyNotTrusted",
                 hint="coordinator.trusted_proxy lists who that is",
             )
-        name = said.decode("latin-1").strip()
         if not is_name(name):
             raise Forbidden(
-                f"{self.user_header} does not hold the name of a user: letters, digits, . _ - are allowed",
+                f"{self.user_header} = {name[:80]!r} is no name of a user: expected letters, digits, '.', '_', '-'",
                 reason="BadProxyUser",
             )
-        role = self._role(name, headers)
+        role = self._role(name, http_request)
         if not power(role):
             raise Forbidden(
                 f"user {name} has no role here",
@@ -68,14 +94,47 @@ class TrustedProxies(Struct, frozen=True):
             )
         return ProxyUser(name, role)
 
-    def _role(self, name: str, headers: Mapping[bytes, bytes]) -> str:
+    def check_same(self, http_request: HttpRequest) -> None:
+        """Raise Unauthorized if the proxy names another user, or role, than the login is of."""
+        user, identity = self.user_of(http_request), http_request.identity
+        if user is not None and identity.login and (user.name, user.role) != (identity.name, identity.role):
+            raise Unauthorized(
+                f"this login is {identity.name}'s, and the proxy names {user.name} ({user.role})",
+                reason="LoginEnded",
+                hint="log in again",
+            )
+
+    def _role(self, name: str, http_request: HttpRequest) -> str:
         """The user's own; or the most powerful one of its groups; or that of everybody."""
         if f"user:{name}" in self.roles:
             return self.roles[f"user:{name}"]
-        said = headers.get(self.groups_header.lower().encode(), b"") if self.groups_header else b""
-        groups = [each.strip() for each in said.decode("latin-1").split(",")[:ROLE_BY_GROUP_MAX]]
+        said = _once(http_request, self.groups_header.lower().encode()) if self.groups_header else ""
+        groups = [each.strip() for each in said.split(",")[:GROUPS_MAX]]
         found = [self.roles[f"group:{each}"] for each in groups if f"group:{each}" in self.roles]
         return max(found, key=power, default=self.role)
 
 
 NO_PROXIES = TrustedProxies()
+
+
+def _once(http_request: HttpRequest, name: bytes) -> str:
+    if http_request.count(name) > 1:
+        raise BadRequest(f"the header {name.decode()} is given twice in the request")
+    return http_request.headers.get(name, b"").decode("latin-1").strip()
+
+
+@lru_cache(maxsize=256)
+def _is_among(address: str, peers: tuple[str, ...]) -> bool:
+    try:
+        found = ipaddress.ip_address(address.strip("[]"))
+    except ValueError:
+        return False
+    return any(found in ipaddress.ip_network(each, strict=False) for each in peers)
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -83,6 +83,7 @@ class Service:
         self.openapi = openapi  # made when it is first asked for, which takes longer than any request
         self.audit = audit
         self.logins, self.proxies, self.forwards = page.logins, page.proxies, page.forwards
+        self.vouchers = page.vouchers
         self.clock = SystemClock()
         self.streams = StreamLimit(limits.streams, "places for watches and log readers")
         self.sessions = StreamLimit(limits.sessions, "places for sessions")

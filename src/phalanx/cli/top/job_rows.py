@@ -45,7 +45,7 @@ class JobQuery(Struct, frozen=True):
     reverse: bool = True
 
 
-class JobRow(Struct, frozen=True):
+class TopJobRow(Struct, frozen=True):
     """A line of the list."""
 
     id: str  # of the job, for calls
@@ -59,7 +59,7 @@ def is_waiting(job: JobView) -> bool:
 
 def job_rows(
     jobs: Iterable[JobView], query: JobQuery, reasons: dict[str, str], now: float, width: int = 80
-) -> list[JobRow]:
+) -> list[TopJobRow]:
     """The rows that a query asks for."""
     fitting = [job for job in jobs if _fits(job, query)]
     fitting.sort(key=lambda job: (job.number, job.id), reverse=True)  # newest first among equals
@@ -112,7 +112,7 @@ def _fits(job: JobView, query: JobQuery) -> bool:
     return all(word in said for word in query.text.lower().split())
 
 
-def _row(job: JobView, reason: str, now: float, last: int) -> JobRow:
+def _row(job: JobView, reason: str, now: float, last: int) -> TopJobRow:
     waits = is_waiting(job)
     since = job.submitted_at if waits else job.started_at
     gpus = gpus_of(job)
@@ -130,7 +130,7 @@ def _row(job: JobView, reason: str, now: float, last: int) -> JobRow:
         f"{queue}{told}",
     )
     fitted = (cut(clean(cell), width) for cell, width in zip(cells, (*WIDTHS, last), strict=True))
-    return JobRow(job.id, tuple(fitted), waits)
+    return TopJobRow(job.id, tuple(fitted), waits)
 
 
 def gpus_of(job: JobView) -> int:

@@ -21,8 +21,8 @@ from phalanx.cli.top.job_rows import (
     SORT_WORDS,
     WIDTHS,
     JobQuery,
-    JobRow,
     JobsShown,
+    TopJobRow,
     counted_reasons,
     job_rows,
     last_width,
@@ -57,7 +57,7 @@ class JobsView(Vertical):
         super().__init__(id=id)
         self._feed: SnapshotFeed | None = None
         self._query = JobQuery()
-        self._rows: list[JobRow] = []
+        self._rows: list[TopJobRow] = []
 
     def compose(self) -> ComposeResult:
         yield Static(markup=False, id="jobs-line")
@@ -95,7 +95,7 @@ class JobsView(Vertical):
         self.query_one("#jobs-line", Static).update(self._summary(feed, len(found)))
         self._show_reason()
 
-    def _fill(self, rows: list[JobRow]) -> None:
+    def _fill(self, rows: list[TopJobRow]) -> None:
         """Change what changed; build the list anew only if other jobs are in it."""
         table = self.query_one(RowTable)
         if [row.id for row in rows] == [row.id for row in self._rows]:

@@ -36,7 +36,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.store.protocol import Store
 
 MAP_S = 1.0  # for so long a map is told as it is
-LETTERS = bytes.maketrans(bytes(range(6)), b"PARCFX")
+CHARACTERS = bytes.maketrans(bytes(range(6)), b"PARCFX")
 
 
 class PageReads:
@@ -111,12 +111,12 @@ class PageReads:
 
     async def task_states(self, id: str) -> TaskStates:
         job = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
-        letters = bytearray(bytes(job.status).translate(LETTERS))
+        states = bytearray(bytes(job.status).translate(CHARACTERS))
         for position, attempt in job.live.items():
             if attempt.paused:
-                letters[position] = ord("p")
+                states[position] = ord("p")
         for position in job.done:
-            letters[position] = ord("d")
+            states[position] = ord("d")
         array = job.job.array
         first = 0 if array is None else array.index(0)
         step = 1 if array is None or job.job.tasks < 2 else array.index(1) - first
@@ -126,7 +126,7 @@ class PageReads:
             job.arrival,
             job.job.id,
             self._loop.state.revision,
-            letters.decode(),
+            states.decode(),
             Counts(*job.counts),
             first,
             step,

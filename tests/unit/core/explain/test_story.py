@@ -18,6 +18,7 @@ from phalanx.core.cluster.events import Event
 from phalanx.core.cluster.exclusion_events import NodeExcluded, NodeRecovered
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image_events import AttemptPrepared, AttemptPreparing
+from phalanx.core.cluster.login_events import LoginEnded, LoginOpened, LoginsUsed, LoginTicketMade
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.overlay import ReservedAddress
 from phalanx.core.explain.story import sentence
@@ -25,6 +26,7 @@ from phalanx.core.model.credential import Credential
 from phalanx.core.model.dispatch import DispatchNote
 from phalanx.core.model.health import DeviceHealth, NodeHealth
 from phalanx.core.model.job import Command, IncompleteGang
+from phalanx.core.model.login import Login, LoginTicket
 from phalanx.core.model.orders import Exit, Status, Why
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.topology import DEFAULT
@@ -307,6 +309,16 @@ TOLD: list[tuple[Event, str]] = [
     ),
     (e.CredentialEnds(at=1.0, id="c1", ends_at=1.0, revoked=True), "credential c1 was revoked"),
     (e.CredentialUsed(at=1.0, id="c1"), "credential c1 was used"),
+    (
+        LoginTicketMade(at=1.0, ticket=LoginTicket(b"t", "ada", "user", "c1", 61.0)),
+        "a ticket for ada to open the dashboard",
+    ),
+    (
+        LoginOpened(at=1.0, login=Login("l1", b"a", b"b", "ada", "user", "c1", 1.0, 2.0, 1.0)),
+        "ada (user) logged in with a browser: l1",
+    ),
+    (LoginsUsed(at=1.0, ids=("l1", "l2")), "logins were used: l1, l2"),
+    (LoginEnded(at=1.0, id="l1"), "login l1 has ended"),
     (e.CredentialForgotten(at=1.0, id="c1"), "credential c1 ended long ago and was deleted"),
     (
         e.JoinRedeemed(at=1.0, id="c1", node="n1", origin="o"),

@@ -18,6 +18,7 @@ from phalanx.api.server.logins import (
     set_cookie,
 )
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
+from phalanx.api.server.proxies import VOUCHER
 from phalanx.api.server.route import Route, Service
 from phalanx.core.model.login import IDLE_S
 from phalanx.errors import Conflict, NotFound, Unauthorized
@@ -75,7 +76,9 @@ async def end(service: Service, http_request: HttpRequest) -> Response:
 
 
 async def _vouched(service: Service, http_request: HttpRequest) -> str:
-    user = service.proxies.user_of(http_request.headers, http_request.address)
+    user = service.proxies.user_of(http_request)
+    if user is None and service.vouchers is not None and (said := http_request.headers.get(VOUCHER)):
+        user = service.vouchers.vouched(said.decode("latin-1"))
     if user is None:
         raise Unauthorized("a ticket is needed", reason="TicketNeeded", hint=OPEN_A_LOGIN)
     return await service.commands.vouch_login(user.name, user.role)

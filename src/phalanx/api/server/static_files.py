@@ -57,7 +57,7 @@ In a checkout, run <code>make ui</code> and open this page again. Wheels bring i
 """
 
 
-class SiteFile:
+class StaticFile:
     """One file, and its compressed forms: those that were built beside it, or one made when it is first asked for."""
 
     def __init__(self, name: str, body: bytes, packed: dict[str, bytes]) -> None:
@@ -96,12 +96,12 @@ class SiteFile:
         return next((name for name, _ in _ENCODINGS if name in offered and name in self._bodies), "")
 
 
-class StaticSite:
+class StaticFiles:
     """The built dashboard, if there is one."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._files: dict[str, SiteFile] = {}
+        self._files: dict[str, StaticFile] = {}
 
     def reply(self, method: str, path: str, headers: Mapping[bytes, bytes]) -> Response:
         """The answer to a request below `/ui/`."""
@@ -112,7 +112,7 @@ class StaticSite:
         if path in ("/", "/ui"):
             return Response(307, (*HEADERS, (b"location", ROOT.encode())), b"")
         if not self._files:
-            self._files = read_site(self._folder)
+            self._files = read_folder(self._folder)
         if INDEX not in self._files:
             return Response(503, (*HEADERS, (b"content-type", MEDIA[".html"].encode())), MISSING)
         name = path.removeprefix(ROOT)
@@ -126,15 +126,15 @@ class StaticSite:
         return found.reply(headers)
 
 
-def is_of_site(path: str) -> bool:
+def is_static(path: str) -> bool:
     return path in ("/", "/ui") or path.startswith(ROOT)
 
 
-def read_site(folder: Path) -> dict[str, SiteFile]:
+def read_folder(folder: Path) -> dict[str, StaticFile]:
     """The files of a build by their paths; nothing unless `index.html` is among them."""
     if not (folder / INDEX).is_file():
         return {}
-    found: dict[str, SiteFile] = {}
+    found: dict[str, StaticFile] = {}
     left = BYTES_MAX
     for path in sorted(folder.rglob("*")):
         if path.suffix not in MEDIA or path.is_symlink() or not path.is_file() or len(found) >= FILES_MAX:
@@ -149,5 +149,5 @@ def read_site(folder: Path) -> dict[str, SiteFile]:
         if left < 0:
             break
         name = path.relative_to(folder).as_posix()
-        found[name] = SiteFile(name, body, packed)
+        found[name] = StaticFile(name, body, packed)
     return found
