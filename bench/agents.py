@@ -1,8 +1,9 @@
 """Many runners in one process: each with its own engine, the real messages and two connections, but no processes.
 
 The engines are those of `phalanx runner` (`runner/turn.py`); only the keeper is simulated: an attempt starts when it
-is ordered, and ends after a while. Reads JSON on stdin: port, token, the first number, how many, and how long tasks
-run; writes to stdout when all have joined, and ends with stdin.
+is ordered, and ends after a while. Reads JSON on stdin: port, token, the first number, how many, how long tasks run,
+and how many devices each node has (then tasks run for a random time around that); writes to stdout when all have
+joined, and ends with stdin.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import cast
 import uvloop
 
 from phalanx.core.model.orders import AttemptKey
-from phalanx.core.model.resources import Capacity
+from phalanx.core.model.resources import Capacity, Device
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.core.runner.effects import Halt, Release, RunnerEffect, Spawn
 from phalanx.link import wire
@@ -59,9 +60,10 @@ class Line(asyncio.Protocol):
 class FakeRunner:
     """One runner, as far as the coordinator can see."""
 
-    def __init__(self, number: int, token: str, run_s: float) -> None:
+    def __init__(self, number: int, token: str, run_s: float, gpus: int = 0) -> None:
         name = f"pretender-{number}"
-        self.engine = RunnerEngine(name, f"life-{number}", name, token, Capacity(8, 64 << 30), HOST)
+        self.engine = RunnerEngine(name, f"life-{number}", name, token, _capacity(number, gpus), HOST)
+        self._is_varied = gpus > 0
         self.joined = asyncio.Event()
         self._run_s = run_s
         self._line: Line | None = None
@@ -118,7 +120,8 @@ class FakeRunner:
 
     def _start(self, key: AttemptKey, now: float) -> None:
         self.engine.state.process_started(key, now)
-        self._loop.call_later(self._run_s, self._end, key, None)
+        run_s = self._run_s * random.uniform(0.05, 1.95) if self._is_varied else self._run_s
+        self._loop.call_later(run_s, self._end, key, None)
 
     def _end(self, key: AttemptKey, signal: int | None) -> None:
         now = time.time()
@@ -142,8 +145,16 @@ async def _either(*events: asyncio.Event, within_s: float | None = None) -> bool
     return bool(done)
 
 
-async def crowd(port: int, token: str, first: int, runners: int, run_s: float) -> None:
-    everybody = [FakeRunner(first + at, token, run_s) for at in range(runners)]
+def _capacity(number: int, gpus: int) -> Capacity:
+    """A small node, or one of eight to a rack with devices."""
+    if not gpus:
+        return Capacity(8, 64 << 30)
+    devices = tuple(Device(index, "h100", 80 << 30) for index in range(gpus))
+    return Capacity(64, 512 << 30, (), devices, {"rack": f"r{number // 8}", "block": f"b{number // 64}"})
+
+
+async def crowd(port: int, token: str, first: int, runners: int, run_s: float, gpus: int = 0) -> None:
+    everybody = [FakeRunner(first + at, token, run_s, gpus) for at in range(runners)]
     lives = [asyncio.ensure_future(each.live(port)) for each in everybody]
     for each in everybody:
         await each.joined.wait()

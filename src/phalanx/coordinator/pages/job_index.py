@@ -6,7 +6,6 @@ What has changed is looked at again before the next question, in pieces.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -108,8 +107,8 @@ class JobIndex:
             self.places[self.ids[place]] = place
         self.version += 1
 
-    def find(self, query: JobRowsQuery, user: str) -> list[str]:
-        """The ids that a query asks for, in its order."""
+    def find(self, query: JobRowsQuery, user: str) -> Places:
+        """The places of the jobs that a query asks for, in its order."""
         size = len(self.ids)
         chosen = np.ones(size, dtype=np.bool_)
         if query.status:
@@ -123,8 +122,7 @@ class JobIndex:
         places = np.flatnonzero(chosen)
         if query.search:
             places = self._containing(places, query.search)
-        ordered = self._ordered(places, query.sort)
-        return [self.ids[place] for place in ordered.tolist()]
+        return self._ordered(places, query.sort)
 
     def _containing(self, places: Places, search: str) -> Places:
         """Where every word of a search occurs."""
@@ -166,7 +164,3 @@ def _statuses(text: str) -> list[int]:
 def key_of(query: JobRowsQuery, user: str) -> tuple[JobRowsQuery, str]:
     """What is the same of all questions for rows of one list."""
     return structs.replace(query, offset=0, limit=1), user if query.mine else ""
-
-
-def missing(index: JobIndex, ids: Iterable[str]) -> list[str]:
-    return [id for id in ids if id not in index.places]

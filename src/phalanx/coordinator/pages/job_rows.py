@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 
+import numpy as np
+
 from phalanx.api.schema.jobs import Counts
 from phalanx.api.schema.pages import JobRow, JobRows, JobRowsQuery
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator.pages.changed import Changed
-from phalanx.coordinator.pages.job_index import JobIndex, key_of
+from phalanx.coordinator.pages.job_index import JobIndex, Places, key_of
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_code, job_reason, stage_of
 from phalanx.core.cluster.image import decode_job
@@ -32,6 +34,7 @@ LIST_S = 1.0  # for so long a list is taken as it is, though jobs have changed
 ROWS_KEPT = 5000
 COMMAND_SHOWN = 120
 NODES_SHOWN = 4
+NONE: Places = np.zeros(0, dtype=np.int64)
 
 
 class JobRowReads:
@@ -47,7 +50,7 @@ class JobRowReads:
         self._changed = changed
         self._index = JobIndex()
         self._resets = -1  # of `changed`, when the index was made
-        self._lists: OrderedDict[object, tuple[float, int, list[str]]] = OrderedDict()
+        self._lists: OrderedDict[object, tuple[float, int, Places]] = OrderedDict()
         self._past_rows: OrderedDict[str, JobRow] = OrderedDict()
         self._reading: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
@@ -57,7 +60,7 @@ class JobRowReads:
             await self._refresh()
             found = self._found(query, user)
         state = self._loop.state
-        ids = found[query.offset : query.offset + query.limit]
+        ids = [self._index.ids[place] for place in found[query.offset : query.offset + query.limit].tolist()]
         rows: list[JobRow] = []
         piece = await self._slices.turn()
         for id in ids:
@@ -69,10 +72,10 @@ class JobRowReads:
         loading = self._reading is not None and not self._reading.done()
         return JobRows(self._clock.now(), state.revision, len(found), query.offset, rows, loading=loading)
 
-    def _found(self, query: JobRowsQuery, user: str) -> list[str]:
-        """The ids of a list; one that was found a moment ago is the same for all who scroll in it."""
+    def _found(self, query: JobRowsQuery, user: str) -> Places:
+        """The places of a list; one that was found a moment ago is the same for all who scroll in it."""
         key, now = key_of(query, user), self._clock.monotonic()
-        at, version, found = self._lists.get(key, (-LIST_S, -1, []))
+        at, version, found = self._lists.get(key, (-LIST_S, -1, NONE))
         if version != self._index.version and now - at >= LIST_S:
             found = self._index.find(query, user)
             self._lists[key] = now, self._index.version, found
@@ -110,6 +113,7 @@ class JobRowReads:
         body = await self._store.history(id)
         if body is None:  # it was kept for long enough
             self._index.remove(id)
+            self._lists.clear()  # another job may be in its place now
             return None
         row = self._past_rows[id] = job_row(state, decode_job(body))
         if len(self._past_rows) > ROWS_KEPT:

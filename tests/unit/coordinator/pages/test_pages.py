@@ -1,0 +1,204 @@
+"""What the dashboard reads of a coordinator: overview, map, rows, times, and changes as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import pytest
+
+from phalanx.api.schema.pages import ChangesView, JobRowsQuery, TimesQuery
+from phalanx.api.schema.submission import SubmitRequest
+from phalanx.coordinator.main import Coordinator
+from phalanx.core.cluster.inputs import Drain
+from phalanx.errors import BadRequest, Gone, NotFound
+from tests.unit.coordinator.test_declarations import a_coordinator
+
+pytestmark = pytest.mark.anyio
+decode = msgspec.json.Decoder(ChangesView).decode
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+async def submit(here: Coordinator, user: str = "ada", **fields: Any) -> str:
+    request = SubmitRequest(fields.pop("command", ["true"]), **fields)
+    return (await here.commands.submit(request, user)).task_ids[0]
+
+
+async def placed(here: Coordinator, id: str) -> None:
+    """Wait until a job holds its place."""
+    async with asyncio.timeout(10.0):
+        while not here.leadership.state.jobs[id].live:
+            await asyncio.sleep(0)
+
+
+async def rows(here: Coordinator, **query: Any) -> list[str]:
+    here.commands.pages._rows._lists.clear()  # which are taken as they are for a second
+    found = await here.commands.job_rows(JobRowsQuery(**query), "ada")
+    return [row.name for row in found.rows]
+
+
+async def test_the_map_names_the_holder_of_each_device():
+    async with a_coordinator() as here:
+        id = await submit(here, gpus=2, name="train")
+        await placed(here, id)
+        shown = await here.commands.map()
+        (node,) = [each for each in shown.nodes if each.held]
+        number = here.leadership.state.jobs[id].arrival
+        assert sorted(node.held, reverse=True)[:3] == [number, number, 0]
+        assert (node.devices, node.jobs, node.tasks) == (8, [number], 1)
+        assert [(each.number, each.name, each.user) for each in shown.holders] == [(number, "train", "ada")]
+        assert [each.name for each in shown.nodes] == ["n0", "n1", "n2", "n3"]
+
+
+async def test_the_overview_counts_why_jobs_wait():
+    async with a_coordinator() as here:
+        for name in ("a", "b"):
+            await submit(here, name=name, hold=True)
+        big = await submit(here, gpus=8, targets=["n0"])
+        await placed(here, big)
+        for _ in range(3):
+            await submit(here, gpus=8, targets=["n0"])
+        await here.leadership.ask([Drain("n3", "a fan")])
+        found = await here.commands.overview()
+        assert {each.code: each.jobs for each in found.waiting}["Held"] == 2
+        assert sum(each.jobs for each in found.waiting) == 5
+        assert (found.jobs.pending, found.jobs.assigned) == (5, 1)
+        assert [(each.subject, each.severity) for each in found.alarms] == [("n3", "notice")]
+        assert found.use.devices_used[-1] == 8.0
+        assert await here.commands.overview() is found  # made once for all who ask in a second
+
+
+async def test_rows_are_filtered_searched_and_sorted():
+    async with a_coordinator() as here:
+        await submit(here, name="alpha", priority=1, gpus=1)
+        await submit(here, name="beta", priority=3, command=["python", "train.py"])
+        await submit(here, user="bob", name="gamma", priority=2, hold=True)
+        assert await rows(here) == ["gamma", "beta", "alpha"]
+        assert await rows(here, sort="name") == ["alpha", "beta", "gamma"]
+        assert await rows(here, sort="-priority") == ["beta", "gamma", "alpha"]
+        assert await rows(here, sort="-gpus") == ["alpha", "gamma", "beta"]
+        assert await rows(here, user="bob") == ["gamma"]
+        assert await rows(here, mine=True) == ["beta", "alpha"]
+        assert await rows(here, search="TRAIN.py python") == ["beta"]
+        assert await rows(here, search="no such thing") == []
+        assert await rows(here, queue="unknown") == []
+        assert await rows(here, status="pending", search="gam") == ["gamma"]
+        assert await rows(here, offset=1, limit=1) == ["beta"]
+        assert await rows(here, offset=100) == []
+        assert (await here.commands.job_rows(JobRowsQuery(limit=1), "ada")).total == 3
+        with pytest.raises(BadRequest):
+            await rows(here, status="Sleeping")
+
+
+async def test_a_row_follows_its_job():
+    async with a_coordinator() as here:
+        id = await submit(here, name="a", hold=True)
+        assert await rows(here, status="Pending") == ["a"]
+        await here.commands.cancel(id)
+        assert await rows(here, status="Pending") == []
+        assert await rows(here, status="Cancelled,Failed") == ["a"]
+
+
+async def test_a_list_stays_as_it_is_for_a_moment():
+    async with a_coordinator() as here:
+        await submit(here, name="a", hold=True)
+        assert (await here.commands.job_rows(JobRowsQuery(), "ada")).total == 1
+        await submit(here, name="b", hold=True)
+        assert (await here.commands.job_rows(JobRowsQuery(), "ada")).total == 1
+        assert (await here.commands.job_rows(JobRowsQuery(sort="name"), "ada")).total == 2
+
+
+async def test_states_have_a_letter_for_each_task():
+    async with a_coordinator() as here:
+        id = await submit(here, array="10-40:10", hold=True)
+        found = await here.commands.task_states(id)
+        assert (found.states, found.first_index, found.step) == ("PPPP", 10, 10)
+        await here.commands.cancel(f"{id}.20")
+        assert (await here.commands.task_states(id)).states == "PXPP"
+        with pytest.raises(NotFound):
+            await here.commands.task_states("01kx0000000000000000000001")
+
+
+async def test_times_have_a_bar_for_each_attempt():
+    async with a_coordinator() as here:
+        id = await submit(here, array="1-3", gpus=1, time_limit="1h")
+        async with asyncio.timeout(10.0):
+            while len(here.leadership.state.jobs[id].live) < 3:
+                await asyncio.sleep(0)
+        now = here.clock.now()
+        found = await here.commands.times(TimesQuery(until=now + 60))
+        assert [bar.task for bar in sorted(found.bars, key=lambda bar: bar.task)] == [0, 1, 2]
+        assert all(bar.devices and bar.status == "Assigned" for bar in found.bars)
+        assert (await here.commands.times(TimesQuery(limit=2, until=now + 60))).left_out
+        assert (await here.commands.times(TimesQuery(until=now - 3600))).bars == []
+        with pytest.raises(NotFound):
+            await here.commands.times(TimesQuery(node="n9"))
+
+
+async def test_changes_tell_whole_rows_and_nodes():
+    async with a_coordinator() as here, aclosing(here.commands.changes(None)) as changes:  # type: ignore[type-var]
+        first = asyncio.ensure_future(anext(changes))
+        await asyncio.sleep(0)
+        id = await submit(here, gpus=1, name="train")
+        await placed(here, id)
+        revision, body = await asyncio.wait_for(first, 10.0)
+        told = decode(body)
+        if not told.nodes:  # it was placed after the message was made
+            revision, body = await asyncio.wait_for(anext(changes), 10.0)
+            told = decode(body)
+        assert told.revision == revision
+        assert [row.name for row in told.rows] == ["train"]
+        assert [node.held.count(told.rows[0].number) for node in told.nodes] == [1]
+        assert told.holders[0].id == id
+
+
+async def test_who_comes_back_is_told_in_one_message_what_has_changed():
+    async with a_coordinator() as here:
+        await here.commands.job_rows(JobRowsQuery(), "ada")  # from now on changes are kept
+        seen = here.leadership.state.revision
+        for name in ("a", "b", "c"):
+            await submit(here, name=name, hold=True)
+        async with aclosing(here.commands.changes(seen)) as changes:  # type: ignore[type-var]
+            _, body = await asyncio.wait_for(anext(changes), 10.0)
+            assert sorted(row.name for row in decode(body).rows) == ["a", "b", "c"]
+
+
+async def test_pages_at_one_place_are_sent_the_same_bytes():
+    async with a_coordinator() as here:
+        await here.commands.job_rows(JobRowsQuery(), "ada")
+        seen = here.leadership.state.revision
+        await submit(here, name="a", hold=True)
+        bodies: list[bytes] = []
+        kept = b""
+        for _ in range(2):
+            async with aclosing(here.commands.changes(seen)) as changes:  # type: ignore[type-var]
+                bodies.append((await asyncio.wait_for(anext(changes), 10.0))[1])
+                kept = here.commands.pages._stream._made[seen][1]
+        assert bodies[1] is kept
+
+
+async def test_what_is_not_known_any_more_is_said():
+    async with a_coordinator() as here:
+        await here.commands.job_rows(JobRowsQuery(), "ada")
+        for after in (0, here.leadership.state.revision + 1000):
+            with pytest.raises(Gone):
+                await anext(here.commands.changes(after))
+        seen = here.leadership.state.revision
+        here.commands.pages.reset(here.leadership.state)
+        await submit(here, hold=True)
+        with pytest.raises(Gone):
+            await anext(here.commands.changes(seen - 1))
+
+
+async def test_nothing_is_kept_while_nobody_looks():
+    async with a_coordinator() as here:
+        await submit(here, hold=True)
+        changed = here.commands.pages._changed
+        assert not changed.jobs
+        assert changed.floor == here.leadership.state.revision
