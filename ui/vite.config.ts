@@ -5,27 +5,28 @@
  * `npm run dev` serves the sources and sends /v1 and /ui/api to the coordinator of PHALANX_ADDRESS with the token of
  * PHALANX_TOKEN_FILE. That is for development only: the token stays in this process, and no built file knows of it.
  */
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { brotliCompressSync, constants, gzipSync } from 'node:zlib';
 import { svelte } from '@sveltejs/vite-plugin-svelte';
 import { defineConfig, type Plugin, type ProxyOptions } from 'vite';
 
 const COMPRESSIBLE = /\.(js|css|html|svg|json)$/;
 
-/** Writes a .br and a .gz beside each text file of the bundle that is worth it. */
+/** Writes a .br and a .gz beside each text file of the build that is worth it. */
 function precompressed(): Plugin {
   return {
     name: 'precompressed',
     apply: 'build',
-    enforce: 'post',
-    generateBundle(_options, bundle) {
-      for (const [fileName, output] of Object.entries(bundle)) {
+    writeBundle(options, bundle) {
+      for (const fileName of Object.keys(bundle)) {
         if (!COMPRESSIBLE.test(fileName)) continue;
-        const source = Buffer.from(output.type === 'chunk' ? output.code : output.source);
+        const path = join(options.dir!, fileName);
+        const source = readFileSync(path);
         if (source.length < 1024) continue;
-        const quality = { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_SIZE_HINT]: source.length };
-        this.emitFile({ type: 'asset', fileName: `${fileName}.br`, source: brotliCompressSync(source, { params: quality }) });
-        this.emitFile({ type: 'asset', fileName: `${fileName}.gz`, source: gzipSync(source, { level: 9 }) });
+        const params = { [constants.BROTLI_PARAM_QUALITY]: 9, [constants.BROTLI_PARAM_SIZE_HINT]: source.length };
+        writeFileSync(`${path}.br`, brotliCompressSync(source, { params }));
+        writeFileSync(`${path}.gz`, gzipSync(source, { level: 9 }));
       }
     },
   };

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.api.schema.session_frames import FrameKind
-from tests.support.browser import Browser
+from tests.support.browser_connection import Browser
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 

@@ -1,144 +1,131 @@
-"""A browser's side of a login, without a browser: cookies by host and port, the CSRF token, streams and terminals."""
+"""The dashboard in a real Chromium, for tests: a page that is logged in, and what a test wants to know of any page.
+
+Each module of `tests/browser` shares one cluster and one browser; each test gets a page of its own.
+"""
 
 from __future__ import annotations
 
-import http.client
 import json
-import socket
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from websockets.frames import Frame, Opcode
-from websockets.protocol import Protocol, Side, State
+from phalanx.dashboard import STATIC
+from tests.support.real_cluster import RealCluster
 
-from phalanx.api.schema.session_frames import FrameKind
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
 
-KEY = "dGhlIHNhbXBsZSBub25jZQ=="
+FLAGS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+)  # fmt: skip
+AXE = Path(__file__).parents[2] / "ui/node_modules/axe-core/axe.min.js"
+WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
+WITHIN_MS = 10_000
+# What a page must not do, noted before its own scripts begin.
+WATCH = """
+window.violations = [];
+document.addEventListener('securitypolicyviolation', (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI}`));
+"""
+# Each of these would set window.pwned if it were taken for markup or code.
+HOSTILE = (
+    "<img src=x onerror=window.pwned=1>",
+    "<script>window.pwned=1</script>",
+    "'\"><svg onload=window.pwned=1>",
+    "javascript:window.pwned=1",
+    "{@html window.pwned=1}${window.pwned=1}",
+    "\u202etxt.exe\u2066 right to left",
+    "\x1b]8;;javascript:window.pwned=1\x07link\x1b]8;;\x07\x1b[31mred",
+)
 
 
-class Reply(NamedTuple):
-    status: int
-    headers: dict[str, str]
-    body: bytes
-
-    def json(self) -> Any:
-        return json.loads(self.body)
+def chromium() -> str | None:
+    return next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))),
+        None,
+    )
 
 
-class Browser:
-    """One page at one coordinator. `cookie` is what its browser keeps, `csrf` what the page holds in memory."""
+def why_not() -> str:
+    """Why the tests of the dashboard in a browser cannot run here; nothing if they can."""
+    if chromium() is None:
+        return "Chromium is missing: scripts/servers installs it with apt, as root"
+    if not (STATIC / "index.html").is_file() or not AXE.is_file():
+        return "the dashboard is not built: make ui, with access to PyPI and npm"
+    return ""
 
-    def __init__(self, address: str) -> None:
-        self.at = urlsplit(address)
-        self.cookie = ""
-        self.csrf = ""
-        self.next_ticket = ""
 
-    def ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Reply:
-        """A request of the page: the cookie, the CSRF token, and JSON; `headers` replace or (if empty) remove."""
-        words = {"sec-fetch-site": "same-origin"}
-        if self.cookie:
-            words["cookie"] = self.cookie
-        if method != "GET":
-            origin = f"{self.at.scheme}://{self.at.netloc}"
-            words |= {"phalanx-csrf": self.csrf, "origin": origin, "content-type": "application/json"}
-        words = {name: value for name, value in (words | (headers or {})).items() if value}
-        connection = http.client.HTTPConnection(self.at.hostname or "", self.at.port, timeout=20)
+@contextmanager
+def a_browser() -> Iterator[Browser]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=list(FLAGS))
         try:
-            text = json.dumps(body) if body is not None else None
-            connection.request(method, path, text, words)
-            answer = connection.getresponse()
-            told = {name.lower(): value for name, value in answer.getheaders()}
-            return Reply(answer.status, told, answer.read())
+            yield browser
         finally:
-            connection.close()
-
-    def log_in(self, ticket: str) -> Reply:
-        reply = self.ask("POST", "/v1/logins", {"ticket": ticket}, {"cookie": "", "phalanx-csrf": ""})
-        if reply.status == 201:
-            self.cookie = reply.headers["set-cookie"].partition(";")[0]
-            self.csrf, self.next_ticket = reply.json()["csrf"], reply.json()["next_ticket"]
-        return reply
-
-    def first_change(self, after: int) -> dict[str, Any]:
-        """The first message of the stream of changes."""
-        connection = http.client.HTTPConnection(self.at.hostname or "", self.at.port, timeout=20)
-        try:
-            connection.request("GET", f"/v1/pages/changes?after={after}", headers={"cookie": self.cookie})
-            answer = connection.getresponse()
-            assert answer.status == 200, answer.read()
-            while True:
-                line = answer.fp.readline()
-                if line.startswith(b"data: "):
-                    found: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
-                    return found
-        finally:
-            connection.close()
-
-    def terminal(self, session: str, ticket: str, origin: str | None = None) -> Terminal:
-        return Terminal(self, session, ticket, origin)
+            browser.close()
 
 
-class Terminal:
-    """A WebSocket of a page. The ticket is its first message."""
+class Dashboard:
+    """One browser's login at one coordinator, as a user of some role."""
 
-    def __init__(self, page: Browser, session: str, ticket: str, origin: str | None = None) -> None:
-        at = page.at
-        self._socket = socket.create_connection((at.hostname, at.port), timeout=20)
-        lines = [
-            f"GET /v1/sessions/{session} HTTP/1.1",
-            f"Host: {at.netloc}",
-            "Connection: Upgrade",
-            "Upgrade: websocket",
-            f"Origin: {f'{at.scheme}://{at.netloc}' if origin is None else origin}",
-            f"Cookie: {page.cookie}",
-            "Sec-Fetch-Site: same-origin",
-            f"Sec-WebSocket-Key: {KEY}",
-            "Sec-WebSocket-Version: 13",
-        ]
-        self._socket.sendall(
-            "\r\n".join([line for line in lines if not line.endswith(": ")]).encode() + b"\r\n\r\n"
+    def __init__(self, browser: Browser, cluster: RealCluster, token: str = "", at: str = "") -> None:
+        self.cluster = cluster
+        self.address = cluster.address(at or cluster.coordinators[0])
+        self.token = token or cluster.user_token
+        self.context: BrowserContext = browser.new_context(viewport=WIDE, bypass_csp=False)  # type: ignore[arg-type]
+        self.context.set_default_timeout(WITHIN_MS)
+        self.context.add_init_script(WATCH)
+        self.page: Page = self.context.new_page()
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    def ticket(self, *coordinators: str) -> str:
+        """One-time, as `phalanx ui` gets it."""
+        import httpx
+
+        reply = httpx.post(
+            f"{self.address}/v1/logins/tickets",
+            json={"coordinators": list(coordinators)},
+            headers={"Authorization": f"Bearer {self.token}"},
         )
-        head = b""
-        while not head.endswith(b"\r\n\r\n"):
-            piece = self._socket.recv(1)
-            if not piece:
-                break
-            head += piece
-        self.status = int(head.split(b" ")[1]) if head else 0
-        self._protocol = Protocol(Side.CLIENT, state=State.OPEN)
-        if self.status == 101:
-            self._protocol.send_text(ticket.encode())
-            self._flush()
-        else:
-            self.close()
+        reply.raise_for_status()
+        return str(reply.json()["ticket"])
 
-    def send(self, kind: FrameKind, content: bytes = b"") -> None:
-        self._protocol.send_binary(bytes([kind]) + content)
-        self._flush()
+    def log_in(self, path: str = "/", *coordinators: str) -> Page:
+        self.page.goto(f"{self.address}/ui{path}#ticket={self.ticket(*coordinators)}")
+        self.page.get_by_role("navigation").wait_for()
+        return self.page
 
-    def frames(self) -> list[tuple[FrameKind, bytes]]:
-        """All frames until the session ends."""
-        found: list[tuple[FrameKind, bytes]] = []
-        while True:
-            for event in self._protocol.events_received():
-                assert isinstance(event, Frame)
-                if event.opcode is Opcode.BINARY:
-                    data = bytes(event.data)
-                    found.append((FrameKind(data[0]), data[1:]))
-            if found and found[-1][0] in (FrameKind.EXIT, FrameKind.ERROR):
-                self.close()
-                return found
-            data = self._socket.recv(65536)
-            if not data:
-                return found
-            self._protocol.receive_data(data)
-            self._flush()
+    def open(self, path: str) -> Page:
+        """Another page of the dashboard, as a link within it opens it."""
+        self.page.goto(f"{self.address}/ui{path}")
+        self.page.get_by_role("navigation").wait_for()
+        return self.page
+
+    def check_clean(self) -> None:
+        """Nothing of a user was run, nothing was refused by the CSP, nothing failed."""
+        assert self.page.evaluate("window.pwned") is None
+        assert self.page.evaluate("window.violations") == []
+        assert self.errors == []
 
     def close(self) -> None:
-        self._socket.close()
+        self.context.close()
 
-    def _flush(self) -> None:
-        for data in self._protocol.data_to_send():
-            if data:
-                self._socket.sendall(data)
+
+def serious_findings(page: Page) -> list[str]:
+    """What axe finds that keeps people from using the page, as `rule: element`. Of one context that bypasses the CSP."""
+    page.add_script_tag(path=AXE)
+    found: dict[str, Any] = page.evaluate(
+        "axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})"
+    )
+    return [
+        f"{finding['id']}: {json.dumps(node['target'])} {node.get('failureSummary', '')[:300]}"
+        for finding in found["violations"]
+        if finding["impact"] in ("serious", "critical")
+        for node in finding["nodes"]
+    ]

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -109,6 +110,13 @@ class UserTerminal:
             self.shown += piece
 
 
+def _take_terminal() -> None:
+    """In the new process: the terminal is its own, and ends it when it is closed, also under `nohup make test`."""
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 @contextmanager
 def a_terminal(
     cluster: RealCluster, *words: str, rows: int = 24, columns: int = 80
@@ -123,7 +131,7 @@ def a_terminal(
         stderr=slave,
         env=command_environment(cluster),
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no other way to have one
+        preexec_fn=_take_terminal,  # noqa: PLW1509 - no other way to have one
     )
     os.close(slave)
     try:

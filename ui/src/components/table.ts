@@ -7,6 +7,8 @@ export interface Column {
   width: string;
   align?: 'right';
   sortable?: boolean;
+  /** Its track on phones, if not the same. */
+  phone?: string;
   /** Left out on phones. */
   wide?: boolean;
 }

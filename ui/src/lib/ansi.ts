@@ -20,7 +20,7 @@ type Look = Omit<Piece, 'text'> & { turned?: boolean };
 
 // CSI … letter; OSC … BEL or ST; other sequences of two characters; a sequence that the line's end cuts.
 // eslint-disable-next-line no-control-regex
-const SEQUENCE = /\u001b\[([0-9;:?<=>!]*)([ -/]*)([@-~])|\u001b[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\u001b[ -/]*[0-~]?|\u001b\[[0-9;]*$/g;
+const SEQUENCE = /\u001b\[([0-9;:?<=>!]*)([ -/]*)([@-~])|\u001b\[[0-9;]*$|\u001b[\]PX^_][^\u0007\u001b]*(?:\u0007|\u001b\\)?|\u001b[ -/]*[0-~]?/g;
 const PIECES_MAX = 2000;
 
 export function pieces(line: string): Piece[] {

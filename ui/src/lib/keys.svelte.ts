@@ -2,6 +2,7 @@
  * Keyboard shortcuts: pages and components register theirs while they are shown, and `?` lists all of them. A letter does
  * nothing while the user types, and nothing together with Ctrl, Alt or Meta, which belong to the browser.
  */
+
 import { untrack } from 'svelte';
 
 export interface Shortcut {
@@ -27,7 +28,7 @@ class Keys {
 
   /** Register until the returned function is called; in a component: `$effect(() => keys.register([...]))`. */
   register(shortcuts: readonly Shortcut[]): () => void {
-    this.shortcuts = [...untrack(() => this.shortcuts), ...shortcuts]; // An effect registers: it must not depend on what it writes.
+    this.shortcuts = [...untrack(() => this.shortcuts), ...shortcuts];
     return () => {
       this.shortcuts = this.shortcuts.filter((each) => !shortcuts.includes(each));
     };

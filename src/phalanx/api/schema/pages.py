@@ -110,6 +110,8 @@ class MapHolder(Struct, omit_defaults=True):
     gang: bool = False
     workflow: str = ""
     status: str = "Running"
+    first: int = 0  # the index of its first task
+    step: int = 1  # between the indexes of two tasks
 
 
 class MapView(Struct):

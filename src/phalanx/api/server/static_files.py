@@ -117,7 +117,7 @@ class StaticFiles:
             return Response(503, (*HEADERS, (b"content-type", MEDIA[".html"].encode())), MISSING)
         name = path.removeprefix(ROOT)
         found = self._files.get(name)
-        if found is None and "." not in name.rpartition("/")[2]:
+        if found is None and Path(name).suffix not in MEDIA:  # a place within the page may be task 17.3
             found = self._files[INDEX]
         if found is None:
             return Response(

@@ -70,6 +70,7 @@ def numbers_on(state: ClusterState, node: NodeState) -> list[int]:
 
 def holder(state: ClusterState, job: JobState) -> MapHolder:
     spec = job.job
+    first, step = indexes_of(job)
     return MapHolder(
         number=job.arrival,
         id=spec.id,
@@ -80,7 +81,16 @@ def holder(state: ClusterState, job: JobState) -> MapHolder:
         gang=job.gang is not None,
         workflow=stage_of(state, spec),
         status=job.overall_status.word,
+        first=first,
+        step=step,
     )
+
+
+def indexes_of(job: JobState) -> tuple[int, int]:
+    """The index of a job's first task, and how far the next one is from it: tasks are called by their indexes."""
+    array = job.job.array
+    first = 0 if array is None else array.index(0)
+    return first, 1 if array is None or job.job.tasks < 2 else array.index(1) - first
 
 
 def holders_on(state: ClusterState, nodes: Iterable[NodeState]) -> list[MapHolder]:

@@ -23,7 +23,7 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.pages.changed import Changed
 from phalanx.coordinator.pages.job_rows import JobRowReads
-from phalanx.coordinator.pages.map import holder, layers, map_node
+from phalanx.coordinator.pages.map import holder, indexes_of, layers, map_node
 from phalanx.coordinator.pages.overview import Overview
 from phalanx.coordinator.pages.stream import ChangeStream
 from phalanx.coordinator.pages.times import Grants, TimeReads
@@ -117,9 +117,7 @@ class PageReads:
                 states[position] = ord("p")
         for position in job.done:
             states[position] = ord("d")
-        array = job.job.array
-        first = 0 if array is None else array.index(0)
-        step = 1 if array is None or job.job.tasks < 2 else array.index(1) - first
+        first, step = indexes_of(job)
         by_position = ranks(job)
         known = [by_position.get(position, -1) for position in range(job.job.tasks)] if by_position else []
         return TaskStates(

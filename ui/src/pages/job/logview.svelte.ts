@@ -54,11 +54,13 @@ export class LogView {
     await this.#quietly(async () => {
       const from = Math.max(0, offset - PIECE / 4);
       const piece = await readPiece(this.place, from, PIECE, signal);
-      const skipped = from > 0 ? piece.bytes.indexOf(10) + 1 : 0;
+      const whole = from > 0 ? piece.bytes.indexOf(10) + 1 : 0;
+      const skipped = lastLines(piece.bytes.subarray(0, Math.max(whole, offset - piece.offset)), whole, PIECE_LINES / 4);
       this.#window = new LogWindow(piece.offset + skipped);
-      this.#window.append(piece.bytes.subarray(skipped));
+      const bytes = firstLines(piece.bytes.subarray(skipped));
+      this.#window.append(bytes);
       this.size = piece.size;
-      this.isAtEnd = piece.offset + piece.bytes.length >= piece.size;
+      this.isAtEnd = piece.offset + skipped + bytes.length >= piece.size;
     });
     this.#announce();
   }
@@ -77,11 +79,11 @@ export class LogView {
         this.#window.start = 0;
         return;
       }
-      const skipped = piece.offset > 0 ? piece.bytes.indexOf(10) + 1 : 0;
+      const skipped = lastLines(piece.bytes, piece.offset > 0 ? piece.bytes.indexOf(10) + 1 : 0);
       const before = this.#window.lines.length;
       const added = this.#window.prepend(piece.bytes.subarray(skipped), piece.offset + skipped);
       if (before + added > LINES_MAX) this.#leaveEnd();
-      this.lines = this.#window.shown;
+      this.lines = [...this.#window.shown]; // A new list each time: what shows it sees that it changed.
       this.start = this.#window.start;
       this.onmoved(added);
     });
@@ -95,10 +97,11 @@ export class LogView {
       const piece = await readPiece(this.place, this.#window.end, PIECE, signal);
       if (signal.aborted) return;
       this.#window = continued(this.#window);
-      const gone = this.#window.append(piece.bytes);
+      const bytes = firstLines(piece.bytes);
+      const gone = this.#window.append(bytes);
       this.size = piece.size;
-      this.isAtEnd = piece.offset + piece.bytes.length >= piece.size;
-      this.lines = this.#window.shown;
+      this.isAtEnd = piece.offset + bytes.length >= piece.size;
+      this.lines = [...this.#window.shown]; // A new list each time: what shows it sees that it changed.
       this.start = this.#window.start;
       if (gone) this.onmoved(-gone);
     });
@@ -167,10 +170,34 @@ export class LogView {
     this.#isAnnounced = true;
     requestAnimationFrame(() => {
       this.#isAnnounced = false;
-      this.lines = this.#window.shown;
+      this.lines = [...this.#window.shown]; // A new list each time: what shows it sees that it changed.
       this.start = this.#window.start;
     });
   }
+}
+
+const PIECE_LINES = LINES_MAX / 4;
+
+/** No more lines at once than fit beside those that are looked at. */
+function firstLines(bytes: Uint8Array): Uint8Array {
+  let end = 0;
+  for (let lines = 0; lines < PIECE_LINES; lines++) {
+    const at = bytes.indexOf(10, end);
+    if (at < 0) return bytes;
+    end = at + 1;
+  }
+  return bytes.subarray(0, end);
+}
+
+/** Where the last lines of `bytes` begin, not before `from`. */
+function lastLines(bytes: Uint8Array, from: number, most = PIECE_LINES): number {
+  let begin = bytes.length;
+  for (let lines = 0; lines <= most; lines++) {
+    const at = begin < 2 ? -1 : bytes.lastIndexOf(10, begin - 2); // A negative place would count from the end.
+    if (at < from) return from;
+    begin = at + 1;
+  }
+  return begin;
 }
 
 /** A window whose open line is read again from its beginning. */

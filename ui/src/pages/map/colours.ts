@@ -52,7 +52,7 @@ export class Colouring {
   /** Of one device; without one, of a node that has none. */
   of(node: MapNode, device: Device | undefined): Paint {
     if (this.by === 'health') return health(node, device);
-    const job = device ? device.job : jobOf(node.tasks[0] ?? '');
+    const job = device ? device.job : (node.jobs[0] ?? '');
     if (!job) return unheld(node, device);
     if (this.by === 'usage') return usage(device);
     if (this.by === 'job') return this.ofJob(job);

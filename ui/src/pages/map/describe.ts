@@ -1,5 +1,5 @@
 /** What is under the pointer, in words: node, device, who holds it, and what a plan would do there. */
-import { bytes, duration } from '../../lib/format';
+import { duration, plural } from '../../lib/format';
 import { short } from '../../lib/text';
 import { jobOf, type Colouring, type Paint } from './colours';
 import type { Layout, Place } from './layout';
@@ -19,7 +19,7 @@ const NAME_MAX = 80;
 export function describe(cluster: Cluster, layout: Layout, colouring: Colouring, plan: PlanOverlay | null, place: Place): Pointed {
   const node = layout.nodes[place.node]!.node;
   const device = node.devices[place.device];
-  const job = device ? device.job : place.device >= 0 && !node.devices.length ? jobOf(node.tasks[0] ?? '') : '';
+  const job = device ? device.job : place.device >= 0 && !node.devices.length ? (node.jobs[0] ?? '') : '';
   const mark = plan?.marks.get(node.name)?.get(device ? device.index : -1);
   return {
     node: node.name,
@@ -31,8 +31,7 @@ export function describe(cluster: Cluster, layout: Layout, colouring: Colouring,
 }
 
 function ofDevice(cluster: Cluster, device: Device): string[] {
-  const kind = [short(device.kind, NAME_MAX), device.memoryBytes ? bytes(device.memoryBytes) : '', device.numa === null ? '' : `NUMA ${device.numa}`];
-  return [kind.filter(Boolean).join(', '), ...holder(cluster, device.task, device.idleS)];
+  return [...(device.kind ? [short(device.kind, NAME_MAX)] : []), ...holder(cluster, device.task, device.idleS)];
 }
 
 function holder(cluster: Cluster, task: string, idleS: number): string[] {
@@ -46,15 +45,16 @@ function holder(cluster: Cluster, task: string, idleS: number): string[] {
 
 function ofNode(cluster: Cluster, node: MapNode): string[] {
   const lines = [`${node.cores - node.coresFree} of ${node.cores} cores held`];
-  const names = node.tasks.slice(0, 3).map((task) => `${task} ${short(cluster.jobs.get(jobOf(task))?.name ?? '', NAME_MAX)}`.trim());
-  if (names.length) lines.push(names.join(', ') + (node.tasks.length > 3 ? ` and ${node.tasks.length - 3} more` : ''));
+  const names = node.jobs.slice(0, 3).map((number) => `${number} ${short(cluster.jobs.get(number)?.name ?? '', NAME_MAX)}`.trim());
+  if (names.length) lines.push(`${plural(node.tasks, 'task')} of ${names.join(', ')}${node.jobs.length > 3 ? ` and ${node.jobs.length - 3} more jobs` : ''}`);
   return lines;
 }
 
 function stateOf(node: MapNode, device: Device | undefined): string[] {
   const lines: string[] = [];
-  if (device?.broken) lines.push(`out of service: ${short(device.broken, 200)}`);
+  if (device?.broken) lines.push(device.broken);
   if (node.status !== 'Online') lines.push(`node ${node.status.toLowerCase()}`);
-  else if (!isOpen(node)) lines.push(`node drained${node.drainReason ? `: ${short(node.drainReason, 200)}` : ''}`);
+  else if (!isOpen(node)) lines.push(`node drained${node.note ? `: ${short(node.note, 200)}` : ''}`);
+  else if (node.note) lines.push(short(node.note, 200));
   return lines;
 }

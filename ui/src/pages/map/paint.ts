@@ -4,27 +4,12 @@
  * Only what is in the view is drawn, and text only where it can be read. What a cell means is `colours.ts`'s business.
  */
 
-import type { Theme as ThemeName } from '../../lib/palette';
+import type { CanvasColours } from '../../lib/canvas';
 import { visible } from '../../lib/text';
-import { fillIn, indexOf, inkOn, jobOf, type Colouring, type Paint } from './colours';
+import { fillIn, indexOf, inkOn, type Colouring, type Paint } from './colours';
 import { cellBox, cellsOf, type Box, type DomainBox, type Layout, type NodeBox, type Place } from './layout';
 import type { Mark, PlanOverlay } from './overlay';
 import { isOpen, type Device } from './tree';
-
-export interface Theme {
-  name: ThemeName;
-  ground: string;
-  surface: string;
-  sunken: string;
-  line: string;
-  strong: string;
-  text: string;
-  soft: string;
-  accent: string;
-  danger: string;
-  warn: string;
-  sans: string;
-}
 
 /** What the cells show; drawn again when the cluster changes. */
 export interface Shown {
@@ -43,7 +28,7 @@ const SIGN_FROM = 10; // a cell shows its sign where it is at least so large
 const RANK_FROM = 13;
 
 /** The cells with their domains. */
-export function drawCells(to: CanvasRenderingContext2D, layout: Layout, colouring: Colouring, shown: Shown, theme: Theme): void {
+export function drawCells(to: CanvasRenderingContext2D, layout: Layout, colouring: Colouring, shown: Shown, theme: CanvasColours): void {
   const painter = new Painter(to, layout, colouring, theme);
   to.clearRect(0, 0, layout.width + 1, layout.height + 1);
   for (const box of layout.domains) if (box.heading) painter.domain(box);
@@ -51,7 +36,7 @@ export function drawCells(to: CanvasRenderingContext2D, layout: Layout, colourin
 }
 
 /** What is lit up, on a canvas above the cells. */
-export function drawLights(to: CanvasRenderingContext2D, layout: Layout, colouring: Colouring, lights: Lights, theme: Theme): void {
+export function drawLights(to: CanvasRenderingContext2D, layout: Layout, colouring: Colouring, lights: Lights, theme: CanvasColours): void {
   const painter = new Painter(to, layout, colouring, theme);
   to.clearRect(0, 0, layout.width + 1, layout.height + 1);
   if (lights.job) for (const box of layout.nodes) painter.lit(box, lights);
@@ -65,7 +50,7 @@ class Painter {
     private readonly to: CanvasRenderingContext2D,
     private readonly layout: Layout,
     private readonly colouring: Colouring,
-    private readonly theme: Theme,
+    private readonly theme: CanvasColours,
   ) {
     this.size = layout.cell;
   }
@@ -121,7 +106,7 @@ class Painter {
       if (this.size >= RANK_FROM) this.sign(at, rankOf(device, lights), paint);
       this.outline(at, this.theme.text, this.size >= 9 ? 2 : 1, 0);
     });
-    if (!box.node.devices.length && box.node.tasks.some((task) => jobOf(task) === lights.job)) {
+    if (!box.node.devices.length && box.node.jobs.includes(lights.job)) {
       this.outline(cellBox(this.layout, box, 0), this.theme.text, 2, 0);
     }
   }

@@ -1,85 +1,74 @@
-/** Asks the coordinator for what the map shows, and makes the tree of it. */
+/** What the coordinator tells of nodes and their holders, made into the tree of the map; changes are put into it. */
 import { get, type Schemas } from '../../lib/api';
-import { jobOf } from './colours';
-import { clusterOf, type Cluster, type JobInfo, type MapNode } from './tree';
+import type { Changes } from '../../lib/events';
 
-const PAGE = 1000;
-const JOBS_MAX = 10_000; // of each status
+import { clusterOf, type Cluster, type Device, type JobInfo, type MapNode } from './tree';
 
-/** The cluster as it is now. Jobs are asked for only if users or queues are to be told. */
-export async function loadCluster(signal: AbortSignal): Promise<Cluster> {
-  const [topology, nodes, jobs] = await Promise.all([
-    get('/v1/topology', { signal }),
-    get('/v1/nodes', { signal }),
-    liveJobs(signal),
-  ]);
-  return madeOf(topology, nodes, jobs);
-}
+export type MapView = Schemas['MapView'];
+type Holder = Schemas['MapHolder'];
 
-export function madeOf(topology: Schemas['TopologyView'], nodes: Schemas['NodeView'][], jobs: Schemas['JobView'][]): Cluster {
-  const known = new Map<string, JobInfo>();
-  for (const job of jobs) {
-    const number = String(job.number ?? job.id);
-    known.set(number, { id: job.id, number, name: job.name, user: job.user, queue: job.queue });
+/** The cluster of an answer. */
+export function madeOf(view: MapView): Cluster {
+  const holders = new Map(view.holders.map((holder) => [holder.number, holder]));
+  const jobs = new Map<string, JobInfo>();
+  for (const holder of view.holders) {
+    const number = String(holder.number);
+    jobs.set(number, { id: holder.id, number, name: holder.name ?? '', user: holder.user, queue: holder.queue ?? '', first: holder.first ?? 0, step: holder.step ?? 1 });
   }
-  const paths = new Map(topology.nodes.map((place) => [place.name, place.domain]));
-  const layers = layersOf(topology);
-  return clusterOf(layers, nodes.map((node) => nodeOf(node, paths.get(node.name) ?? [])), known, topology.cluster_layer);
+  return clusterOf(view.layers, view.nodes.map((node) => nodeOf(node, holders)), jobs);
 }
 
-/** The layers that the nodes' paths have, which are those that some node has a label for. */
-function layersOf(topology: Schemas['TopologyView']): string[] {
-  const found: string[] = [];
-  for (const domain of topology.domains) if (domain.domain.length) found[domain.domain.length - 1] = domain.layer;
-  return found;
+/** The same with what has changed since. Nodes and holders are whole: they replace what was known. */
+export function changed(view: MapView, changes: Changes): MapView {
+  if (!changes.nodes?.length && !changes.removed?.length && !changes.holders?.length) return view;
+  const nodes = new Map(view.nodes.map((node) => [node.name, node]));
+  for (const node of changes.nodes ?? []) nodes.set(node.name, node);
+  for (const name of changes.removed ?? []) nodes.delete(name);
+  const holders = new Map(view.holders.map((holder) => [holder.number, holder]));
+  for (const holder of changes.holders ?? []) holders.set(holder.number, holder);
+  return { ...view, at: changes.at, revision: changes.revision, nodes: [...nodes.values()], holders: stillHolding([...nodes.values()], holders) };
 }
 
-function nodeOf(node: Schemas['NodeView'], path: string[]): MapNode {
+/** Holders that still hold something, so that a page that stays open for days does not collect all others. */
+function stillHolding(nodes: Schemas['MapNode'][], holders: Map<number, Holder>): Holder[] {
+  const numbers = new Set(nodes.flatMap((node) => [...(node.held ?? []), ...(node.jobs ?? [])]));
+  return [...holders.values()].filter((holder) => numbers.has(holder.number));
+}
+
+function nodeOf(node: Schemas['MapNode'], holders: Map<number, Holder>): MapNode {
+  const devices: Device[] = [];
+  const broken = new Set(node.failed ?? []);
+  for (let at = 0; at < (node.devices ?? 0); at++) {
+    const index = node.index?.length ? node.index[at]! : at;
+    const number = node.held?.[at] ?? 0;
+    const task = number ? taskOf(number, node.task?.[at] ?? 0, holders.get(number)) : '';
+    devices.push({ index, kind: node.kind ?? '', task, job: number ? String(number) : '', idleS: node.idle_s?.[at] ?? 0, broken: broken.has(index) ? 'out of service' : '' });
+  }
   return {
     name: node.name,
-    path,
-    status: node.status,
-    drained: node.drained || Boolean(node.elastic_disabled),
-    drainReason: node.drain_reason || node.disabled_reason || '',
-    cores: node.cores,
-    coresFree: node.cores_free,
-    tasks: node.numbers ?? [],
-    devices: node.devices.map((device) => {
-      const task = device.number || device.task || '';
-      return {
-        index: device.index,
-        kind: device.kind,
-        memoryBytes: device.memory_bytes,
-        numa: device.numa ?? null,
-        task,
-        job: jobOf(task),
-        idleS: device.idle_s ?? 0,
-        broken: device.out_of_service ?? '',
-      };
-    }),
+    path: node.path ?? [],
+    status: node.status ?? 'Online',
+    drained: node.drained ?? false,
+    note: node.note ?? '',
+    cores: node.cores ?? 0,
+    coresFree: node.cores_free ?? 0,
+    tasks: node.tasks ?? 0,
+    jobs: (node.jobs ?? []).map(String),
+    devices,
   };
 }
 
-async function liveJobs(signal: AbortSignal): Promise<Schemas['JobView'][]> {
-  const found = await Promise.all((['Running', 'Assigned'] as const).map((status) => jobsIn(status, signal)));
-  return found.flat();
-}
-
-async function jobsIn(status: 'Running' | 'Assigned', signal: AbortSignal): Promise<Schemas['JobView'][]> {
-  const found: Schemas['JobView'][] = [];
-  let cursor: string | undefined;
-  do {
-    const page = await get('/v1/jobs', { query: { status, limit: PAGE, cursor }, signal });
-    found.push(...page.items);
-    cursor = page.next_cursor ?? undefined;
-  } while (cursor && found.length < JOBS_MAX);
-  return found;
+/** What people call a task: 17.3, or 17 where the job has only one. */
+function taskOf(number: number, position: number, holder: Holder | undefined): string {
+  if (holder && (holder.tasks ?? 1) < 2) return String(number);
+  return `${number}.${(holder?.first ?? 0) + position * (holder?.step ?? 1)}`;
 }
 
 /** The ranks of a gang's members, by the numbers of their tasks; empty for a job that is no gang. */
-export async function ranksOf(job: string, signal: AbortSignal): Promise<Map<string, string>> {
-  const page = await get('/v1/jobs/{id}/tasks', { path: { id: job }, query: { limit: PAGE }, signal });
+export async function ranksOf(job: JobInfo, signal: AbortSignal): Promise<Map<string, string>> {
+  const states = await get('/v1/jobs/{id}/states', { path: { id: job.id }, signal });
   const found = new Map<string, string>();
-  for (const task of page.items) if (task.rank !== null && task.rank !== undefined && task.number) found.set(task.number, String(task.rank));
+  states.ranks.forEach((rank, position) => rank >= 0 && found.set(`${job.number}.${job.first + position * job.step}`, String(rank)));
   return found;
 }
+

@@ -7,8 +7,6 @@
 export interface Device {
   index: number;
   kind: string;
-  memoryBytes: number;
-  numa: number | null;
   task: string; // the number of the task that holds it, such as 17.3; empty: nobody
   job: string; // the number of its job, such as 17
   idleS: number; // held and hardly used for so long
@@ -20,11 +18,12 @@ export interface MapNode {
   path: string[]; // domains from the outermost to the innermost
   status: string;
   drained: boolean;
-  drainReason: string;
+  note: string; // why it is drained, or what else is unusual about it
   cores: number;
   coresFree: number;
   devices: Device[];
-  tasks: string[]; // numbers of tasks that hold a place, those without devices as well
+  tasks: number; // attempts that it holds
+  jobs: string[]; // numbers of their jobs, the first of them
 }
 
 export interface Domain {
@@ -44,6 +43,8 @@ export interface JobInfo {
   name: string;
   user: string;
   queue: string;
+  first: number; // the index of its first task
+  step: number; // between the indexes of two tasks
 }
 
 export interface Cluster {

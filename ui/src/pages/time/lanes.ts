@@ -4,22 +4,22 @@
  * Where they are drawn is `paint.ts`'s business.
  */
 import { natural } from '../map/tree';
-import type { Range } from './scale';
 
-export type SpanKind = 'run' | 'wait' | 'reserved' | 'planned';
+export type SpanKind = 'run' | 'limit' | 'kept' | 'backfill';
 
 export interface Span {
   kind: SpanKind;
   from: number;
-  to: number | null; // null: it goes on
+  to: number | null; // null: it goes on, or nobody knows until when
   lane: string;
-  task: string; // its number, such as 17.3; of a job's wait: the job's
+  task: string; // its number, such as 17.3
   job: string; // the number of its job
   name: string; // of the job
   user: string;
   status: string; // Running, Completed, Failed, Cancelled; of the future: Pending
   node: string;
-  devices: number;
+  devices: readonly number[];
+  limit: number | null; // when its time limit ends it
   text: string; // what else is to be said of it
 }
 
@@ -68,6 +68,7 @@ export function inRows(spans: readonly Span[], now: number): PlacedSpan[] {
   return [...spans]
     .sort((a, b) => a.from - b.from || natural(a.task, b.task))
     .map((span) => {
+      if (span.kind === 'kept' || span.kind === 'backfill') return { span, row: -1 }; // the whole height of the lane
       let row = ends.findIndex((end) => end <= span.from);
       if (row < 0) row = Math.min(ends.length, ROWS_MAX - 1);
       ends[row] = endOf(span, now);
@@ -76,7 +77,7 @@ export function inRows(spans: readonly Span[], now: number): PlacedSpan[] {
 }
 
 export function endOf(span: Span, now: number): number {
-  return Math.max(span.from, span.to ?? now);
+  return Math.max(span.from, span.to ?? (span.kind === 'run' ? now : Infinity));
 }
 
 /** The lanes that a part of the page shows; they stand below each other, so a search in halves finds the first. */
@@ -100,19 +101,9 @@ export function spanAt(lanes: readonly Lane[], at: number, y: number, slackS: nu
   if (!lane || y < lane.top || y >= lane.top + lane.height) return null;
   const row = Math.floor(((y - lane.top) / lane.height) * lane.rows);
   const found = lane.spans.findLast(
-    (each) => each.row === row && each.span.from - slackS <= at && endOf(each.span, now) + slackS >= at,
+    (each) => (each.row === row || each.row < 0) && each.span.from - slackS <= at && endOf(each.span, now) + slackS >= at,
   );
   return found?.span ?? null;
-}
-
-/** The range that shows all of it, with some room at both ends. */
-export function rangeOf(spans: readonly Span[], now: number): Range {
-  const begins = spans.map((span) => span.from);
-  const ends = spans.map((span) => endOf(span, now));
-  const from = begins.reduce((least, each) => Math.min(least, each), now - 600);
-  const to = ends.reduce((most, each) => Math.max(most, each), now);
-  const room = Math.max(30, (to - from) * 0.04);
-  return { from: from - room, to: to + room };
 }
 
 /** The next span in a direction: left and right within its lane, up and down to the lane above or below. */

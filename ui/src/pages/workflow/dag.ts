@@ -21,7 +21,7 @@ export interface Graph {
   edges: StageEdge[];
 }
 
-export const TILE = { width: 190, height: 62 };
+export const TILE = { width: 176, height: 58 };
 export const ORDER = ['Running', 'Assigned', 'Pending', 'Waiting', 'Failed', 'Cancelled', 'Skipped', 'Completed'] as const;
 
 /** Stages and their edges; an edge from a stage that is not listed is left out. */
@@ -86,4 +86,10 @@ export function inOrder(counts: Record<string, number>): [string, number][] {
   return Object.entries(counts)
     .filter(([, count]) => count > 0)
     .sort(([a], [b]) => rank(a) - rank(b));
+}
+
+/** The workflow whose result a stage took over, where the coordinator says so. */
+export function reusedFrom(stage: StageView): string {
+  const found = (stage as { reused_from?: unknown }).reused_from;
+  return typeof found === 'string' ? found : '';
 }
