@@ -42,7 +42,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
         submit = cluster.client.submit
         submit(name="runs", command=["sh", "-c", COLOURS], gpus=1, split_output=True)
         submit(name="gang", command=["sleep", "600"], tasks=2, min=2)
-        submit(name="sweep", command=["sh", "-c", "exit $((PHALANX_ARRAY_INDEX % 5 == 0))"], array="1-200", max_retries=0)
+        submit(
+            name="sweep",
+            command=["sh", "-c", "exit $((PHALANX_ARRAY_INDEX % 5 == 0))"],
+            array="1-200",
+            max_retries=0,
+        )
         submit(name="waits", command=["sleep", "600"], gpus=2)
         failed = submit(name="fails", command=["sh", "-c", "echo broken >&2; exit 3"], max_retries=0)
         submit(name="logs", command=["python3", "-c", LOG])
@@ -92,7 +97,9 @@ def test_the_overview_counts_and_leads_to_the_list(dashboard: Dashboard, cluster
     page = dashboard.page
     tile = page.locator(".tile").filter(has_text="Devices in use")
     tile.get_by_text("1 of 2").wait_for()
-    page.get_by_role("row").filter(has_text="WaitingCapacity").get_by_role("link", name=re.compile("job")).wait_for()
+    page.get_by_role("row").filter(has_text="WaitingCapacity").get_by_role(
+        "link", name=re.compile("job")
+    ).wait_for()
     cluster.client.submit(command=["sh", "-c", "exit 7"], max_retries=0)
     page.locator(".alarms").get_by_text("exited with code 7").first.wait_for()
     page.locator(".tile").filter(has_text="Waiting").click()
@@ -110,7 +117,11 @@ def test_jobs_are_filtered_searched_and_sorted_in_the_address(dashboard: Dashboa
         """Whether these are shown, in this order, and every row has failed."""
         shown = rows.all_inner_texts()
         places = [at for name in wanted for at, text in enumerate(shown) if name in text]
-        return len(places) == len(wanted) and places == sorted(places) and all("Failed" in text for text in shown)
+        return (
+            len(places) == len(wanted)
+            and places == sorted(places)
+            and all("Failed" in text for text in shown)
+        )
 
     page.get_by_label("Search jobs").fill("swe")
     wait_until(lambda: rows.count() == 1 or None)
@@ -179,7 +190,9 @@ def test_a_fix_that_was_tried_is_a_button(dashboard: Dashboard, cluster: RealClu
     dashboard.check_clean()
 
 
-def test_a_job_is_held_released_changed_cancelled_and_tried_again(dashboard: Dashboard, cluster: RealCluster) -> None:
+def test_a_job_is_held_released_changed_cancelled_and_tried_again(
+    dashboard: Dashboard, cluster: RealCluster
+) -> None:
     cluster.client.submit(name="subject", command=["sleep", "600"], gpus=2)
     page = dashboard.open("/jobs/subject")
     status(page, "Pending")
@@ -266,7 +279,12 @@ def test_nothing_of_a_user_is_taken_for_markup(dashboard: Dashboard, cluster: Re
     page.get_by_role("button", name="Show all values").click()
     page.get_by_text("PATH", exact=True).wait_for()
     assert "⟨U+202E⟩" in page.inner_text("main")
-    for path in ("/jobs?search=pwned", "/jobs?user=<script>window.pwned=1</script>", "/nothing/<img src=x>", "/"):
+    for path in (
+        "/jobs?search=pwned",
+        "/jobs?user=<script>window.pwned=1</script>",
+        "/nothing/<img src=x>",
+        "/",
+    ):
         dashboard.open(path)
         dashboard.check_clean()
     assert page.locator("main img, main script").count() == 0
@@ -284,7 +302,9 @@ def test_usage_story_and_plan(dashboard: Dashboard) -> None:
 
 
 def test_a_viewer_looks_and_changes_nothing(browser: Browser, cluster: RealCluster) -> None:
-    viewer = Dashboard(browser, cluster, cluster.client.create_token(TokenRequest(role="viewer", name="guest")).token)
+    viewer = Dashboard(
+        browser, cluster, cluster.client.create_token(TokenRequest(role="viewer", name="guest")).token
+    )
     page = viewer.log_in("/jobs/waits")
     status(page, "Pending")
     assert page.get_by_role("button", name=re.compile("Cancel|Hold|Resubmit")).count() == 0
@@ -309,7 +329,11 @@ def test_every_page_works_by_keyboard(dashboard: Dashboard) -> None:
     seen: set[str] = set()
     for _ in range(40):
         page.keyboard.press("Tab")
-        seen.add(str(page.evaluate("document.activeElement.getAttribute('role') || document.activeElement.tagName")))
+        seen.add(
+            str(
+                page.evaluate("document.activeElement.getAttribute('role') || document.activeElement.tagName")
+            )
+        )
     assert {"A", "BUTTON", "INPUT", "grid"} <= seen
     page.keyboard.press("Shift+L")
     assert page.evaluate("document.documentElement.dataset.theme") == "light"

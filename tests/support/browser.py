@@ -28,7 +28,8 @@ WITHIN_MS = 10_000
 # What a page must not do, noted before its own scripts begin.
 WATCH = """
 window.violations = [];
-document.addEventListener('securitypolicyviolation', (e) => window.violations.push(`${e.violatedDirective} ${e.blockedURI}`));
+document.addEventListener('securitypolicyviolation', (e) =>
+  window.violations.push(`${e.violatedDirective} ${e.blockedURI}`));
 """
 # Each of these would set window.pwned if it were taken for markup or code.
 HOSTILE = (
@@ -118,7 +119,7 @@ class Dashboard:
 
 
 def serious_findings(page: Page) -> list[str]:
-    """What axe finds that keeps people from using the page, as `rule: element`. Of one context that bypasses the CSP."""
+    """What axe finds that keeps people from using the page. Its context has to bypass the CSP, for axe alone."""
     page.add_script_tag(path=AXE)
     found: dict[str, Any] = page.evaluate(
         "axe.run(document, {resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa']})"

@@ -14,13 +14,19 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 ONE_BY_ONE = ("tests/simulation/", "tests/property/")
 TOGETHER = ("tests/tidy/", "tests/e2e/test_overlay", "tests/simulation/test_lifecycles.py")
-WAITING = ("tests/e2e/", "tests/contract/", "tests/unit/cli/test_up.py")  # for processes, leases and servers
+WAITING = (
+    "tests/e2e/",
+    "tests/browser/",
+    "tests/contract/",
+    "tests/unit/cli/test_up.py",
+)  # for processes, leases and servers
 LONGEST_FIRST = (
     "tests/simulation/test_seeds.py",
     "tests/e2e/test_executor.py",
     "tests/e2e/test_failover.py",
     "tests/e2e/test_chaos.py",
     "tests/e2e/test_elastic.py",
+    "tests/browser/",
     "tests/e2e/test_hostile.py",
     "tests/e2e/test_tls.py",
     "tests/e2e/test_following.py",

@@ -36,6 +36,14 @@ export function sorted<T>(rows: readonly T[], sort: string, valueOf: (row: T, co
   return keyed.map((each) => each.row);
 }
 
+/**
+ * Which row each of `slots` elements shows, so that a row which stays in sight keeps its element, and one that leaves gives
+ * its element to one that comes. Elements are changed, never made anew.
+ */
+export function inSlots(from: number, slots: number): number[] {
+  return Array.from({ length: slots }, (_nothing, slot) => from + ((((slot - from) % slots) + slots) % slots));
+}
+
 /** The rows to draw for a scrolled box, with some above and below. */
 export function visibleRange(scrollTop: number, height: number, rowHeight: number, count: number, beyond = 12): [from: number, to: number] {
   const from = Math.max(0, Math.min(count, Math.floor(scrollTop / rowHeight)) - beyond);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { nextSort, sorted, visibleRange } from '../components/table';
+import { inSlots, nextSort, sorted, visibleRange } from '../components/table';
 import { bytes, duration, percent, shellWords } from './format';
 import { CATEGORY_COUNT, categoryOf, colourOf, STATES } from './palette';
 import { EventReader } from './sse';
@@ -41,6 +41,12 @@ test('a table of a hundred thousand rows draws those that are seen', () => {
   expect(visibleRange(28 * 50_000, 560, 28, 100_000, 10)).toEqual([49_990, 50_030]);
   expect(visibleRange(0, 560, 28, 3, 10)).toEqual([0, 3]);
   expect(visibleRange(1e9, 560, 28, 3, 10)[1]).toBe(3);
+});
+
+test('a row that stays in sight keeps its element', () => {
+  const [before, after] = [inSlots(100, 7), inSlots(103, 7)];
+  expect([...before].sort((a, b) => a - b)).toEqual([100, 101, 102, 103, 104, 105, 106]);
+  expect(after.filter((index, slot) => before[slot] === index)).toHaveLength(4);
 });
 
 test('states have a colour of their own in both themes, and a name keeps its category', () => {

@@ -20,6 +20,7 @@ export interface Filter {
 
 const BLOCK = 100;
 const BLOCKS_MAX = 60;
+const AHEAD = 150;
 const EVERY_MS = 1500;
 
 export class JobRows {
@@ -35,6 +36,8 @@ export class JobRows {
   #range: [number, number] = [0, 50];
   #abort = new AbortController();
   #asked = new Set<number>();
+  /** Blocks whose rows may have moved since: shown until they are asked again. */
+  #old = new Set<number>();
   #timer: ReturnType<typeof setTimeout> | undefined;
 
   open(): () => void {
@@ -56,7 +59,7 @@ export class JobRows {
     this.#abort.abort();
     this.#abort = new AbortController();
     this.#asked.clear();
-    void this.#ask(this.#wanted(), true);
+    void this.#ask(this.#wanted(), true, true);
   }
 
   row(index: number): Row | undefined {
@@ -67,13 +70,15 @@ export class JobRows {
   /** Which rows are seen. */
   show(from: number, to: number): void {
     this.#range = [from, to];
-    const missing = this.#wanted().filter((block) => !this.#blocks.has(block) && !this.#asked.has(block));
+    const missing = this.#wanted(AHEAD).filter((block) => (this.#old.has(block) || !this.#blocks.has(block)) && !this.#asked.has(block));
     if (missing.length) void this.#ask(missing, false);
   }
 
-  #wanted(): number[] {
-    const first = Math.floor(this.#range[0] / BLOCK);
-    const last = Math.floor(Math.max(this.#range[0], this.#range[1] - 1) / BLOCK);
+  /** The blocks that are seen, and those within `beyond` rows of them. */
+  #wanted(beyond = 0): number[] {
+    const end = Math.max(this.#range[0], this.#range[1] - 1) + beyond;
+    const first = Math.floor(Math.max(0, this.#range[0] - beyond) / BLOCK);
+    const last = Math.floor(Math.max(0, this.hasAnswer ? Math.min(end, this.total - 1) : end) / BLOCK);
     return Array.from({ length: last - first + 1 }, (_nothing, at) => first + at);
   }
 
@@ -98,16 +103,18 @@ export class JobRows {
     this.version += 1;
   }
 
-  /** `isNew`: what was known of other blocks is not kept, since rows may have moved. */
-  async #ask(blocks: number[], isNew: boolean): Promise<void> {
+  /** `isNew`: rows may have moved in the other blocks; `isOther`: they are rows of another list. */
+  async #ask(blocks: number[], isNew: boolean, isOther = false): Promise<void> {
     const signal = this.#abort.signal;
     blocks.forEach((block) => this.#asked.add(block));
     this.isAsking = true;
     try {
       const replies = await Promise.all(blocks.map((block) => this.#block(block, signal)));
       if (signal.aborted) return;
-      if (isNew || this.#blocks.size > BLOCKS_MAX) this.#blocks.clear();
+      if (isOther || this.#blocks.size > BLOCKS_MAX) this.#blocks.clear();
+      if (isNew) this.#old = new Set(this.#blocks.keys());
       replies.forEach((reply, at) => this.#blocks.set(blocks[at]!, [...reply.rows]));
+      blocks.forEach((block) => this.#old.delete(block));
       const last = replies.at(-1);
       if (last) [this.total, this.isLoading] = [last.total, last.loading ?? false];
       this.error = null;

@@ -1,0 +1,114 @@
+"""Takes the pictures of the dashboard that the guide and the README show: `python -m docs.site.dashboard_pictures`.
+
+A real cluster of sixteen simulated nodes with work of several users, and Chromium. `make ui` first. The pictures are
+written into docs/guides; look at each before you commit it.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from playwright.sync_api import sync_playwright
+
+import phalanx
+from docs.site.look import QUIET
+from phalanx.api.schema.cluster import TokenRequest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+PHALANX = Path(sys.executable).with_name("phalanx")
+FOLDER = Path("docs/guides")
+RACKS = 4
+NODE = "gpus=8,type=h100,memory=80GiB,numa=2,cpus=64,ram=512GiB,labels=rack=r"
+STEPS = (
+    r'i=0; while :; do i=$((i+1)); printf "\033[2m%s\033[0m \033[36mstep\033[0m %06d  \033[32mloss\033[0m 2.%04d'
+    r'  \033[33mlr\033[0m 3.0e-4  tok/s 41%03d\n" "$(date +%T)" $i $((9999 - i * 7 % 9999)) $((i * 37 % 999))'
+    r"; sleep 0.1; done"
+)
+# Name, address, theme, what is awaited, and a phone's width or not.
+PICTURES = (
+    ("dashboard-overview", "/", "light", ".tile .value", False),
+    ("dashboard-jobs", "/jobs?sort=number", "light", "[aria-rowindex='2'] .status", False),
+    ("dashboard-why", "/jobs/vision-huge", "light", ".why .fix button", False),
+    ("dashboard-tasks", "/jobs/hyperparameters?task=%s", "light", "article ol li", False),
+    ("dashboard-logs", "/jobs/llm-pretrain?tab=logs", "dark", ".line:nth-child(20)", False),
+    ("dashboard-map", "/map", "dark", "main canvas", False),
+    ("dashboard-phone", "/jobs/llm-pretrain", "light", "[aria-rowindex='2'] .status", True),
+)
+
+
+def work(client: phalanx.Client, address: str) -> str:
+    """Jobs of three users: two gangs, sweeps, what waits and what failed. Returns a failed task's number."""
+    users = {
+        name: phalanx.Client(address, client.create_token(TokenRequest(name=name, role="user")).token)
+        for name in ("alice", "bob", "carol")
+    }
+    alice, bob, carol = users.values()
+    alice.submit(name="llm-pretrain", command=["sh", "-c", STEPS], tasks=4, min=4, gpus=8, priority=10)
+    bob.submit(name="diffusion", command=["sleep", "3000"], tasks=3, min=3, gpus=8)
+    carol.submit(name="evaluate", command=["sleep", "3000"], array="1-20", gpus=1)
+    sweep = "sleep $((PHALANX_ARRAY_INDEX % 9)); [ $((PHALANX_ARRAY_INDEX % 61)) != 0 ]"
+    made = bob.submit(
+        name="hyperparameters", command=["sh", "-c", sweep], array="1-4000", cores=2, max_retries=0
+    )
+    carol.submit(name="tokenize", command=["true"], array="1-40", cores=4)
+    carol.submit(
+        name="broken-config", command=["sh", "-c", "echo 'no such key: lr' >&2; exit 2"], max_retries=0
+    )
+    alice.submit(name="vision-large", command=["sleep", "3000"], gpus=8, array="1-12", time_limit="8h")
+    alice.submit(name="vision-ablation", command=["sleep", "3000"], tasks=10, min=10, gpus=8)
+    alice.submit(name="vision-huge", command=["sleep", "3000"], gpus=16, allow_infeasible=True)
+    bob.submit(name="nightly-report", command=["true"], hold=True)
+    for number in range(30):
+        users[("alice", "bob", "carol")[number % 3]].submit(
+            name=f"notebook-{number}", command=["sleep", "3000"], gpus=4
+        )
+    failed = f"{made.batch_id}.61"
+    while client.task(failed).status != "Failed":
+        time.sleep(0.2)
+    return str(client.task(failed).number)
+
+
+def take(browser: Browser, client: phalanx.Client, address: str, failed: str) -> None:
+    for name, path, theme, awaited, is_phone in PICTURES:
+        size = {"width": 390, "height": 780} if is_phone else {"width": 1280, "height": 760}
+        page = browser.new_page(viewport=size, color_scheme=theme, device_scale_factor=1)  # type: ignore[arg-type]
+        log_in(page, client, address)
+        page.goto(f"{address}/ui{path.replace('%s', failed)}")
+        page.locator(awaited).first.wait_for()
+        page.wait_for_timeout(2500)  # the fonts, and what a second request brings
+        page.screenshot(path=FOLDER / f"{name}.png")
+        page.close()
+        print(FOLDER / f"{name}.png")
+
+
+def log_in(page: Page, client: phalanx.Client, address: str) -> None:
+    page.goto(client.dashboard([address]).url)
+    page.get_by_role("navigation").wait_for()
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        nodes = [word for rack in range(1, RACKS + 1) for word in ("--pretend", f"{NODE}{rack}")]
+        words = [PHALANX, "up", "--detach", "--state", folder, "--port", "7599", "--nodes", "16", *nodes]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        address = "http://127.0.0.1:7599"
+        client = phalanx.Client(address, (Path(folder) / "credentials").read_text().split()[0])
+        try:
+            failed = work(client, address)
+            with sync_playwright() as playwright:
+                browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=QUIET)
+                take(browser, client, address, failed)
+                browser.close()
+        finally:
+            subprocess.run([PHALANX, "down", "--state", folder], check=False, stdout=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    main()
