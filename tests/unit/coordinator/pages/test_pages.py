@@ -108,7 +108,7 @@ async def test_a_long_search_lets_others_go_on():
         await submit(here, name="a", hold=True)
         index, words = JobIndex(), " ".join(f"word{each}" for each in range(WORDS_MAX))
         (job,) = here.leadership.state.jobs.values()
-        index.put(job)
+        index.put(job, "sleep 1")
         index.ids, index.text = index.ids * 100_000, [words] * 100_000
         index.columns = {name: np.resize(column[:1], 100_000) for name, column in index.columns.items()}
         slices = TimeSlices(SystemClock())
