@@ -94,9 +94,20 @@ class TrustedProxies(Struct, frozen=True):
             )
         return ProxyUser(name, role)
 
-    def check_same(self, http_request: HttpRequest) -> None:
-        """Raise Unauthorized if the proxy names another user, or role, than the login is of."""
+    def check_same(self, http_request: HttpRequest, vouchers: Vouchers | None = None) -> None:
+        """Raise Unauthorized if the proxy names another user, or role, than the login is of.
+
+        A login that came from a proxy is good behind it alone: whom the proxy no longer lets in has no other way.
+        """
         user, identity = self.user_of(http_request), http_request.identity
+        if user is None and vouchers is not None and (said := http_request.headers.get(VOUCHER)):
+            user = vouchers.vouched(said.decode("latin-1"))
+        if user is None and identity.is_of_proxy:
+            raise Unauthorized(
+                f"this login is of a user whom a trusted proxy named, and no proxy names {identity.name} now",
+                reason="LoginEnded",
+                hint="open the page through the proxy",
+            )
         if user is not None and identity.login and (user.name, user.role) != (identity.name, identity.role):
             raise Unauthorized(
                 f"this login is {identity.name}'s, and the proxy names {user.name} ({user.role})",

@@ -127,6 +127,18 @@ async def test_a_login_is_the_user_whom_the_proxy_names_now():
     assert (other.status, reason(other)) == (401, "LoginEnded")
 
 
+async def test_a_login_of_a_proxy_is_good_behind_it_alone():
+    """Whom the proxy has taken the account may have kept the cookie, and reach the coordinator's own port."""
+    stage = Stage()
+    opened = await stage.log_in(PROXY, ("x-forwarded-user", "ada"))
+    cookie = ("cookie", opened.headers["set-cookie"].partition(";")[0])
+    for peer in (STRANGER, PROXY):
+        answered = await stage.ask(peer, "GET", "/v1/jobs", cookie)
+        assert (answered.status, reason(answered)) == (401, "LoginEnded")
+    forged = ("phalanx-voucher", "ada:admin:99999999999:AAAA")
+    assert (await stage.ask(STRANGER, "GET", "/v1/jobs", cookie, forged)).status == 401
+
+
 async def test_only_a_trusted_proxy_says_where_a_request_came_from():
     stage = Stage()
     words = (("x-forwarded-user", "ada"), ("x-forwarded-proto", "https"))
