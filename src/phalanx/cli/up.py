@@ -242,10 +242,8 @@ def _welcome(settings: Settings, members: Mapping[str, Settings]) -> str:
     shown = " ".join(names[:8]) + (" …" if len(names) > 8 else "")
     return (
         f"Phalanx is up at {endpoint_of(settings).address} with {plural(len(names), 'node')}: {shown}\n"
-        f"Its state is in {folder}. {_accounts(settings)}{_addresses(settings, members)}
-"
-        f"The dashboard is at {endpoint_of(settings).address}/ui/ and `phalanx ui` opens it. Try:{here}
-"
+        f"Its state is in {folder}. {_accounts(settings)}{_addresses(settings, members)}\n"
+        f"The dashboard is at {endpoint_of(settings).address}/ui/ and `phalanx ui` opens it. Try:{here}\n"
         "  phalanx run -- echo hello\n"
         "  phalanx submit --array 1-10 -- sleep 5\n"
         "  phalanx ps\n"
