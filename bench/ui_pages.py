@@ -3,8 +3,8 @@
     .venv/bin/python -m bench.ui_pages [--nodes 1000] [--pages 20] [--seconds 15] [--rounds 3]
 
 1,000 nodes of eight devices (engines without processes, `bench/agents.py`), an array of 100,000 tasks of which 8,000
-run, and at least 60 changes a second: tasks end and others start. A page holds the stream of changes; a busy one also reads
-its list of jobs and the overview every five seconds. Times are CPU time of the coordinator's process.
+run, and at least 60 changes a second: tasks end and others start. A page holds the stream of changes; a busy one also
+reads its list of jobs and the overview every five seconds. Times are CPU time of the coordinator's process.
 """
 
 from __future__ import annotations

@@ -30,6 +30,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+LOG_AWAY = (
+    "LogAway"  # of Unavailable: the log of an attempt is on a node that is away, and the task runs again
+)
+
 
 class PhalanxError(Exception):
     """The root. `reason` is a code for programs, `detail` a sentence for people, `hint` what to do next."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import ssl
 from pathlib import Path
 
 import pytest
 
+import phalanx
 from phalanx.api.schema.session_frames import FrameKind
 from tests.support.browser_connection import Browser
+from tests.support.certificate_authority import Authority
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
@@ -96,3 +99,70 @@ def test_a_page_has_a_terminal_in_a_task(tmp_path: Path) -> None:
         for origin in ("", "http://evil.example", "http://127.0.0.1:1"):
             assert page.terminal(asked["session"], asked["ticket"], origin).status == 403
         assert page.terminal(asked["session"], "wrong").frames()[-1][0] is FrameKind.ERROR
+
+
+@pytest.mark.timeout(120)
+def test_a_standby_vouches_for_a_user_of_its_proxy(tmp_path: Path) -> None:
+    settings = SETTINGS | {
+        "coordinator.trusted_proxy": ["127.0.0.1"],
+        "coordinator.trusted_proxy_roles": ["user:ada=operator"],
+    }
+    with a_real_cluster(tmp_path, {}, coordinators=TWO, settings=settings) as cluster:
+        (standby,) = cluster.standbys()
+        page = Browser(cluster.address(standby))
+        assert page.ask("POST", "/v1/logins", {}).json()["reason"] == "TicketNeeded"
+        forged = {"phalanx-voucher": "ada:admin:9999999999:c2lnbmVk"}
+        assert page.ask("POST", "/v1/logins", {}, forged).json()["reason"] == "TicketNeeded"
+        named = {"x-forwarded-user": "ada"}
+        opened = page.ask("POST", "/v1/logins", {}, named)
+        assert (opened.status, opened.json()["role"]) == (201, "operator"), opened.body
+        page.cookie = opened.headers["set-cookie"].partition(";")[0]
+        assert page.ask("GET", "/v1/cluster", headers=named).status == 200
+        assert page.ask("GET", "/v1/cluster", headers={"x-forwarded-user": "bob"}).status == 403
+
+
+class TlsPair(RealCluster):
+    """Two coordinators with certificates of the cluster's own authority."""
+
+    def __init__(self, folder: Path) -> None:
+        authority = Authority(folder / "ca")
+        files = authority.coordinator("c", "127.0.0.1")
+        self.tls = ssl.create_default_context(cafile=files.ca_file)
+        settings = SETTINGS | {
+            "coordinator.tls_ca_file": str(files.ca_file),
+            "coordinator.tls_cert_file": str(files.cert_file),
+            "coordinator.tls_key_file": str(files.key_file),
+        }
+        super().__init__(folder, coordinators=TWO, settings=settings)
+        self.client.close()
+        self.client = phalanx.Client(
+            [self.address(name) for name in TWO], self.user_token, tls_files=authority.alone
+        )
+
+    def address(self, name: str) -> str:
+        return f"https://127.0.0.1:{self.ports[name][0]}"
+
+    def status_of(self, name: str, path: str) -> int:
+        page = Browser(self.address(name), self.tls)
+        try:
+            return page.ask("GET", path, headers={"authorization": f"Bearer {self.user_token}"}).status
+        except OSError:
+            return 0
+
+
+@pytest.mark.timeout(120)
+def test_over_tls_the_cookie_is_secure_and_the_leader_has_to_prove_itself(tmp_path: Path) -> None:
+    cluster = TlsPair(tmp_path)
+    try:
+        cluster.start({})
+        (standby,) = cluster.standbys()
+        page = Browser(cluster.address(standby), cluster.tls)
+        opened = page.log_in(cluster.client.dashboard().url.partition("#ticket=")[2])
+        assert opened.status == 201, opened.body
+        words = opened.headers["set-cookie"].split("; ")
+        assert words[0].startswith(f"__Secure-phalanx_login_{page.at.port}=")
+        assert "Secure" in words
+        assert page.ask("GET", "/v1/cluster").json()["coordinator"]["role"] == "Active"
+        assert page.ask("POST", "/v1/jobs", {"command": ["true"]}).status == 202
+    finally:
+        cluster.stop()

@@ -14,6 +14,7 @@ from phalanx.client.submit_names import NAMES
 
 RESULT = 'echo "working"; echo "{\\"loss\\": 0.5}" > $PHALANX_RESULT'
 BROKEN = "echo last words; exit 3"
+SOME_FAIL = '[ "$PHALANX_PARAM_seed" = 2 ] && exit 3; echo "$PHALANX_PARAM_seed" > $PHALANX_RESULT'
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +66,24 @@ def test_arrays_and_gangs_give_the_result_of_each_task(cluster: phalanx.LocalClu
     gang = cluster.gang(["sh", "-c", "echo hello"], 2, retries=0)
     gang.wait(30, check=True)
     assert gang.logs(1) == "hello\n"
+
+
+def test_results_of_a_sweep_with_failures_are_there_without_check(cluster: phalanx.LocalCluster) -> None:
+    job = cluster.submit(shell=SOME_FAIL, params={"seed": [1, 2, 3]}, retries=0)
+    assert job.results(timeout=30, check=False) == [1, None, 3]
+    with pytest.raises(phalanx.JobFailed):
+        job.results(timeout=30)
+
+
+def test_a_job_may_be_named_by_its_number(cluster: phalanx.LocalCluster) -> None:
+    job = cluster.submit(command=["echo", "hello"])
+    assert repr(job) == f"JobHandle({job.number})"
+    assert cluster.wait(job.number, 30).id == job.id
+    assert cluster.job(job.number).status == cluster.why(job.number).status == "Completed"
+    assert b"".join(cluster.logs(job.number)) == b"hello\n"
+    assert cluster.story(job.number).items
+    with pytest.raises(phalanx.NotFound, match="no job 9999"):
+        cluster.cancel(9999)
 
 
 def test_the_same_in_asyncio(cluster: phalanx.LocalCluster) -> None:

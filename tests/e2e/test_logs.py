@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from phalanx.cli.job_logs import JobLogs
 from phalanx.cli.task_log import LogOptions, TaskLog
-from phalanx.errors import BadRequest, NotFound
+from phalanx.errors import BadRequest, NotFound, Unavailable
 from tests.support.real_cluster import RealCluster, a_real_cluster, end_keeper
 from tests.support.waiting import wait_until
 
@@ -45,9 +46,9 @@ def test_a_job_with_split_output_has_two(cluster: RealCluster) -> None:
         assert cluster.output(id, stream) == "".join(f"{word} {number}\n" for number in range(1, 301))
 
 
-def shown(cluster: RealCluster, id: str, **options: object) -> list[str]:
-    """The lines that `phalanx logs` shows, and what it says between them."""
-    said: list[bytes] = []
+def shown(cluster: RealCluster, id: str, said: list[bytes] | None = None, **options: object) -> list[str]:
+    """The lines that `phalanx logs` shows, and what it says between them; `said` has them while they come."""
+    said = [] if said is None else said
     log = TaskLog(cluster.client, id, LogOptions(**options), lambda text: said.append(text.encode() + b"\n"))  # type: ignore[arg-type]
     said.extend(log.all_attempts() if options.get("follow") else log.attempt(None))
     return b"".join(said).decode().splitlines()
@@ -100,6 +101,31 @@ def test_following_goes_on_over_an_eviction(cluster: RealCluster) -> None:
     reader.join(20)
     told = [line for line in lines if "has ended" not in line]
     assert told == ["attempt 1", f"--- attempt 2 on {node} ---", "attempt 2"]
+
+
+def test_following_goes_on_elsewhere_when_the_node_is_gone_and_closes_no_connection(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, heartbeat_s=0.3, lost_after_s=2.0) as cluster:
+        script = 'echo "attempt $PHALANX_ATTEMPT"; [ "$PHALANX_ATTEMPT" = 2 ] || sleep 600'
+        id = cluster.client.submit(command=["sh", "-c", script]).task_ids[0]
+        first = cluster.wait_task(id, "Running").node
+        assert first is not None
+        lines: list[str] = []
+        said: list[bytes] = []
+        reader = Thread(target=lambda: lines.extend(shown(cluster, id, said, follow=True)))
+        reader.start()
+        wait_until(lambda: b"attempt 1" in b"".join(said), what="the follower has read")
+        cluster.kill(first, signal.SIGSTOP)
+        node = cluster.wait_task(id, "Completed").node
+        assert node != first
+        reader.join(20)
+        assert not reader.is_alive()
+        told = [line for line in lines if "has ended" not in line]
+        assert told[0] == "attempt 1"
+        assert f"--- attempt 1: the log cannot be read: node {first} is offline" in told[1]
+        assert told[2:] == [f"--- attempt 2 on {node} ---", "attempt 2"]
+        with pytest.raises(Unavailable) as refused:
+            list(cluster.client.logs(id, attempt=1))
+        assert refused.value.reason == "LogAway"
 
 
 def test_the_log_of_an_earlier_attempt_is_read_where_it_ran(cluster: RealCluster) -> None:

@@ -24,6 +24,7 @@ from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.coordinator.secret import ClusterSecret
 from phalanx.errors import PhalanxError
+from tests.support.browser_connection import Browser
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
@@ -80,7 +81,8 @@ def ask(cluster: RealCluster, path: str, token: str, method: str = "GET", body: 
     request.add_header("Authorization", f"Bearer {token}")
     try:
         with urllib.request.urlopen(request, timeout=5) as answered:
-            return bytes(answered.read(1 << 20)) if "/events" not in path else bytes(answered.read1(1 << 16))
+            is_stream = path.partition("?")[0].endswith(("/events", "/changes"))
+            return bytes(answered.read1(1 << 16) if is_stream else answered.read(1 << 20))
     except urllib.error.HTTPError as error:
         with error:
             return error.read()
@@ -122,6 +124,21 @@ def a_run_with_failures(cluster: RealCluster, stray: str) -> str:
     cluster.wait_online("n1")
     cluster.wait_task(task, "Running")
     return task
+
+
+def a_browser_logs_in(cluster: RealCluster) -> dict[str, bytes]:
+    """What it shows: the ticket, twice, another one that nobody uses, its cookie and what follows from that."""
+    used, unused = (cluster.client.dashboard().url.partition("#ticket=")[2] for _ in range(2))
+    page = Browser(cluster.address("coordinator"))
+    assert [page.log_in(used).status, Browser(cluster.address("coordinator")).log_in(used).status] == [
+        201,
+        403,
+    ]
+    assert page.ask("POST", "/v1/jobs", {"command": ["true"]}).status == 202
+    ask(cluster, f"/v1/jobs?ticket={used}", cluster.user_token)
+    cookie = page.cookie.partition("=")[2]
+    shown = {"ticket": used, "unused": unused, "cookie": cookie, "csrf": page.csrf, "next": page.next_ticket}
+    return {name: each.encode() for name, each in shown.items()}
 
 
 def join_and_fail(cluster: RealCluster, folder: Path) -> str:
@@ -176,6 +193,7 @@ def test_planted_secrets_stand_nowhere_but_in_their_own_files(tmp_path: Path):
         created = cluster.client.create_token(TokenRequest(role="admin", name="ada")).token
         eyes.secrets = {"user": cluster.user_token.encode(), "node": cluster.node_token.encode()}
         eyes.secrets |= {"created": created.encode(), "stray": stray.encode(), "env": b"planted-env"}
+        eyes.secrets |= a_browser_logs_in(cluster)
         task = a_run_with_failures(cluster, stray)
         eyes.secrets["join"] = join_and_fail(cluster, tmp_path).encode()
         by_command_line(cluster, tmp_path, created)

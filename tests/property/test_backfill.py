@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import insort
 
-import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.backfill import Replay
@@ -93,8 +92,6 @@ def test_a_plan_is_made_on_columns_that_are_as_before(has: list, held: list, wai
     assert [(ledger.cores_free, ledger.devices_free, ledger.promises) for ledger in cluster.nodes] == before
 
 
-# One run in twenty of fresh examples finds the case below it, which is open: these are always the same ones.
-@settings(derandomize=True)
 @given(nodes, tenants, units)
 def test_a_second_plan_finds_nothing_that_the_first_has_missed(has: list, held: list, waiting: list) -> None:
     cluster = a_cluster(has, held, waiting)
@@ -210,9 +207,6 @@ def textbook(log: list[Logged], procs: int, backfills: bool) -> dict[int, float]
     return waits
 
 
-@pytest.mark.xfail(
-    strict=True, reason="open: of two short tasks behind a head, the second waits for the next pass"
-)
 def test_a_second_plan_finds_nothing_where_short_tasks_stand_behind_a_head() -> None:
     cluster = a_cluster(
         [(4, 1)], [(0, 1, 0, None), (0, 1, 1, None)], [(False, 1, 1, 1, None), (False, 2, 1, 0, 1)]

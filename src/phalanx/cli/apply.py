@@ -231,7 +231,16 @@ def _told(reply: ApplyReply, waiting: Sequence[ParsedJob]) -> ApplyReply:
     for found in waiting:
         if found.spec.draft is not None:
             note(f"waits for members: {found.spec.draft.lacks}")
+        elif _start_alone(found.spec):
+            called = found.spec.name or "the job"
+            tasks = sum(group.tasks * group.replicas for group in found.spec.groups)
+            note(f"{called}: its {tasks} tasks start one by one; with `gang: true` they start together")
     return reply
+
+
+def _start_alone(spec: JobSpec) -> bool:
+    """Whether it is a job file whose `tasks` are not what `--tasks` is on the command line: a gang."""
+    return not (spec.gang or spec.object) and any(group.tasks > 1 for group in spec.groups)
 
 
 def _together(replies: Sequence[ApplyReply], flows: list[SubmittedWorkflow]) -> ApplyReply:

@@ -185,7 +185,7 @@ def _overlay(settings: Settings) -> Iterator[DoctorLine]:
 
 def _store(settings: Settings) -> Iterator[DoctorLine]:
     """The servers of etcd or Redis that a coordinator here would use."""
-    address = read_address(settings.coordinator.store, settings.state_dir)
+    address = read_address(settings.coordinator.store, settings.coordinator.state_dir)
     if not address.hosts:
         yield ok("store", f"{address}, on this machine")
     for place in address.hosts:

@@ -43,6 +43,8 @@ def files(
     found, more = _of_tasks(client, id_of(client, id), attempt, limit)
     names = [f"{label(view)}:{each.path}" for view in found for each in view.files]
     emit(found, here.output(output), names, lambda _wide: _table(found))
+    if not names and here.output(output) == "table":
+        note("no artifacts: the tasks left nothing in the folder named in PHALANX_ARTIFACTS")
     for view in found:
         if view.left_out_count:
             some = "; ".join(map(clean, view.left_out[:3]))
@@ -67,7 +69,7 @@ def cp(
     client = session(ctx).client()
     name, colon, path = source.partition(":")
     if not colon or (not path and not recursive):
-        raise BadRequest(f"{source[:80]!r}: expected ID:PATH, such as 01kx….3:model.pt, or -r and ID:")
+        raise BadRequest(f"{source[:80]!r}: expected ID:PATH, such as 17.3:model.pt, or -r and ID:")
     if path.rstrip("/") and (wrong := why_bad_path(path.rstrip("/"))):
         raise BadRequest(wrong)
     id = id_of(client, name)

@@ -70,6 +70,12 @@ OUR_OPTIONS = {
     "--wrap": "--shell -- 'COMMAND'",
     "--requeue": "--retries N",
 }
+_A_FILE = "phalanx apply -f FILE, or phalanx workflow submit -f FILE"
+OF_COMMANDS: dict[str, dict[str, str]] = {
+    "submit": dict.fromkeys(("-f", "--file"), _A_FILE),
+    "run": dict.fromkeys(("-f", "--file"), _A_FILE),
+    "token create": dict.fromkeys(("-u", "--user"), "--name NAME: the user that the token is of"),
+}
 # What `update` cannot change: it is part of the request that a job was placed by.
 BY_RESUBMIT = {
     **dict.fromkeys(("-m", "--memory"), "memory=16GiB"),
@@ -81,8 +87,11 @@ BY_RESUBMIT = {
 }
 
 
-def our_option(command: str, option: str) -> str:
-    """What to use instead of an option that a command does not have; empty if nothing is known."""
+def our_option(path: str, option: str) -> str:
+    """What to use instead of an option that a command, with its nouns, does not have; empty if nothing is known."""
+    if option in OF_COMMANDS.get(path, {}):
+        return f"use {OF_COMMANDS[path][option]}"
+    command = path.rpartition(" ")[2]
     if command in TAKES_A_JOB and option in OUR_OPTIONS:
         return f"use {OUR_OPTIONS[option]}"
     if command == "update" and option in BY_RESUBMIT:

@@ -152,7 +152,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         ("Exported", f"{plural(len(job.exported), 'variable')}, see --env" if job.exported else None),
         ("Cores", asked.cores if alone else None),
         ("Memory", size(asked.memory_bytes) if alone and asked.memory_bytes else None),
-        ("GPUs", f"{asked.gpus} {asked.gpu_type or ''}" if alone and asked.gpus else None),
+        ("GPUs", f"{asked.gpus} {asked.gpu_type or ''}".rstrip() if alone and asked.gpus else None),
         ("GPU memory", size(asked.gpu_memory_bytes) if alone and asked.gpu_memory_bytes else None),
         ("Target", asked.target if alone else None),
         ("Labels", ", ".join(f"{key}={value}" for key, value in asked.labels.items()) if alone else None),

@@ -105,7 +105,7 @@ NARROWS = {
     "NODE": 8,
     "GPUS": 6,
     "PARAMETERS": 16,
-    "REASON": 12,
+    "REASON": 18,  # most reasons in a word
     "USER": 6,
 }
 SPARE = ("ELAPSED", "ATTEMPT", "QUEUE")
@@ -146,9 +146,15 @@ def chosen_columns(
         few.remove("QUEUE")
     if not any(job.nodes for job in jobs):
         few.remove("NODES")
-    if any(job.evicted for job in jobs):
+    if any(job.evicted or (job.reason and job.status == "Pending") for job in jobs):
         few.insert(few.index("COMMAND"), "REASON")
     return few
+
+
+def check_columns(text: str | None, *, of_tasks: bool) -> None:
+    """Refuse headings that no list of jobs, or of tasks, has: also of a list that is empty."""
+    for word in [] if text is None else text.split(","):
+        _heading(word, OF_TASKS if of_tasks else OF_JOBS)
 
 
 def _heading(word: str, known: dict[str, Cell]) -> str:

@@ -168,6 +168,10 @@ COMMANDS: Entries = {
             "rotate": "token:rotate",
         },
     ),
+    "login": CommandGroup(
+        "Manage browsers that are logged in to the dashboard.",
+        {"list": "login:logins", "end": "login:end_login"},
+    ),
     "audit": "token:audit",
     "coordinator": "daemon:coordinator",
     "runner": Daemon("daemon:runner", {"stop": "runner_stop:stop"}),

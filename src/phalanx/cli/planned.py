@@ -81,10 +81,10 @@ def _estimate(flow: WorkflowEstimate) -> str:
     )
     if len(flow.unknown) == flow.stages:
         return f"{text}; no earlier run of it is known"
-    time, cost = describe_seconds(flow.expected_s), f"{flow.expected_cost:.4g}"
+    time, cost = describe_seconds(flow.expected_s), f"{flow.expected_cost:.2f}"
     without = f", {plural(len(flow.unknown), 'stage')} not counted that never ran" if flow.unknown else ""
     least = (
-        f", at the least {describe_seconds(flow.least_s)} and {flow.least_cost:.4g}" if flow.least_s else ""
+        f", at the least {describe_seconds(flow.least_s)} and {flow.least_cost:.2f}" if flow.least_s else ""
     )
     return f"{text}; by earlier runs it takes {time} without waits and costs {cost}{least}{without}"
 

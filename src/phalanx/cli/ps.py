@@ -21,12 +21,13 @@ from msgspec import Struct
 from phalanx.api.schema.jobs import JobView, StatusWord, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.instants import read_since
-from phalanx.cli.job_table import SPARE, chosen_columns, sorted_jobs, table_of
+from phalanx.cli.job_table import SPARE, check_columns, chosen_columns, sorted_jobs, table_of
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, note
 from phalanx.cli.pages import each_item
 from phalanx.cli.rows import show_rows
 from phalanx.cli.session import session
+from phalanx.cli.waiting_reasons import JOBS_MAX, WaitingReasons
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import plural
 
@@ -135,9 +136,10 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
 ) -> None:
     """List jobs, the newest first.
 
-    Pending and running ones; with --all also ended ones.
+    Pending and running ones; with --all also ended ones. Waiting jobs have a reason in a word, the first of `why`.
     """
     here = session(ctx)
+    check_columns(columns, of_tasks=tasks is not None)
     chosen = here.output(output)
     statuses = [each.value for each in status or []] or ([] if every or tasks else list(LIVE))
     listing = JobListing(
@@ -150,7 +152,7 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
         mine=mine,
         since=None if since is None else read_since(since, SystemClock().now()),
     )
-    shown = Shown(listing, sort, columns, chosen == "wide")
+    shown = Shown(listing, sort, columns, chosen == "wide", WaitingReasons(SystemClock()))
     if watch:
         from phalanx.cli.live import follow
 
@@ -162,6 +164,8 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
     count = show_rows(items, chosen, label, partial(shown.table, client))
     if not count and chosen in {"table", "wide"}:
         note(_nothing(client, listing))
+    if shown.reasons.is_cut:
+        note(f"reasons are those of the first {JOBS_MAX} waiting jobs at most: phalanx why ID")
     if count == most and next(rest, None) is not None:
         note(f"there are more than these {most}: --limit 0 lists all")
 
@@ -196,6 +200,7 @@ class Shown(Struct, frozen=True):
     sort: str | None
     columns: str | None
     wide: bool
+    reasons: WaitingReasons
 
     def items(self, client: Client, most: int) -> Iterator[JobView | TaskView]:
         """Those that are shown, and one more if there are more."""
@@ -204,6 +209,8 @@ class Shown(Struct, frozen=True):
         return iter(sorted_jobs(self.listing.jobs(client), self.sort))
 
     def table(self, client: Client, items: Sequence[JobView | TaskView]) -> Table:
+        if self.columns is None or "reason" in self.columns.lower():
+            items = self.reasons.told(client, items)
         headings = chosen_columns(self.columns, items, self.wide, self._has_others(client, items))
         return table_of(
             items,

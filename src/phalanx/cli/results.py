@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Iterator
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -59,7 +60,9 @@ class ResultRow(Struct):
 def results(
     ctx: typer.Context,
     id: IdArgument,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of tasks.")] = 100_000,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of tasks, the first as they are sorted.")
+    ] = 100_000,
     retries: Annotated[
         bool,
         typer.Option(
@@ -83,15 +86,17 @@ def results(
     If all results are JSON objects, each of their keys is a column.
     """
     client = session(ctx).client()
-    id, more = id_of(client, id), False
+    id, more, wanted = id_of(client, id), False, {each.value for each in status or []}
+    # The limit is of the rows that are shown: which ones are the first is known only when all have been read.
+    most = limit if sort is None and not wanted else sys.maxsize
     if "." in id:
         tasks = [client.task(id)]
     else:
-        tasks, more = _newest(client, id, limit) if retries else collected(partial(client.tasks, id), limit)
+        tasks, more = _newest(client, id, most) if retries else collected(partial(client.tasks, id), most)
     _refuse_hidden(client, tasks)
-    wanted = {each.value for each in status or []}
     rows = [_row(_with_result(client, task)) for task in tasks if not wanted or task.status in wanted]
     rows = rows if sort is None else _sorted(rows, sort)
+    rows, more = rows[:limit], more or len(rows) > limit
     if output == "csv":
         typer.echo(_csv(rows), nl=False)
     else:

@@ -22,7 +22,7 @@ from phalanx.cli.pages import collected
 from phalanx.cli.wait import ENDED
 from phalanx.clock import SystemClock
 from phalanx.core.model.patterns import LinePattern
-from phalanx.errors import BadRequest, NotFound, PhalanxError
+from phalanx.errors import BadRequest, NotFound, PhalanxError, Unavailable
 
 if TYPE_CHECKING:
     from phalanx.api.schema.documents import Stream
@@ -69,7 +69,7 @@ class TaskLog:
         """What one attempt wrote; None: the newest."""
         found = found or self._client.log_times(self._id, attempt=number)
         if found.attempt == 0 and not self._options.follow:
-            self._say(f"{self._called} has not started; `phalanx why {self._called}` says what it waits for")
+            self._say(self._without_log())
             return iter(())
         options, streams = self._options, self._streams(found)
         times = LineTimes(self._client, self._id, found, self._clock.monotonic())
@@ -93,6 +93,8 @@ class TaskLog:
                     yield from self.attempt(number, found)
                 except NotFound:  # it never started, or is not kept any more
                     self._say(f"--- attempt {number} has no log ---")
+                except Unavailable as error:
+                    self._pass_over(number, error)
                 shown, pace_s = number, PACE_FIRST_S
                 self._options = structs.replace(options, lines=None, since=None)
             elif task.status in ENDED:
@@ -105,6 +107,20 @@ class TaskLog:
                     self._say(f"{self._called} has not started yet")
                 self._client.wait(self._id, timeout=pace_s)
                 pace_s = min(PACE_MAX_S, 1.5 * pace_s)
+
+    def _pass_over(self, number: int, error: Unavailable) -> None:
+        """Go on with the next attempt if there is or will be one: that the node of this one was lost is why."""
+        task = self._client.task(self._id)
+        if task.attempt == number and task.status != "Pending":
+            raise error
+        self._say(f"--- attempt {number}: {error.detail} ---")
+
+    def _without_log(self) -> str:
+        """Why there is nothing to show of a task that no node was given."""
+        task = self._client.task(self._id)
+        if task.status not in ENDED:
+            return f"{self._called} has not started; `phalanx why {self._called}` says what it waits for"
+        return f"{self._called} is {task.status} and never started; `phalanx why {self._called}` says why"
 
     def _tell_end(self, number: int, why: str) -> None:
         self._say(f"--- attempt {number} has ended{': ' if why else ''}{why} ---")

@@ -27,7 +27,12 @@ def _nearest(said: re.Match[str]) -> str:
 def usage_hint(error: typer.TyperException) -> str:
     """What to use instead of an option of another scheduler, or where to read more: the help of the command."""
     ctx = getattr(error, "ctx", None)
-    option = getattr(error, "option_name", None)
-    if ctx is not None and option is not None and (ours := our_option(ctx.info_name or "", option)):
+    if ctx is None:
+        return ""
+    path = ctx.command_path.partition(" ")[2]
+    if (option := getattr(error, "option_name", None)) is not None and (ours := our_option(path, option)):
         return ours
-    return f"see `{ctx.command_path} --help`" if ctx is not None else ""
+    given = getattr(getattr(error, "param", None), "opts", [])
+    if error.format_message().startswith("Missing option") and "--file" in given:
+        return f"the file is given with -f: {ctx.command_path} -f FILE"
+    return f"see `{ctx.command_path} --help`"

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import typer
 from msgspec.structs import replace
 
-from phalanx.api.schema.jobs import DomainSlots, NodeReasons, WhyReply
+from phalanx.api.schema.jobs import DomainSlots, NodeReasons, ReasonView, WhyReply
 from phalanx.cli.job import IdArgument
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, clean, emit, moment
@@ -38,14 +38,17 @@ def _fixed_here(reply: WhyReply, settings: Settings) -> WhyReply:
 
 def why_lines(reply: WhyReply, wide: bool = False) -> Iterable[str]:
     name = f"{reply.object} ({label(reply)})" if reply.object else label(reply)
-    yield f"{name} is {reply.status}: {reply.dominant.text} ({reply.dominant.code})"
+    yield f"{name} is {reply.status}: {reply.dominant.text.removeprefix(f'{name}: ')} ({reply.dominant.code})"
     for other in reply.others:
+        if not wide and any(_repeats(group, other) for group in reply.nodes):
+            continue
         at = f", {moment(other.numbers['at'])}" if other.code == "WasEvicted" else ""
         yield f"  also: {other.text} ({other.code}{at})"
     for domain in reply.domains:
         yield f"  {_in_domain(domain, reply.needed or 0)}"
     for group in reply.nodes:
-        yield f"  {_on_nodes(group)}"
+        if wide or group.count > 1 or not _repeats(group, reply.dominant):
+            yield f"  {_on_nodes(group)}"
     if reply.fix is not None:
         yield f"fix: {reply.fix.text}"
         if reply.fix.command:
@@ -54,6 +57,14 @@ def why_lines(reply: WhyReply, wide: bool = False) -> Iterable[str]:
         yield f"queue position: {reply.position} of {plural(reply.waiting, 'waiting task')}"
     if wide:
         yield f"as of {moment(reply.at)}, epoch {reply.epoch}"
+
+
+def _repeats(group: NodeReasons, reason: ReasonView) -> bool:
+    """Whether a line of nodes has what a reason says of one of them."""
+    return (group.reason.code, group.reason.text.removeprefix("for example: ").removeprefix("closest: ")) == (
+        reason.code,
+        reason.text,
+    )
 
 
 def _in_domain(domain: DomainSlots, needed: int) -> str:

@@ -61,7 +61,7 @@ def with_limits(found: ParsedWorkflow, deadline: str | None, budget: float | Non
 
 def limit_lines(view: WorkflowView) -> list[str]:
     """What it has cost, and its limits."""
-    words = [f"cost {view.cost:.4g}" + ("" if view.budget is None else f" of {view.budget:g}")]
+    words = [f"cost {view.cost:.2f}" + ("" if view.budget is None else f" of {view.budget:g}")]
     if view.deadline_at is not None:
         words.append(f"deadline {moment(view.deadline_at)}")
     has_any = view.cost or view.budget is not None or view.deadline_at is not None

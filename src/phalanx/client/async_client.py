@@ -131,16 +131,16 @@ class AsyncClient(
     ) -> None:
         await self.close()
 
-    async def cancel(self, id: str) -> CancelReply:
+    async def cancel(self, id: str | int) -> CancelReply:
         return await self._ask(calls.cancel(id))
 
-    async def evict(self, id: str) -> EvictReply:
+    async def evict(self, id: str | int) -> EvictReply:
         return await self._ask(calls.evict(id))
 
-    async def pause(self, id: str) -> TaskView:
+    async def pause(self, id: str | int) -> TaskView:
         return await self._ask(calls.pause(id))
 
-    async def resume(self, id: str) -> TaskView:
+    async def resume(self, id: str | int) -> TaskView:
         return await self._ask(calls.resume(id))
 
     async def jobs(
@@ -151,15 +151,15 @@ class AsyncClient(
         """
         return await self._ask(calls.jobs(filters, cursor, limit))
 
-    async def job(self, id: str) -> JobView:
+    async def job(self, id: str | int) -> JobView:
         return await self._ask(calls.job(id))
 
-    async def task(self, id: str) -> TaskView:
+    async def task(self, id: str | int) -> TaskView:
         return await self._ask(calls.task(id))
 
     async def tasks(
         self,
-        job: str,
+        job: str | int,
         *,
         status: StatusWord | None = None,
         selector: str | None = None,
@@ -168,7 +168,7 @@ class AsyncClient(
     ) -> Page[TaskView]:
         return await self._ask(calls.tasks(job, status, selector, cursor, limit))
 
-    async def draft(self, id: str) -> DraftView:
+    async def draft(self, id: str | int) -> DraftView:
         """A gang that waits for members; NotFound if it waits for none."""
         return await self._ask(calls.draft(id))
 
@@ -188,20 +188,20 @@ class AsyncClient(
     async def workflows(self, *, cursor: str | None = None, limit: int = 100) -> Page[WorkflowView]:
         return await self._ask(workflow_calls.workflows(cursor, limit))
 
-    async def workflow_view(self, id: str) -> WorkflowView:
+    async def workflow_view(self, id: str | int) -> WorkflowView:
         return await self._ask(workflow_calls.workflow(id))
 
-    async def wait_workflow(self, id: str, timeout: float | None = None) -> WorkflowView:  # noqa: ASYNC109
+    async def wait_workflow(self, id: str | int, timeout: float | None = None) -> WorkflowView:  # noqa: ASYNC109
         return await self._waited(
             partial(workflow_calls.wait_workflow, id), workflow_calls.has_ended, timeout
         )
 
-    async def cancel_workflow(self, id: str) -> CancelReply:
+    async def cancel_workflow(self, id: str | int) -> CancelReply:
         return await self._ask(workflow_calls.cancel_workflow(id))
 
     async def retry_workflow(
         self,
-        id: str,
+        id: str | int,
         from_stage: str | None = None,
         *,
         deadline: float | str | None = None,
@@ -209,11 +209,10 @@ class AsyncClient(
     ) -> RetryReply:
         return await self._ask(workflow_calls.retry_workflow(id, RetryRequest(from_stage, deadline, budget)))
 
-    async def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
-        id = (
-            id if calls.is_lasting(id) else (await self.named(id)).id
-        )  # another may be called so while we wait
-        return await self._waited(partial(calls.wait, id), calls.has_ended, timeout)
+    async def wait(self, id: str | int, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
+        # Another job may be called so while we wait.
+        asked = id if calls.is_lasting(id) else (await self.named(str(id))).id
+        return await self._waited(partial(calls.wait, asked), calls.has_ended, timeout)
 
     async def _waited(
         self, call: Callable[[float], Call[V]], has_ended: Callable[[V], bool], timeout_s: float | None
@@ -233,11 +232,11 @@ class AsyncClient(
             if has_ended(view) or left_s <= 0:
                 return view
 
-    async def why(self, id: str) -> WhyReply:
+    async def why(self, id: str | int) -> WhyReply:
         return await self._ask(calls.why(id))
 
     async def story(
-        self, id: str, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
+        self, id: str | int, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[StoryLine]:
         return await self._ask(calls.story(id, of, cursor, limit))
 
@@ -305,13 +304,15 @@ class AsyncClient(
     async def ready(self) -> None:
         await self._ask(calls.ready())
 
-    async def result(self, id: str) -> Any:
+    async def result(self, id: str | int) -> Any:
         return await self._ask(file_calls.result(id))
 
-    async def files(self, id: str, *, attempt: int | None = None) -> FilesView:
+    async def files(self, id: str | int, *, attempt: int | None = None) -> FilesView:
         return await self._ask(file_calls.files(id, attempt))
 
-    async def file(self, id: str, path: str, *, attempt: int | None = None) -> AsyncGenerator[bytes, None]:
+    async def file(
+        self, id: str | int, path: str, *, attempt: int | None = None
+    ) -> AsyncGenerator[bytes, None]:
         async with aclosing(await self._opened(file_calls.file(id, path, attempt))) as answer:
             arriving = ArrivingFile(answer.headers)
             async for piece in answer.pieces():

@@ -28,7 +28,7 @@ class AsyncLogCalls:
 
     async def logs(
         self,
-        id: str,
+        id: str | int,
         *,
         stream: Stream = "stdout",
         attempt: int | None = None,
@@ -48,7 +48,7 @@ class AsyncLogCalls:
 
     async def log_pieces(
         self,
-        id: str,
+        id: str | int,
         *,
         stream: Stream = "stdout",
         attempt: int | None = None,
@@ -56,7 +56,7 @@ class AsyncLogCalls:
         lines: int | None = None,
         follow: Follow = False,
     ) -> AsyncGenerator[LogPiece, None]:
-        place = LogPosition(id, stream, attempt, offset, lines, follow=follow)
+        place = LogPosition(str(id), stream, attempt, offset, lines, follow=follow)
         patience = RetryDelays()
         while True:
             try:
@@ -73,7 +73,9 @@ class AsyncLogCalls:
             except (Unavailable, TooMany) as error:
                 await pause(patience, error)
 
-    async def log_times(self, id: str, *, attempt: int | None = None, after: float = 0.0) -> LogTimesView:
+    async def log_times(
+        self, id: str | int, *, attempt: int | None = None, after: float = 0.0
+    ) -> LogTimesView:
         found: LogTimesView = await self._ask(log_times(id, attempt, after))
         return found
 

@@ -184,19 +184,19 @@ def parse_gather(text: str) -> GatherSpec:
     return GatherSpec(layer, word == "must", int(multiple or 1))
 
 
-def cancel(id: str) -> Call[CancelReply]:
+def cancel(id: str | int) -> Call[CancelReply]:
     return Call(method="POST", path=path_of(noun_of(id), id, "cancel"), answer=CancelReply)
 
 
-def evict(id: str) -> Call[EvictReply]:
+def evict(id: str | int) -> Call[EvictReply]:
     return Call(method="POST", path=path_of(noun_of(id), id, "evict"), answer=EvictReply)
 
 
-def pause(id: str) -> Call[TaskView]:
+def pause(id: str | int) -> Call[TaskView]:
     return Call(method="POST", path=path_of("tasks", id, "pause"), answer=TaskView)
 
 
-def resume(id: str) -> Call[TaskView]:
+def resume(id: str | int) -> Call[TaskView]:
     return Call(method="POST", path=path_of("tasks", id, "resume"), answer=TaskView)
 
 
@@ -210,26 +210,26 @@ def named(name: str, *, own: bool) -> Call[NamedView]:
     return get(f"/v1/names/{quote(name, safe='')}", NamedView, query)
 
 
-def draft(id: str) -> Call[DraftView]:
+def draft(id: str | int) -> Call[DraftView]:
     return get(path_of("jobs", id, "draft"), DraftView)
 
 
-def job(id: str) -> Call[JobView]:
+def job(id: str | int) -> Call[JobView]:
     return get(path_of("jobs", id), JobView)
 
 
-def task(id: str) -> Call[TaskView]:
+def task(id: str | int) -> Call[TaskView]:
     return get(path_of("tasks", id), TaskView)
 
 
 def tasks(
-    id: str, status: StatusWord | None, selector: str | None, cursor: str | None, limit: int
+    id: str | int, status: StatusWord | None, selector: str | None, cursor: str | None, limit: int
 ) -> Call[Page[TaskView]]:
     query = query_of(status=status, selector=selector, cursor=cursor, limit=limit)
     return get(path_of("jobs", id, "tasks"), Page[TaskView], query)
 
 
-def wait(id: str, timeout_s: float) -> Call[JobView | TaskView]:
+def wait(id: str | int, timeout_s: float) -> Call[JobView | TaskView]:
     """One long poll. Its answer may take as long as asked, and a little for the way."""
     noun = noun_of(id)
     return Call(
@@ -246,11 +246,11 @@ def has_ended(view: JobView | TaskView) -> bool:
     return view.status in FINAL
 
 
-def why(id: str) -> Call[WhyReply]:
+def why(id: str | int) -> Call[WhyReply]:
     return get(path_of(noun_of(id), id, "why"), WhyReply)
 
 
-def story(id: str, of: Noun | None, cursor: str | None, limit: int) -> Call[Page[StoryLine]]:
+def story(id: str | int, of: Noun | None, cursor: str | None, limit: int) -> Call[Page[StoryLine]]:
     return get(path_of(of or noun_of(id), id, "story"), Page[StoryLine], query_of(cursor=cursor, limit=limit))
 
 
@@ -380,19 +380,19 @@ def get(path: str, answer: Any, query: dict[str, str] | None = None) -> Call[Any
     return Call(method="GET", path=path, answer=answer, query=query or {}, repeatable=True, anywhere=True)
 
 
-def path_of(noun: Noun, id: str, verb: str = "") -> str:
-    path = f"/v1/{noun}/{quote(id, safe='')}"
+def path_of(noun: Noun, id: str | int, verb: str = "") -> str:
+    path = f"/v1/{noun}/{quote(str(id), safe='')}"
     return f"{path}/{verb}" if verb else path
 
 
-def is_lasting(id: str) -> bool:
+def is_lasting(id: str | int) -> bool:
     """Whether this names the same job for ever: an id, the beginning of one, or a number."""
-    return id[:1].isdigit() and "/" not in id and "-" not in id and "_" not in id
+    return (text := str(id))[:1].isdigit() and not {"/", "-", "_"} & {*text}
 
 
-def noun_of(id: str) -> Noun:
+def noun_of(id: str | int) -> Noun:
     """What is named: the tasks of an array have a dot and their index in their id."""
-    return "tasks" if _TASK_ID.fullmatch(id) else "jobs"
+    return "tasks" if _TASK_ID.fullmatch(str(id)) else "jobs"
 
 
 def query_of(**words: str | float | None) -> dict[str, str]:

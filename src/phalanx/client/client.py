@@ -120,19 +120,19 @@ class Client(
     ) -> None:
         self.close()
 
-    def cancel(self, id: str) -> CancelReply:
+    def cancel(self, id: str | int) -> CancelReply:
         """Cancel a job, or one task of an array."""
         return self._ask(calls.cancel(id))
 
-    def evict(self, id: str) -> EvictReply:
+    def evict(self, id: str | int) -> EvictReply:
         """Take the places of a job's tasks, or of one task. What follows is up to its restart policy."""
         return self._ask(calls.evict(id))
 
-    def pause(self, id: str) -> TaskView:
+    def pause(self, id: str | int) -> TaskView:
         """Stop the processes of a running task. It keeps its node and everything it was granted."""
         return self._ask(calls.pause(id))
 
-    def resume(self, id: str) -> TaskView:
+    def resume(self, id: str | int) -> TaskView:
         """Let the processes of a paused task run again."""
         return self._ask(calls.resume(id))
 
@@ -144,17 +144,17 @@ class Client(
         """
         return self._ask(calls.jobs(filters, cursor, limit))
 
-    def job(self, id: str) -> JobView:
+    def job(self, id: str | int) -> JobView:
         """One job, by its number, its id or the beginning of it, its name, `last`, or its `namespace/name`."""
         return self._ask(calls.job(id))
 
-    def task(self, id: str) -> TaskView:
+    def task(self, id: str | int) -> TaskView:
         """One task: `JOB.INDEX` of an array or a gang, or the id of a job of one task."""
         return self._ask(calls.task(id))
 
     def tasks(
         self,
-        job: str,
+        job: str | int,
         *,
         status: StatusWord | None = None,
         selector: str | None = None,
@@ -164,7 +164,7 @@ class Client(
         """The tasks of a job, in order; `next_cursor` of a page leads to the next one."""
         return self._ask(calls.tasks(job, status, selector, cursor, limit))
 
-    def draft(self, id: str) -> DraftView:
+    def draft(self, id: str | int) -> DraftView:
         """A gang that waits for members; NotFound if it waits for none."""
         return self._ask(calls.draft(id))
 
@@ -172,13 +172,14 @@ class Client(
         """The id of what this number, name, `last` or namespace/name means; with `own` never another user's."""
         return self._ask(calls.named(name, own=own))
 
-    def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
+    def wait(self, id: str | int, timeout: float | None = None) -> JobView | TaskView:
         """Return when it has ended, or after `timeout` seconds as it then stands: look at its status.
 
         A coordinator that goes away meanwhile is waited for: one that was restarted knows the answer too.
         """
-        id = id if calls.is_lasting(id) else self.named(id).id  # another may be called so while we wait
-        return self._waited(partial(calls.wait, id), calls.has_ended, timeout)
+        # Another job may be called so while we wait.
+        asked = id if calls.is_lasting(id) else self.named(str(id)).id
+        return self._waited(partial(calls.wait, asked), calls.has_ended, timeout)
 
     def _waited(
         self, call: Callable[[float], Call[V]], has_ended: Callable[[V], bool], timeout_s: float | None
@@ -197,12 +198,12 @@ class Client(
             if has_ended(view) or left_s <= 0:
                 return view
 
-    def why(self, id: str) -> WhyReply:
+    def why(self, id: str | int) -> WhyReply:
         """Why a job or a task is where it is, and the nearest fix."""
         return self._ask(calls.why(id))
 
     def story(
-        self, id: str, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
+        self, id: str | int, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[StoryLine]:
         """All that happened to a job or a task, or to a node with `of="nodes"`."""
         return self._ask(calls.story(id, of, cursor, limit))
@@ -287,15 +288,15 @@ class Client(
         """Return if the coordinator can serve; raise Unavailable if not."""
         self._ask(calls.ready())
 
-    def result(self, id: str) -> Any:
+    def result(self, id: str | int) -> Any:
         """What a task gave as its result, however large; raises NotFound if it gave none."""
         return self._ask(file_calls.result(id))
 
-    def files(self, id: str, *, attempt: int | None = None) -> FilesView:
+    def files(self, id: str | int, *, attempt: int | None = None) -> FilesView:
         """The artifacts of a task: of its newest attempt, or of another one."""
         return self._ask(file_calls.files(id, attempt))
 
-    def file(self, id: str, path: str, *, attempt: int | None = None) -> Iterator[bytes]:
+    def file(self, id: str | int, path: str, *, attempt: int | None = None) -> Iterator[bytes]:
         """The bytes of an artifact, in pieces. They end with Unavailable if they are not what the task wrote."""
         with closing(self._opened(file_calls.file(id, path, attempt))) as answer:
             arriving = ArrivingFile(answer.headers)

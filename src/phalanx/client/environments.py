@@ -8,7 +8,7 @@ from phalanx.api.schema.jobs import EnvironmentView
 from phalanx.client.calls import Call, get, path_of
 
 
-def environment_call(id: str) -> Call[EnvironmentView]:
+def environment_call(id: str | int) -> Call[EnvironmentView]:
     return get(path_of("jobs", id, "environment"), EnvironmentView)
 
 
@@ -18,7 +18,7 @@ class EnvironmentCalls:
     def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
-    def environment(self, id: str) -> EnvironmentView:
+    def environment(self, id: str | int) -> EnvironmentView:
         """The variables that a job of yours was submitted with: exported ones and its own, with their values."""
         reply: EnvironmentView = self._ask(environment_call(id))
         return reply
@@ -30,6 +30,6 @@ class AsyncEnvironmentCalls:
     async def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
-    async def environment(self, id: str) -> EnvironmentView:
+    async def environment(self, id: str | int) -> EnvironmentView:
         reply: EnvironmentView = await self._ask(environment_call(id))
         return reply

@@ -82,6 +82,15 @@ class _Handle(SubmitReply, dict=True):
         """The id of each job: one for each target that was accepted."""
         return list(self.task_ids)
 
+    @property
+    def number(self) -> int:
+        """Its number, as the command line shows it; of several jobs, that of the first. 0: an older coordinator."""
+        return self.accepted[0].number if self.accepted else 0
+
+    def __repr__(self) -> str:
+        called = [each.number or each.id for each in self.accepted] or self.task_ids
+        return f"{type(self).__name__}({', '.join(map(str, called))})"
+
     def task_id(self, index: int | None) -> str:
         """The id of one task, by its index in the array or gang; None is the only one."""
         tasks = self.accepted[0].tasks if self.accepted else 1
@@ -167,9 +176,12 @@ class JobHandle(_Handle, dict=True):
         found = self.results(timeout)
         return _only(found, self.id)
 
-    def results(self, timeout: float | None = None) -> list[Any]:
-        """Wait, and return the result of each task, in order; None for one that gave none. Raises as `result` does."""
-        self.wait(timeout, check=True)
+    def results(self, timeout: float | None = None, *, check: bool = True) -> list[Any]:
+        """Wait, and return the result of each task, in order; None for one that gave none.
+
+        Raises as `result` does. Without `check` it does not: tasks that failed, or have not ended in time, give None.
+        """
+        self.wait(timeout, check=check)
         return [self.client.result(each.id) if each.result_bytes else each.result for each in self.tasks()]
 
     def cancel(self) -> list[CancelReply]:
@@ -254,9 +266,9 @@ class AsyncJobHandle(_Handle, dict=True):
         """Wait, and return what its only task gave as its result; raises as in `JobHandle`."""
         return _only(await self.results(timeout), self.id)
 
-    async def results(self, timeout: float | None = None) -> list[Any]:  # noqa: ASYNC109
-        """Wait, and return the result of each task, in order; None for one that gave none."""
-        await self.wait(timeout, check=True)
+    async def results(self, timeout: float | None = None, *, check: bool = True) -> list[Any]:  # noqa: ASYNC109
+        """Wait, and return the result of each task, in order; `check` and what it raises are as in `JobHandle`."""
+        await self.wait(timeout, check=check)
         return [
             await self.client.result(each.id) if each.result_bytes else each.result
             async for each in self.tasks()

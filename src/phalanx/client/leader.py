@@ -16,7 +16,15 @@ from phalanx.api.schema.documents import Follow, Stream
 from phalanx.client import calls
 from phalanx.client.calls import SUBMIT, TIMEOUT_S, Call
 from phalanx.endpoint import Addresses
-from phalanx.errors import BadRequest, NotFound, PhalanxError, Unauthorized, Unavailable, Unconfirmed
+from phalanx.errors import (
+    LOG_AWAY,
+    BadRequest,
+    NotFound,
+    PhalanxError,
+    Unauthorized,
+    Unavailable,
+    Unconfirmed,
+)
 from phalanx.settings_types import is_loopback
 
 PATIENCE_S = 30.0
@@ -280,6 +288,8 @@ class RetryDelays:
 
     def next(self, error: PhalanxError) -> float | None:
         """Seconds to wait, or None to give up. Before the first success there is nothing to go on with."""
+        if error.reason == LOG_AWAY:
+            return None
         for _ in range(SEARCH_WORTH if error.reason == "NoLeader" else 0):
             next(self._left, None)
         return next(self._left, None)

@@ -54,17 +54,17 @@ def reach_of(exchange: object, token: str) -> SessionAccess:
     return SessionAccess(*exchange.leads_at(), token)
 
 
-def open_exec(id: str, request: ExecRequest) -> Call[SessionTicket]:
+def open_exec(id: str | int, request: ExecRequest) -> Call[SessionTicket]:
     body = msgspec.json.encode(request)
     return Call(method="POST", path=path_of("tasks", id, "exec"), answer=SessionTicket, body=body)
 
 
-def open_forward(id: str, request: ForwardRequest) -> Call[SessionTicket]:
+def open_forward(id: str | int, request: ForwardRequest) -> Call[SessionTicket]:
     body = msgspec.json.encode(request)
     return Call(method="POST", path=path_of("tasks", id, "forward"), answer=SessionTicket, body=body)
 
 
-def open_input(id: str, attempt: int) -> Call[SessionTicket]:
+def open_input(id: str | int, attempt: int) -> Call[SessionTicket]:
     body = msgspec.json.encode(InputRequest(attempt=attempt))
     return Call(method="POST", path=path_of("tasks", id, "stdin"), answer=SessionTicket, body=body)
 
@@ -181,7 +181,7 @@ class SessionCalls:
 
     def exec(
         self,
-        task: str,
+        task: str | int,
         command: Sequence[str],
         *,
         input: bytes = b"",  # noqa: A002 - as subprocess.run has it
@@ -197,7 +197,7 @@ class SessionCalls:
 
     def exec_session(
         self,
-        task: str,
+        task: str | int,
         command: Sequence[str] = (),
         *,
         tty: bool = False,
@@ -211,23 +211,23 @@ class SessionCalls:
         ticket = self.exec_ticket(task, request)
         return ExecSession(self.session_access(), ticket)
 
-    def forward_session(self, task: str, port: int, *, rank: int | None = None) -> ExecSession:
+    def forward_session(self, task: str | int, port: int, *, rank: int | None = None) -> ExecSession:
         """A connection to a TCP port of a running task: input goes there, `stdout` comes from there."""
         ticket = self.forward_ticket(task, ForwardRequest(port=port, rank=rank))
         return ExecSession(self.session_access(), ticket)
 
-    def stdin_session(self, task: str, attempt: int) -> ExecSession:
+    def stdin_session(self, task: str | int, attempt: int) -> ExecSession:
         """The standard input of an attempt whose job was submitted with `stdin`: write it, from `input_at` on, and end
         it. It is over when the task has all of it, or reads no more."""
         ticket: SessionTicket = self._ask(open_input(task, attempt))
         return ExecSession(self.session_access(), ticket)
 
-    def exec_ticket(self, task: str, request: ExecRequest) -> SessionTicket:
+    def exec_ticket(self, task: str | int, request: ExecRequest) -> SessionTicket:
         """The right to open one session; for programs that open it themselves."""
         found: SessionTicket = self._ask(open_exec(task, request))
         return found
 
-    def forward_ticket(self, task: str, request: ForwardRequest) -> SessionTicket:
+    def forward_ticket(self, task: str | int, request: ForwardRequest) -> SessionTicket:
         """The right to open one connection; for programs that open it themselves."""
         found: SessionTicket = self._ask(open_forward(task, request))
         return found

@@ -69,13 +69,13 @@ class SubmitCalls(SweepCalls):
         """
         return job_handle(self._submitted(request, read_keywords(fields)), cast(JobCalls, self))
 
-    def retry(self, job: str, *, cancelled: bool = False, request_id: str | None = None) -> JobHandle:
+    def retry(self, job: str | int, *, cancelled: bool = False, request_id: str | None = None) -> JobHandle:
         """Run the failed tasks of an ended job again, or that of `job.index` alone: a new job with the same indexes."""
         again = super().retry(job, cancelled=cancelled, request_id=request_id)
         return job_handle(again, cast(JobCalls, self))
 
     def resubmit(
-        self, job: str, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self, job: str | int, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
     ) -> JobHandle:
         """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
         return job_handle(super().resubmit(job, changes, request_id=request_id), cast(JobCalls, self))
@@ -117,14 +117,14 @@ class AsyncSubmitCalls(AsyncSweepCalls):
         return async_job_handle(reply, cast(AsyncJobCalls, self))
 
     async def retry(
-        self, job: str, *, cancelled: bool = False, request_id: str | None = None
+        self, job: str | int, *, cancelled: bool = False, request_id: str | None = None
     ) -> AsyncJobHandle:
         """Run the failed tasks of an ended job again, or that of `job.index` alone: a new job with the same indexes."""
         again = await super().retry(job, cancelled=cancelled, request_id=request_id)
         return async_job_handle(again, cast(AsyncJobCalls, self))
 
     async def resubmit(
-        self, job: str, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self, job: str | int, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
     ) -> AsyncJobHandle:
         """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
         again = await super().resubmit(job, changes, request_id=request_id)

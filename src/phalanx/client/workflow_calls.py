@@ -41,11 +41,11 @@ def workflows(cursor: str | None, limit: int) -> Call[Page[WorkflowView]]:
     return get(WORKFLOWS, Page[WorkflowView], query_of(cursor=cursor, limit=limit))
 
 
-def workflow(id: str) -> Call[WorkflowView]:
+def workflow(id: str | int) -> Call[WorkflowView]:
     return get(path_of("workflows", id), WorkflowView)
 
 
-def wait_workflow(id: str, timeout_s: float) -> Call[WorkflowView]:
+def wait_workflow(id: str | int, timeout_s: float) -> Call[WorkflowView]:
     return Call(
         method="GET",
         path=path_of("workflows", id, "wait"),
@@ -56,11 +56,11 @@ def wait_workflow(id: str, timeout_s: float) -> Call[WorkflowView]:
     )
 
 
-def cancel_workflow(id: str) -> Call[CancelReply]:
+def cancel_workflow(id: str | int) -> Call[CancelReply]:
     return Call(method="POST", path=path_of("workflows", id, "cancel"), answer=CancelReply)
 
 
-def retry_workflow(id: str, request: RetryRequest) -> Call[RetryReply]:
+def retry_workflow(id: str | int, request: RetryRequest) -> Call[RetryReply]:
     check_limits(request.deadline, request.budget)
     body = msgspec.json.encode(request)
     return Call(method="POST", path=path_of("workflows", id, "retry"), answer=RetryReply, body=body)

@@ -320,25 +320,25 @@ class WorkflowCalls:
         found: Page[WorkflowView] = self._ask(workflow_calls.workflows(cursor, limit))
         return found
 
-    def workflow_view(self, id: str) -> WorkflowView:
+    def workflow_view(self, id: str | int) -> WorkflowView:
         """One workflow with its stages."""
         found: WorkflowView = self._ask(workflow_calls.workflow(id))
         return found
 
-    def wait_workflow(self, id: str, timeout: float | None = None) -> WorkflowView:
+    def wait_workflow(self, id: str | int, timeout: float | None = None) -> WorkflowView:
         """Return when it has ended, or after `timeout` seconds as it then stands: look at its status."""
         call = partial(workflow_calls.wait_workflow, id)
         found: WorkflowView = self._waited(call, workflow_calls.has_ended, timeout)
         return found
 
-    def cancel_workflow(self, id: str) -> CancelReply:
+    def cancel_workflow(self, id: str | int) -> CancelReply:
         """Cancel every stage that has not ended."""
         found: CancelReply = self._ask(workflow_calls.cancel_workflow(id))
         return found
 
     def retry_workflow(
         self,
-        id: str,
+        id: str | int,
         from_stage: str | None = None,
         *,
         deadline: float | str | None = None,

@@ -106,8 +106,9 @@ class Declarations:
                 role=role,
                 amends=version,
                 environments=environments,
+                hold=spec.hold,
             )
-            for job, environments in closed
+            for (job, environments), spec in zip(closed, specs, strict=True)
         ]
         if jobs and self._loop.state.requests.get(user, request.request_id or ""):
             answers = await self._loop.ask([*submits])

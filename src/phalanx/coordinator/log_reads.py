@@ -17,7 +17,7 @@ from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.orders import AttemptKey, Status
-from phalanx.errors import BadRequest, NotFound, Unavailable
+from phalanx.errors import LOG_AWAY, BadRequest, NotFound, Unavailable
 from phalanx.store.protocol import Store
 
 
@@ -89,9 +89,11 @@ class LogReads:
             ):
                 has_ended = False  # what was sent cannot be begun anew
                 yield chunk
-        except (NotFound, Unavailable):
+        except (NotFound, Unavailable) as error:
             kept = await self._kept(key, stream, offset, lines, is_split) if has_ended else None
             if kept is None:
+                if isinstance(error, Unavailable) and _runs_again(job, position, number):
+                    error.reason = LOG_AWAY  # who follows the task need not wait for the node
                 raise
             async for chunk in kept:
                 yield chunk
@@ -163,3 +165,8 @@ class LogReads:
 def _is_decided(job: JobState, position: int | None) -> bool:
     """Whether a task has been placed, or never will be."""
     return position is None or job.attempts[position] > 0 or job.status[position] >= Status.COMPLETED
+
+
+def _runs_again(job: JobState, position: int, number: int) -> bool:
+    """Whether an attempt is not the last one: another has begun, or will."""
+    return job.attempts[position] > number or job.status[position] == Status.PENDING

@@ -25,6 +25,8 @@ from phalanx.link.vps import AskSnapshots, SnapshotAction, SnapshotsTold
 
 PIECE_BYTES = 256 * 1024
 ANSWER_WITHIN_S = 15.0
+AWAY_WITHIN_S = 1.0  # of a node that is offline: its connection may be left over from before
+CHECK_EVERY_S = 2.0  # whether the node of a follower is still there
 LOG_LINK_WITHIN_S = 3.0
 HOLD_S, HOLD_EVERY_S = (
     90.0,
@@ -279,17 +281,26 @@ class LogLinks:
         answer: asyncio.Future[wire.LogData] = asyncio.get_running_loop().create_future()
         self._waiting[id] = (log_link, answer)
         log_link.send([wire.ReadLog(id, key, stream, offset, lines, PIECE_BYTES, wait, hold)])
+        within_s = ANSWER_WITHIN_S if self._is_online(node) else AWAY_WITHIN_S
         try:
             if wait:
-                return await answer
-            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return await self._awaited(node, answer)
+            async with asyncio.timeout(within_s):
                 return await answer
         except TimeoutError:
-            raise _no_log_link(f"node {node} did not answer within {ANSWER_WITHIN_S:.0f} s") from None
+            is_away = "" if within_s == ANSWER_WITHIN_S else " is offline, and"
+            raise _no_log_link(f"node {node}{is_away} did not answer within {within_s:.0f} s") from None
         finally:
             del self._waiting[id]
             if not answer.done() or answer.cancelled():
                 log_link.send([wire.CancelRead(id)])
+
+    async def _awaited(self, node: str, answer: asyncio.Future[wire.LogData]) -> wire.LogData:
+        """What a follower waits for, as long as its node is there: one that lost its power closes no connection."""
+        while not (await asyncio.wait((answer,), timeout=CHECK_EVERY_S))[0]:
+            if not self._is_online(node):
+                raise _no_log_link(f"node {node} is offline")
+        return answer.result()
 
 
 def one_log(key: AttemptKey) -> BadRequest:

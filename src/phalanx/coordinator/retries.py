@@ -130,11 +130,11 @@ class Repeats:
         newest = [first, *[await self._kept(first, id) for id in retries]]
         if not _is_divisible(first.job):
             if newest[-1].overall_status not in wanted:
-                raise _nothing(first, newest[-1])
+                raise _nothing(newest)
             return anew
         job = failed_again(anew, newest, wanted, only)
         if job is None:
-            raise _nothing(first, newest[-1], only)
+            raise _nothing(newest, only)
         assert job.array is not None
         if len(job.array.ranges) > RUNS_MAX:
             raise Conflict(
@@ -294,12 +294,19 @@ def _some_of(group: Group, tasks: int, positions: Sequence[int]) -> Group:
     return structs.replace(group, tasks=tasks, at_once=at_once, indexes=indexes)
 
 
-def _nothing(first: JobState, newest: JobState, only: int | None = None) -> Conflict:
-    number = first.arrival or first.job.id
-    later = "" if newest is first else f", as last retried in {newest.arrival or newest.job.id}"
+def _nothing(jobs: Sequence[JobState], only: int | None = None) -> Conflict:
+    """Why nothing is repeated of the first of `jobs`, of which the others repeated tasks."""
+    first = jobs[0]
+    newest = next(job for job in reversed(jobs) if only is None or _has(job, only))
+    number, last = first.arrival or first.job.id, newest.arrival or newest.job.id
     what = f"{number} has no failed task" if only is None else f"task {only} of {number} has not failed"
+    later = "" if newest is first else f", as last retried in {last}"
     return Conflict(
         f"{what}{later}",
         reason="NothingFailed",
-        hint="" if newest.is_over else f"that retry has not ended: phalanx wait {newest.arrival}",
+        hint="" if newest.is_over else f"that retry has not ended: phalanx wait {last}",
     )
+
+
+def _has(job: JobState, index: int) -> bool:
+    return job.job.array is not None and job.job.array.position(index) is not None

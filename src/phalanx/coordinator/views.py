@@ -82,7 +82,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         tags=dict(spec.tags),
         after=[str(each) for each in spec.after],
         workflow=stage_of(state, spec),
-        written=_written(state, spec),
+        written=written_by(state, spec),
         kind="command" if spec.vps is None else "vps",
         number=job.arrival,
         paused=sum(bool(attempt.paused) for attempt in islice(job.live.values(), LIVE_LOOKED_AT)),
@@ -106,7 +106,7 @@ def stage_of(state: ClusterState, job: Job) -> str:
     return f"{id}:" if flow is None else f"{id}:{flow.workflow.stages[number].name}"
 
 
-def _written(state: ClusterState, job: Job) -> list[str]:
+def written_by(state: ClusterState, job: Job) -> list[str]:
     """The command of a stage with its references; empty if it is none, or its workflow left the memory."""
     flow = None if job.workflow is None else state.workflows.get(job.workflow[0])
     if flow is None or job.workflow is None:

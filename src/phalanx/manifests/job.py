@@ -7,7 +7,6 @@ key. In a cluster file the same keys describe jobs that run or wait, and `places
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
@@ -31,6 +30,7 @@ from phalanx.core.model.job import Job
 from phalanx.errors import PhalanxError
 from phalanx.manifests.caution import ManifestError
 from phalanx.manifests.containers import NOTHING_RUNS
+from phalanx.manifests.lines import line_of
 from phalanx.manifests.load import Map, place
 from phalanx.manifests.view import View
 
@@ -39,6 +39,7 @@ GROUP_FIELDS = frozenset(GroupSpec.__struct_fields__)
 INTERNAL = frozenset(
     {"applied", "attached", "draft", "indexes", "object", "objects", "stdin"}
 )  # taken, and set by programs
+OF_WORKFLOWS = ("stages", "graph", "dependsOn", "spec")
 ONLY_GROUP_FIELDS = GROUP_FIELDS - {"name", "after", "network"}  # at the top these are the job's
 PLACES = ("places", "started_at", "ending")
 _FORMS: dict[str, type[msgspec.Struct]] = {
@@ -49,7 +50,6 @@ _FORMS: dict[str, type[msgspec.Struct]] = {
     "after": AfterSpec,
     "network": NetworkSpec,
 }
-_STEP = re.compile(r"\.?([^.\[\]]+)|\[([0-9]+)\]")
 
 
 def read_native(document: View, *, placed: bool = False) -> JobSpec:
@@ -95,6 +95,11 @@ def _check_keys(document: View, placed: bool) -> None:
     for key in content:
         if "groups" in document and key in ONLY_GROUP_FIELDS:
             raise document.error(key, "with groups it belongs in each of them, not beside them")
+        if key in OF_WORKFLOWS:
+            text = (
+                "is of a workflow, not of a job: one begins with `kind: Workflow` and `spec: {stages: […]}`"
+            )
+            raise document.error(key, f"{text} (docs/guides/workflows.md)", reason="UnknownField")
     _known(content, JOB_FIELDS | extra, document, "")
     group_extra = GROUP_FIELDS | (set(PLACES) if placed else set())
     for path, form in _FORMS.items():
@@ -117,11 +122,11 @@ def _known(found: Any, fields: Collection[str], document: View, path: str) -> No
         for key in found:
             if key not in fields:
                 near = difflib.get_close_matches(key[:80], sorted({*fields} - INTERNAL), n=1)
-                meant = f", did you mean {near[0]!r}?" if near else ""
                 known = f" (known are: {', '.join(sorted({*fields} - INTERNAL))})"
+                meant = f", did you mean {near[0]!r}?" if near else known
                 line = found.lines.get(key, found.line or document.line)
                 message = ": ".join(
-                    filter(None, (document.source.title, path, f"unknown key {shown(key)}{meant}{known}"))
+                    filter(None, (document.source.title, path, f"unknown key {shown(key)}{meant}"))
                 )
                 raise ManifestError(place(document.source.file, line), message, reason="UnknownField")
 
@@ -148,21 +153,6 @@ def _error(document: View, field: str, what: str) -> ManifestError:
     """An error about a field of the spec, where the file has it."""
     if field.startswith("groups[0].") and "groups" not in document:
         field = field.removeprefix("groups[0].")
-    line = _line(document.content, field) or document.line
+    line = line_of(document.content, field) or document.line
     message = ": ".join(filter(None, (document.source.title, field, what)))
     return ManifestError(place(document.source.file, line), message, reason="InvalidField")
-
-
-def _line(content: Any, field: str) -> int:
-    """The line of the innermost part of a path such as groups[0].tasks that is in the file."""
-    line: int = getattr(content, "line", 0)
-    for word, number in _STEP.findall(field):
-        key = word.strip("'")
-        if key and isinstance(content, Map) and key in content:
-            line, content = content.lines.get(key, line), content[key]
-        elif number and isinstance(content, list) and int(number) < len(content):
-            lines = getattr(content, "lines", ())
-            line, content = (lines[int(number)] if lines else line), content[int(number)]
-        else:
-            break
-    return line

@@ -25,7 +25,8 @@ from phalanx.errors import PhalanxError
 from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.containers import NOTHING_RUNS
 from phalanx.manifests.found import ParsedJob, plain_name
-from phalanx.manifests.load import DEPTH_MAX, Map
+from phalanx.manifests.lines import stage_line
+from phalanx.manifests.load import DEPTH_MAX, Map, place
 from phalanx.manifests.stage_resources import cores, hardware, mapping, meant, near, wrong
 from phalanx.manifests.view import View
 
@@ -42,6 +43,7 @@ _JOB_FIELDS = frozenset(JobSpec.__struct_fields__) - {
     "draft",
     "applied",
     "success",
+    "hold",
     "after",
     "params",  # of a stage they are for its program
     "each",
@@ -356,4 +358,7 @@ def _validate(spec: WorkflowSpec, document: View) -> None:
         )
     except PhalanxError as error:
         message = ": ".join(filter(None, (document.source.title, error.detail)))
-        raise ManifestError(document.where(), message, reason=error.reason, hint=error.hint) from None
+        line = stage_line(document.content, error.detail, [each.name for each in spec.stages])
+        raise ManifestError(
+            place(document.source.file, line), message, reason=error.reason, hint=error.hint
+        ) from None

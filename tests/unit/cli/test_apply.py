@@ -59,6 +59,18 @@ def test_a_job_file_is_handed_in(cli: Cli, cluster: FakeClient, job: str):
     assert (spec.name, spec.groups[0].tasks, spec.gather[0].must) == ("train", 4, True)
 
 
+def test_tasks_of_a_job_file_that_are_no_gang_say_so(cli: Cli, cluster: FakeClient, away: Path):
+    one_by_one = "name: x\ncommand: [echo]\ntasks: 3\n"
+    for text, told in (
+        (one_by_one, True),
+        (one_by_one + "gang: true\n", False),
+        ("command: [echo]\n", False),
+    ):
+        (away / "job.yaml").write_text(text)
+        err = cli("apply", "-f", "job.yaml").err
+        assert ("x: its 3 tasks start one by one; with `gang: true` they start together" in err) == told
+
+
 def test_several_files_are_one_application(cli: Cli, cluster: FakeClient, job: str, away: Path):
     (away / "pod.yaml").write_text(POD)
     cli("apply", "-f", job, "-f", "pod.yaml")

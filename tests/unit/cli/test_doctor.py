@@ -59,6 +59,11 @@ def test_members_of_etcd_are_tried_each(tmp_path: Path) -> None:
     assert states(found, "store") == ["ok", "fail"]
 
 
+def test_the_store_is_named_where_a_coordinator_of_this_state_folder_has_it(tmp_path: Path) -> None:
+    at = tmp_path / "coordinator/phalanx.db"
+    assert str(at) in lines_of(tmp_path)["store"][0].text
+
+
 def test_a_dead_cluster_is_a_failure_with_a_fix(tmp_path: Path) -> None:
     text = '{"address": "http://127.0.0.1:9", "link": "127.0.0.1:8", "token_file": "x", "pid": 4000000}'
     (tmp_path / "endpoint.json").write_text(text)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from phalanx.api.schema.files import FilesView
 from phalanx.api.schema.workflows import StageView, WorkflowView
 from phalanx.errors import NotFound
-from tests.support.fake_client import ID, Cli, FakeClient
+from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
 
 @pytest.mark.parametrize("more", [(), ("-r",)])
@@ -33,3 +34,10 @@ def test_a_stage_is_named_by_its_job(
     said = cli("cp", *more, f"{ID}:{path}", ".")
     assert said.code != 0
     assert f"hint: {hint}" in said.err
+
+
+def test_a_job_that_left_no_artifacts_says_so(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
+    cluster.held, cluster.kept_tasks = [a_job()], [a_task(attempt=1)]
+    monkeypatch.setattr(cluster, "files", lambda id, **_: FilesView(id, 1, []), raising=False)
+    assert "no artifacts" in cli("files", ID).err
+    assert cli("files", ID, "-o", "json").err == ""

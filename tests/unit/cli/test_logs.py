@@ -139,8 +139,15 @@ def test_a_pattern_that_would_never_end_takes_no_time(cli: Cli, cluster: FakeCli
 
 def test_of_a_task_that_waits_that_is_said(cli: Cli, cluster: FakeClient):
     cluster.times = replace(cluster.times, attempt=0)
+    cluster.task = lambda id: a_task(id=id, attempt=0, status="Pending")  # type: ignore[method-assign]
     said = cli("logs", ID)
     assert (said.code, said.out, f"{ID} has not started" in said.err) == (0, "", True)
+
+
+def test_of_a_task_that_never_started_nothing_is_said_of_waiting(cli: Cli, cluster: FakeClient):
+    cluster.times = replace(cluster.times, attempt=0)
+    cluster.task = lambda id: a_task(id=id, attempt=0, status="Failed")  # type: ignore[method-assign]
+    assert f"{ID} is Failed and never started; `phalanx why {ID}` says why" in cli("logs", ID).err
 
 
 def test_tasks_are_called_by_their_numbers(cli: Cli, cluster: FakeClient):

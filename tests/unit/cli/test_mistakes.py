@@ -39,6 +39,11 @@ from tests.support.fake_client import Cli, FakeClient
         ("submit --job-name a -- true", "use -n NAME"),
         ("update 1 --memory 4GiB", "phalanx resubmit ID --set memory="),
         ("ps -p gpu", "see `phalanx ps --help`"),
+        ("submit -f job.yaml", "use phalanx apply -f FILE"),
+        ("apply job.yaml", "the file is given with -f: phalanx apply -f FILE"),
+        ("workflow submit flow.yaml", "the file is given with -f: phalanx workflow submit -f FILE"),
+        ("token create --user ada", "use --name NAME"),
+        ("vps create --user ada", "see `phalanx vps create --help`"),
     ],
 )
 def test_a_mistake_is_answered_with_what_would_be_right(cli: Cli, cluster: FakeClient, line: str, told: str):

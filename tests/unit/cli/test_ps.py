@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -10,7 +11,9 @@ from msgspec import json
 
 from phalanx.api.schema.jobs import Counts, JobView, WatchEvent
 from phalanx.cli.job_table import chosen_columns, table_of
-from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
+from phalanx.cli.waiting_reasons import AGE_S, JOBS_MAX, WaitingReasons
+from tests.support.clocks import ManualClock
+from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task, a_why
 
 OLD, NEW, DONE = (ID[:-1] + envelope for envelope in "abc")
 
@@ -80,7 +83,7 @@ def test_an_empty_list_says_so(cli: Cli, cluster: FakeClient):
 def test_users_and_times_are_asked_for(cli: Cli, busy: FakeClient):
     cli("ps", "-a", "--mine", "--since", "2026-11-18T09:00+00:00")
     cli("ps", "-a", "--user", "bob", "--since", "2h")
-    first, second = (call[1] for call in busy.asked[:2])
+    first, second = [call[1] for call in busy.asked if call[0] == "jobs"][:2]
     assert (first["mine"], first["user"], first["since"]) == (True, None, 1794992400.0)
     assert (second["mine"], second["user"]) == (False, "bob")
     assert "is not a time" in cli("ps", "--since", "yesterday").err
@@ -232,3 +235,46 @@ def test_watching_into_a_pipe_tells_each_change(cli: Cli, cluster: FakeClient):
     assert cli("ps", "-w").out.rstrip().endswith(f"{ID}.1  Failed  ended")
     assert json.decode(cli("ps", "-w", "-o", "json").out, type=WatchEvent) == cluster.events[0]
     assert cli("ps", "-w", "-o", "name").out == f"{ID}.1\n"
+
+
+def test_what_waits_says_why_in_a_word(cli: Cli, cluster: FakeClient):
+    cluster.held = [
+        a_job(DONE, "Pending", number=3, held="a repair"),
+        a_job(NEW, "Pending", number=2),
+        a_job(OLD, number=1, nodes=["n1"]),
+    ]
+    cluster.answer = a_why()
+    lines = [line.split() for line in cli("ps").out.splitlines()]
+    at = lines[0].index("REASON")
+    code = cluster.answer.dominant.code
+    assert [line[at] for line in lines[1:]] == ["-", code, "-"]
+    assert [call[1] for call in cluster.asked if call[0] == "why"] == [NEW], (
+        "what is held says so in its status"
+    )
+    assert cli("ps", "--columns", "id,reason").out.split() == ["ID", "REASON", "3", "-", "2", code, "1", "-"]
+
+
+def test_reasons_are_asked_for_of_a_few_and_only_where_they_are_shown(cli: Cli, cluster: FakeClient):
+    cluster.held = [a_job(f"{number:026d}", "Pending") for number in range(JOBS_MAX + 1)]
+    assert f"the first {JOBS_MAX} waiting jobs" in cli("ps").err
+    assert sum(call[0] == "why" for call in cluster.asked) == JOBS_MAX
+    cluster.asked.clear()
+    for words in (["--columns", "id,status"], ["-o", "json"], ["-o", "name"]):
+        assert cli("ps", *words).err == ""
+    assert not any(call[0] == "why" for call in cluster.asked)
+
+
+def test_a_list_that_is_drawn_again_asks_again_after_a_while(cluster: FakeClient):
+    clock = ManualClock()
+    reasons, job = WaitingReasons(clock), a_job(ID, "Pending")
+    for _ in range(3):
+        assert reasons.told(cast(Any, cluster), [job])[0].reason
+    assert len(cluster.asked) == 1
+    clock.at += AGE_S
+    reasons.told(cast(Any, cluster), [job])
+    assert len(cluster.asked) == 2
+
+
+def test_columns_of_an_empty_list_are_checked(cli: Cli):
+    assert "'nme' is not a column here" in cli("ps", "--columns", "id,nme").err
+    assert "'done' is not a column here" in cli("ps", "--tasks", ID, "--columns", "done").err

@@ -37,6 +37,31 @@ def test_why_tells_the_reason_the_others_the_nodes_and_the_fix(cli: Cli, cluster
     ]
 
 
+def test_why_says_nothing_twice(cli: Cli, cluster: FakeClient):
+    text = "n3 is drained: bad fan"
+    cluster.answer = a_why(
+        dominant=ReasonView("Maintenance", "held", text),
+        others=[ReasonView("NodeNotChosen", "never", "n4 is not chosen")],
+        nodes=[
+            NodeReasons(
+                3, ReasonView("NodeNotChosen", "never", "for example: n4 is not chosen"), ["n4", "n2", "n1"]
+            ),
+            NodeReasons(1, ReasonView("Maintenance", "held", text), ["n3"]),
+        ],
+    )
+    assert cli("why", ID).out.splitlines() == [
+        f"{ID} is Pending: {text} (Maintenance)",
+        "  3 nodes: for example: n4 is not chosen (NodeNotChosen) [n4, n2, n1]",
+    ]
+    assert len(cli("why", ID, "-o", "wide").out.splitlines()) == 5
+    cluster.answer = a_why(
+        number="76.1",
+        status="Failed",
+        dominant=ReasonView("EndedFailed", "progress", "76.1: exited with code 3"),
+    )
+    assert cli("why", ID).out == "76.1 is Failed: exited with code 3 (EndedFailed)\n"
+
+
 def test_a_node_of_up_is_brought_back_by_up(cli: Cli, cluster: FakeClient, tmp_path: Path):
     fix = Fix("start the runner on n1 again", {}, "phalanx runner --name n1")
     cluster.answer = a_why(fix=fix)

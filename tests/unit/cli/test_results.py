@@ -164,3 +164,26 @@ def test_a_parameter_that_is_the_same_everywhere_is_told_below_the_table(cli: Cl
     cluster.held, cluster.kept_tasks = [a_job(tasks=3)], swept_tasks()
     said = cli("results", ID)
     assert ("opt" in said.out, said.err) == (False, "the same for all of them: opt=adam\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        ([], ["1", "2"]),
+        (["--sort", "-loss"], ["3", "1"]),
+        (["--sort", "loss"], ["2", "1"]),
+        (["-s", "completed"], ["1", "3"]),
+        (["-s", "completed", "--without-retries"], ["1", "3"]),
+    ],
+)
+def test_a_limit_is_of_the_rows_that_are_asked_for(
+    cli: Cli, cluster: FakeClient, words: list[str], shown: list[str]
+):
+    cluster.held = [a_job()]
+    cluster.kept_tasks = [
+        a_task(f"{ID}.{index}", index=index, status=status, result={"loss": loss})
+        for index, status, loss in ((1, "Completed", 5), (2, "Failed", 1), (3, "Completed", 9))
+    ]
+    said = cli("results", ID, "--limit", "2", "-o", "csv", *words)
+    assert [row["index"] for row in csv.DictReader(io.StringIO(said.out))] == shown
+    assert said.err == "" if words[:1] == ["-s"] else "showing 2 tasks" in said.err

@@ -15,6 +15,7 @@ from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec
 from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.workflows import StageSpec, WorkflowRequest, WorkflowSpec
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.declarations import Declarations
 from phalanx.coordinator.executors import SubmitDefaults
@@ -75,6 +76,18 @@ async def test_specs_become_jobs_of_one_batch_in_their_order():
             (tasks, reply.jobs[0].id, "ada") for tasks in (4, 1, 2)
         ]
         assert sorted(job.id for job in reply.jobs) == [job.id for job in reply.jobs]
+
+
+async def test_one_that_is_held_waits_for_its_release():
+    async with a_coordinator() as here:
+        specs = [JobSpec([GroupSpec(command=["true"])], hold=hold) for hold in (True, False)]
+        reply = await here.commands.apply(ApplyRequest(specs), "ada")
+        assert [(await here.commands.job(job.id)).held for job in reply.jobs] == ["by ada", None]
+        stage = StageSpec("a", specs[0])
+        with pytest.raises(
+            BadRequest, match=r"job\.hold: a stage begins when those before it have completed"
+        ):
+            await here.commands.submit_workflow(WorkflowRequest(WorkflowSpec([stage])), "ada")
 
 
 async def test_one_that_is_wrong_refuses_all_and_is_named():

@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from phalanx.coordinator import logs
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.logs import LogLinks
 from phalanx.errors import Unavailable
+from phalanx.link.wire import VERSION, LogHello
+
+
+class Unanswering:
+    """A connection left over from a machine that is gone."""
+
+    def send(self, messages: object) -> None:
+        pass
+
+
+@pytest.mark.anyio
+async def test_a_node_that_is_offline_is_not_waited_for_though_its_connection_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(logs, "AWAY_WITHIN_S", 0.05)
+    keys = Credentials.local("user-token", "node-token")
+    links = LogLinks(keys, is_online=lambda _: False)
+    assert links.opened(cast(Any, Unanswering()), LogHello(VERSION, "node-token", "gone", "1"))
+    with pytest.raises(Unavailable, match="node gone is offline, and did not answer"):
+        await anext(links.read("gone", KEY, stream="stdout", offset=0, lines=None, follow=False))
+
 
 KEY = ("01kx0000000000000000000001", 0, 1)
 

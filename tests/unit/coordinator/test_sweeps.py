@@ -218,6 +218,15 @@ async def test_one_failed_task_runs_again_alone(here: Coordinator, ada: AsyncCli
     assert [task.params["x"] for task in (await ada.tasks(retry)).items] == ["13"]
     assert (await ada.retry(f"{first}.4", request_id="four")).replayed
     with pytest.raises(Conflict) as told:
+        await ada.retry(f"{first}.4")
+    assert (told.value.detail, told.value.hint) == (
+        "task 4 of 1 has not failed, as last retried in 2",
+        "that retry has not ended: phalanx wait 2",
+    )
+    with pytest.raises(Conflict) as told:
+        await ada.retry(f"{first}.5")
+    assert (told.value.detail, told.value.hint) == ("task 5 of 1 has not failed", "")
+    with pytest.raises(Conflict) as told:
         await ada.retry(f"{first}.3", request_id="four")
     assert told.value.reason == "RequestIdReused"
     await ended(here, ada, retry, (4,))
@@ -422,6 +431,12 @@ async def test_why_of_a_failed_sweep_counts_its_failures_and_has_the_parameters_
     assert reply.dominant.text.endswith("(lr=0.2, seed=7)")
     (others,) = [each for each in reply.others if each.code == "TasksFailed"]
     assert (others.numbers["count"], "phalanx results 1 --status failed" in others.text) == (2, True)
+    assert not [each for each in reply.others if each.code == "Retried"]
+    await ada.retry(made.id)
+    (others,) = [each for each in (await ada.why(made.id)).others if each.code == "Retried"]
+    assert others.text == (
+        "Its failed tasks ran again, last in 2; `phalanx results 1` has the newest outcome of each"
+    )
     async with client_of(here, "bob") as bob:  # who sees no parameters of it elsewhere
         assert "lr=" not in (await bob.why(made.id)).dominant.text
 

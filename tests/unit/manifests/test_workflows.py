@@ -320,3 +320,45 @@ def test_what_everybody_may_see_is_no_place_for_a_reference(spec: str, told: str
         read([("flow.yaml", text.replace("[true]", '["true"]'))])
     assert refused.value.reason == "BadReference"
     assert told in refused.value.detail
+
+
+@pytest.mark.parametrize(
+    ("line", "right", "wrong"),
+    [
+        (9, "${a.result", "${nobody.result"),
+        (10, "dependsOn: [a]", "dependsOn: [c]"),
+        (11, "cores: 3", "cores: -3"),
+        (13, "node: b", "node: c"),
+        (14, "name: f", "name: a"),
+    ],
+)
+def test_an_error_that_only_all_stages_show_has_the_line_of_its_stage(line: int, right: str, wrong: str):
+    rows = [
+        "spec:",
+        "  graph:",
+        "    nodes:",
+        "      - name: a",
+        "        spec: {command: [sleep]}",
+        "      - {name: b, dependsOn: [a], spec: {command: [echo, '${a.result.x}']}}",
+        "      - {name: c, dependsOn: [a], spec: {command: [echo]}}",
+        "      - {name: d, spec: {command: [x], cores: 3}}",
+        "      - name: e",
+        "        spec: {command: [x], condition: {node: b, field: x, equals: 1}, dependsOn: [b]}",
+        "      - {name: f, dependsOn: [a], spec: {command: [x]}}",
+    ]
+    text = HEAD + "\n".join(
+        row.replace(right, wrong) if at == line else row for at, row in enumerate(rows, 4)
+    )
+    with pytest.raises(ManifestError) as caught:
+        read([("flow.yaml", text)])
+    assert caught.value.where == f"flow.yaml:{line}"
+
+
+def test_a_circle_has_the_line_of_one_of_its_stages():
+    text = (
+        HEAD
+        + "spec:\n  taskType: a\n  stages:\n    - name: x\n    - name: y\n      dependsOn: [z]\n    - name: z\n"
+    )
+    with pytest.raises(ManifestError, match="circle") as caught:
+        read([("flow.yaml", text)])
+    assert caught.value.where in {"flow.yaml:9", "flow.yaml:10"}

@@ -15,6 +15,7 @@ from phalanx.core.model.amounts import SECONDS_MAX, parse_seconds
 from phalanx.errors import BadRequest, Unprocessable
 
 NOW = "now"
+_LATER = ("+", "now+")  # the second as Slurm writes it
 _EPOCH_MIN = 1_000_000_000  # a smaller number is no instant: somebody meant so many seconds from now
 _CLOCK = re.compile(r"(?:(today|tomorrow)[ T]?)?([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)?", re.IGNORECASE)
 _WAYS = (
@@ -44,8 +45,8 @@ def read_begin(field: str, value: float | str | None, now: float) -> float:
 
 
 def _told(field: str, text: str, now: float) -> float:
-    if text.startswith("+"):
-        return now + read_duration(field, text[1:])
+    if text.startswith(_LATER):
+        return now + read_duration(field, text.partition("+")[2])
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
@@ -63,8 +64,8 @@ def local_begin(text: str, now: datetime) -> str:
     """
     text = text.strip()
     try:
-        if text.startswith("+"):
-            at = now.astimezone() + timedelta(seconds=parse_seconds(text[1:]))
+        if text.startswith(_LATER):
+            at = now.astimezone() + timedelta(seconds=parse_seconds(text.partition("+")[2]))
         elif (match := _CLOCK.fullmatch(text)) is not None and text:
             at = _of_clock(match[1] or "", match[2] or "", now).astimezone()
         else:

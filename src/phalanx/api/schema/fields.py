@@ -16,6 +16,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
+from phalanx.api.schema.slurm_dependencies import dependency_hint
 from phalanx.core.model.amounts import (
     BYTES_MAX,
     MILLI,
@@ -179,7 +180,9 @@ def read_after(texts: list[str]) -> tuple[After, ...]:
         words = words[:-1] if each else words
         when = next((known for known in WHENS if [known] == words), None) if words else "ok"
         if not job or when is None:
-            raise BadRequest(f"after: {shown(text)} is not JOB[:{'|'.join(WHENS)}][:each]")
+            raise BadRequest(
+                f"after: {shown(text)} is not JOB[:{'|'.join(WHENS)}][:each]", hint=dependency_hint(text)
+            )
         if job in found:
             raise BadRequest(f"after: {shown(job)} is given twice")
         found[job] = After(job, when, each)

@@ -264,6 +264,10 @@ class _StageJobs:
         job = to_job(asked, id="", now=self._now, user=self._user, default_retries=self._default_retries)
         if job.draft is not None or job.applied:
             raise BadRequest("job: members that come later belong to gangs that are applied, not to stages")
+        if asked.hold:
+            raise BadRequest(
+                "job.hold: a stage begins when those before it have completed; hold its job then"
+            )
         if job.tasks > STAGE_TASKS_MAX:
             raise BadRequest(f"job: a stage has at most {STAGE_TASKS_MAX} tasks, and this has {job.tasks}")
         self._last = asked, job

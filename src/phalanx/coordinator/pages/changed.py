@@ -84,7 +84,8 @@ class Changed:
                 self._touch(self.workflows, known.job.workflow[0], revision)
             if key is None:
                 self._touch_nodes_of(job, revision, state)
-        if key is not None and (job_state := state.jobs.get(key[0])) is not None:
+        job_state = None if key is None else state.jobs.get(key[0])
+        if key is not None and job_state is not None and key[1] < len(job_state.attempts):
             at = job_state.node_number(key[1], key[2])
             if at is not None and at < len(state.known_names):
                 self._touch(self.nodes, state.known_names[at], revision)
@@ -119,7 +120,7 @@ class Changed:
             self.alarms.append((revision, AlarmView("critical", "node", event.node, text, event.at)))
         elif isinstance(event, e.AttemptEnded) and event.status is Status.FAILED:
             job = state.jobs.get(event.key[0])
-            if job is not None:
+            if job is not None and event.key[1] < len(job.attempts):
                 text = in_numbers(state, sentence(event))
                 subject = task_number(job, event.key[1])
                 self.alarms.append((revision, AlarmView("notice", "job", subject, text, event.at)))

@@ -68,17 +68,14 @@ class JobIndex:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def put(self, job: JobState) -> None:
-        """Add a job, or note what it is now."""
+    def put(self, job: JobState, command: str) -> None:
+        """Add a job, or note what it is now. `command` is what everybody may read of it."""
         spec = job.job
         place = self.places.get(spec.id)
         if place is None:
             place = self._add(spec.id)
-            command = " ".join(spec.groups[0].command.argv)[:TEXT_MAX]
-            name = spec.name or ""
-            self.text[place] = (
-                f"{job.arrival}\n{spec.id}\n{name}\n{spec.user}\n{spec.queue}\n{command}".casefold()
-            )
+            words = (str(job.arrival), spec.id, spec.name or "", spec.user, spec.queue, command[:TEXT_MAX])
+            self.text[place] = "\n".join(words).casefold()
         columns, request = self.columns, spec.groups[0].request
         columns["number"][place] = job.arrival
         columns["status"][place] = int(job.overall_status)

@@ -18,7 +18,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator.pages.changed import Changed
 from phalanx.coordinator.pages.job_index import JobIndex, Places, key_of
 from phalanx.coordinator.requests import Requests
-from phalanx.coordinator.views import job_code, job_reason, stage_of
+from phalanx.coordinator.views import has_no_members, job_code, job_reason, stage_of, written_by
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -29,10 +29,12 @@ from phalanx.store.protocol import Store
 PAST_MAX = 200_000  # jobs of the history that are in the index
 PAST_AT_ONCE = 50
 PAST_SHARE = 9.0  # a piece that took a second is followed by a pause of so many
+GONE_MAX = 500
 LISTS_MAX = 16
 LIST_S = 1.0  # for so long a list is taken as it is, though jobs have changed
 ROWS_KEPT = 5000
 COMMAND_SHOWN = 120
+HIDDEN = "(hidden)"
 NODES_SHOWN = 4
 NONE: Places = np.zeros(0, dtype=np.int64)
 
@@ -94,13 +96,27 @@ class JobRowReads:
             changed.stale = set(self._loop.state.jobs)
             self._read_past()
         piece = await self._slices.turn()
+        gone: list[str] = []
         while changed.stale:
             if piece.is_over:
                 piece = await self._slices.turn()
             job = self._loop.state.jobs.get(id := changed.stale.pop())
+            self._past_rows.pop(id, None)
             if job is not None:
-                self._index.put(job)
-                self._past_rows.pop(id, None)
+                self._index.put(job, shown_command(self._loop.state, job))
+            else:
+                gone.append(id)
+        await self._note_gone(gone)
+
+    async def _note_gone(self, ids: list[str]) -> None:
+        """These ended and left memory since we looked: how, the history knows."""
+        if len(ids) > GONE_MAX:  # nobody has asked for long
+            self._read_past()
+        for id in ids[:GONE_MAX]:
+            body = await self._store.history(id)
+            if body is not None and not is_workflow(body):
+                old = decode_job(body)
+                self._index.put(old, shown_command(self._loop.state, old))
 
     async def _row(self, id: str) -> JobRow | None:
         state = self._loop.state
@@ -137,10 +153,19 @@ class JobRowReads:
                 before = records[-1].job
                 for record in records:
                     if record.job not in self._loop.state.jobs and not is_workflow(record.body):
-                        index.put(decode_job(record.body))
+                        old = decode_job(record.body)
+                        index.put(old, shown_command(self._loop.state, old))
             except Unavailable:
                 return
             await asyncio.sleep(PAST_SHARE * (self._clock.monotonic() - began))
+
+
+def shown_command(state: ClusterState, job: JobState) -> str:
+    """The command that everybody may read: in that of a stage there may be values of others' results."""
+    spec = job.job
+    if spec.workflow is not None:
+        return " ".join(written_by(state, spec)) or HIDDEN
+    return "" if has_no_members(job) else " ".join(spec.groups[0].command.argv)
 
 
 def job_row(state: ClusterState, job: JobState) -> JobRow:
@@ -165,7 +190,7 @@ def job_row(state: ClusterState, job: JobState) -> JobRow:
         started_at=job.first_started_at,
         ended_at=job.ended_at,
         exit_code=job_code(job, status),
-        command=" ".join(first.command.argv)[:COMMAND_SHOWN],
+        command=shown_command(state, job)[:COMMAND_SHOWN],
         nodes=list(dict.fromkeys(each.node for each in list(job.live.values())[:64]))[:NODES_SHOWN],
         gang=job.gang is not None,
         array=spec.array is not None,

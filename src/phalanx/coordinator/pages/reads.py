@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from phalanx.api.schema.cluster import ClusterView
-from phalanx.api.schema.jobs import Counts
+from phalanx.api.schema.jobs import Counts, WhyReply
 from phalanx.api.schema.pages import (
     JobRows,
     JobRowsQuery,
@@ -28,11 +29,11 @@ from phalanx.coordinator.pages.overview import Overview
 from phalanx.coordinator.pages.stream import ChangeStream
 from phalanx.coordinator.pages.times import Grants, TimeReads
 from phalanx.coordinator.pages.use_history import UseRing
-from phalanx.coordinator.pages.waiting import Ask
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.turn import Turn
 from phalanx.coordinator.views import ranks
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.explain.change import NOBODY, Asker
 from phalanx.store.protocol import Store
 
 MAP_S = 1.0  # for so long a map is told as it is
@@ -50,7 +51,7 @@ class PageReads:
         slices: TimeSlices,
         idle: IdleDevices,
         cluster: Callable[[], Awaitable[ClusterView]],
-        why: Ask,
+        why: Callable[[str, Asker], Awaitable[WhyReply]],
     ) -> None:
         self._loop = loop
         self._store = store
@@ -60,11 +61,16 @@ class PageReads:
         self._changed = Changed()
         self._grants = Grants()
         self.use = UseRing(loop, clock)
-        self.overview_reads = Overview(loop, clock, slices, idle, self._changed, self.use, cluster, why)
+
+        async def ask(id: str) -> WhyReply:
+            return await why(id, NOBODY)  # for everybody who may read, with what all of them may know
+
+        self.overview_reads = Overview(loop, clock, slices, idle, self._changed, self.use, cluster, ask)
         self._rows = JobRowReads(loop, store, clock, slices, self._changed)
         self._times = TimeReads(loop, store, clock, slices, self._grants)
         self._stream = ChangeStream(loop, clock, idle, self._changed)
-        self._map: MapView | None = None
+        self._map: MapView | None = None  # as it was drawn last
+        self._drawing = asyncio.Lock()
 
     def note(self, turn: Turn, state: ClusterState) -> None:
         """A turn is durable, of this coordinator or of one whose log it follows."""
@@ -80,10 +86,11 @@ class PageReads:
         return await self.overview_reads.overview()
 
     async def map(self) -> MapView:
-        now = self._clock.now()
-        if self._map is None or not 0 <= now - self._map.at < MAP_S:
-            self._map = await self._drawn(now)
-        return self._map
+        async with self._drawing:
+            now = self._clock.now()
+            if self._map is None or not 0 <= now - self._map.at < MAP_S:
+                self._map = await self._drawn(now)
+            return self._map
 
     async def _drawn(self, now: float) -> MapView:
         state = self._loop.state

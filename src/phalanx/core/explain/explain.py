@@ -19,11 +19,13 @@ from phalanx.core.explain.finding import Finding, pending
 from phalanx.core.explain.rehearsal import Share, rehearse
 from phalanx.core.explain.trial import EVERYTHING
 from phalanx.core.model import reason
+from phalanx.core.model.amounts import plural
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.reason import Reason
 
 PARAMETERS_SHOWN = 200  # characters
+NODES_SHOWN = 8
 
 
 def explain(
@@ -51,6 +53,8 @@ def explain(
     found = Finding([said], speaker, status=status, fix=fix_placed(job, speaker, said, asker))
     if position is None:
         found.reasons = list(_of_whole(job, said, speaker, status))
+        if again := state.repeated.get(job.job.id):
+            found.reasons.append(reason.retried(again[-1], job.job.id))
     if (there := why_there(job, speaker)) is not None:
         found.reasons.append(there)
     if job.held_because and not job.is_over:  # what runs of it goes on, and nothing else starts
@@ -86,12 +90,22 @@ def _of_whole(job: JobState, said: Reason, speaker: int, status: Status) -> Iter
     """What one task says, told of its whole job, and that others of it wait."""
     if job.job.tasks > 1 and status == Status.FAILED:
         said = structs.replace(said, text=f"{job.job.task_id(speaker)}: {said.text}")
+    if said.code == "Running" and len(job.live) > 1:
+        said = structs.replace(said, text=_running_on(job, speaker))
     yield said
     if status == Status.FAILED and job.gang is None and (failed := job.counts[Status.FAILED]) > 1:
         yield reason.tasks_failed(failed, job.job.tasks, job.job.id)
     if job.counts[Status.PENDING] and not job.is_over:
         waiting = job.job.task_id(job.status.index(Status.PENDING))
         yield reason.tasks_waiting(job.counts[Status.PENDING], job.job.tasks, waiting)
+
+
+def _running_on(job: JobState, speaker: int) -> str:
+    """How many tasks of a job run, and where, the node of the one that speaks first."""
+    running = [each for each in sorted(job.live) if job.status[each] == Status.RUNNING]
+    nodes = list(dict.fromkeys(job.live[each].node for each in (speaker, *running)))
+    shown = ", ".join(nodes[:NODES_SHOWN]) + (", …" if len(nodes) > NODES_SHOWN else "")
+    return f"{plural(len(running), 'task')} running on {shown}"
 
 
 def _parameters(given: dict[str, str]) -> str:

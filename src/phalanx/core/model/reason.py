@@ -178,6 +178,8 @@ tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
     "{count} of {tasks} tasks are waiting; `phalanx why {first}` says why")
 tasks_failed = _reason("TasksFailed", _PROGRESS, "count tasks _job",
     "{count} of {tasks} tasks failed; `phalanx results {_job} --status failed` lists them")
+retried = _reason("Retried", _PROGRESS, "last _job",
+    "Its failed tasks ran again, last in {last}; `phalanx results {_job}` has the newest outcome of each")
 devices_idle = _reason("DevicesIdle", _PROGRESS, "host devices idle_s _text",
     "On {host}: {_text}; others could use what is held and not used")
 stages_running = _reason("StagesRunning", _PROGRESS, "count stages _text",

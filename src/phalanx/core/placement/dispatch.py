@@ -32,7 +32,7 @@ from phalanx.core.model.workflow import SPEC_BYTES_MAX, SPEC_VARIABLE
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.jitter import jitters
 from phalanx.core.placement.node_limits import is_too_much
-from phalanx.core.placement.reserve.reservation import Reservation
+from phalanx.core.placement.reserve.reservation import Reservation, run_s
 
 OTHERS_SHOWN = 4
 
@@ -320,7 +320,7 @@ def place_by_mode(
         found, avoid = dispatcher.choose(unit, position), set[int]()
         while isinstance(found, Choice) and (
             is_too_much(draft.queues, unit, found.grant)
-            or (guard is not None and not _may_stay(guard, found))
+            or (guard is not None and not _may_stay(guard, found, draft.now + run_s(unit.job)))
         ):
             avoid.add(found.row)
             found = dispatcher.choose(unit, position, avoid)
@@ -336,10 +336,10 @@ def place_by_mode(
     return None
 
 
-def _may_stay(guard: Reservation, choice: Choice) -> bool:
+def _may_stay(guard: Reservation, choice: Choice, until: float) -> bool:
     """Whether the head is not delayed by it."""
     place = [(choice.row, choice.grant)]
-    return guard.stay(place) or guard.make_way(place)
+    return guard.stay(place, until) or guard.make_way(place)
 
 
 def _scaled(values: Numbers) -> Numbers:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.schema.fields import PATTERNS_MAX, PatternBudget, read_cores
+from phalanx.api.schema.fields import PATTERNS_MAX, PatternBudget, read_after, read_cores
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest, Unprocessable
 
@@ -80,3 +80,18 @@ def test_cores_out_of_range_are_refused(value: Cores):
 def test_cores_finer_than_a_thousandth_are_refused(value: float):
     with pytest.raises(Unprocessable, match=r"^cores: .* has more than three decimals"):
         read_cores("cores", value, 65_536)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("afterok:17", "afterok of Slurm is 17 here"),
+        ("17:afterany", "afterany of Slurm is 17:any here"),
+        ("afternotok:", "afternotok of Slurm is JOB:failed here"),
+        ("17:soon", ""),
+    ],
+)
+def test_a_dependency_of_slurm_is_told_as_it_is_written_here(text: str, hint: str):
+    with pytest.raises(BadRequest, match="is not JOB") as told:
+        read_after([text])
+    assert told.value.hint == hint

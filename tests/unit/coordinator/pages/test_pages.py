@@ -8,12 +8,16 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from phalanx.api.schema.pages import ChangesView, JobRowsQuery, TimesQuery
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.cluster.inputs import Drain
+from phalanx.core.cluster.jobs import JobState
 from phalanx.errors import BadRequest, Gone, NotFound
+from tests.support.builders import a_job
+from tests.support.waiting import until
 from tests.unit.coordinator.test_declarations import a_coordinator
 
 pytestmark = pytest.mark.anyio
@@ -32,9 +36,7 @@ async def submit(here: Coordinator, user: str = "ada", **fields: Any) -> str:
 
 async def placed(here: Coordinator, id: str) -> None:
     """Wait until a job holds its place."""
-    async with asyncio.timeout(10.0):
-        while not here.leadership.state.jobs[id].live:
-            await asyncio.sleep(0)
+    await until(lambda: here.leadership.state.jobs[id].live)
 
 
 async def rows(here: Coordinator, **query: Any) -> list[str]:
@@ -105,6 +107,35 @@ async def test_a_row_follows_its_job():
         assert await rows(here, status="Cancelled,Failed") == ["a"]
 
 
+async def test_a_job_that_left_memory_is_shown_as_it_ended():
+    async with a_coordinator() as here:
+        id = await submit(here, name="a", hold=True)
+        assert await rows(here, status="Pending") == ["a"]
+        state = here.leadership.state
+        state.rules = structs.replace(state.rules, ended_jobs_max=0)
+        await here.commands.cancel(id)
+        await until(lambda: id not in state.jobs)
+        assert await rows(here, status="Pending") == []
+        assert await rows(here, status="Cancelled") == ["a"]
+        here.commands.pages._rows._resets = -1  # as after a restart: the history is read again
+        await rows(here)
+        reading = here.commands.pages._rows._reading
+        assert reading is not None
+        await reading
+        assert await rows(here, search="A") == ["a"]
+
+
+async def test_values_of_results_in_the_command_of_a_stage_are_not_shown():
+    async with a_coordinator() as here:
+        state = here.leadership.state
+        job = a_job(workflow=("01kx0000000000000000000001", 0), user="bob", name="judge")
+        state.add_job(JobState(job, 1, state.counts))  # its workflow has left the memory
+        found = await here.commands.job_rows(JobRowsQuery(), "ada")
+        assert [row.command for row in found.rows] == ["(hidden)"]
+        assert await rows(here, search="judge") == ["judge"]
+        assert await rows(here, search="/bin/true") == []
+
+
 async def test_a_list_stays_as_it_is_for_a_moment():
     async with a_coordinator() as here:
         await submit(here, name="a", hold=True)
@@ -128,9 +159,7 @@ async def test_states_have_a_letter_for_each_task():
 async def test_times_have_a_bar_for_each_attempt():
     async with a_coordinator() as here:
         id = await submit(here, array="1-3", gpus=1, time_limit="1h")
-        async with asyncio.timeout(10.0):
-            while len(here.leadership.state.jobs[id].live) < 3:
-                await asyncio.sleep(0)
+        await until(lambda: len(here.leadership.state.jobs[id].live) == 3)
         now = here.clock.now()
         found = await here.commands.times(TimesQuery(until=now + 60))
         assert [bar.task for bar in sorted(found.bars, key=lambda bar: bar.task)] == [0, 1, 2]
@@ -144,7 +173,7 @@ async def test_times_have_a_bar_for_each_attempt():
 async def test_changes_tell_whole_rows_and_nodes():
     async with a_coordinator() as here, aclosing(here.commands.changes(None)) as changes:  # type: ignore[type-var]
         first = asyncio.ensure_future(anext(changes))
-        await asyncio.sleep(0)
+        await until(lambda: here.commands.pages._stream._pages)
         id = await submit(here, gpus=1, name="train")
         await placed(here, id)
         revision, body = await asyncio.wait_for(first, 10.0)
@@ -161,6 +190,7 @@ async def test_changes_tell_whole_rows_and_nodes():
 async def test_who_comes_back_is_told_in_one_message_what_has_changed():
     async with a_coordinator() as here:
         await here.commands.job_rows(JobRowsQuery(), "ada")  # from now on changes are kept
+        await submit(here, name="before", hold=True)
         seen = here.leadership.state.revision
         for name in ("a", "b", "c"):
             await submit(here, name=name, hold=True)

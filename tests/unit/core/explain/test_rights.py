@@ -170,3 +170,15 @@ def test_a_runner_that_is_cut_off_is_not_said_to_run_its_tasks():
 )
 def test_what_may_be_offered_follows_from_the_role(role: Bearer, asker: Asker):
     assert Identity("ada", role, "f").asker == asker
+
+
+def test_a_job_that_runs_on_several_nodes_names_them_all():
+    cluster = a_cluster(n1={"cores": 1}, n2={"cores": 1}, n3={"cores": 1})
+    job = a_job(array="1-3", cores=1)
+    cluster.submit(job)
+    for position in range(2):
+        node = cluster.state.jobs[job.id].live[position].node
+        cluster.started(node, (job.id, position, 1))
+    first, second = (cluster.state.jobs[job.id].live[position].node for position in range(2))
+    assert why(cluster, job, None).dominant.text == f"2 tasks running on {first}, {second}"
+    assert why(cluster, job, 0).dominant.text == f"Running on {first}"

@@ -8,6 +8,7 @@ matrix, a row for each resource and a column for each node, so that an instant i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,8 +91,12 @@ class Releases:
 
     def not_before(self, rows: Column) -> float:
         """Until when one has to reckon with tenants of these nodes, those without a limit staying on for a while."""
-        here = self.ends[np.isin(self.node, rows)]
-        return float(np.where(np.isinf(here), self.now + self._assumed_run_s, here).max(initial=self.now))
+        here = self.ends[np.isin(self.node, rows)].tolist()
+        return max(map(self.reckoned, here), default=self.now)
+
+    def reckoned(self, end: float) -> float:
+        """Until when one has to reckon with whoever leaves at this end: without a limit, for a while."""
+        return self.now + self._assumed_run_s if end == inf else end
 
     def everybody(self) -> Matrix:
         """What is free when all have left."""

@@ -77,8 +77,8 @@ class Reservation:
         need, free = self.need[:, self.rows], self.around.free[:, self.rows]
         return bool((np.where(need > 0, free, 1) > 0).all(axis=0).any())
 
-    def spot(self, request: Request, held: Column | None = None) -> Place | None:
-        """The best node on which a task may stay beyond the instant; its place is counted already.
+    def spot(self, request: Request, until: float, held: Column | None = None) -> Place | None:
+        """The best node on which a task may run beyond the instant, `until` its end; its place is counted already.
 
         If tasks are spread, nodes come first on which their job has `held` the fewest places.
         """
@@ -94,15 +94,15 @@ class Reservation:
         while could.any():
             row = int(np.where(could, values, WORST).argmin())
             answer = nodes.ledgers[row].fit(request)
-            if isinstance(answer, Grant) and self.stay([(row, answer)]):
+            if isinstance(answer, Grant) and self.stay([(row, answer)], until):
                 return row, answer
             could[row] = False
         return None
 
-    def stay(self, places: Sequence[Place], leaving: Sequence[Tenant] = ()) -> bool:
+    def stay(self, places: Sequence[Place], until: float, leaving: Sequence[Tenant] = ()) -> bool:
         """Let these places be held beyond the instant, if they leave the head what it needs.
 
-        `leaving` are tenants that make way for them.
+        They are held `until` an instant; `leaving` are tenants that make way for them.
         """
         change = self._change(places, leaving)
         if any(self._matters(row, amount) for row, amount in change.items()):
@@ -110,6 +110,8 @@ class Reservation:
         for row, amount in change.items():
             self._later[:, row] -= amount
             self._known.pop(row, None)
+        if self.is_open_ended and self.need[:, [row for row, _ in places]].any():
+            self.at = max(self.at, self.around.reckoned(until))  # others of its nodes may run as long
         return True
 
     def _matters(self, row: int, amount: Column) -> bool:
