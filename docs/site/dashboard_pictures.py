@@ -42,12 +42,26 @@ groups:
   gpus: 8
   command: [torchrun, train.py]
 """
+<<<<<<< HEAD
+STAGES = {
+    "fetch": ("", 1),
+    "clean": ("fetch", 3),
+    "tokenize": ("clean", 4),
+    "baseline": ("fetch", 5),
+    "train": ("tokenize", 12),
+    "ablate": ("tokenize", 9),
+    "judge": ("train, baseline", 600),
+    "compare": ("ablate, baseline", 2),
+    "report": ("judge, compare", 1),
+}
+=======
 # The stages of a workflow: after which others, and for how many seconds.
 STAGES = {
     "fetch": ("", 1), "clean": ("fetch", 3), "tokenize": ("clean", 4), "baseline": ("fetch", 5),
     "train": ("tokenize", 9), "ablate": ("tokenize", 7), "judge": ("train, baseline", 600),
     "compare": ("ablate, baseline", 2), "report": ("judge, compare", 1),
 }  # fmt: skip
+>>>>>>> d7b710c3809dab07030af355376e20d5ff58983f
 # Name, address, theme, what is awaited, and a phone's width or not.
 PICTURES = (
     ("dashboard-overview", "/", "light", ".tile .value", False),
@@ -57,7 +71,7 @@ PICTURES = (
     ("dashboard-logs", "/jobs/llm-pretrain?tab=logs", "dark", ".line:nth-child(20)", False),
     ("dashboard-map", "/map", "dark", "main canvas", False),
     ("dashboard-what-if", "/map?plan=1", "light", "main canvas", False),
-    ("dashboard-time", "/time?span=900", "light", ".gantt[data-drawn]", False),
+    ("dashboard-time", "/time?by=job&span=180", "light", ".gantt[data-drawn]", False),
     ("dashboard-workflow", "/workflows/nightly?stage=judge", "light", ".svelte-flow__edge", False),
     ("dashboard-node", "/nodes/n1", "dark", ".device", False),
     ("dashboard-terminal", "/terminal/llm-pretrain.0", "dark", ".xterm-helper-textarea:focus", False),
