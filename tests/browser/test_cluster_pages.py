@@ -283,7 +283,7 @@ def test_a_node_is_drained_with_a_reason_and_resumed(dashboard: Dashboard, clust
     wait_until(lambda: rows.count() == 1 or None)
     rows.first.get_by_role("link").click()
     heading(page, "n4")
-    page.get_by_role("region", name="NUMA node 0").get_by_text("free").first.wait_for()
+    page.get_by_role("region", name="NUMA node 0").locator(".device").wait_for()
     page.get_by_role("region", name="Limits").get_by_text("Memory").wait_for()
     page.get_by_role("button", name="Drain").click()
     dialog = page.get_by_role("dialog")
