@@ -5,6 +5,7 @@
  * `start` redeems the ticket of `#ticket=…`, once, and takes it out of the address before anything else happens.
  */
 import { ApiError, del, get, post, setLogin, type Schemas } from './api';
+import { notes } from './notes.svelte';
 
 export type Login = Schemas['LoginView'];
 
@@ -41,12 +42,23 @@ class Session {
     setLogin('', (error) => this.#over(error));
     const ticket = takeTicket();
     try {
-      this.#take(ticket ? await this.#redeem(ticket) : await this.#current());
+      this.#take(ticket ? await this.#entered(ticket) : await this.#current());
     } catch (error) {
       // Development against a coordinator without logins: Vite's proxy shows a token itself.
       if (import.meta.env.DEV && error instanceof ApiError && error.status === 409) return this.#take(DEVELOPER);
       this.#over(error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }));
     }
+  }
+
+  /**
+   * A link with a ticket may be somebody else's, who wants this browser to work under their name: it never takes the place
+   * of a login that is good. A ticket that is not needed is over in a minute.
+   */
+  async #entered(ticket: string): Promise<Login> {
+    const known = await get('/v1/logins/current').catch(() => null);
+    if (!known) return this.#redeem(ticket);
+    notes.say(`You are logged in as ${known.name}. To use the new ticket, log out first.`);
+    return known;
   }
 
   /** A refused ticket may have been used by another tab of this browser, whose login is then ours, too. */
