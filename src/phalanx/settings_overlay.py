@@ -11,6 +11,7 @@ from phalanx.core.model.amounts import SECONDS_MAX
 from phalanx.errors import ConfigError
 
 _PREFIX_MIN, _PREFIX_MAX = 8, 26
+_NEVER = tuple(map(IPv4Network, ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3")))
 
 
 class OverlaySettings(Struct, frozen=True, kw_only=True):
@@ -56,6 +57,12 @@ class OverlaySettings(Struct, frozen=True, kw_only=True):
                 hint=f"give at least {prefix}; each node has one block",
             )
         try:
-            IPv4Network(self.subnet)
+            subnet = IPv4Network(self.subnet)
         except ValueError as error:
             raise ConfigError(f"overlay.subnet = {self.subnet!r}: {error}") from None
+        if any(subnet.overlaps(taken) for taken in _NEVER):
+            raise ConfigError(
+                f"overlay.subnet = {self.subnet!r}: no task can have such an address "
+                "(loopback, link-local, multicast, reserved)",
+                hint="choose a private one that is not used here, such as 10.128.0.0/12",
+            )

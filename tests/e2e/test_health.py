@@ -121,9 +121,15 @@ def _the_doctor_sees_it(cluster: RealCluster) -> None:
     code, lines = doctor(cluster, cluster.user_token)
     assert code == 0
     assert {line["state"] for check in ("cluster", "token", "clock") for line in lines[check]} == {"ok"}
+    assert lines["clock"][0]["text"] == "within seconds of the coordinator's"
     assert (lines["nodes"][0]["state"], "maintenance" in lines["nodes"][0]["text"]) == ("warn", True)
     assert "phalanx node resume n1" in lines["nodes"][0]["fix"]
     cluster.client.undrain("n1")
+    cluster.client.set_elastic("n1", enabled=False, reason="it is saving power")
+    _, lines = doctor(cluster, cluster.user_token)
+    assert "saving power" in lines["nodes"][0]["text"]
+    assert "phalanx node elastic n1 on" in lines["nodes"][0]["fix"]
+    cluster.client.set_elastic("n1", enabled=True)
     code, lines = doctor(cluster, "wrong-token-0123456789")
     assert (code, lines["token"][0]["state"]) == (1, "fail")
     code, lines = doctor(cluster, cluster.user_token, "http://127.0.0.1:9")

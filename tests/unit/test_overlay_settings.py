@@ -20,6 +20,10 @@ def test_what_is_not_enabled_is_not_checked():
         ("10.128.0.5/12", 22, "host bits set"),
         ("10.128.0.0/24", 22, "a block cannot be larger"),
         ("10.300.0.0/12", 22, "not permitted"),
+        ("127.0.0.0/8", 22, "loopback"),
+        ("169.254.0.0/16", 22, "link-local"),
+        ("224.0.0.0/8", 22, "multicast"),
+        ("240.0.0.0/8", 22, "reserved"),
     ],
 )
 def test_a_subnet_that_cannot_be_is_refused(subnet: str, prefix: int, said: str):

@@ -15,6 +15,7 @@ from phalanx.errors import ConfigError, Forbidden, NotFound, PhalanxError, Unava
 from phalanx.settings import Settings
 
 if TYPE_CHECKING:
+    from phalanx.api.schema.cluster import NodeView
     from phalanx.client.client import Client
 
 PATIENCE_S = 3.0
@@ -123,7 +124,7 @@ def _nodes(client: Client) -> Iterator[DoctorLine]:
             continue
         what = f"drained: {node.drain_reason}" if node.drained else node.note or node.disabled_reason
         text = f"{node.name} is {node.status}{f': {what}' if what else ''}"
-        yield warn("nodes", text, _fix_node(node.name, node.status, drained=node.drained))
+        yield warn("nodes", text, _fix_node(node))
     if told > NODES_TOLD_MAX:
         yield warn("nodes", f"and {told - NODES_TOLD_MAX} more", "`phalanx nodes`")
     if found and not told:
@@ -134,9 +135,13 @@ def _nodes(client: Client) -> Iterator[DoctorLine]:
         yield warn("isolation", f"some nodes do not hold tasks to: {', '.join(weak)}", fix)
 
 
-def _fix_node(name: str, status: str, *, drained: bool) -> str:
-    if drained:
-        return f"`phalanx node resume {name}` when it is ready"
-    if status in ("Offline", "Unreachable", "Stopping"):
-        return f"start its runner; `phalanx node remove {name}` if it is gone for good"
-    return f"`phalanx story {name}` tells what happened; it returns by itself once that is repaired"
+def _fix_node(node: NodeView) -> str:
+    if node.drained:
+        return f"`phalanx node resume {node.name}` when it is ready"
+    if node.status in ("Offline", "Unreachable", "Stopping"):
+        return f"start its runner; `phalanx node remove {node.name}` if it is gone for good"
+    if node.elastic_disabled:
+        return (
+            f"`phalanx node elastic {node.name} on` enables it; automatic scaling does when tasks wait for it"
+        )
+    return f"`phalanx story {node.name}` tells what happened; it returns by itself once that is repaired"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from errno import EADDRINUSE
 from functools import partial
 from pathlib import Path
@@ -119,7 +119,7 @@ def _bring_up(settings: Settings, shape: ClusterShape, lock: int, tell: Callable
         supervisor.start()
         supervisor.await_ready(_readiness(endpoint_of(settings).address, token, set(members)))
         with announced(settings.state_dir, endpoint_of(settings)):
-            tell(_welcome(settings, list(members)))
+            tell(_welcome(settings, members))
             supervisor.watch()
     finally:
         supervisor.stop()
@@ -235,13 +235,14 @@ def _accounts(settings: Settings) -> str:
     return f"All tasks run as {account_name(os.geteuid())}, whoever submits them."
 
 
-def _welcome(settings: Settings, names: list[str]) -> str:
+def _welcome(settings: Settings, members: Mapping[str, Settings]) -> str:
+    names = list(members)
     folder = settings.state_dir
     here = f"\n  export PHALANX_STATE_DIR={folder}" if "state_dir" in settings.given else ""
     shown = " ".join(names[:8]) + (" …" if len(names) > 8 else "")
     return (
         f"Phalanx is up at {endpoint_of(settings).address} with {plural(len(names), 'node')}: {shown}\n"
-        f"Its state is in {folder}. {_accounts(settings)}\n"
+        f"Its state is in {folder}. {_accounts(settings)}{_addresses(settings, members)}\n"
         f"The dashboard is at {endpoint_of(settings).address}/ui/ and `phalanx ui` opens it. Try:{here}\n"
         "  phalanx run -- echo hello\n"
         "  phalanx submit --array 1-10 -- sleep 5\n"
@@ -249,3 +250,10 @@ def _welcome(settings: Settings, names: list[str]) -> str:
         "  phalanx nodes\n"
         "`phalanx down` stops it."
     )
+
+
+def _addresses(settings: Settings, members: Mapping[str, Settings]) -> str:
+    """Nodes that share a machine have no network each."""
+    if settings.overlay.mode == "off" or all(each.runner.pretend is None for each in members.values()):
+        return ""
+    return " Overlay addresses are simulated, since its nodes are: nothing can be reached at them."

@@ -334,7 +334,7 @@ def rest_server(
         ws="none",
         proxy_headers=False,
         server_header=False,
-        date_header=False,
+        date_header=True,  # `phalanx doctor` compares clocks by it
     )
     server = RestServer(config)
     server.tls = tls

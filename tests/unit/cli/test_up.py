@@ -73,15 +73,25 @@ def test_two_ports_are_never_the_same(tmp_path: Path):
     assert up._port("127.0.0.1", free, False, but_not=free) != free
 
 
+@pytest.mark.parametrize(("nodes", "is_told"), [(1, False), (2, True)])
+def test_that_nodes_which_share_a_machine_have_simulated_addresses_is_said(
+    tmp_path: Path, nodes: int, is_told: bool
+):
+    given = settings(tmp_path, **{"overlay.mode": "enabled"})
+    said = up._welcome(given, up._members(given, nodes, []))
+    assert ("Overlay addresses are simulated" in said) == is_told
+    assert "Overlay" not in up._welcome(settings(tmp_path), up._members(settings(tmp_path), nodes, []))
+
+
 def test_the_welcome_says_where_and_what_next(tmp_path: Path):
-    text = up._welcome(settings(tmp_path), [f"n{number}" for number in range(1, 12)])
+    text = up._welcome(settings(tmp_path), {f"n{number}": settings(tmp_path) for number in range(1, 12)})
     assert text.startswith(
         "Phalanx is up at http://127.0.0.1:7433 with 11 nodes: n1 n2 n3 n4 n5 n6 n7 n8 …\n"
     )
     assert f"export PHALANX_STATE_DIR={tmp_path}" in text
     assert "phalanx run -- echo hello" in text
     assert "whoever submits them" in text
-    mapped = up._welcome(settings(tmp_path, **{"runner.accounts": "same-name"}), ["n1"])
+    mapped = up._welcome(settings(tmp_path, **{"runner.accounts": "same-name"}), {"n1": settings(tmp_path)})
     assert "Tasks run as the accounts of their users." in mapped
 
 

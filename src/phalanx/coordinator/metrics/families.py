@@ -151,6 +151,11 @@ GAUGES = (
         "Nodes whose time counts in cost and energy.",
         lambda now: now.recorder.accounts.active,
     ),
+    _gauge(
+        "nodes_disabled",
+        "Nodes that people or automatic scaling disabled.",
+        lambda now: now.survey.nodes_disabled,
+    ),
 )
 # Prometheus' own library adds `_total` to these names.
 COUNTERS = (

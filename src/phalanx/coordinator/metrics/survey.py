@@ -13,6 +13,7 @@ from itertools import islice
 from msgspec import Struct, field
 
 from phalanx.api.server.limits import TimeSlices
+from phalanx.coordinator.metrics.accounts import is_disabled
 from phalanx.coordinator.views_cluster import node_status
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.nodes import NodeState
@@ -59,6 +60,7 @@ class Survey(Struct):
     unplaced: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # by queue, reason and cause
     ready: int = 0  # tasks that could be placed at once if there were room
     nodes: Counter[str] = field(default_factory=Counter)  # by state
+    nodes_disabled: int = 0  # of those that are not lost
     by_node: dict[str, NodeSurvey] = {}
     devices: int = 0
     devices_failed: int = 0  # out of service, of those
@@ -138,6 +140,7 @@ def _add_node(found: Survey, state: ClusterState, node: NodeState, now: float) -
     ledger = state.table.ledgers[node.row]
     taken = len({device for lane in node.lanes.values() for device in lane.grant.devices})
     found.allocations += len(node.lanes)
+    found.nodes_disabled += is_disabled(node)
     if not node.lost:
         millicores = MILLICORES[ledger.capacity.cores]
         found.devices += len(node.capacity.devices)

@@ -251,8 +251,7 @@ class _Pass:
             return Block.HELD
         for position in unit.ready(most):
             if self._ends_in_time(guard, unit):  # as the one before it does, beside which it may run
-                spot = nodes.best()
-                if spot is None:
+                if (spot := nodes.best()) is None:
                     return self._without(Block.ROOM, waiting_class, unit)
             elif (spot := guard.spot(unit.request, self._now + run_s(unit.job), nodes.held)) is None:
                 spot = nodes.best()
@@ -305,18 +304,15 @@ class _Pass:
         """Whether these members may go before the head; if they outstay its start, their places are counted."""
         if self._ends_in_time(guard, unit):
             return True
-        victims = [self.draft.tenants.get(key) for key in gang_placement.victims]
-        until = self._now + run_s(unit.job)
-        return guard.stay(
-            self._places(gang_placement), until, [tenant for tenant in victims if tenant is not None]
-        )
+        found = (self.draft.tenants.get(key) for key in gang_placement.victims)
+        leaving = [tenant for tenant in found if tenant is not None]
+        return guard.stay(self._places(gang_placement), self._now + run_s(unit.job), leaving)
 
     def _ends_in_time(self, guard: Reservation, unit: Unit) -> bool:
         return self._now + run_s(unit.job) <= guard.at
 
     def _places(self, gang_placement: GangPlacement) -> list[tuple[int, Grant]]:
-        rows = self.draft.nodes.rows
-        return [(rows[member.node], member.grant) for member in gang_placement.members]
+        return [(self.draft.nodes.rows[each.node], each.grant) for each in gang_placement.members]
 
     def _without(self, block: Block, waiting_class: WaitingClass, unit: Unit) -> Block | None:
         """There is no room, or no quota: others may have to make way, or a part of a gang may go where it can."""

@@ -14,7 +14,7 @@ from phalanx.coordinator.metrics import survey as under_test
 from phalanx.coordinator.metrics.board import MetricsBoard
 from phalanx.coordinator.metrics.families import COUNTERS, GAUGES, HISTOGRAMS
 from phalanx.coordinator.metrics.recorder import Recorder
-from phalanx.core.cluster.inputs import Drain, SetQuota
+from phalanx.core.cluster.inputs import Drain, SetElastic, SetQuota
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Gate
@@ -86,6 +86,13 @@ async def test_why_jobs_wait():
     found = await scrape(cluster.state, cluster.recorder)
     assert found["phalanx_unplaced_jobs", ("quota", "small", "policy_wait")] == 1
     assert found["phalanx_unplaced_jobs", ("no_room", "default", "capacity_wait")] == 2
+
+
+async def test_disabled_nodes_are_counted():
+    cluster = a_recorded_cluster(n1={"cores": 4}, n2={"cores": 4})
+    cluster.give(SetElastic("n1", False, user="eve"))
+    found = await scrape(cluster.state, cluster.recorder)
+    assert (found["phalanx_nodes_disabled", ()], found["phalanx_nodes_active", ()]) == (1, 1)
 
 
 async def test_a_job_that_runs_as_a_part_of_another_is_in_progress():

@@ -23,6 +23,15 @@ def test_the_longest_name_before_a_dot_is_the_stage(expression: str, found: Refe
     assert read_reference(expression, STAGES) == found
 
 
+@pytest.mark.parametrize("path", ["__class__", "result.__class__.__init__", "result.x.__globals__.os"])
+def test_what_reaches_for_attributes_is_refused_before_anything_runs(path: str) -> None:
+    with pytest.raises(Unresolved, match="begins with __"):
+        read_reference(f"a.{path}", STAGES)
+    assert read_reference("a.artifacts.__init__.py", STAGES).artifact == "__init__.py", (
+        "a file may have any name"
+    )
+
+
 def test_a_long_text_of_dots_is_read_at_once() -> None:
     """It took minutes when every beginning of it was looked up; the time limit of a test is enough to tell."""
     text = "${" + "." * 120_000 + "}" + "${x" + ".y" * 60_000 + "}"
