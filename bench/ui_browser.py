@@ -68,7 +68,7 @@ def logged_in(browser: Browser, cluster: Cluster) -> BrowserContext:
     context = browser.new_context(viewport={"width": 1280, "height": 800})
     page = context.new_page()
     page.goto(f"http://127.0.0.1:{cluster.port}/ui/#ticket={ticket}")
-    page.get_by_role("navigation").wait_for()
+    page.get_by_role("navigation", name="Pages").wait_for()
     page.close()
     return context
 

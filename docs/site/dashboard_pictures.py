@@ -18,6 +18,7 @@ from playwright.sync_api import sync_playwright
 import phalanx
 from docs.site.look import QUIET
 from phalanx.api.schema.cluster import TokenRequest
+from phalanx.manifests.read import read
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -31,6 +32,18 @@ STEPS = (
     r'  \033[33mlr\033[0m 3.0e-4  tok/s 41%03d\n" "$(date +%T)" $i $((9999 - i * 7 % 9999)) $((i * 37 % 999))'
     r"; sleep 0.1; done"
 )
+URGENT = """name: urgent
+priority: 50
+gang: true
+gather:
+- {layer: rack, must: true}
+groups:
+- tasks: 4
+  gpus: 8
+  command: [torchrun, train.py]
+"""
+STAGES = {"fetch": ("", 1), "clean": ("fetch", 3), "tokenize": ("clean", 4), "baseline": ("fetch", 5), "train": ("tokenize", 12),
+          "ablate": ("tokenize", 9), "judge": ("train, baseline", 600), "compare": ("ablate, baseline", 2), "report": ("judge, compare", 1)}  # fmt: skip
 # Name, address, theme, what is awaited, and a phone's width or not.
 PICTURES = (
     ("dashboard-overview", "/", "light", ".tile .value", False),
@@ -39,6 +52,11 @@ PICTURES = (
     ("dashboard-tasks", "/jobs/hyperparameters?task=%s", "light", "article ol li", False),
     ("dashboard-logs", "/jobs/llm-pretrain?tab=logs", "dark", ".line:nth-child(20)", False),
     ("dashboard-map", "/map", "dark", "main canvas", False),
+    ("dashboard-what-if", "/map?plan=1", "light", "main canvas", False),
+    ("dashboard-time", "/time?span=900", "light", ".gantt[data-drawn]", False),
+    ("dashboard-workflow", "/workflows/nightly?stage=judge", "light", ".svelte-flow__edge", False),
+    ("dashboard-node", "/nodes/n1", "dark", ".device", False),
+    ("dashboard-terminal", "/terminal/llm-pretrain.0", "dark", ".xterm-helper-textarea:focus", False),
     ("dashboard-phone", "/jobs/llm-pretrain", "light", "[aria-rowindex='2'] .status", True),
 )
 
@@ -50,6 +68,12 @@ def work(client: phalanx.Client, address: str) -> str:
         for name in ("alice", "bob", "carol")
     }
     alice, bob, carol = users.values()
+    nodes = [
+        f"    - {{name: {name}, dependsOn: [{after}], spec: {{command: [sleep, '{seconds}']}}}}"
+        for name, (after, seconds) in STAGES.items()
+    ]
+    head = "apiVersion: flowmesh/v1\nkind: Workflow\nmetadata: {name: nightly}\nspec:\n  graph:\n    nodes:\n"
+    bob.submit_workflow(read([("flow.yaml", head + "\n".join(nodes))]).workflows[0].spec)
     alice.submit(name="llm-pretrain", command=["sh", "-c", STEPS], tasks=4, min=4, gpus=8, priority=10)
     bob.submit(name="diffusion", command=["sleep", "3000"], tasks=3, min=3, gpus=8)
     carol.submit(name="evaluate", command=["sleep", "3000"], array="1-20", gpus=1)
@@ -75,6 +99,21 @@ def work(client: phalanx.Client, address: str) -> str:
     return str(client.task(failed).number)
 
 
+def plan(page: Page) -> None:
+    page.get_by_label("Job file or manifest").fill(URGENT)
+    page.get_by_role("button", name="Plan", exact=True).click()
+    page.locator(".verdict").wait_for()
+
+
+def type_commands(page: Page) -> None:
+    page.keyboard.type(
+        "echo $PHALANX_NODE_NAMES; echo rank $PHALANX_NODE_RANK of $PHALANX_NUM_NODES; ls --color /\n"
+    )
+
+
+DONE = {"dashboard-what-if": plan, "dashboard-terminal": type_commands}  # what is done before the picture
+
+
 def take(browser: Browser, client: phalanx.Client, address: str, failed: str) -> None:
     for name, path, theme, awaited, is_phone in PICTURES:
         size = {"width": 390, "height": 780} if is_phone else {"width": 1280, "height": 760}
@@ -82,6 +121,8 @@ def take(browser: Browser, client: phalanx.Client, address: str, failed: str) ->
         log_in(page, client, address)
         page.goto(f"{address}/ui{path.replace('%s', failed)}")
         page.locator(awaited).first.wait_for()
+        if name in DONE:
+            DONE[name](page)
         page.wait_for_timeout(2500)  # the fonts, and what a second request brings
         page.screenshot(path=FOLDER / f"{name}.png")
         page.close()
@@ -90,7 +131,7 @@ def take(browser: Browser, client: phalanx.Client, address: str, failed: str) ->
 
 def log_in(page: Page, client: phalanx.Client, address: str) -> None:
     page.goto(client.dashboard([address]).url)
-    page.get_by_role("navigation").wait_for()
+    page.get_by_role("navigation", name="Pages").wait_for()
 
 
 def main() -> None:

@@ -90,7 +90,8 @@ def test_a_ticket_logs_in_once_and_leaves_no_trace(browser: Browser, cluster: Re
     heading(first.page, "Jobs")
     first.page.get_by_role("button", name="Log out").click()
     first.page.get_by_text("To log in").wait_for()
-    first.close(), second.close()
+    first.close()
+    second.close()
 
 
 def test_the_overview_counts_and_leads_to_the_list(dashboard: Dashboard, cluster: RealCluster) -> None:
@@ -272,8 +273,9 @@ def test_nothing_of_a_user_is_taken_for_markup(dashboard: Dashboard, cluster: Re
         max_retries=0,
     )
     cluster.wait_task(job.task_ids[0], "Failed")
+    page = dashboard.page
     for tab in ("tasks", "logs", "usage", "story", "details"):
-        page = dashboard.open(f"/jobs/hostile?tab={tab}")
+        dashboard.open(f"/jobs/hostile?tab={tab}")
         page.get_by_text("attempts" if tab == "usage" else "pwned").first.wait_for()
         dashboard.check_clean()
     page.get_by_role("button", name="Show all values").click()
@@ -320,7 +322,8 @@ def test_every_page_works_by_keyboard(dashboard: Dashboard) -> None:
     assert page.evaluate("document.activeElement.textContent") == "To the content"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "content"
-    page.keyboard.press("g"), page.keyboard.press("j")
+    page.keyboard.press("g")
+    page.keyboard.press("j")
     heading(page, "Jobs")
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keyboard").wait_for()

@@ -24,7 +24,7 @@ from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.coordinator.secret import ClusterSecret
 from phalanx.errors import PhalanxError
-from tests.support.browser import Browser
+from tests.support.browser_connection import Browser
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import ssl
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -28,8 +29,9 @@ class Reply(NamedTuple):
 class Browser:
     """One page at one coordinator. `cookie` is what its browser keeps, `csrf` what the page holds in memory."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, tls: ssl.SSLContext | None = None) -> None:
         self.at = urlsplit(address)
+        self.tls = tls
         self.cookie = ""
         self.csrf = ""
         self.next_ticket = ""
@@ -43,7 +45,7 @@ class Browser:
             origin = f"{self.at.scheme}://{self.at.netloc}"
             words |= {"phalanx-csrf": self.csrf, "origin": origin, "content-type": "application/json"}
         words = {name: value for name, value in (words | (headers or {})).items() if value}
-        connection = http.client.HTTPConnection(self.at.hostname or "", self.at.port, timeout=20)
+        connection = self._connection()
         try:
             text = json.dumps(body) if body is not None else None
             connection.request(method, path, text, words)
@@ -62,7 +64,7 @@ class Browser:
 
     def first_change(self, after: int) -> dict[str, Any]:
         """The first message of the stream of changes."""
-        connection = http.client.HTTPConnection(self.at.hostname or "", self.at.port, timeout=20)
+        connection = self._connection()
         try:
             connection.request("GET", f"/v1/pages/changes?after={after}", headers={"cookie": self.cookie})
             answer = connection.getresponse()
@@ -75,6 +77,12 @@ class Browser:
         finally:
             connection.close()
 
+    def _connection(self) -> http.client.HTTPConnection:
+        host, port = self.at.hostname or "", self.at.port
+        if self.tls is not None:
+            return http.client.HTTPSConnection(host, port, timeout=20, context=self.tls)
+        return http.client.HTTPConnection(host, port, timeout=20)
+
     def terminal(self, session: str, ticket: str, origin: str | None = None) -> Terminal:
         return Terminal(self, session, ticket, origin)
 
@@ -85,6 +93,8 @@ class Terminal:
     def __init__(self, page: Browser, session: str, ticket: str, origin: str | None = None) -> None:
         at = page.at
         self._socket = socket.create_connection((at.hostname, at.port), timeout=20)
+        if page.tls is not None:
+            self._socket = page.tls.wrap_socket(self._socket, server_hostname=at.hostname)
         lines = [
             f"GET /v1/sessions/{session} HTTP/1.1",
             f"Host: {at.netloc}",

@@ -1,8 +1,4 @@
-"""Plans of files as they were written: job files and manifests are read here, for clients that cannot read them.
-
-
-
-"""
+"""Plans of files as they were written: job files and manifests are read here, for clients that cannot read them."""
 
 from __future__ import annotations
 

@@ -14,6 +14,9 @@ const DEVELOPER: Login = {
   may: new Proxy({}, { get: () => 'all' }),
 };
 
+const RETRY_MS = 1000;
+const PATIENCE_MS = 60_000;
+
 /** The ticket of the address, which is then no longer in it, nor in the history. */
 export function takeTicket(): string {
   const given = new URLSearchParams(location.hash.slice(1)).get('ticket') ?? '';
@@ -24,6 +27,8 @@ export function takeTicket(): string {
 class Session {
   status = $state<'unknown' | 'in' | 'out'>('unknown');
   login = $state.raw<Login | null>(null);
+  /** What is waited for, while it is not known whether there is a login. */
+  trouble = $state('');
   /** Why there is no login, to be shown on the page that asks for one. */
   error = $state.raw<ApiError | null>(null);
 
@@ -42,7 +47,7 @@ class Session {
     setLogin('', (error) => this.#over(error));
     const ticket = takeTicket();
     try {
-      this.#take(ticket ? await this.#entered(ticket) : await this.#current());
+      this.#take(await this.#patiently(() => (ticket ? this.#entered(ticket) : this.#current())));
     } catch (error) {
       // Development against a coordinator without logins: Vite's proxy shows a token itself.
       if (import.meta.env.DEV && error instanceof ApiError && error.status === 409) return this.#take(DEVELOPER);
@@ -55,10 +60,30 @@ class Session {
    * of a login that is good. A ticket that is not needed is over in a minute.
    */
   async #entered(ticket: string): Promise<Login> {
-    const known = await get('/v1/logins/current').catch(() => null);
-    if (!known) return this.#redeem(ticket);
+    let known: Login;
+    try {
+      known = await get('/v1/logins/current');
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+      return this.#redeem(ticket);
+    }
     notes.say(`You are logged in as ${known.name}. To use the new ticket, log out first.`);
     return known;
+  }
+
+  /** Ask again while no coordinator can answer: one that has just died is followed by another within seconds. */
+  async #patiently(ask: () => Promise<Login>): Promise<Login> {
+    for (let waited = 0; ; waited += RETRY_MS) {
+      try {
+        const login = await ask();
+        this.trouble = '';
+        return login;
+      } catch (error) {
+        if (!(error instanceof ApiError) || !error.isPassing || waited > PATIENCE_MS) throw error;
+        this.trouble = error.message;
+        await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+      }
+    }
   }
 
   /** A refused ticket may have been used by another tab of this browser, whose login is then ours, too. */
@@ -66,7 +91,7 @@ class Session {
     try {
       return await post('/v1/logins', { body: { ticket } });
     } catch (error) {
-      if (!(error instanceof ApiError) || error.status === 0) throw error;
+      if (!(error instanceof ApiError) || error.isPassing) throw error;
       return get('/v1/logins/current').catch(() => Promise.reject(error));
     }
   }

@@ -227,6 +227,7 @@ class FutureStart(Struct, omit_defaults=True):
     """When and where the planner expects a job to start: the head of the queue, whose places are kept for it."""
 
     number: int
+    id: str
     nodes: list[str]
     at: float | None = None  # without it, time limits do not say when
     passes_s: float = 0.0  # what runs no longer than this may go first
@@ -241,7 +242,7 @@ class TimesView(Struct):
     since: float
     until: float
     bars: list[TimeBar]
-    holders: list[MapHolder]  # the jobs of the bars
+    holders: list[MapHolder]  # the jobs of the bars, and of what is to start
     future: list[FutureStart]
     left_out: bool  # there are more bars than were asked for
 

@@ -98,6 +98,9 @@ class TimeReads:
         left_out = len(found) > query.limit
         bars = sorted(found[: query.limit], key=lambda bar: (bar.node, bar.started_at))
         await self._foresee(query)
+        known = {each.id for each in shown}
+        ahead = dict.fromkeys(each.id for each in self._future if each.id in state.jobs)
+        shown += [holder(state, state.jobs[id]) for id in ahead if id not in known]
         return TimesView(now, state.revision, since, until, bars, shown, self._future, left_out)
 
     def _bars(
@@ -152,7 +155,7 @@ def _future(loop: Requests, now: float) -> Iterator[FutureStart]:
         job = state.jobs[id]
         if job.promise is not None:
             nodes = sorted({place[0] for place in job.promise.members.values()})
-            yield FutureStart(job.arrival, nodes, text="places are promised; their holders are leaving")
+            yield FutureStart(job.arrival, id, nodes, text="places are promised; their holders are leaving")
     snapshot = state.snapshot(now, engine.memory)
     unit = head_of(snapshot)
     found = None if unit is None else forecast(snapshot, unit, engine.policy)
@@ -162,7 +165,7 @@ def _future(loop: Requests, now: float) -> Iterator[FutureStart]:
     at = found.at if isfinite(found.at) else None
     passes_s = found.passes_s if isfinite(found.passes_s) else 0.0
     yield FutureStart(
-        job.arrival, list(found.nodes), at, passes_s, "places are kept for the first in the queue"
+        job.arrival, job.job.id, list(found.nodes), at, passes_s, "places are kept for the first in the queue"
     )
 
 

@@ -16,17 +16,18 @@ export interface Pointed {
 
 const NAME_MAX = 80;
 
-export function describe(cluster: Cluster, layout: Layout, colouring: Colouring, plan: PlanOverlay | null, place: Place): Pointed {
+export function describe(cluster: Cluster, layout: Layout, colouring: Colouring, plan: PlanOverlay | null, ranks: ReadonlyMap<string, string>, place: Place): Pointed {
   const node = layout.nodes[place.node]!.node;
   const device = node.devices[place.device];
   const job = device ? device.job : place.device >= 0 && !node.devices.length ? (node.jobs[0] ?? '') : '';
+  const rank = device ? ranks.get(device.task) : undefined;
   const mark = plan?.marks.get(node.name)?.get(device ? device.index : -1);
   return {
     node: node.name,
     job,
     paint: colouring.of(node, device),
     title: device ? `${short(node.name, NAME_MAX)}  GPU ${device.index}` : short(node.name, NAME_MAX),
-    lines: [...(device ? ofDevice(cluster, device) : ofNode(cluster, node)), ...stateOf(node, device), ...(mark ? [short(mark.text, 200)] : [])],
+    lines: [...(device ? ofDevice(cluster, device) : ofNode(cluster, node)), ...(rank === undefined ? [] : [`rank ${rank}`]), ...stateOf(node, device), ...(mark ? [short(mark.text, 200)] : [])],
   };
 }
 

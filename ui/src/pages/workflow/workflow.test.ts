@@ -1,0 +1,27 @@
+import { expect, test } from 'vitest';
+import { depths, graphOf, inOrder, mayRetryFrom, shapeOf, type WorkflowView } from './dag';
+import { inColumns } from './layout';
+
+const stage = (name: string, after: string[], status = 'Waiting') => ({ name, after, status, job_id: '', waits_for: status === 'Waiting' ? after : [] });
+const flow = (...stages: object[]): WorkflowView => ({ id: 'w', name: 'w', user: 'ada', status: 'Failed', submitted_at: 0, counts: {}, stages }) as unknown as WorkflowView;
+
+test('edges lead between stages that are there, once each', () => {
+  const graph = graphOf(flow(stage('a', []), stage('b', ['a', 'a', 'gone'])));
+  expect(graph.edges.map((edge) => [edge.source, edge.target, edge.isWaited])).toEqual([['a', 'b', true]]);
+  const later = graphOf(flow(stage('a', [], 'Completed'), stage('b', ['a', 'gone'], 'Running')));
+  expect(shapeOf(later)).toBe(shapeOf(graph));
+});
+
+test('a stage is one deeper than the deepest before it; a circle does not hang the page', () => {
+  const graph = graphOf(flow(stage('a', []), stage('b', ['a']), stage('c', ['a', 'b']), stage('x', ['y']), stage('y', ['x'])));
+  expect(Object.fromEntries(depths(graph))).toEqual({ a: 0, b: 1, c: 2, x: 0, y: 0 });
+  const points = [...inColumns(graph).values()].map((point) => `${point.x},${point.y}`);
+  expect(new Set(points).size).toBe(5);
+});
+
+test('a retry begins where something has ended; counts come in the order of what matters', () => {
+  const ended = flow(stage('a', [], 'Failed'), stage('b', ['a']));
+  expect(mayRetryFrom(ended, ended.stages![0]!)).toBe(true);
+  expect(mayRetryFrom({ ...ended, status: 'Running' }, ended.stages![0]!)).toBe(false);
+  expect(inOrder({ Completed: 3, Failed: 1, Running: 2, Skipped: 0 }).map(([word]) => word)).toEqual(['Running', 'Failed', 'Completed']);
+});
