@@ -120,9 +120,9 @@ def test_the_map_shows_who_holds_what_and_a_click_filters(dashboard: Dashboard) 
     wait_until(lambda: "rank " in told(page) or None, what="the rank of a member is told")
     assert "held by 1." in told(page) and "n1" in told(page)
     page.keyboard.press("Escape")
-    wait_until(lambda: "show" not in page.url or None)
+    page.wait_for_url(lambda url: "show" not in url)
     page.keyboard.press("Enter")
-    wait_until(lambda: "show=1" in page.url or None)
+    page.wait_for_url(lambda url: "show=1" in url)
     page.get_by_role("button", name="Show all").click()
     for by, word in (("user", "admin"), ("queue", "research"), ("usage", "in use"), ("health", "healthy")):
         page.get_by_text(by, exact=True).click()
@@ -142,9 +142,9 @@ def test_the_map_goes_into_a_domain_and_to_a_node(dashboard: Dashboard) -> None:
     page.get_by_text("4 nodes").wait_for()
     the_map(page).focus()
     page.keyboard.press("+")
-    wait_until(lambda: "in=" in page.url or None)
+    page.wait_for_url(lambda url: "in=" in url)
     page.keyboard.press("-")
-    wait_until(lambda: "in=" not in page.url or None)
+    page.wait_for_url(lambda url: "in=" not in url)
     box = page.locator(".map canvas").first.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 40, box["y"] + 60)
@@ -221,11 +221,11 @@ def test_time_shows_what_ran_and_what_places_are_kept_for(dashboard: Dashboard) 
     page.keyboard.press("ArrowDown")
     wait_until(lambda: "on n1" in told(page) or None)
     page.keyboard.press("+")
-    wait_until(lambda: "from=" in page.url or None)
+    page.wait_for_url(lambda url: "from=" in url)
     page.keyboard.press("Shift+ArrowLeft")
     page.get_by_role("button", name="Zoom out").click()
     page.get_by_role("button", name="Now", exact=True).click()
-    wait_until(lambda: "from=" not in page.url or None)
+    page.wait_for_url(lambda url: "from=" not in url)
     page.get_by_text("by job").click()
     page.get_by_role("application", name=re.compile("jobs")).wait_for()
     page.get_by_text("6 h", exact=True).click()
@@ -233,11 +233,11 @@ def test_time_shows_what_ran_and_what_places_are_kept_for(dashboard: Dashboard) 
     page.get_by_role("application").focus()
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    wait_until(lambda: "/ui/jobs/" in page.url or None)
+    page.wait_for_url(lambda url: "/ui/jobs/" in url)
     dashboard.open("/time?node=n1")
     page.get_by_text("of node n1").wait_for()
     page.get_by_role("button", name="All nodes").click()
-    wait_until(lambda: "node=" not in page.url or None)
+    page.wait_for_url(lambda url: "node=" not in url)
     dashboard.open("/time?node=nothing")
     page.get_by_role("alert").filter(has_text="nothing").wait_for()
     dashboard.check_clean()
@@ -336,7 +336,8 @@ def test_a_terminal_is_open_to_the_user_and_closed_to_the_task(
     found = wait_until(lambda: re.search(r"again-(\d+) (\d+)", rows.inner_text()))
     assert first is not None and first.groups() != found.groups()
     page.keyboard.type(
-        "clear; printf '\\033]52;c;aGFjaw==\\007\\033]0;titled\\007\\033]8;;http://a.invalid\\007a-link\\033]8;;\\007<img src=x onerror=window.pwned=1>\\n'\n"
+        "clear; printf '\\033]52;c;aGFjaw==\\007\\033]0;titled\\007"
+        "\\033]8;;http://a.invalid\\007a-link\\033]8;;\\007<img src=x onerror=window.pwned=1>\\n'\n"
     )
     wait_until(lambda: "a-link<img" in rows.inner_text() or None)
     assert page.evaluate("navigator.clipboard.readText()") == "before"
@@ -393,7 +394,9 @@ def test_tokens_are_created_shown_once_rotated_and_revoked(
         left = buttons.count()
         buttons.first.click()
         page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
-        wait_until(lambda: page.get_by_role("row").filter(has_text="grace").count() < left or None)
+        wait_until(
+            lambda least=left: page.get_by_role("row").filter(has_text="grace").count() < least or None
+        )  # type: ignore[misc]
     wait_until(lambda: status_with(second) == 401 or None)
     page.get_by_label("expired and revoked ones, too").check()
     page.get_by_role("grid").get_by_text("revoked").first.wait_for()
@@ -408,7 +411,7 @@ def test_the_audit_log_shows_refusals(dashboard: Dashboard) -> None:
     page = dashboard.open("/audit")
     page.get_by_role("grid").get_by_text("submit").first.wait_for()
     page.get_by_label("refusals only").check()
-    wait_until(lambda: "show=refused" in page.url or None)
+    page.wait_for_url(lambda url: "show=refused" in url)
     page.get_by_role("grid").get_by_text("401").first.wait_for()
     page.get_by_label("Search the audit log").fill("no such line anywhere")
     page.get_by_text("No line is like that").wait_for()
@@ -422,7 +425,9 @@ def test_a_viewer_has_no_buttons_and_is_refused(browser: Browser, cluster: RealC
     page.get_by_role("region", name="NUMA node 0").wait_for()
     assert page.get_by_role("button", name=re.compile("Drain|Resume")).count() == 0
     assert page.get_by_role("link", name=re.compile("Tokens|Audit")).count() == 0
-    asked = "path => fetch(path, {method: 'POST', headers: {'content-type': 'application/json'}, body: '{\"reason\": \"x\"}'}).then((reply) => reply.status)"
+    asked = """path => fetch(path, {
+        method: 'POST', headers: {'content-type': 'application/json'}, body: '{"reason": "x"}',
+    }).then((reply) => reply.status)"""
     for path in ("/v1/nodes/n4/drain", "/v1/tasks/1.0/exec", "/v1/tokens"):
         assert page.evaluate(asked, path) == 403, path
     assert not cluster.client.node("n4").drained
@@ -435,7 +440,12 @@ def test_a_viewer_has_no_buttons_and_is_refused(browser: Browser, cluster: RealC
     viewer.close()
 
 
-PAGES = ("/map?by=usage&plan=1&show=busy", "/time?by=job", "/workflows", "/nodes", "/nodes/n1", "/queues", "/tokens", "/audit", "/terminal/1.0")  # fmt: skip
+PAGES = (
+    "/map?by=usage&plan=1&show=busy", "/time?by=job", "/workflows", "/nodes", "/nodes/n1", "/queues", "/tokens",
+    "/audit", "/terminal/1.0",
+)  # fmt: skip
+FOCUSED = """((e) => e.closest('main')
+    && (e.getAttribute('aria-label') || e.textContent.trim().slice(0, 30) || e.tagName))(document.activeElement)"""
 
 
 def test_pages_are_readable_on_a_phone(dashboard: Dashboard) -> None:
@@ -459,7 +469,7 @@ def test_every_control_is_reached_by_keyboard(dashboard: Dashboard) -> None:
         page.locator("#content").focus()
         for _ in range(wanted + 4):
             page.keyboard.press("Tab")
-            what = page.evaluate("((e) => e.closest('main') && (e.getAttribute('aria-label') || e.textContent.trim().slice(0, 30) || e.tagName))(document.activeElement)")  # fmt: skip
+            what = page.evaluate(FOCUSED)
             reached.setdefault(path, set()).add(str(what))
     assert any("Devices by place" in each for each in reached["/map"]) and "What if" in reached["/map"]
     assert "Zoom in" in reached["/time"] and "Drain" in reached["/nodes/n1"]

@@ -2,9 +2,15 @@
 import { mount } from 'svelte';
 import App from './App.svelte';
 import './lib/theme.svelte';
+import { notes } from './lib/notes.svelte';
 import { session } from './lib/session.svelte';
+import { short } from './lib/text';
 
-void session.start();
+// Where the page was before, if its coordinator went away; the ticket takes it out of the address.
+const from = new URLSearchParams(location.hash.slice(1)).get('from');
+void session.start().then(() => {
+  if (from && session.status === 'in') notes.say(`The coordinator at ${short(from, 100)} went away: the page goes on here, at ${location.host}.`);
+});
 const target = document.getElementById('app')!;
 target.replaceChildren();
 mount(App, { target });

@@ -136,7 +136,7 @@ class Session {
     const login = this.login;
     if (!login) return;
     const url = new URL(location.pathname + location.search, coordinator);
-    url.hash = `ticket=${encodeURIComponent(login.next_ticket)}`;
+    url.hash = `ticket=${encodeURIComponent(login.next_ticket)}&from=${encodeURIComponent(location.host)}`;
     location.replace(url.href);
   }
 }
