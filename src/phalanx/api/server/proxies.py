@@ -20,6 +20,7 @@ from phalanx.core.model.job import is_name
 from phalanx.errors import BadRequest, Forbidden, Unauthorized
 
 GROUPS_MAX = 1000
+OF_SETTINGS = ("admin", "local")
 VOUCHER = b"phalanx-voucher"
 _HOST, _PROTO, _FOR = b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-for"
 
@@ -84,6 +85,12 @@ class TrustedProxies(Struct, frozen=True):
             raise Forbidden(
                 f"{self.user_header} = {name[:80]!r} is no name of a user: expected letters, digits, '.', '_', '-'",
                 reason="BadProxyUser",
+            )
+        if name in OF_SETTINGS and f"user:{name}" not in self.roles:
+            raise Forbidden(
+                f"{self.user_header} = {name!r} is the name that tokens out of settings stand for, with all of their jobs",
+                reason="BadProxyUser",
+                hint=f"user:{name}=ROLE in coordinator.trusted_proxy_roles allows it",
             )
         role = self._role(name, http_request)
         if not power(role):

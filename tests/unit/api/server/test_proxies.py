@@ -107,6 +107,12 @@ async def test_what_is_no_name_of_a_user_is_refused(name: str):
     assert reason(await Stage().log_in(PROXY, ("x-forwarded-user", name))) == "BadProxyUser"
 
 
+async def test_nobody_gets_the_jobs_of_the_tokens_of_settings_by_name():
+    assert reason(await Stage().log_in(PROXY, ("x-forwarded-user", "admin"))) == "BadProxyUser"
+    allowed = Stage(TrustedProxies(("10.0.0.1",), roles={"user:admin": "viewer"}))
+    assert (await allowed.log_in(PROXY, ("x-forwarded-user", "admin"))).status == 201
+
+
 async def test_who_has_no_role_stays_out():
     stage = Stage(TrustedProxies(("10.0.0.1",), roles={"user:ada": "admin"}))
     assert reason(await stage.log_in(PROXY, ("x-forwarded-user", "bob"))) == "NoRole"
