@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,10 @@ BAD_FILES = (
     ("- " * 200 + "x", "deep"),
     ("", "nothing to plan"),
 )
+
+
+def has_fewer(found: Locator, than: int) -> bool:
+    return found.count() < than
 
 
 @pytest.fixture(scope="module")
@@ -394,9 +399,7 @@ def test_tokens_are_created_shown_once_rotated_and_revoked(
         left = buttons.count()
         buttons.first.click()
         page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
-        wait_until(
-            lambda least=left: page.get_by_role("row").filter(has_text="grace").count() < least or None
-        )  # type: ignore[misc]
+        wait_until(partial(has_fewer, page.get_by_role("row").filter(has_text="grace"), left))
     wait_until(lambda: status_with(second) == 401 or None)
     page.get_by_label("expired and revoked ones, too").check()
     page.get_by_role("grid").get_by_text("revoked").first.wait_for()
