@@ -47,6 +47,9 @@ REQUESTS_MAX = 5_000
 SUBMITS_MAX = 2_000
 FIRST_PER_TURN = 20_000  # inputs
 SUBMITS_PER_TURN = 100
+ROUNDS_BEFORE = (
+    1  # of asyncio, before a turn: what others send at the same moment is in it, and is written with it
+)
 ROUNDS_BETWEEN = 8  # of asyncio, after a turn that was cut short: what came meanwhile is in the next one
 _OF_RUNNERS = (Heartbeat, Tell, Hello, Disconnect)
 
@@ -211,7 +214,7 @@ class Loop:
                     await self._wake.wait()
             except TimeoutError:
                 pass
-        for _ in range(ROUNDS_BETWEEN if self._has_more else 0):
+        for _ in range(ROUNDS_BETWEEN if self._has_more else ROUNDS_BEFORE):
             await asyncio.sleep(0)
         self._wake.clear()
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from phalanx.api.schema.fields import shown
 from phalanx.core.cluster.stage_inputs import artifact_of_job, path_in_results, texts_of
-from phalanx.core.model.job import Command, Job
+from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
     Reference,
@@ -24,10 +24,26 @@ from phalanx.core.model.workflow import Stage
 from phalanx.errors import BadRequest
 
 
-def referred(
+class StageReferences:
+    """What the stages of one workflow refer to. Commands without a reference are read once for all that share them."""
+
+    def __init__(self, numbers: dict[str, int]) -> None:
+        self._numbers = numbers
+        self._plain: tuple[Group, ...] | None = None  # the last groups without any
+
+    def of(self, job: Job, text: str, spec: dict[str, Any], field: str) -> list[int] | None:
+        """The stages whose results a stage uses; None if it has no reference at all."""
+        if job.groups is self._plain and not has_references(text):
+            return None
+        found = _referred(job, text, spec, self._numbers, field)
+        if found is None:
+            self._plain = job.groups
+        return found
+
+
+def _referred(
     job: Job, text: str, spec: dict[str, Any], numbers: dict[str, int], field: str
 ) -> list[int] | None:
-    """The stages whose results the stage uses; None if it has no reference at all."""
     found: dict[int, None] = {}
     has_any = False
     texts: list[tuple[str, str]] = []

@@ -26,7 +26,7 @@ from phalanx.api.schema.fields import (
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobs import StatusWord
 from phalanx.api.schema.jobspec import JobSpec, to_job
-from phalanx.api.schema.stage_references import check_indexes, referred
+from phalanx.api.schema.stage_references import StageReferences, check_indexes
 from phalanx.core.model.dispatch import TASK_TYPE_TAG
 from phalanx.core.model.job import NAME_MAX, Job, is_job_name
 from phalanx.core.model.json_depth import too_deep_at
@@ -176,7 +176,7 @@ def to_workflow(
     check_count("stages", len(spec.stages), STAGES_MAX)
     numbers = _numbered(spec.stages)
     stages: list[Stage] = []
-    jobs = _StageJobs(spec.name, now, user, default_retries)
+    jobs, referred = _StageJobs(spec.name, now, user, default_retries), StageReferences(numbers)
     for number, stage in enumerate(spec.stages):
         field = f"stages[{number}] ({stage.name})"
         try:
@@ -184,7 +184,7 @@ def to_workflow(
             job = jobs.of(stage, program)
         except PhalanxError as error:
             raise type(error)(f"{field}: {error.detail}", reason=error.reason, hint=error.hint) from None
-        made = _stage(stage, job, numbers, field)
+        made = _stage(stage, job, numbers, referred, field)
         stages.append(structs.replace(made, merges=True) if program is not None and program.merges else made)
     _refuse_circles(stages)
     check_indexes(stages, numbers)
@@ -286,7 +286,9 @@ def _job_name(workflow: str, stage: str) -> str:
     return name if is_job_name(name) else ""
 
 
-def _stage(stage: StageSpec, job: Job, numbers: dict[str, int], field: str) -> Stage:
+def _stage(
+    stage: StageSpec, job: Job, numbers: dict[str, int], referred: StageReferences, field: str
+) -> Stage:
     own = numbers[stage.name]
     after: dict[int, None] = {}
     for name in stage.after:
@@ -303,7 +305,7 @@ def _stage(stage: StageSpec, job: Job, numbers: dict[str, int], field: str) -> S
     if stage.condition is not None:
         condition = _condition(stage.condition, numbers, after, field)
     text = _spec_text(stage.spec, field)
-    used = referred(job, text, stage.spec, numbers, field)
+    used = referred.of(job, text, stage.spec, field)
     refers = used is not None
     for number in used or ():
         if number == own:
@@ -350,6 +352,8 @@ def _refuse_circles(stages: list[Stage]) -> None:
     edges = sum(len(stage.after) for stage in stages)
     if edges > EDGES_MAX:
         raise BadRequest(f"stages: {edges} dependencies are too many, at most {EDGES_MAX} are allowed")
+    if all(other < number for number, stage in enumerate(stages) for other in stage.after):
+        return  # each builds on earlier ones alone
     try:
         TopologicalSorter({number: stage.after for number, stage in enumerate(stages)}).prepare()
     except CycleError as error:

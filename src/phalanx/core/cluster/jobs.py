@@ -53,12 +53,6 @@ class IllegalMove(AssertionError):
         super().__init__(f"{who} cannot go from {before.word} to {after.word}")
 
 
-def check_move(who: str, before: Status, after: Status) -> None:
-    """Raise IllegalMove unless the table allows it."""
-    if (before, after) not in MOVES:
-        raise IllegalMove(who, before, after)
-
-
 def urgency_of(job: Job, aging_s: float) -> float:
     """Where it stands in the queue by its priority, and by its age if that counts; the smaller goes first."""
     return -float(job.priority) + (job.submitted_at / aging_s if aging_s else 0.0)
@@ -85,7 +79,9 @@ class JobState:
     ) -> None:
         size = job.tasks
         self.job = job
-        self.by_task = any(after.each for after in job.after)  # its tasks wait for others one by one
+        self.by_task = bool(job.after) and any(
+            after.each for after in job.after
+        )  # its tasks wait for others one by one
         self.totals = totals  # the counts over all jobs, which this one keeps up to date
         self.status = bytearray(size)
         self.why = bytearray(size)
@@ -94,7 +90,7 @@ class JobState:
         self.counts = [size, 0, 0, 0, 0, 0]
         self._begin()
         self.begins_at = job.begin_at  # nothing is placed before this; 0: nothing or the time has come
-        self.firsts = [0, *accumulate(group.tasks for group in job.groups)][:-1]
+        self.firsts = list(accumulate((group.tasks for group in job.groups[:-1]), initial=0))
         urgency = urgency_of(job, aging_s)
         self.groups = [
             GroupState(self, number, first, (urgency, arrival, number))
@@ -245,7 +241,8 @@ class JobState:
     def move(self, position: int, after: Status) -> None:
         """Change a task's status, if the table of moves allows it."""
         before = STATUSES[self.status[position]]
-        check_move(f"task {position} of {self.job.id}", before, after)
+        if (before, after) not in MOVES:
+            raise IllegalMove(f"task {position} of {self.job.id}", before, after)
         self.status[position] = after
         self.counts[before] -= 1
         self.counts[after] += 1

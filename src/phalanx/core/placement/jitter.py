@@ -30,11 +30,8 @@ def jitters(task: str, nodes: Sequence[bytes], most: float) -> Numbers:
     """The jitter of one task for each of these nodes, whose names are encoded."""
     if most <= 0:
         return np.zeros(len(nodes))
-    copied, digests = md5(f"{task}:".encode()).copy, []
-    for node in nodes:  # what all have in common is taken in once
-        hashed = copied()
-        hashed.update(node)
-        digests.append(hashed.digest())
+    prefix = f"{task}:".encode()
+    digests = [md5(prefix + node).digest() for node in nodes]
     numbers = np.frombuffer(b"".join(digests), dtype=">u8")[::2].astype(np.float64)  # the first half of each
     found: Numbers = (numbers / _SCALE - 0.5) * (2 * most)
     return found

@@ -301,6 +301,7 @@ class Lanes:
         ] = {}  # attempts that hold a lane, or need none, and have not received go
         self._holders: dict[int, str] = {}
         self._queues: dict[int, deque[str]] = {}
+        self._ends: dict[int, int] = {}  # how many ended in a lane since it was last short
 
     def is_taken(self, lane: int | None) -> bool:
         return lane in self._holders
@@ -313,15 +314,22 @@ class Lanes:
         self.waiting[request[0]] = request
         self._queues.setdefault(lane, deque()).append(request[0])
 
-    def goes_on(self, lane: int | None) -> bool:
-        """Whether an attempt waits for this lane."""
-        return lane in self._queues
+    def is_short(self, lane: int | None) -> bool:
+        """Whether no more attempts wait for a lane than have ended in it since it was last short; one more has."""
+        if lane is None or lane not in self._queues:
+            return True
+        ends = self._ends.get(lane, 0) + 1
+        is_short = ends >= len(self._queues[lane])
+        self._ends[lane] = 0 if is_short else ends
+        return is_short
 
     def leave(self, lane: int | None, key: str) -> Waiting | None:
         """The holder is gone: returns the next attempt."""
         if lane is None or self._holders.get(lane) != key:
             return None
         del self._holders[lane]
+        if lane not in self._queues:
+            self._ends.pop(lane, None)
         return self.next(lane)
 
     def next(self, lane: int) -> Waiting | None:

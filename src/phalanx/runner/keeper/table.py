@@ -247,7 +247,7 @@ class KeeperTable:
 
     def ended(self, attempt: KeptAttempt, now: float) -> list[KeeperEffect]:
         """Nothing of an attempt is left: send its end, and start the next one of its lane."""
-        is_urgent = not self.lanes.goes_on(attempt.lane)
+        is_urgent = self.lanes.is_short(attempt.lane)
         self._effects.append(RecordAndSend(attempt.ended_line(), is_urgent, ended=attempt.key))
         self._go_on(attempt.lane, attempt.key, now)
         return self._take()

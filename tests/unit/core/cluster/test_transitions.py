@@ -6,22 +6,32 @@ from itertools import product
 
 import pytest
 
-from phalanx.core.cluster.jobs import MOVES, IllegalMove, check_move
+from phalanx.core.cluster.jobs import MOVES, IllegalMove, JobState
 from phalanx.core.model.orders import Status
+from tests.support.builders import a_job
+
+
+def job_with(status: Status) -> JobState:
+    """A job of four tasks, the last of which is here."""
+    job = JobState(a_job(id="j1", array="0-3"), 1, [0] * 6)
+    job.status[3] = status
+    return job
 
 
 def test_a_move_that_is_not_in_the_table_names_who_and_where() -> None:
     with pytest.raises(IllegalMove, match="task 3 of j1 cannot go from Completed to Running"):
-        check_move("task 3 of j1", Status.COMPLETED, Status.RUNNING)
+        job_with(Status.COMPLETED).move(3, Status.RUNNING)
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(Status, Status)))
 def test_exactly_the_moves_of_the_table_are_legal(before: Status, after: Status) -> None:
+    job = job_with(before)
     if (before, after) in MOVES:
-        check_move("it", before, after)
+        job.move(3, after)
+        assert job.status[3] == after
     else:
         with pytest.raises(IllegalMove):
-            check_move("it", before, after)
+            job.move(3, after)
 
 
 def test_nothing_leads_out_of_a_final_status() -> None:

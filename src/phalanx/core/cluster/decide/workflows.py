@@ -100,13 +100,13 @@ def advance(state: ClusterState, given: Advance, now: float) -> Decision:
     begun: list[e.Event] = []
     fetches: list[FetchInputs] = []
     for number in islice(flow.ready, RELEASED_AT_ONCE):
-        found = _begin(state, flow, number, now)
+        found = _begin(state, flow, number, now, before=len(begun))
         if isinstance(found, FetchInputs):
             fetches.append(found)
         elif isinstance(found, StageEnd):
             ends.append(found)
-        else:  # each of one decision has a number of its own
-            begun.append(structs.replace(found, number=found.number + len(begun)))
+        else:
+            begun.append(found)
     decision = _with_followers(flow, ends, begun, now)
     if fetches:
         waiting = tuple(each.stage for each in fetches)
@@ -121,8 +121,12 @@ def _begin(
     number: int,
     now: float,
     fetched: dict[tuple[int, int], str] | None = None,
+    before: int = 0,
 ) -> e.JobSubmitted | StageEnd | FetchInputs:
-    """What becomes of a stage that may begin: a job, an end, or first a search for values that are not in the log."""
+    """What becomes of a stage that may begin: a job, an end, or first a search for values that are not in the log.
+
+    Each job of one decision has a number of its own; so many were made `before`.
+    """
     name = flow.workflow.stages[number].name
     try:
         if fetched is None and (needs := needs_of(flow, number)):
@@ -141,7 +145,8 @@ def _begin(
         return StageEnd(number, name, Status.COMPLETED, text=made.text, skipped=True)
     cause = f"workflow {flow.workflow.id}"
     until = stage_until(state, flow, made, now)
-    return e.JobSubmitted(at=now, cause=cause, job=made, number=state.next_number(), approve_by=until)
+    number_of_job = state.next_number() + before
+    return e.JobSubmitted(at=now, cause=cause, job=made, number=number_of_job, approve_by=until)
 
 
 def give_inputs(state: ClusterState, given: GiveInputs, now: float) -> Decision:
