@@ -42,26 +42,12 @@ groups:
   gpus: 8
   command: [torchrun, train.py]
 """
-<<<<<<< HEAD
-STAGES = {
-    "fetch": ("", 1),
-    "clean": ("fetch", 3),
-    "tokenize": ("clean", 4),
-    "baseline": ("fetch", 5),
-    "train": ("tokenize", 12),
-    "ablate": ("tokenize", 9),
-    "judge": ("train, baseline", 600),
-    "compare": ("ablate, baseline", 2),
-    "report": ("judge, compare", 1),
-}
-=======
 # The stages of a workflow: after which others, and for how many seconds.
 STAGES = {
     "fetch": ("", 1), "clean": ("fetch", 3), "tokenize": ("clean", 4), "baseline": ("fetch", 5),
     "train": ("tokenize", 9), "ablate": ("tokenize", 7), "judge": ("train, baseline", 600),
     "compare": ("ablate, baseline", 2), "report": ("judge, compare", 1),
 }  # fmt: skip
->>>>>>> d7b710c3809dab07030af355376e20d5ff58983f
 # Name, address, theme, what is awaited, and a phone's width or not.
 PICTURES = (
     ("dashboard-overview", "/", "light", ".tile .value", False),

@@ -17,6 +17,7 @@ from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator.pages.changed import Changed
 from phalanx.coordinator.pages.job_index import JobIndex, Places, key_of
+from phalanx.coordinator.pages.waiting import WaitingWords
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import has_no_members, job_code, job_reason, stage_of, written_by
 from phalanx.core.cluster.image import decode_job
@@ -43,13 +44,20 @@ class JobRowReads:
     """The rows of all jobs."""
 
     def __init__(
-        self, loop: Requests, store: Store, clock: Clock, slices: TimeSlices, changed: Changed
+        self,
+        loop: Requests,
+        store: Store,
+        clock: Clock,
+        slices: TimeSlices,
+        changed: Changed,
+        words: WaitingWords,
     ) -> None:
         self._loop = loop
         self._store = store
         self._clock = clock
         self._slices = slices
         self._changed = changed
+        self._words = words
         self._index = JobIndex()
         self._resets = -1  # of `changed`, when the index was made
         self._lists: OrderedDict[object, tuple[float, int, Places]] = OrderedDict()
@@ -122,7 +130,7 @@ class JobRowReads:
         state = self._loop.state
         job = state.jobs.get(id)
         if job is not None:
-            return job_row(state, job)
+            return job_row(state, job, self._words)
         known = self._past_rows.get(id)
         if known is not None:
             return known
@@ -131,7 +139,7 @@ class JobRowReads:
             self._index.remove(id)
             self._lists.clear()  # another job may be in its place now
             return None
-        row = self._past_rows[id] = job_row(state, decode_job(body))
+        row = self._past_rows[id] = job_row(state, decode_job(body), self._words)
         if len(self._past_rows) > ROWS_KEPT:
             self._past_rows.popitem(last=False)
         return row
@@ -168,7 +176,7 @@ def shown_command(state: ClusterState, job: JobState) -> str:
     return "" if has_no_members(job) else " ".join(spec.groups[0].command.argv)
 
 
-def job_row(state: ClusterState, job: JobState) -> JobRow:
+def job_row(state: ClusterState, job: JobState, words: WaitingWords) -> JobRow:
     """A job in one line."""
     spec, status = job.job, job.overall_status
     first = spec.groups[0]
@@ -182,7 +190,7 @@ def job_row(state: ClusterState, job: JobState) -> JobRow:
         name=spec.name or "",
         queue=spec.queue,
         priority=spec.priority,
-        reason=job_reason(job, status),
+        reason=words.of(job) or job_reason(job, status),
         tasks=spec.tasks,
         gpus=first.request.gpus,
         cores=first.request.cores,

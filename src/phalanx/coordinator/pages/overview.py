@@ -13,13 +13,14 @@ from phalanx.clock import Clock
 from phalanx.coordinator.idle_devices import IdleDevices, idle_text
 from phalanx.coordinator.pages.changed import Changed
 from phalanx.coordinator.pages.use_history import UseRing
-from phalanx.coordinator.pages.waiting import Ask, count_waiting
+from phalanx.coordinator.pages.waiting import Ask, WaitingWords, count_waiting
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_cluster import node_status, note_of
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.core.model.orders import Status
+from phalanx.errors import Unavailable
 
 ALARMS_MAX = 200
 FRESH_S = 1.0  # for so long an overview is told as it is
@@ -54,6 +55,7 @@ class Overview:
         self._lock = asyncio.Lock()
         self._made: OverviewView | None = None
         self._waiting: list[WaitingReason] = []
+        self.words = WaitingWords()
         self._waiting_at, self._count_again_at = 0.0, -1.0
         self._counting: asyncio.Task[None] | None = None
 
@@ -65,7 +67,9 @@ class Overview:
             return self._made
 
     async def _make(self) -> OverviewView:
-        await self._count_waiting()
+        self.count_soon()
+        if not self._waiting_at and self._counting is not None:  # the first answer waits for it
+            await asyncio.shield(self._counting)
         cluster = await self._cluster()
         state = self._loop.state
         alarms = [*_of_cluster(cluster), *await self._of_nodes(state)]
@@ -92,21 +96,19 @@ class Overview:
             counts[job.overall_status] += 1
         return Counts(*counts)
 
-    async def _count_waiting(self) -> None:
-        """Begin to count again if that was long ago; the first answer waits for it."""
-        if self._counting is not None and not self._counting.done():
-            return
-        if self._clock.monotonic() < self._count_again_at:
-            return
-        self._counting = asyncio.create_task(self._counted())
-        if not self._waiting_at:
-            await asyncio.shield(self._counting)
+    def count_soon(self) -> None:
+        """Begin to count why jobs wait, if that was long ago."""
+        is_counting = self._counting is not None and not self._counting.done()
+        if not is_counting and self._clock.monotonic() >= self._count_again_at:
+            self._counting = asyncio.create_task(self._counted())
 
     async def _counted(self) -> None:
         began = self._clock.monotonic()
         try:
-            self._waiting = await count_waiting(self._loop.state, self._slices, self._why)
+            self._waiting = await count_waiting(self._loop.state, self._slices, self._why, self.words)
             self._waiting_at = self._clock.now()
+        except Unavailable:  # the log is being read anew
+            pass
         finally:
             took_s = self._clock.monotonic() - began
             self._count_again_at = self._clock.monotonic() + max(WAITING_S, WAITING_SHARE * took_s)

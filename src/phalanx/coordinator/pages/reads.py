@@ -66,9 +66,9 @@ class PageReads:
             return await why(id, NOBODY)  # for everybody who may read, with what all of them may know
 
         self.overview_reads = Overview(loop, clock, slices, idle, self._changed, self.use, cluster, ask)
-        self._rows = JobRowReads(loop, store, clock, slices, self._changed)
+        self._rows = JobRowReads(loop, store, clock, slices, self._changed, self.overview_reads.words)
         self._times = TimeReads(loop, store, clock, slices, self._grants)
-        self._stream = ChangeStream(loop, clock, idle, self._changed)
+        self._stream = ChangeStream(loop, clock, idle, self._changed, self.overview_reads.words)
         self._map: MapView | None = None  # as it was drawn last
         self._drawing = asyncio.Lock()
 
@@ -114,6 +114,7 @@ class PageReads:
         return MapView(now, revision, layers(state), nodes, holders)
 
     async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows:
+        self.overview_reads.count_soon()
         return await self._rows.job_rows(query, user)
 
     async def task_states(self, id: str) -> TaskStates:

@@ -20,6 +20,7 @@ from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.pages.changed import Changed
 from phalanx.coordinator.pages.job_rows import job_row
 from phalanx.coordinator.pages.map import holders_on, map_node
+from phalanx.coordinator.pages.waiting import WaitingWords
 from phalanx.coordinator.requests import Requests
 from phalanx.errors import Gone, Unavailable
 
@@ -35,11 +36,14 @@ Message = tuple[int, bytes]  # the revision that it brings a page to, and the JS
 class ChangeStream:
     """The messages, and the pages that wait for the next one."""
 
-    def __init__(self, loop: Requests, clock: Clock, idle: IdleDevices, changed: Changed) -> None:
+    def __init__(
+        self, loop: Requests, clock: Clock, idle: IdleDevices, changed: Changed, words: WaitingWords
+    ) -> None:
         self._loop = loop
         self._clock = clock
         self._idle = idle
         self._changed = changed
+        self._words = words
         self._head = -1  # the revision that the newest message brings a page to
         self._resets = -1
         self._made: OrderedDict[int, Message] = OrderedDict()  # by the revision that it is for
@@ -54,8 +58,11 @@ class ChangeStream:
         self._pages += 1
         if self._pump is None or self._pump.done():
             self._pump = asyncio.create_task(self._pumped())
+            self._pump.add_done_callback(lambda _: self._wake())
         try:
             while True:
+                if self._pump is not None and self._pump.done():
+                    self._pump.result()  # which raises why it has ended, so that the page asks again
                 if not self._changed.floor <= at <= max(self._head, self._changed.revision):
                     raise Gone(
                         f"what changed since revision {at} is not known here", hint="read everything again"
@@ -118,7 +125,7 @@ class ChangeStream:
         names = list(changed.since(after, changed.nodes))
         ids = list(changed.since(after, changed.jobs))
         nodes = [state.nodes[name] for name in names[:NODES_MAX] if name in state.nodes]
-        rows = [job_row(state, state.jobs[id]) for id in ids[:ROWS_MAX] if id in state.jobs]
+        rows = [job_row(state, state.jobs[id], self._words) for id in ids[:ROWS_MAX] if id in state.jobs]
         ledgers = [each for each in state.table.ledgers if state.table.is_open(each.name)]
         return ChangesView(
             at=self._clock.now(),

@@ -22,16 +22,16 @@ KINDS_ASKED = 12
 REASONS_MAX = 30
 GATES: dict[Gate, tuple[str, str]] = {
     Gate.HELD: ("Held", "held until they are released"),
-    Gate.APPROVAL: ("NotApproved", "waiting for an approval"),
-    Gate.BEGIN: ("NotBegun", "their time has not come"),
-    Gate.APPLIED: ("MembersMissing", "gangs whose members have not all been applied"),
-    Gate.DEPENDENCY: ("Dependency", "waiting for other jobs"),
+    Gate.APPROVAL: ("WaitingApproval", "waiting for an approval"),
+    Gate.BEGIN: ("BeginTime", "their time has not come"),
+    Gate.APPLIED: ("GangIncomplete", "gangs whose members have not all been applied"),
+    Gate.DEPENDENCY: ("WaitingDependency", "waiting for other jobs"),
     Gate.MERGED: ("Merged", "running as a part of another job"),
-    Gate.PROMISE: ("VictimsLeaving", "their places are promised, and are being left"),
+    Gate.PROMISE: ("WaitingVictims", "their places are promised, and are being left"),
     Gate.RESTART: ("Restarting", "their previous run is still ending"),
-    Gate.BACKOFF: ("Backoff", "pausing before another try"),
+    Gate.BACKOFF: ("RestartBackoff", "pausing before another try"),
 }
-ROOM = ("NoRoom", "waiting for room")
+ROOM = ("WaitingCapacity", "waiting for room")
 Ask = Callable[[str], Awaitable[WhyReply]]
 
 
@@ -56,7 +56,23 @@ class WaitingCount:
         ]
 
 
-async def count_waiting(state: ClusterState, slices: TimeSlices, ask: Ask) -> list[WaitingReason]:
+class WaitingWords:
+    """The code of the reason that a job waits for, as far as it was found when the jobs were counted last."""
+
+    def __init__(self) -> None:
+        self.by_kind: dict[object, str] = {}
+
+    def of(self, job: JobState) -> str:
+        """Nothing for a job of which something is placed, or of a kind that was not asked about."""
+        if job.live or not job.counts[Status.PENDING]:
+            return ""
+        gates = job.closed_gates()
+        return GATES[gates[0]][0] if gates else self.by_kind.get(job.units[0].kind, "")
+
+
+async def count_waiting(
+    state: ClusterState, slices: TimeSlices, ask: Ask, words: WaitingWords
+) -> list[WaitingReason]:
     """Every job of which something waits and nothing runs, by why it does."""
     found = WaitingCount()
     kinds: dict[object, list[JobState]] = {}
@@ -73,11 +89,14 @@ async def count_waiting(state: ClusterState, slices: TimeSlices, ask: Ask) -> li
         else:
             unit = job.units[0]
             kinds.setdefault(unit.kind, []).append(job)
-    ordered = sorted(kinds.values(), key=len, reverse=True)
-    for number, alike in enumerate(ordered):
+    by_kind: dict[object, str] = {}
+    ordered = sorted(kinds.items(), key=lambda each: len(each[1]), reverse=True)
+    for number, (kind, alike) in enumerate(ordered):
         reason = await _reason_of(alike[0], ask) if number < KINDS_ASKED else ROOM
+        by_kind[kind] = reason[0]
         tasks = sum(job.counts[Status.PENDING] for job in alike)
         found.add(reason, alike[0].arrival, len(alike), tasks)
+    words.by_kind = by_kind
     return found.told()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import aclosing
 from typing import Any
 
@@ -72,6 +73,10 @@ async def test_the_overview_counts_why_jobs_wait():
         assert sum(each.jobs for each in found.waiting) == 5
         assert (found.jobs.pending, found.jobs.assigned) == (5, 1)
         assert [(each.subject, each.severity) for each in found.alarms] == [("n3", "notice")]
+        shown = (await here.commands.job_rows(JobRowsQuery(), "ada")).rows
+        assert Counter(row.reason for row in shown if row.status == "Pending") == Counter(
+            {each.code: each.jobs for each in found.waiting}
+        )
         assert found.use.devices_used[-1] == 8.0
         assert await here.commands.overview() is found  # made once for all who ask in a second
 
@@ -224,6 +229,21 @@ async def test_what_is_not_known_any_more_is_said():
         await submit(here, hold=True)
         with pytest.raises(Gone):
             await anext(here.commands.changes(seen - 1))
+
+
+async def test_a_stream_that_cannot_go_on_ends_instead_of_falling_silent(monkeypatch: pytest.MonkeyPatch):
+    async with a_coordinator() as here:
+        stream = here.commands.pages._stream
+
+        def broken(after: int) -> ChangesView:
+            raise KeyError(after)
+
+        monkeypatch.setattr(stream, "_view", broken)
+        coming = asyncio.ensure_future(anext(here.commands.changes(None)))
+        await until(lambda: stream._pages)
+        await submit(here, hold=True)
+        with pytest.raises(KeyError):
+            await asyncio.wait_for(coming, 10.0)
 
 
 async def test_nothing_is_kept_while_nobody_looks():
