@@ -88,7 +88,7 @@ class TrustedProxies(Struct, frozen=True):
             )
         if name in OF_SETTINGS and f"user:{name}" not in self.roles:
             raise Forbidden(
-                f"{self.user_header} = {name!r} is the name that tokens out of settings stand for, with all of their jobs",
+                f"{self.user_header} = {name!r} is the name of all tokens out of settings",
                 reason="BadProxyUser",
                 hint=f"user:{name}=ROLE in coordinator.trusted_proxy_roles allows it",
             )

@@ -11,6 +11,7 @@ from websockets.frames import Frame, Opcode
 from phalanx.api.schema.session_frames import FrameError, FrameKind
 from phalanx.api.server.web_socket import CONTROLS_MAX, PARTS_MAX, WebSocketEnd
 from phalanx.duplex import Duplex
+from tests.support.turns import counted_turns
 
 pytestmark = pytest.mark.anyio
 FLOOD = 10_000
@@ -78,13 +79,9 @@ async def test_others_have_their_turn_while_a_flood_is_looked_at():
         for _ in range(FLOOD):
             await end.read_exactly(5)
 
-    taking = asyncio.ensure_future(taken())
-    turns = 0
-    while not taking.done():
-        turns += 1
-        await asyncio.sleep(0)
-    taking.result()
-    assert turns > FLOOD / 500
+    async with counted_turns() as turns:
+        await taken()
+    assert turns.count > FLOOD / 500
 
 
 async def test_a_long_frame_is_read_whole():

@@ -22,6 +22,7 @@ from phalanx.core.cluster.inputs import Drain
 from phalanx.core.cluster.jobs import JobState
 from phalanx.errors import BadRequest, Gone, NotFound
 from tests.support.builders import a_job
+from tests.support.turns import counted_turns
 from tests.support.waiting import until
 from tests.unit.coordinator.test_declarations import a_coordinator
 
@@ -117,13 +118,10 @@ async def test_a_long_search_lets_others_go_on():
         index.ids, index.text = index.ids * 100_000, [words] * 100_000
         index.columns = {name: np.resize(column[:1], 100_000) for name, column in index.columns.items()}
         slices = TimeSlices(SystemClock())
-        searching = asyncio.ensure_future(index.find(JobRowsQuery(search=words), "ada", slices))
-        rounds = 0
-        while not searching.done():
-            rounds += 1
-            await asyncio.sleep(0)
-        assert len(searching.result()) == 100_000
-        assert rounds > 10
+        async with counted_turns() as turns:
+            found = await index.find(JobRowsQuery(search=words), "ada", slices)
+        assert len(found) == 100_000
+        assert turns.count > 10
         with pytest.raises(BadRequest):
             await index.find(JobRowsQuery(search=f"{words} more"), "ada", slices)
 
