@@ -75,6 +75,27 @@ def status(page: Page, word: str) -> None:
     page.locator(".page-head .status").filter(has_text=word).wait_for()
 
 
+def test_a_hidden_page_gives_its_connection_back_and_goes_on_when_it_is_seen(
+    browser: Browser, cluster: RealCluster
+) -> None:
+    dashboard = Dashboard(browser, cluster)
+    page = dashboard.page
+    page.clock.install()
+    page = dashboard.log_in("/jobs")
+    page.get_by_text("live", exact=True).wait_for()
+    turn = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
+    turn += " document.dispatchEvent(new Event('visibilitychange')) }"
+    with page.expect_event("requestfailed", lambda request: "/v1/pages/changes" in request.url):
+        page.evaluate(turn, True)
+        page.clock.fast_forward(31_000)
+    made = cluster.client.submit(name="while-hidden", command=["true"])
+    with page.expect_request(re.compile("/v1/pages/changes")):
+        page.evaluate(turn, False)
+    page.get_by_role("link", name=str(made.number), exact=True).wait_for()
+    dashboard.check_clean()
+    dashboard.close()
+
+
 def test_a_ticket_logs_in_once_and_leaves_no_trace(browser: Browser, cluster: RealCluster) -> None:
     first, second = Dashboard(browser, cluster), Dashboard(browser, cluster)
     ticket = first.ticket()

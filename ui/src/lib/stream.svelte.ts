@@ -10,6 +10,8 @@ import { EventReader, type ServerEvent } from './sse';
 const PATH = '/v1/pages/changes';
 /** No byte for so long (the server sends a comment every 15 s): the connection is dead without having said so. */
 const SILENT_MS = 40_000;
+/** A hidden page gives its connection back after so long, for a browser opens only six to one place: six open tabs. */
+const HIDDEN_MS = 30_000;
 const WAIT_MS = [200, 500, 1000, 2000, 5000];
 /** Failures in a row after which the page goes to another coordinator. */
 const FAILURES_BEFORE_MOVING = 4;
@@ -35,11 +37,14 @@ class Stream {
     this.#abort?.abort();
     const abort = (this.#abort = new AbortController());
     for (let failures = 0; !abort.signal.aborted && session.status === 'in'; ) {
+      await visible(abort.signal);
       try {
         await this.#follow(abort.signal, () => (failures = 0));
+        if (document.hidden) continue;
         failures += 1; // Closed, such as by a coordinator that stops.
       } catch (error) {
         if (abort.signal.aborted) return;
+        if (document.hidden) continue; // It goes on when it is looked at again.
         failures += 1;
         if (error instanceof ApiError && error.status === 410) this.#lastId = ''; // Too much has changed since: all is asked anew.
         this.trouble = error instanceof ApiError ? error.message : 'the connection was cut';
@@ -59,6 +64,13 @@ class Stream {
     const give = (): void => once.abort();
     signal.addEventListener('abort', give);
     let watchdog = setTimeout(give, SILENT_MS);
+    let rest = 0;
+    const seen = (): void => {
+      clearTimeout(rest);
+      if (document.hidden) rest = window.setTimeout(give, HIDDEN_MS);
+    };
+    document.addEventListener('visibilitychange', seen);
+    seen();
     try {
       const headers: Record<string, string> = this.#lastId ? { 'Last-Event-ID': this.#lastId } : {};
       const response = await request(PATH, { headers, signal: once.signal });
@@ -79,6 +91,8 @@ class Stream {
       }
     } finally {
       clearTimeout(watchdog);
+      clearTimeout(rest);
+      document.removeEventListener('visibilitychange', seen);
       signal.removeEventListener('abort', give);
       once.abort();
     }
@@ -103,6 +117,21 @@ class Stream {
     }
     return false;
   }
+}
+
+/** Until the page is looked at, or the signal says that it need not go on. */
+function visible(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const look = (): void => {
+      if (document.hidden && !signal.aborted) return;
+      document.removeEventListener('visibilitychange', look);
+      signal.removeEventListener('abort', look);
+      resolve();
+    };
+    document.addEventListener('visibilitychange', look);
+    signal.addEventListener('abort', look);
+    look();
+  });
 }
 
 function pause(ms: number, signal: AbortSignal): Promise<void> {
