@@ -85,7 +85,8 @@ def test_a_hidden_page_gives_its_connection_back_and_goes_on_when_it_is_seen(
     page.get_by_text("live", exact=True).wait_for()
     turn = "hidden => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
     turn += " document.dispatchEvent(new Event('visibilitychange')) }"
-    with page.expect_event("requestfailed", lambda request: "/v1/pages/changes" in request.url):
+    left = 5000  # below what the silence of a stream takes
+    with page.expect_event("requestfailed", lambda request: "/v1/pages/changes" in request.url, timeout=left):
         page.evaluate(turn, True)
         page.clock.fast_forward(31_000)
     made = cluster.client.submit(name="while-hidden", command=["true"])
