@@ -33,7 +33,7 @@ class FakeLogins:
 
     async def vouch_login(self, name: str, role: str) -> str:
         bearer: Bearer = role  # type: ignore[assignment]
-        return self.opened(Identity(name, bearer, "e" * 16))
+        return self.opened(Identity(name, bearer, ""))
 
     async def end_login(self, id: str, by: Identity) -> LoginRecord:
         if id not in self.browsers:
@@ -48,7 +48,9 @@ class FakeLogins:
         """The cookie of a new login."""
         id = f"{len(self.browsers) + 1:016x}"
         cookie = f"phx_login_{id}"
-        self.cookies[cookie] = structs.replace(who, login=id, expires_at=4e9)
+        self.cookies[cookie] = structs.replace(
+            who, login=id, fingerprint=who.fingerprint or id, expires_at=4e9
+        )
         self.browsers[id] = LoginRecord(
             id=id,
             name=who.name,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from phalanx.api.schema.sse import spell_error
-from phalanx.api.server.logins import COOKIE_PATH, cookie_name
+from phalanx.api.server.logins import cookie_name, renamed_cookie
 from phalanx.api.server.messages import (
     Header,
     HttpRequest,
@@ -243,18 +243,10 @@ def _told(http_request: HttpRequest, leader: str, raw: list[tuple[bytes, bytes]]
     for name, value in ((name.lower(), value) for name, value in raw):
         if name == b"set-cookie":
             if value.startswith(f"{theirs}=".encode()):
-                told.append((name, _renamed(value, theirs, ours)))
+                told.append((name, renamed_cookie(value, theirs, ours)))
         elif name not in _OF_CONNECTION:
             told.append((name, value))
     return tuple(told)
-
-
-def _renamed(value: bytes, theirs: str, ours: str) -> bytes:
-    """The same cookie under our name, and `Secure` if our page is."""
-    words = [word for word in value.decode("latin-1").split("; ") if word != "Secure"]
-    words[0] = ours + words[0].removeprefix(theirs)
-    assert f"Path={COOKIE_PATH}" in words
-    return "; ".join([*words, *(["Secure"] if ours.startswith("__Secure-") else [])]).encode("latin-1")
 
 
 def _unreachable(leader: str, error: Exception) -> PhalanxError:

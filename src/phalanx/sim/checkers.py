@@ -37,6 +37,7 @@ from phalanx.sim.fences import Fences
 from phalanx.sim.floor import Floor
 from phalanx.sim.lanes import LaneChecker
 from phalanx.sim.limits import TimeLimits
+from phalanx.sim.logins import LoginChecker
 from phalanx.sim.numbers import NumberChecker
 from phalanx.sim.places import Places
 from phalanx.sim.promises import Promises
@@ -80,6 +81,7 @@ class Checkers:
         self.elastic = ElasticNodes(self.count)
         self.addresses = AddressChecker(self.count)
         self.numbers = NumberChecker(self.count)
+        self.logins = LoginChecker(self.count)
         self.environments = EnvironmentChecker(self.count)
         self.sweeps = SweepChecker(self.chronicle, self.count)
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
@@ -119,6 +121,7 @@ class Checkers:
             self.elastic.note(event)
             self.addresses.note(event)
             self.numbers.note(event)
+            self.logins.note(event)
             self.environments.note(event)
             self.sweeps.note(event)
             self.lanes.note(event)
@@ -217,6 +220,7 @@ class Checkers:
             raise Violation("plan", f"no plan can be made: {failed}") from failed
         if turn.events:
             self.numbers.check(coordinator.state)
+            self.logins.check(coordinator.state)
             check_state(coordinator.state)
             self._settled_down(coordinator)
         if not turn.more and all(type(event) in VOLATILE for event in turn.events):

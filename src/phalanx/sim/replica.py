@@ -68,6 +68,7 @@ def _fields(state: ClusterState) -> dict[str, Any]:
     fields["run times"] = bindings.run_times.image(), bindings.stage_times.image()
     fields["stages of users"] = state.stages_of
     fields["overlay"] = state.overlay.image()
+    fields["logins"] = state.logins.image()
     for flow in image.workflows:
         missing = state.workflows[flow.workflow.id].missing
         for name, value in (*structs.asdict(flow).items(), ("missing", missing)):

@@ -36,6 +36,8 @@ ACTIONS = (
     "dispatch by static_round_robin",
     "dispatch by stage_weight_affinity",
     "wait for a sticky node",
+    "login opened",
+    "login moved",
     "merged task completed",
     "merged task failed",
     "merged task that runs by itself",

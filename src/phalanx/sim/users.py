@@ -38,6 +38,8 @@ from phalanx.sim.checkers import Checkers, ignore
 from phalanx.sim.coordinators import SimulatedCoordinators
 from phalanx.sim.environments import EnvironmentsOfJobs
 from phalanx.sim.images import ImagesOfJobs
+from phalanx.sim.logins import RUNS_SHARE as LOGIN_RUNS_SHARE
+from phalanx.sim.logins import LoggingInUsers
 from phalanx.sim.network import Network
 from phalanx.sim.queue_limits import LimitingOperators
 from phalanx.sim.reservations import ReservingUsers
@@ -118,6 +120,9 @@ class Users:
             self._world.after(5.0 + (until_s - 5.0) * self._toggles.random(), self._toggle)
         if self.has_overlay:
             ReservingUsers(self._world, self, sorted(self._nodes), self._address_dice).begin(until_s)
+        logins = self._world.dice("logins")
+        if logins.random() < LOGIN_RUNS_SHARE:
+            LoggingInUsers(self._world, self, logins).begin(until_s)
 
     def settle_down(self) -> None:
         """Undo what would keep the cluster busy: undrain, enable, resume, and cancel what never ends."""

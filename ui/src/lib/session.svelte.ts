@@ -5,6 +5,7 @@
  * `start` redeems the ticket of `#ticket=…`, once, and takes it out of the address before anything else happens.
  */
 import { ApiError, del, get, post, setLogin, type Schemas } from './api';
+import { notes } from './notes.svelte';
 
 export type Login = Schemas['LoginView'];
 
@@ -46,12 +47,28 @@ class Session {
     setLogin('', (error) => this.#over(error));
     const ticket = takeTicket();
     try {
-      this.#take(await this.#patiently(() => (ticket ? this.#redeem(ticket) : this.#current())));
+      this.#take(await this.#patiently(() => (ticket ? this.#entered(ticket) : this.#current())));
     } catch (error) {
       // Development against a coordinator without logins: Vite's proxy shows a token itself.
       if (import.meta.env.DEV && error instanceof ApiError && error.status === 409) return this.#take(DEVELOPER);
       this.#over(error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }));
     }
+  }
+
+  /**
+   * A link with a ticket may be somebody else's, who wants this browser to work under their name: it never takes the place
+   * of a login that is good. A ticket that is not needed is over in a minute.
+   */
+  async #entered(ticket: string): Promise<Login> {
+    let known: Login;
+    try {
+      known = await get('/v1/logins/current');
+    } catch (error) {
+      if (!(error instanceof ApiError) || error.status !== 401) throw error;
+      return this.#redeem(ticket);
+    }
+    notes.say(`You are logged in as ${known.name}. To use the new ticket, log out first.`);
+    return known;
   }
 
   /** Ask again while no coordinator can answer: one that has just died is followed by another within seconds. */

@@ -109,7 +109,7 @@ def build_app(
                     raise
                 route = _admitted(tokens, http_request)  # a standby did not know a token that is a moment old
             if http_request.identity.login:
-                page.proxies.check_same(http_request)
+                page.proxies.check_same(http_request, page.vouchers)
             if http_request.identity.fingerprint and (connection := scope.get(CONNECTION)) is not None:
                 connection.identify(http_request)
         except PhalanxError as error:

@@ -148,6 +148,11 @@ class Identity(Struct, frozen=True):
         return scope == "all" or (scope == "own" and self.owns(job, user))
 
     @property
+    def is_of_proxy(self) -> bool:
+        """Whether a trusted proxy named this one: the login has no token behind it."""
+        return bool(self.login) and self.fingerprint == self.login
+
+    @property
     def asker(self) -> Asker:
         """Which fixes are worth telling this one."""
         name = self.name if self.scope("control") else ""

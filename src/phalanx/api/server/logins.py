@@ -1,6 +1,6 @@
 """Logins of browsers as requests show them: the cookie, the CSRF token, and which requests a cookie is taken for.
 
-Scripts cannot read the cookie; it is for this site alone, and for the API alone. Cookies know no ports, so the port is
+Scripts cannot read the cookie; it is for this site alone. Cookies know no ports, so the port is
 in its name: two coordinators of one host do not take each other's. What follows from a cookie (its CSRF token, the
 ticket for the next coordinator) is derived from it, so that every coordinator knows it and none keeps it. A request
 with an Authorization header is never looked at for a cookie. Who is logged in is decided elsewhere (`AcceptsLogins`).
@@ -18,7 +18,7 @@ from phalanx.api.server.auth import TOKEN_MAX, Identity
 from phalanx.errors import BadRequest, Forbidden, Unauthorized
 
 COOKIE = "phalanx_login"
-COOKIE_PATH = "/v1"
+_HOST = "__Host-"  # over TLS: browsers take such a cookie from this very host alone, not from its neighbours
 COOKIES_MAX = 8192  # bytes of a Cookie header that are looked at
 CSRF = b"phalanx-csrf"
 OPEN_A_LOGIN = "run `phalanx ui`, which opens a page that is logged in"
@@ -36,7 +36,7 @@ def cookie_name(host: bytes, *, is_secure: bool) -> str:
     """By the port that the browser uses."""
     _, colon, port = host.rpartition(b":")
     name = f"{COOKIE}_{port.decode()}" if colon and port.isdigit() and len(port) <= 5 else COOKIE
-    return f"__Secure-{name}" if is_secure else name
+    return f"{_HOST}{name}" if is_secure else name
 
 
 def read_cookie(headers: Mapping[bytes, bytes], name: str) -> str:
@@ -57,9 +57,14 @@ def read_cookie(headers: Mapping[bytes, bytes], name: str) -> str:
 
 def set_cookie(name: str, value: str, max_age_s: float) -> tuple[bytes, bytes]:
     """The header that gives a browser its cookie; with no time left it takes it away."""
-    secure = "; Secure" if name.startswith("__Secure-") else ""
-    words = f"{name}={value}; Path={COOKIE_PATH}; Max-Age={max(0, int(max_age_s))}; HttpOnly; SameSite=Strict{secure}"
+    words = f"{name}={value}; Max-Age={max(0, int(max_age_s))}; HttpOnly; SameSite=Strict; {_place(name)}"
     return b"set-cookie", words.encode()
+
+
+def renamed_cookie(header: bytes, theirs: str, ours: str) -> bytes:
+    """What `set_cookie` gave at another coordinator, under our name."""
+    words = header.decode("latin-1").removesuffix(_place(theirs))
+    return f"{ours}{words.removeprefix(theirs)}{_place(ours)}".encode("latin-1")
 
 
 def csrf_of(cookie: str) -> str:
@@ -99,6 +104,10 @@ def check_csrf(headers: Mapping[bytes, bytes], cookie: str) -> None:
             reason="CsrfRefused",
             hint="GET /v1/logins/current tells it to the page that is logged in",
         )
+
+
+def _place(name: str) -> str:
+    return "Path=/; Secure" if name.startswith(_HOST) else "Path=/v1"
 
 
 def _derived(cookie: str, purpose: str) -> str:

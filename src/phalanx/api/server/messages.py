@@ -135,8 +135,12 @@ class HttpRequest:
 
     @property
     def cookie(self) -> str:
-        """The cookie of a login, of a request that shows no token."""
-        if self.logins is None or b"authorization" in self.headers:
+        """The cookie of a login, of a request that shows no token.
+
+        `Basic` is not ours: a proxy that asked for a password passes it on.
+        """
+        scheme = self.headers.get(b"authorization", b"basic").partition(b" ")[0]
+        if self.logins is None or scheme.lower() != b"basic":
             return ""
         return read_cookie(
             self.headers, cookie_name(self.headers.get(b"host", b""), is_secure=self.is_secure)

@@ -20,6 +20,7 @@ from phalanx.core.model.job import is_name
 from phalanx.errors import BadRequest, Forbidden, Unauthorized
 
 GROUPS_MAX = 1000
+OF_SETTINGS = ("admin", "local")
 VOUCHER = b"phalanx-voucher"
 _HOST, _PROTO, _FOR = b"x-forwarded-host", b"x-forwarded-proto", b"x-forwarded-for"
 
@@ -85,6 +86,12 @@ class TrustedProxies(Struct, frozen=True):
                 f"{self.user_header} = {name[:80]!r} is no name of a user: expected letters, digits, '.', '_', '-'",
                 reason="BadProxyUser",
             )
+        if name in OF_SETTINGS and f"user:{name}" not in self.roles:
+            raise Forbidden(
+                f"{self.user_header} = {name!r} is the name of all tokens out of settings",
+                reason="BadProxyUser",
+                hint=f"user:{name}=ROLE in coordinator.trusted_proxy_roles allows it",
+            )
         role = self._role(name, http_request)
         if not power(role):
             raise Forbidden(
@@ -94,9 +101,20 @@ class TrustedProxies(Struct, frozen=True):
             )
         return ProxyUser(name, role)
 
-    def check_same(self, http_request: HttpRequest) -> None:
-        """Raise Unauthorized if the proxy names another user, or role, than the login is of."""
+    def check_same(self, http_request: HttpRequest, vouchers: Vouchers | None = None) -> None:
+        """Raise Unauthorized if the proxy names another user, or role, than the login is of.
+
+        A login that came from a proxy is good behind it alone: whom the proxy no longer lets in has no other way.
+        """
         user, identity = self.user_of(http_request), http_request.identity
+        if user is None and vouchers is not None and (said := http_request.headers.get(VOUCHER)):
+            user = vouchers.vouched(said.decode("latin-1"))
+        if user is None and identity.is_of_proxy:
+            raise Unauthorized(
+                f"this login is of a user whom a trusted proxy named, and no proxy names {identity.name} now",
+                reason="LoginEnded",
+                hint="open the page through the proxy",
+            )
         if user is not None and identity.login and (user.name, user.role) != (identity.name, identity.role):
             raise Unauthorized(
                 f"this login is {identity.name}'s, and the proxy names {user.name} ({user.role})",

@@ -23,7 +23,11 @@ from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest
 
 VERSION = b"13"
-READ_BYTES = 64 * 1024
+# Looking at a frame takes ten microseconds, and a frame may have six bytes: only so much is looked at before others
+# have their turn, more of it the longer nothing ended, which is one long frame.
+READ_BYTES_MIN, READ_BYTES_MAX = 1024, 8 * 1024
+PARTS_MAX = 64  # of one message; browsers do not cut what is as short as ours are
+CONTROLS_MAX, CONTROLS_S = 100, 10.0  # signs of life and the like, in so many seconds
 NORMAL, POLICY = 1000, 1008
 
 
@@ -52,6 +56,8 @@ class WebSocketEnd:
         self._parts: list[bytes] = []  # of a message that comes in pieces
         self._opcode = Opcode.BINARY
         self._waiting: deque[tuple[Opcode, bytes]] = deque()  # whole messages
+        self._unfinished = 0  # bytes that were read since a frame ended
+        self._controls, self._controls_since = 0, 0.0
         self.stopping = connection.stopping
 
     async def first_message(self, within_s: float) -> str:
@@ -106,28 +112,46 @@ class WebSocketEnd:
         self._connection.abort()
 
     async def _message(self) -> tuple[Opcode, bytes]:
-        """The next message; EOFError at the end."""
+        """The next message; EOFError at the end, FrameError for what only a flood has."""
         while True:
             for event in self._protocol.events_received():
                 assert isinstance(event, Frame)
-                if event.opcode in (Opcode.TEXT, Opcode.BINARY):
-                    self._opcode, self._parts = event.opcode, [bytes(event.data)]
-                elif event.opcode is Opcode.CONT:
-                    self._parts.append(bytes(event.data))
-                else:
-                    continue
-                if event.fin:
-                    self._waiting.append((self._opcode, b"".join(self._parts)))
+                self._unfinished = 0
+                self._take(event)
             if self._waiting:
                 return self._waiting.popleft()
-            data = await self._connection.read(READ_BYTES)
+            await asyncio.sleep(0)
+            most = min(max(self._unfinished, READ_BYTES_MIN), READ_BYTES_MAX)
+            data = await self._connection.read(most)
             if not data:
                 raise EOFError
+            self._unfinished += len(data)
             self._protocol.receive_data(data)
             with suppress(ConnectionError):
                 self._send()  # answers to pings, and to a close
             if self._protocol.state is not State.OPEN:
                 raise EOFError
+
+    def _take(self, frame: Frame) -> None:
+        if frame.opcode in (Opcode.TEXT, Opcode.BINARY):
+            self._opcode, self._parts = frame.opcode, [bytes(frame.data)]
+        elif frame.opcode is Opcode.CONT:
+            self._parts.append(bytes(frame.data))
+            if len(self._parts) > PARTS_MAX:
+                raise FrameError(f"a message comes in more than {PARTS_MAX} pieces")
+        else:
+            self._count_control()
+            return
+        if frame.fin:
+            self._waiting.append((self._opcode, b"".join(self._parts)))
+
+    def _count_control(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._controls_since > CONTROLS_S:
+            self._controls, self._controls_since = 0, now
+        self._controls += 1
+        if self._controls > CONTROLS_MAX:
+            raise FrameError(f"more than {CONTROLS_MAX} pings and pongs came within {CONTROLS_S:g} s")
 
     def _send(self) -> None:
         for data in self._protocol.data_to_send():

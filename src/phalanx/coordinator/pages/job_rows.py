@@ -29,6 +29,7 @@ from phalanx.store.protocol import Store
 
 PAST_MAX = 200_000  # jobs of the history that are in the index
 PAST_AT_ONCE = 50
+PAST_AGAIN_S = 2.0  # after the store could not be asked
 PAST_SHARE = 9.0  # a piece that took a second is followed by a pause of so many
 GONE_MAX = 500
 LISTS_MAX = 16
@@ -62,13 +63,14 @@ class JobRowReads:
         self._resets = -1  # of `changed`, when the index was made
         self._lists: OrderedDict[object, tuple[float, int, Places]] = OrderedDict()
         self._past_rows: OrderedDict[str, JobRow] = OrderedDict()
+        self._gone: set[str] = set()  # to be removed from the index, while nobody looks for places in it
         self._reading: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
     async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows:
         async with self._lock:
             await self._refresh()
-            found = self._found(query, user)
+            found = await self._found(query, user)
         state = self._loop.state
         ids = [self._index.ids[place] for place in found[query.offset : query.offset + query.limit].tolist()]
         rows: list[JobRow] = []
@@ -82,12 +84,12 @@ class JobRowReads:
         loading = self._reading is not None and not self._reading.done()
         return JobRows(self._clock.now(), state.revision, len(found), query.offset, rows, loading=loading)
 
-    def _found(self, query: JobRowsQuery, user: str) -> Places:
+    async def _found(self, query: JobRowsQuery, user: str) -> Places:
         """The places of a list; one that was found a moment ago is the same for all who scroll in it."""
         key, now = key_of(query, user), self._clock.monotonic()
         at, version, found = self._lists.get(key, (-LIST_S, -1, NONE))
         if version != self._index.version and now - at >= LIST_S:
-            found = self._index.find(query, user)
+            found = await self._index.find(query, user, self._slices)
             self._lists[key] = now, self._index.version, found
             while len(self._lists) > LISTS_MAX:
                 self._lists.popitem(last=False)
@@ -103,6 +105,11 @@ class JobRowReads:
             self._index, self._lists = JobIndex(), OrderedDict()
             changed.stale = set(self._loop.state.jobs)
             self._read_past()
+        if self._gone:
+            for id in self._gone:
+                self._index.remove(id)
+            self._gone.clear()
+            self._lists.clear()  # places have moved
         piece = await self._slices.turn()
         gone: list[str] = []
         while changed.stale:
@@ -136,8 +143,7 @@ class JobRowReads:
             return known
         body = await self._store.history(id)
         if body is None:  # it was kept for long enough
-            self._index.remove(id)
-            self._lists.clear()  # another job may be in its place now
+            self._gone.add(id)
             return None
         row = self._past_rows[id] = job_row(state, decode_job(body), self._words)
         if len(self._past_rows) > ROWS_KEPT:
@@ -163,8 +169,9 @@ class JobRowReads:
                     if record.job not in self._loop.state.jobs and not is_workflow(record.body):
                         old = decode_job(record.body)
                         index.put(old, shown_command(self._loop.state, old))
-            except Unavailable:
-                return
+            except Unavailable:  # or older jobs would be missing as long as the process lives
+                await asyncio.sleep(PAST_AGAIN_S)
+                continue
             await asyncio.sleep(PAST_SHARE * (self._clock.monotonic() - began))
 
 

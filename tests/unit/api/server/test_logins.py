@@ -6,7 +6,14 @@ import pytest
 
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Bearer, Identity, Tokens
-from phalanx.api.server.logins import COOKIES_MAX, cookie_name, csrf_of, next_ticket_of, read_cookie
+from phalanx.api.server.logins import (
+    COOKIES_MAX,
+    cookie_name,
+    csrf_of,
+    next_ticket_of,
+    read_cookie,
+    renamed_cookie,
+)
 from phalanx.api.server.page_access import PageAccess
 from phalanx.errors import BadRequest
 from tests.support.fake_commands import FakeCommands
@@ -61,8 +68,11 @@ async def test_over_tls_the_cookie_is_secure():
     }
     await house.app(scope, receive, send)
     cookie = dict(sent[0]["headers"])[b"set-cookie"]
-    assert cookie.startswith(b"__Secure-phalanx_login_7433=")
-    assert cookie.endswith(b"; Secure")
+    assert cookie.startswith(b"__Host-phalanx_login_7433=")
+    assert cookie.endswith(b"; Path=/; Secure")  # or no browser takes one of that name
+    value = renamed_cookie(cookie, "__Host-phalanx_login_7433", "phalanx_login_1")
+    assert value.startswith(b"phalanx_login_1=") and value.endswith(b"; Path=/v1")
+    assert renamed_cookie(value, "phalanx_login_1", "__Host-phalanx_login_7433") == cookie
 
 
 async def test_a_page_reads_with_its_cookie_and_changes_with_its_csrf_token():
@@ -130,6 +140,14 @@ async def test_a_request_of_another_page_is_refused_with_its_cookie_alone(fetche
     answered = await ask(house.app, "GET", "/v1/jobs", headers=a_page(house) | words)
     assert (answered.status, answered.json()["reason"]) == (403, "OriginNotAllowed")
     assert (await ask(house.app, "GET", "/v1/jobs", headers=words)).status == 200  # with a token
+
+
+async def test_a_password_for_a_proxy_hides_no_cookie():
+    house = a_rest_app()
+    page = a_page(house) | {"authorization": "Basic YWRhOnNlY3JldA=="}
+    assert (await ask(house.app, "GET", "/v1/jobs", headers=page)).status == 200
+    answered = await ask(house.app, "POST", "/v1/jobs", SUBMIT, headers=page | {"phalanx-csrf": ""})
+    assert answered.json()["reason"] == "CsrfRefused"
 
 
 async def test_a_token_and_a_cookie_are_never_mixed():
@@ -237,8 +255,8 @@ async def test_the_body_of_a_stranger_is_short():
 
 def test_cookies_are_called_by_the_port_of_the_browser():
     assert cookie_name(b"localhost:7433", is_secure=False) == "phalanx_login_7433"
-    assert cookie_name(b"[::1]:7434", is_secure=True) == "__Secure-phalanx_login_7434"
-    assert cookie_name(b"phalanx.example.com", is_secure=True) == "__Secure-phalanx_login"
+    assert cookie_name(b"[::1]:7434", is_secure=True) == "__Host-phalanx_login_7434"
+    assert cookie_name(b"phalanx.example.com", is_secure=True) == "__Host-phalanx_login"
     assert cookie_name(b"[::1]", is_secure=False) == "phalanx_login"
     with pytest.raises(BadRequest):
         read_cookie({b"cookie": b"a=1; a=2"}, "a")

@@ -107,6 +107,12 @@ async def test_what_is_no_name_of_a_user_is_refused(name: str):
     assert reason(await Stage().log_in(PROXY, ("x-forwarded-user", name))) == "BadProxyUser"
 
 
+async def test_nobody_gets_the_jobs_of_the_tokens_of_settings_by_name():
+    assert reason(await Stage().log_in(PROXY, ("x-forwarded-user", "admin"))) == "BadProxyUser"
+    allowed = Stage(TrustedProxies(("10.0.0.1",), roles={"user:admin": "viewer"}))
+    assert (await allowed.log_in(PROXY, ("x-forwarded-user", "admin"))).status == 201
+
+
 async def test_who_has_no_role_stays_out():
     stage = Stage(TrustedProxies(("10.0.0.1",), roles={"user:ada": "admin"}))
     assert reason(await stage.log_in(PROXY, ("x-forwarded-user", "bob"))) == "NoRole"
@@ -125,6 +131,18 @@ async def test_a_login_is_the_user_whom_the_proxy_names_now():
     assert (await stage.ask(PROXY, "GET", "/v1/jobs", cookie, ("x-forwarded-user", "ada"))).status == 200
     other = await stage.ask(PROXY, "GET", "/v1/jobs", cookie, ("x-forwarded-user", "bob"))
     assert (other.status, reason(other)) == (401, "LoginEnded")
+
+
+async def test_a_login_of_a_proxy_is_good_behind_it_alone():
+    """Whom the proxy has taken the account may have kept the cookie, and reach the coordinator's own port."""
+    stage = Stage()
+    opened = await stage.log_in(PROXY, ("x-forwarded-user", "ada"))
+    cookie = ("cookie", opened.headers["set-cookie"].partition(";")[0])
+    for peer in (STRANGER, PROXY):
+        answered = await stage.ask(peer, "GET", "/v1/jobs", cookie)
+        assert (answered.status, reason(answered)) == (401, "LoginEnded")
+    forged = ("phalanx-voucher", "ada:admin:99999999999:AAAA")
+    assert (await stage.ask(STRANGER, "GET", "/v1/jobs", cookie, forged)).status == 401
 
 
 async def test_only_a_trusted_proxy_says_where_a_request_came_from():

@@ -8,16 +8,21 @@ from contextlib import aclosing
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from msgspec import structs
 
 from phalanx.api.schema.pages import ChangesView, JobRowsQuery, TimesQuery
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.server.limits import TimeSlices
+from phalanx.clock import SystemClock
 from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.pages.job_index import WORDS_MAX, JobIndex
 from phalanx.core.cluster.inputs import Drain
 from phalanx.core.cluster.jobs import JobState
 from phalanx.errors import BadRequest, Gone, NotFound
 from tests.support.builders import a_job
+from tests.support.turns import counted_turns
 from tests.support.waiting import until
 from tests.unit.coordinator.test_declarations import a_coordinator
 
@@ -101,6 +106,37 @@ async def test_rows_are_filtered_searched_and_sorted():
         assert (await here.commands.job_rows(JobRowsQuery(limit=1), "ada")).total == 3
         with pytest.raises(BadRequest):
             await rows(here, status="Sleeping")
+
+
+async def test_a_long_search_lets_others_go_on():
+    """A few hundred thousand rows and ten words are a second of work, in which everybody else would wait."""
+    async with a_coordinator() as here:
+        await submit(here, name="a", hold=True)
+        index, words = JobIndex(), " ".join(f"word{each}" for each in range(WORDS_MAX))
+        (job,) = here.leadership.state.jobs.values()
+        index.put(job, "sleep 1")
+        index.ids, index.text = index.ids * 100_000, [words] * 100_000
+        index.columns = {name: np.resize(column[:1], 100_000) for name, column in index.columns.items()}
+        slices = TimeSlices(SystemClock())
+        async with counted_turns() as turns:
+            found = await index.find(JobRowsQuery(search=words), "ada", slices)
+        assert len(found) == 100_000
+        assert turns.count > 10
+        with pytest.raises(BadRequest):
+            await index.find(JobRowsQuery(search=f"{words} more"), "ada", slices)
+
+
+async def test_a_row_whose_history_is_gone_leaves_the_list():
+    async with a_coordinator() as here:
+        await submit(here, name="a", hold=True)
+        await submit(here, name="b", hold=True)
+        reads = here.commands.pages._rows
+        assert await rows(here) == ["b", "a"]
+        gone = next(id for id, job in here.leadership.state.jobs.items() if job.job.name == "a")
+        del here.leadership.state.jobs[gone]
+        assert await rows(here) == ["b"]
+        assert await rows(here) == ["b"]
+        assert reads._index.ids != [] and gone not in reads._index.places
 
 
 async def test_a_row_follows_its_job():
