@@ -29,7 +29,7 @@ USEFUL = {
     "/": ".tile .value",
     "/jobs": "[role=grid] [aria-rowindex='2'] .status",
     "/jobs/1": "[role=slider] canvas",
-    "/map": "main canvas",
+    "/map": ".map[data-drawn]",
 }
 # Notes when what is asked for has been painted, since the navigation began.
 WATCH_PAINT = """selector => {

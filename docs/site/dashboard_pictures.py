@@ -57,7 +57,7 @@ PICTURES = (
     ("dashboard-logs", "/jobs/llm-pretrain?tab=logs", "dark", ".line:nth-child(20)", False),
     ("dashboard-map", "/map", "dark", "main canvas", False),
     ("dashboard-what-if", "/map?plan=1", "light", "main canvas", False),
-    ("dashboard-time", "/time?span=900", "light", ".gantt[data-drawn]", False),
+    ("dashboard-time", "/time?by=job&span=180", "light", ".gantt[data-drawn]", False),
     ("dashboard-workflow", "/workflows/nightly?stage=judge", "light", ".svelte-flow__edge", False),
     ("dashboard-node", "/nodes/n1", "dark", ".device", False),
     ("dashboard-terminal", "/terminal/llm-pretrain.0", "dark", ".xterm-helper-textarea:focus", False),

@@ -59,4 +59,5 @@ def test_open_pages_say_what_happened_and_go_on_at_the_next_coordinator(
         shown.wait_for_url(re.compile(re.escape(cluster.address(other))), timeout=60_000)
         shown.locator(".xterm-helper-textarea:focus").wait_for()
         assert first.errors == []
-        first.close(), terminal.close()
+        first.close()
+        terminal.close()

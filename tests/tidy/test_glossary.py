@@ -18,7 +18,7 @@ PLAIN = {
         command config connecting connection contents convert copy core daemon density depth detach digest disk duplex
         embedded endpoint environment errors feed files garbage goal graph harm history home homes hosts http id image
         handle instants key labels launches limits lines future submission listener listing live load lone one logger
-        option form choice approve closed foreign
+        located option form choice approve closed foreign
         logs lookup loop machine main message metrics model names naming network offline online open output owners
         page patterns pickle picture pool process program protocol questions read record refusal reply retention rows
         script search secret server session set settings setup share shell socket state statuses supervisor table

@@ -1,9 +1,7 @@
-"""What the REST app may ask of a coordinator, and the audit it writes. The coordinator implements both; `api` never
-imports it.
+"""What the REST app may ask of a coordinator, and the audit it writes. The coordinator implements both.
 
-Every method raises an error of `phalanx.errors` when the answer is no. An id may be a unique prefix. A method
-that changes something returns only when the change is durable. The audit has one line for every change and every
-refusal, and never a token or the body of a request; others keep the lines.
+Every method raises an error of `phalanx.errors` when the answer is no. An id may be a unique prefix. A method that
+changes something returns only when it is durable. The audit never has a token or the body of a request.
 """
 
 from __future__ import annotations

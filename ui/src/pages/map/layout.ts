@@ -40,8 +40,9 @@ export interface Place {
 }
 
 export const CELL_MAX = 44;
-export const CELL_MIN = 5;
+export const CELL_MIN = 4;
 const LABEL_FROM = 11; // a node's name is shown where devices are at least so large
+const READABLE = 8; // what is too much for the area is at least so large, and scrolls
 const GAP = 1;
 const NODE_PAD = 2;
 const NODE_GAP = 3;
@@ -50,7 +51,7 @@ const DOMAIN_PAD = 6;
 const LABEL = 13;
 const HEADING = 18;
 const SMALL_HEADING = 14;
-const OPTIONS = 7;
+const OPTIONS = 10;
 
 /** The layout of a domain in an area; it may be higher than the area if there is too much for it. */
 export function layOut(root: Domain, width: number, height: number): Layout {
@@ -146,7 +147,7 @@ function choose(counts: number[], devices: number, width: number, height: number
     const found = best(counts, devices, cell, width, height);
     if (found) return found;
   }
-  const fallback = best(counts, devices, CELL_MIN + 3, width, Infinity) ?? best(counts, devices, CELL_MIN, width, Infinity);
+  const fallback = best(counts, devices, READABLE, width, Infinity) ?? best(counts, devices, CELL_MIN, width, Infinity);
   return fallback ?? { cell: CELL_MIN, columns: counts.map(() => 1), label: 0 };
 }
 
