@@ -54,7 +54,7 @@ def test_open_pages_say_what_happened_and_go_on_at_the_next_coordinator(
         page.get_by_role("button", name="Drain").click()
         page.get_by_role("dialog").get_by_label("Reason").fill("after the failover")
         page.get_by_role("dialog").get_by_role("button", name="Drain").click()
-        page.get_by_text("Drained: after the failover").wait_for()
+        page.get_by_text("Drained: after the failover", exact=True).wait_for()
         shown = terminal.page
         shown.wait_for_url(re.compile(re.escape(cluster.address(other))), timeout=60_000)
         shown.locator(".xterm-helper-textarea:focus").wait_for()

@@ -30,7 +30,7 @@ from phalanx.cli.session import TimeoutOption, deadline, session
 from phalanx.cli.wait import await_all, exit_code, tell_end
 from phalanx.cli.workflows import await_workflow, exit_of, hand_in, tell_ends
 from phalanx.errors import BadRequest, Conflict, PhalanxError
-from phalanx.preview.located import located, refusals_at
+from phalanx.preview.refusals import located, refusals_at
 from phalanx.settings import Output
 
 if TYPE_CHECKING:

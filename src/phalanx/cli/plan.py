@@ -19,7 +19,7 @@ from phalanx.cli.workflows import BudgetOption, DeadlineOption, with_limits
 from phalanx.client.surroundings import in_this_folder
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest
-from phalanx.preview.located import located, refusals_at, workflow_refusals_at
+from phalanx.preview.refusals import located, refusals_at, workflow_refusals_at
 
 if TYPE_CHECKING:
     from phalanx.client.client import Client

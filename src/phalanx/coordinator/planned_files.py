@@ -12,7 +12,7 @@ from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.errors import PhalanxError
 from phalanx.manifests.read import Manifests, read
 from phalanx.preview.incomplete import with_incomplete
-from phalanx.preview.located import located, refusals_at, workflow_refusals_at
+from phalanx.preview.refusals import located, refusals_at, workflow_refusals_at
 
 Plan = Callable[[PlanRequest, str, str, Asker], Awaitable[PlanReply]]
 NOT_APPLIED = "a plan asks the cluster as it is; layers and quotas of these files are not applied to it"

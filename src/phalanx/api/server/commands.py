@@ -15,7 +15,6 @@ from phalanx.api.schema.apply import (
     ApplyReply,
     ApplyRequest,
     DraftView,
-    PlanFilesRequest,
     PlanReply,
     PlanRequest,
     TopologyView,
@@ -240,12 +239,6 @@ class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, Page
         self, request: PlanRequest, user: str, role: str = "user", asker: Asker = ADMIN
     ) -> PlanReply:
         """What the scheduler would do with these jobs; nothing is submitted."""
-        ...
-
-    async def plan_files(
-        self, request: PlanFilesRequest, user: str, role: str = "user", asker: Asker = ADMIN
-    ) -> PlanReply:
-        """The same for the jobs of files."""
         ...
 
     async def submit_workflow(
