@@ -160,7 +160,7 @@ def test_over_tls_the_cookie_is_secure_and_the_leader_has_to_prove_itself(tmp_pa
         opened = page.log_in(cluster.client.dashboard().url.partition("#ticket=")[2])
         assert opened.status == 201, opened.body
         words = opened.headers["set-cookie"].split("; ")
-        assert words[0].startswith(f"__Secure-phalanx_login_{page.at.port}=")
+        assert words[0].startswith(f"__Host-phalanx_login_{page.at.port}=")
         assert "Secure" in words
         assert page.ask("GET", "/v1/cluster").json()["coordinator"]["role"] == "Active"
         assert page.ask("POST", "/v1/jobs", {"command": ["true"]}).status == 202

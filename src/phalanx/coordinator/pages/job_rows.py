@@ -127,8 +127,12 @@ class JobRowReads:
         """These ended and left memory since we looked: how, the history knows."""
         if len(ids) > GONE_MAX:  # nobody has asked for long
             self._read_past()
-        for id in ids[:GONE_MAX]:
-            body = await self._store.history(id)
+        for at, id in enumerate(ids[:GONE_MAX]):
+            try:
+                body = await self._store.history(id)
+            except Unavailable:
+                self._changed.stale.update(ids[at:])  # whoever asks next asks for these again
+                raise
             if body is not None and not is_workflow(body):
                 old = decode_job(body)
                 self._index.put(old, shown_command(self._loop.state, old))

@@ -20,7 +20,7 @@ from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.pages.job_index import WORDS_MAX, JobIndex
 from phalanx.core.cluster.inputs import Drain
 from phalanx.core.cluster.jobs import JobState
-from phalanx.errors import BadRequest, Gone, NotFound
+from phalanx.errors import BadRequest, Gone, NotFound, Unavailable
 from tests.support.builders import a_job
 from tests.support.turns import counted_turns
 from tests.support.waiting import until
@@ -137,6 +137,25 @@ async def test_a_row_whose_history_is_gone_leaves_the_list():
         assert await rows(here) == ["b"]
         assert await rows(here) == ["b"]
         assert reads._index.ids != [] and gone not in reads._index.places
+
+
+async def test_how_a_job_ended_is_asked_again_after_the_store_was_away(monkeypatch: pytest.MonkeyPatch):
+    async with a_coordinator() as here:
+        id = await submit(here, name="a", hold=True)
+        reads = here.commands.pages._rows
+        assert await rows(here) == ["a"]
+
+        async def away(id: str) -> bytes | None:
+            raise Unavailable("the store is away")
+
+        job = here.leadership.state.jobs.pop(id)
+        reads._changed.stale.add(id)
+        with monkeypatch.context() as patch:
+            patch.setattr(reads._store, "history", away)
+            with pytest.raises(Unavailable):
+                await rows(here)
+        assert id in reads._changed.stale
+        here.leadership.state.jobs[id] = job
 
 
 async def test_a_row_follows_its_job():
