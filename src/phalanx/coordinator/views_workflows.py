@@ -92,6 +92,7 @@ def _stage_view(state: ClusterState, flow: WorkflowState, number: int, word: Sta
         reason=_reason(flow, number, missing, word, "" if job is None else job.details.get(0, ("", ""))[0]),
         result=raw_json(flow.results.get(number)),
         number=0 if job is None else job.arrival,
+        reused=flow.reused.get(number, 0),
     )
 
 

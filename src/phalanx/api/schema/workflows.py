@@ -130,6 +130,7 @@ class StageView(Struct, omit_defaults=True):
     reason: str = ""  # why it ended so, or what it waits for
     result: Any = None  # for those who may inspect it
     number: int = 0  # of its job; 0: it has none yet
+    reused: int = 0  # how many of its models and datasets its node had loaded already
 
 
 class WorkflowView(Struct, omit_defaults=True):

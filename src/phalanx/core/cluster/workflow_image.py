@@ -28,6 +28,7 @@ class WorkflowImage(Struct, array_like=True):
     stopped: str = ""
     number: int = 0
     unapproved: bool = False
+    reused: dict[int, int] = {}
 
 
 def workflow_image(flow: WorkflowState) -> WorkflowImage:
@@ -46,6 +47,7 @@ def workflow_image(flow: WorkflowState) -> WorkflowImage:
         flow.stopped,
         flow.number,
         flow.unapproved,
+        flow.reused,
     )
 
 
@@ -56,7 +58,7 @@ def workflow_state(image: WorkflowImage) -> WorkflowState:
     flow.retries, flow.stage_nodes = array("H", image.retries), array("I", image.nodes)
     flow.kept, flow.spent, flow.stopped = image.kept, image.spent, image.stopped
     flow.stage_times = array("d", image.times)
-    flow.unapproved = image.unapproved
+    flow.unapproved, flow.reused = image.unapproved, image.reused
     flow.result_bytes = sum(map(len, flow.results.values()))
     flow.unfinished = sum(not flow.phase(stage).is_over for stage in range(len(flow.phases)))
     flow.count_missing()

@@ -68,8 +68,8 @@ class WorkflowState:
 
     __slots__ = (
         "awaited", "dependents", "ended_at", "kept", "missing", "notes", "number", "numbers", "over", "parents",
-        "phases", "ready", "result_bytes", "results", "retries", "spent", "stage_nodes", "stage_times", "stopped",
-        "unapproved", "unfinished", "workflow",
+        "phases", "ready", "result_bytes", "results", "retries", "reused", "spent", "stage_nodes", "stage_times",
+        "stopped", "unapproved", "unfinished", "workflow",
     )  # fmt: skip
 
     def __init__(self, workflow: Workflow, arrival: int = 0) -> None:
@@ -91,6 +91,7 @@ class WorkflowState:
         self.result_bytes = 0
         self.stage_times = array("d", bytes(16 * size))  # started and ended, two numbers per stage; 0: not
         self.stage_nodes = array("I", bytes(4 * size))  # number of the node that ran it last, plus 1
+        self.reused: dict[int, int] = {}  # how many of its models and datasets its node had loaded already
         self.spent = 0.0  # what its attempts that have ended cost, those of earlier retries too
         self.unapproved = False  # stages in queues that ask for an approval wait for it
         self.stopped = ""  # why it was stopped before its end, if a limit of it was reached
@@ -188,6 +189,7 @@ class WorkflowState:
             self.kept.pop(stage, None)
             self.parents.pop(stage, None)
             self.notes.pop(stage, None)
+            self.reused.pop(stage, None)
             self.stage_times[2 * stage] = self.stage_times[2 * stage + 1] = 0.0
         self.ended_at, self.stopped = None, ""
         self.count_missing()

@@ -11,6 +11,7 @@ from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Hello, SetElastic, Tick
 from phalanx.core.cluster.stage_dispatch import context_names
+from phalanx.core.cluster.workflow_image import decode_workflow, encode_workflow
 from phalanx.core.explain.explain import explain
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.orders import Status
@@ -56,6 +57,17 @@ class TestReuse:
         job = cluster.stage(cluster.run(a_task("inference", model={"source": {"identifier": "ORG/m"}})))
         assert cluster.where(job) == "b"
         assert cluster.note(job).reused == 1
+
+    def test_what_was_loaded_already_is_kept_with_the_stage(self) -> None:
+        cluster = self.a_pair()
+        first, again = cluster.run(a_task("inference")), cluster.run(a_task("inference", **M))
+        cluster.finish(cluster.stage(again))
+        flows = [cluster.state.workflows[each] for each in (first, again)]
+        assert [flow.reused for flow in flows] == [{}, {0: 1}]
+        kept = decode_workflow(encode_workflow(flows[1]))
+        assert kept.reused == {0: 1}
+        kept.begin_again((0,))
+        assert kept.reused == {}
 
     @pytest.mark.parametrize(
         ("later", "reuse_s", "node"),

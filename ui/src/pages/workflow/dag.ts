@@ -1,4 +1,4 @@
-/** The stages of a workflow as a graph: who follows whom, how long each took, and what its result was reused from. */
+/** The stages of a workflow as a graph: who follows whom, how long each took, and what its node had loaded already. */
 import type { components } from '../../lib/schema';
 
 export type WorkflowView = components['schemas']['WorkflowView'];
@@ -86,10 +86,4 @@ export function inOrder(counts: Record<string, number>): [string, number][] {
   return Object.entries(counts)
     .filter(([, count]) => count > 0)
     .sort(([a], [b]) => rank(a) - rank(b));
-}
-
-/** The workflow whose result a stage took over, where the coordinator says so. */
-export function reusedFrom(stage: StageView): string {
-  const found = (stage as { reused_from?: unknown }).reused_from;
-  return typeof found === 'string' ? found : '';
 }

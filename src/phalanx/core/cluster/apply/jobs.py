@@ -31,7 +31,7 @@ from phalanx.core.cluster.apply.grants import (
 from phalanx.core.cluster.apply.nodes import count_fault
 from phalanx.core.cluster.apply.overlay import bind_reservation, end_rests, free_again
 from phalanx.core.cluster.apply.usage import note_usage
-from phalanx.core.cluster.apply.workflows import note_cost, release_stage
+from phalanx.core.cluster.apply.workflows import note_cost, note_reuse, release_stage
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
 from phalanx.core.cluster.dependencies import told_abandoned
 from phalanx.core.cluster.environment_events import EnvironmentKept
@@ -105,6 +105,8 @@ def placed(state: ClusterState, event: e.TaskPlaced) -> list[Effect]:
     node.attempts[event.key] = attempt
     job.begin(attempt, node.number)
     attempt.note = event.note
+    if event.note is not None and (event.note.reused or event.key[2] > 1):
+        note_reuse(state, job.job, event.note.reused)
     if event.merged:
         merge(state, attempt, event.merged)
     note_placed(state, job, node)

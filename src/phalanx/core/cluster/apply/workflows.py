@@ -90,6 +90,17 @@ def note_over(state: ClusterState, job: JobState) -> None:
         state.note_due(flow)
 
 
+def note_reuse(state: ClusterState, job: Job, reused: int) -> None:
+    """An attempt of a job was given a node that has loaded so much of what it needs; noted if it is a stage."""
+    if (found := _stage_of(state, job)) is None:
+        return
+    flow, stage = found
+    if reused:
+        flow.reused[stage] = reused
+    else:
+        flow.reused.pop(stage, None)
+
+
 def stages_ended(state: ClusterState, event: w.StagesEnded) -> list[Effect]:
     flow = _flow(state, event.workflow)
     for end in event.ends:
