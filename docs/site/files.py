@@ -1,4 +1,4 @@
-"""Every file of the source by folder: what it says of itself, its classes and constants. For ARCHITECTURE.md."""
+"""Every file of the source by folder: what it says of itself, its classes and constants."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _says(path: Path) -> str:
         return ""
     names = list(_names(tree))
     shown = ", ".join(names[:NAMES_MAX]) + (" …" if len(names) > NAMES_MAX else "")
-    return doc.split("\n\n")[0].replace("\n", " ") + (f" *{shown}*" if names else "")
+    return doc.split("\n\n")[0].replace("\n", " ") + (f" `{shown}`" if names else "")
 
 
 def _names(tree: ast.Module) -> Iterator[str]:

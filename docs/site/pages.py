@@ -31,12 +31,12 @@ MAKERS: dict[str, Callable[[], str]] = {
     **{f"moves-of-a-{name}": partial(lifecycles.table, name) for name in lifecycles.LIVES},
 }
 PAGES = (
-    "ARCHITECTURE.md",
     "docs/concepts/lifecycles.md",
     "docs/operations/metrics.md",
     "docs/reference/settings.md",
     "docs/reference/python.md",
     "docs/reference/python-types.md",
+    "docs/reference/source-files.md",
 )
 _PART = re.compile(r"(<!-- made: ([a-z-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

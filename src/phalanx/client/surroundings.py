@@ -1,4 +1,4 @@
-"""Where a submission runs if it does not say: in the folder and the environment of whoever submits it.
+"""Where a submission runs if it does not say: in the folder and the environment of its user.
 
 Stages of workflows have the folder, too; of the environment they have only what they name.
 """

@@ -1,4 +1,4 @@
-"""The environments of jobs: sealed when they are submitted, opened for a runner and for those who may see them."""
+"""The environments of jobs: sealed when they are submitted, opened for a runner and for users who may see them."""
 
 from __future__ import annotations
 

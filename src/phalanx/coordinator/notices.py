@@ -1,4 +1,4 @@
-"""Notices about elastic nodes, for whoever starts and stops machines: a webhook, or a program of the operator.
+"""Notices about elastic nodes, for what starts and stops machines: a webhook, or a program of the operator.
 
 The active coordinator tells both, in order and one notice at a time, when a node is disabled or enabled, or when work
 waits that no enabled node can take. A turn only puts notices into a queue of bounded length. Each delivery has a time

@@ -1,4 +1,4 @@
-"""The files of VPSs that lie on nodes: runners name them with every heartbeat, and are told which may be removed.
+"""The files of VPSs that lie on nodes: each heartbeat names them, and the answer says which may be removed.
 
 A VPS that is over in the state is removed there at once. One that is not in memory has ended long ago, or was made
 after the backup that this state comes from: the history tells which, and what it does not know is kept.

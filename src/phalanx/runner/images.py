@@ -1,4 +1,4 @@
-"""Attempts whose images are got ready: between the state machine, which waits for them, and whoever gets them ready."""
+"""Attempts whose images are got ready: between the state machine, which waits for them, and what gets them ready."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The readers of attached attempts: their keepers are told how far each is, and say whose attempt is stopped for it.
+"""The readers of attached attempts: keepers learn how far each is, and say whose attempt is stopped for it.
 
 A reader is a client somewhere behind a coordinator. It is there while it asks, or while its coordinator says so
 (`wire.HoldLog`); when neither comes any more, because one of them is gone, the attempt goes on without it.

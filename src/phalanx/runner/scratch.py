@@ -1,4 +1,4 @@
-"""Scratch folders: one for each attempt, for files that nobody needs when it has ended; removed then with all in it.
+"""Scratch folders: one for each attempt, for files that are not needed when it has ended; removed then with all in it.
 
 A task finds its folder in `PHALANX_SCRATCH_DIR`, and in `TMPDIR` where the path is short enough for sockets in it. With
 a size (`runner.scratch_max_bytes`) and as root the folder has a project quota where the filesystem has them

@@ -1,4 +1,4 @@
-"""Input of a session on its way to whoever reads it: no more of it waits here than the window allows."""
+"""Input of a session on its way to its reader: no more of it waits here than the window allows."""
 
 from __future__ import annotations
 

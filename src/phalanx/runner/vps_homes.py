@@ -1,4 +1,4 @@
-"""The files of VPSs on one node: a home folder for each, and what its server is told.
+"""The files of VPSs on one node: a home folder for each, and what its server has to know.
 
 A home outlasts the attempts of its VPS, and restarts of the runner and of the machine. It is removed when the
 coordinator says that the VPS is over; homes are named with every heartbeat until then, so that none is forgotten. The

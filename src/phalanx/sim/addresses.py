@@ -1,4 +1,4 @@
-"""Addresses of the overlay network, as the log has them: held once, given to nobody while they rest, tokens used once.
+"""Addresses of the overlay network, as the log has them: held once, not given out while they rest, tokens used once.
 
 It shares no code with `apply`. Times are those of the events: who writes the next one compares the same numbers.
 """

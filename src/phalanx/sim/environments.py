@@ -1,4 +1,4 @@
-"""Environments under virtual time: jobs that are submitted with one, and whether runners are told the right one.
+"""Environments under virtual time: jobs that are submitted with one, and whether runners get the right one.
 
 Which jobs have an environment is drawn apart from all else, in some of the runs. Some share one, some have their own.
 The checker keeps what users sent and asks every brief whether it says the same. It shares no code with the table of

@@ -1,4 +1,4 @@
-"""Jobs, tasks and their gangs as REST and the Python client show them, and what is told of a name, a log or a watch.
+"""Jobs, tasks and their gangs as REST and the Python client show them; also names, logs and watches.
 
 The OpenAPI document is generated from these structs. What is asked for is in `submission.py` and `jobspec.py`, what the
 cluster around the jobs is in `cluster.py`.

@@ -1,4 +1,4 @@
-"""What the dashboard is told that no other route tells: the overview, the map, rows of jobs, times, and changes.
+"""What the dashboard shows that no other route has: the overview, the map, rows of jobs, times, and changes.
 
 A job is named by its number, which is how people call it. Fields that have their default are left out of what is long.
 """

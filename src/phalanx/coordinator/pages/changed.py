@@ -1,4 +1,4 @@
-"""Which jobs and nodes have changed since a revision: what pages are told of, and what their indexes look at again.
+"""Which jobs and nodes have changed since a revision: what goes to pages, and what their indexes look at again.
 
 Noted from durable turns, of this coordinator and of another whose log it follows, so a page may go on at the next one.
 It costs a few microseconds an event, and nothing while no browser is logged in and nobody asks.

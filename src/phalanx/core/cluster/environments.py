@@ -1,4 +1,4 @@
-"""The environments that jobs were submitted with: sealed bytes that nobody here can read, each kept once.
+"""The environments that jobs were submitted with: sealed bytes that cannot be read here, each kept once.
 
 A job names its environment by a digest (`Command.environment`). What it stands for came with the submission, sealed by
 the coordinator's shell, which opens it again where the order for a runner is built. An environment is kept in memory as

@@ -1,4 +1,4 @@
-"""Events of workflows. That a stage became a job is told by that job's `JobSubmitted`, which names its workflow."""
+"""Events of workflows. That a stage became a job is in that job's `JobSubmitted`, which names its workflow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a workflow will take and what it will cost, by earlier runs, so that a limit it cannot keep is told at once.
+"""How long a workflow will take and what it will cost, by earlier runs, so that limits it cannot keep are refused.
 
 A stage is known by its name and those of its workflow and user, or else by its task type and models
 (`core/model/run_times.py`); of one that never ran, its time limit is taken. Two numbers are given for each: what is

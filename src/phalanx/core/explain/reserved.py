@@ -1,4 +1,4 @@
-"""What the reservation means to those who wait: when the head starts and where, and who would delay it, as reasons.
+"""What the reservation means for waiting units: when the head starts and where, and what would delay it, as reasons.
 
 The reservation is worked out as a plan works it out (`reservation.py`), and nothing is remembered here.
 """

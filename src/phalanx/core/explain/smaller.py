@@ -1,4 +1,4 @@
-"""Requests that ask for a little less than what cannot start: how they are told, the fields that change, the request.
+"""Requests that ask for a little less than what cannot start: their wording, the fields that change, the request.
 
 Nothing is tried here but how much less it has to be; whether the change helps is asked by `fixes.py`.
 """

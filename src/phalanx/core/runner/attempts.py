@@ -1,4 +1,4 @@
-"""Attempts as their runner knows them: what it was told of their jobs, each one while it is held, and why it ended.
+"""Attempts as their runner knows them: what it knows of their jobs, each one while it is held, and why it ended.
 
 An attempt is held from the order to start it until its end is acknowledged. Briefs of groups and rolls of formations
 are kept until the job is dismissed and nothing of it is held any more; a new session tells them anew.

@@ -1,4 +1,4 @@
-"""Which container runtime this node has, and what the coordinator is told of it."""
+"""Which container runtime this node has, and what it reports of it."""
 
 from __future__ import annotations
 

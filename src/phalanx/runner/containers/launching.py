@@ -1,4 +1,4 @@
-"""The containers of a runner's attempts: what their processes are told, where sessions enter, and what is removed.
+"""The containers of a runner's attempts: what their processes have to know, where sessions enter, and what is removed.
 
 Names and labels of a container follow from the node's own mark and the attempt: a later runner knows what is its own.
 """

@@ -1,1 +1,1 @@
-"""Health checks of a node by its runner: what is looked at, and what the coordinator is told. Start at `monitor.py`."""
+"""Health checks of a node by its runner: what is looked at, and what is reported. Start at `monitor.py`."""

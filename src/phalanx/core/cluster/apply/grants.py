@@ -1,4 +1,4 @@
-"""Places: what an attempt holds on its node, who is told to leave, and who may wait for a place again.
+"""Places: what an attempt holds on its node, which ones have to leave, and which may wait for a place again.
 
 Lanes, the node table, the tenants' columns and the queues' usage change together here, so that no two of them can
 disagree about who holds what.
