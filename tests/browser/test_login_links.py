@@ -39,3 +39,19 @@ def test_a_link_of_another_user_changes_nobody(browser: Browser, cluster: RealCl
     assert page.evaluate(who) == "ada"
     opened.check_clean()
     opened.close()
+
+
+def test_a_ticket_in_the_address_of_an_open_page_is_taken_at_once(
+    browser: Browser, cluster: RealCluster
+) -> None:
+    opened = Dashboard(browser, cluster)
+    page = opened.page
+    page.goto(f"{opened.address}/ui/jobs")
+    page.get_by_text("phalanx ui").first.wait_for()  # there is no login yet
+    page.evaluate("ticket => { location.hash = 'ticket=' + ticket }", opened.ticket())
+    page.get_by_role("navigation", name="Pages").wait_for()
+    page.evaluate("ticket => { location.hash = 'ticket=' + ticket }", opened.ticket())
+    page.get_by_text("To use the new ticket, log out first").wait_for()
+    assert page.url == f"{opened.address}/ui/jobs"
+    opened.check_clean()
+    opened.close()

@@ -11,6 +11,10 @@ const from = new URLSearchParams(location.hash.slice(1)).get('from');
 void session.start().then(() => {
   if (from && session.status === 'in') notes.say(`The coordinator at ${short(from, 100)} went away: the page goes on here, at ${location.host}.`);
 });
+// A link with a ticket that is pasted into an open page loads nothing anew.
+window.addEventListener('hashchange', () => {
+  if (/[#&]ticket=/.test(location.hash)) void session.start();
+});
 const target = document.getElementById('app')!;
 target.replaceChildren();
 mount(App, { target });
