@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.store.protocol import Batch, History, StoreError
+from phalanx.store.protocol import Batch, Candidate, History, StoreError
+from phalanx.store.sqlite import file
 from phalanx.store.sqlite.store import SqliteStore
 from tests.contract.backends import a_batch, bodies
 from tests.contract.writers import a_batch as a_large_batch
@@ -35,6 +36,35 @@ def disk(tmp_path: Path) -> Path:
     if tried.returncode != 0:
         pytest.skip("mounting a small disk needs root")
     return folder
+
+
+async def test_a_store_that_opens_beside_the_first_election_leaves_it_as_it_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Both saw a new file; the first one leads already when the second one writes its tables."""
+    first = SqliteStore(path)
+    await first.elect(Candidate("first"), 60.0)
+    monkeypatch.setattr(file, "_check_schema", lambda _db, _path: 0)
+    second = SqliteStore(path)
+    monkeypatch.undo()
+    leader = await second.leader()
+    assert leader is not None and leader.candidate.name == "first"
+
+
+async def test_the_leader_is_read_at_one_instant(path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The schema that says where to look is raised while another one looks."""
+    looking, other = SqliteStore(path), SqliteStore(path)
+    schema_of = looking._schema
+
+    def schema_before_the_election() -> int:
+        found = schema_of()
+        with sqlite3.connect(path) as db:
+            file.raise_schema(db)
+        return found
+
+    monkeypatch.setattr(looking, "_schema", schema_before_the_election)
+    assert await looking.leader() is None
+    assert (await other.elect(Candidate("other"), 60.0)).candidate.name == "other"
 
 
 async def test_a_flipped_byte_in_a_record_is_told_until_it_is_set_aside(path: Path):

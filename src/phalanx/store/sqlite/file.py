@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS image (revision INTEGER PRIMARY KEY, crc INTEGER NOT 
 CREATE TABLE IF NOT EXISTS history (job TEXT PRIMARY KEY, crc INTEGER NOT NULL, body BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS quarantine (source TEXT NOT NULL, key TEXT NOT NULL, body BLOB);
 INSERT OR IGNORE INTO meta VALUES ('epoch', 0), ('schema', 2), ('pruned', 0);
-UPDATE meta SET value = 2 WHERE key = 'schema';
+UPDATE meta SET value = 2 WHERE key = 'schema' AND value < 2; -- another coordinator may have raised it since we looked
 COMMIT;
 """
 

@@ -111,7 +111,7 @@ class SqliteStore:
                 self._db.execute("DELETE FROM leader")
 
     async def leader(self) -> Leader | None:
-        with translated(self._path):
+        with self._snapshot():  # the schema says in which table the leader is
             holder = self._holder()
             return None if holder is None else Leader(self._epoch(), holder)
 
