@@ -5,14 +5,21 @@
 .PHONY: help ui ui-if-possible install install-test install-bench demo test soak check bench docs look lock protos clean
 
 VENV := .venv
-INSTALL_INPUTS := pyproject.toml requirements-build.lock scripts/install
+INSTALL_INPUTS := pyproject.toml requirements-build.lock scripts/install scripts/find-uv
 
 help: ## show this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-install: $(VENV)/.installed ui-if-possible ## make .venv with what phalanx needs to run
-install-test: $(VENV)/.installed-test $(VENV)/.servers ui-if-possible ## the same, with what the tests and checks need
+# Side by side: they wait for different servers.
+install: $(VENV)/.uv ## make .venv with what phalanx needs to run
+	@$(MAKE) --no-print-directory -j2 $(VENV)/.installed ui-if-possible
+install-test: $(VENV)/.uv ## the same, with what the tests and checks need
+	@$(MAKE) --no-print-directory -j3 $(VENV)/.servers $(VENV)/.installed-test ui-if-possible
 install-bench: $(VENV)/.installed-bench ## the same, with the schedulers we compare with
+
+$(VENV)/.uv: requirements-uv.lock scripts/find-uv
+	@bash scripts/find-uv >/dev/null || true
+	@mkdir -p $(VENV) && touch $@
 
 $(VENV)/.installed: requirements.lock $(INSTALL_INPUTS)
 	bash scripts/install requirements.lock
@@ -22,7 +29,7 @@ $(VENV)/.installed-test: requirements-test.lock requirements-browser.lock $(INST
 	bash scripts/install requirements-test.lock requirements-browser.lock
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-browser
 
-$(VENV)/.servers: scripts/servers | $(VENV)/.installed-test
+$(VENV)/.servers: scripts/servers
 	bash scripts/servers
 	@touch $@
 
