@@ -92,6 +92,9 @@ class ContainerLaunches:
         self.devices: tuple[Device, ...] = ()
         self._cdi = cdi
         self._removing: set[asyncio.Future[None]] = set()
+        self._written = {
+            key for key, path in self._files() if path.suffix == ".json"
+        }  # no file is asked for each end
 
     def described(self, capacity: Capacity) -> Capacity:
         """A node's capacity with its runtime, and how containers get its devices."""
@@ -118,6 +121,7 @@ class ContainerLaunches:
         prepared = self.images.ready.pop(start.key, PreparedImage())
         self._folder.mkdir(mode=0o700, exist_ok=True)
         path = self._path(start.key, "json")
+        self._written.add(start.key)
         spec = self._spec(start, brief, account, env, has, prepared)
         fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
@@ -177,13 +181,14 @@ class ContainerLaunches:
 
     def has(self, key: AttemptKey) -> bool:
         """Whether an attempt that runs is in a container."""
-        return self._path(key, "json").exists()
+        return key in self._written
 
     def ended(self, key: AttemptKey, was_killed: bool) -> None:
         """Nothing of it is alive. What was killed could not remove its container, so that is done here."""
         self.images.ready.pop(key, None)
-        if not self.has(key):
+        if key not in self._written:
             return
+        self._written.discard(key)
         for kind in ("json", "pid"):
             self._path(key, kind).unlink(missing_ok=True)
         if was_killed:
@@ -191,11 +196,10 @@ class ContainerLaunches:
 
     async def sweep(self, live: Collection[AttemptKey]) -> None:
         """Remove the containers and files that earlier runners left of attempts that are over."""
-        for path in self._folder.glob("*.*") if self._folder.is_dir() else ():
-            if path.suffix in (".json", ".pid") and path.name != "archives.json":
-                key = _key(path.stem)
-                if key is not None and key not in live:
-                    path.unlink(missing_ok=True)
+        for key, path in self._files():
+            if key not in live:
+                self._written.discard(key)
+                path.unlink(missing_ok=True)
         if self.found.socket:
             await asyncio.to_thread(self._sweep, frozenset(live))
 
@@ -206,6 +210,12 @@ class ContainerLaunches:
 
     def close(self) -> None:
         self.images.close()
+
+    def _files(self) -> list[tuple[AttemptKey, Path]]:
+        """The files of attempts, of earlier runners too."""
+        files = [path for path in self._folder.glob("*.*") if path.suffix in (".json", ".pid")]
+        keys = [(_key(path.stem), path) for path in files]  # archives.json is of no attempt
+        return [(key, path) for key, path in keys if key is not None]
 
     def _sweep(self, live: frozenset[AttemptKey]) -> None:
         wanted = quote(msgspec.json.encode({"label": [f"{NODE_LABEL}={self._mark}"]}).decode())
