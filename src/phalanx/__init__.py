@@ -68,6 +68,7 @@ if TYPE_CHECKING:
         GangView,
         GroupView,
         JobFilters,
+        JobReason,
         JobView,
         NamedView,
         NodeReasons,
@@ -194,7 +195,7 @@ __all__ = [
     "EnvironmentView", "EvictReply", "ExecRequest", "ExecResult", "ExecSession", "Executor", "FailedTarget",
     "FileView", "FilesView", "Fix", "Forbidden", "FormationView", "ForwardRequest", "GangFields",
     "GangKeywords", "GangSpec", "GangView", "GatherSpec", "Gone", "GroupSpec", "GroupView", "IsolationView",
-    "JobFailed", "JobFilters", "JobHandle", "JobSpec", "JobView", "LayerSpec", "LayerView", "LocalCluster",
+    "JobFailed", "JobFilters", "JobHandle", "JobReason", "JobSpec", "JobView", "LayerSpec", "LayerView", "LocalCluster",
     "LogPiece", "LogRow", "LogTimesView", "LoginRecord", "NamedView", "NetworkSpec", "NeverFits",
     "NewReservation", "NewToken",
     "NewVps", "NoRoom", "NodeReasons", "NodeView", "NotActive", "NotFound", "NumaView", "Page", "PhalanxError",
@@ -239,7 +240,7 @@ _MODULES = {
     "phalanx.api.schema.groupspec": "AfterSpec GatherSpec GroupSpec",
     "phalanx.api.schema.jobs": (
         "CancelReply ConditionView Counts DomainSlots EnvironmentView EvictReply Fix FormationView GangView GroupView "
-        "JobFilters JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
+        "JobFilters JobReason JobView NamedView NodeReasons Page PromiseView ReasonView RequestView StoryLine TaskView "
         "UsageSummary WatchEvent WhyReply"
     ),
     "phalanx.api.schema.jobspec": "DraftSpec GangSpec JobSpec NetworkSpec RestartSpec RuleSpec SuccessSpec",

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from phalanx.api.schema.jobs import Fix, WhyReply
 from phalanx.coordinator.turn import Engine, Turn
-from phalanx.coordinator.why import why_reply
+from phalanx.coordinator.why import reasons_of, why_reply
 from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.inputs import Cancel, Input, SetElastic, Submit, Tell, Undrain
 from phalanx.core.cluster.jobs import JobState
@@ -63,10 +63,15 @@ def check(engine: Engine, now: float, turn: EngineTurn, seen: Counter[str]) -> N
     for node in engine.state.nodes.values():
         assert (why_closed(node) is None) == node.takes_work, f"{node.name}: {why_closed(node)}"
     waiting = [id for id, job in engine.state.jobs.items() if job.overall_status == Status.PENDING]
+    asked = [engine.state.jobs[id] for id in waiting[:JOBS_MOST]]
+    at_once = {
+        each.id: each.reason for each in reasons_of(engine.state, asked, now, engine.policy, engine.memory)
+    }
     for id in waiting[:JOBS_MOST]:
         reply = why_reply(engine.state, engine.state.jobs[id], None, now, engine.policy, engine.memory)
         planned = plan_code(engine, id, now)
         assert reply.dominant.code == planned, f"why {id}: {reply.dominant.code}, plan: {planned}"
+        assert at_once[id].code == planned, f"reasons {id}: {at_once[id].code}, plan: {planned}"
         seen[reply.dominant.code] += 1
         if reply.fix is not None:
             carry_out(engine, id, now, turn, reply, seen)

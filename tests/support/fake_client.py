@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from phalanx.api.schema.jobs import (
     EvictReply,
     GangView,
     GroupView,
+    JobReason,
     JobView,
     NamedView,
     Page,
@@ -290,6 +291,10 @@ class FakeClient:
     def release(self, id: str) -> JobView:
         self._note("release", id)
         return self._found(self.held, id.partition(".")[0])
+
+    def reasons(self, ids: Sequence[str]) -> list[JobReason]:
+        self._note("reasons", list(ids))
+        return [JobReason(id, a_why().dominant) for id in ids]
 
     def why(self, id: str) -> WhyReply:
         self._note("why", id)

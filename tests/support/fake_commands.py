@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from msgspec import Raw
 
@@ -34,13 +34,13 @@ from phalanx.api.schema.cluster import (
     TopologySpec,
     to_topology,
 )
-from phalanx.api.schema.documents import JobsQuery, Stream
 from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
     Counts,
     EnvironmentView,
     EvictReply,
+    JobReason,
     JobView,
     LogChunk,
     Page,
@@ -60,6 +60,7 @@ from phalanx.api.schema.metrics import (
     WorkersMetrics,
     WorkerTotals,
 )
+from phalanx.api.schema.queries import JobsQuery, Stream
 from phalanx.api.schema.queues import QueueView, QuotaSpec, QuotaView, UsageView, to_quota
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitRequest, to_jobs
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
@@ -301,6 +302,9 @@ class FakeCommands(
         finally:
             self.leaves.put_nowait(id)
         return self._task_view(job) if "." in id else self._job_view(job)
+
+    async def reasons(self, ids: Sequence[str]) -> list[JobReason]:
+        return [JobReason(id, (await self.why(id)).dominant) for id in ids]
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
         job = self._find(id)

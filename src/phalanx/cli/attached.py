@@ -22,8 +22,8 @@ from phalanx.clock import SystemClock
 from phalanx.errors import NotFound, PhalanxError, Unavailable
 
 if TYPE_CHECKING:
-    from phalanx.api.schema.documents import Stream
     from phalanx.api.schema.jobs import TaskView
+    from phalanx.api.schema.queries import Stream
     from phalanx.client.client import Client
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from phalanx.api.schema.jobs import gap_mark
 from phalanx.core.model.patterns import LinePattern
 
 if TYPE_CHECKING:
-    from phalanx.api.schema.documents import Stream
     from phalanx.api.schema.log_times import LogTimesView
+    from phalanx.api.schema.queries import Stream
     from phalanx.client.client import Client
     from phalanx.client.log_calls import LogPiece
     from phalanx.core.model.log_times import LogRow

@@ -25,8 +25,8 @@ from phalanx.core.model.patterns import LinePattern
 from phalanx.errors import BadRequest, NotFound, PhalanxError, Unavailable
 
 if TYPE_CHECKING:
-    from phalanx.api.schema.documents import Stream
     from phalanx.api.schema.log_times import LogTimesView
+    from phalanx.api.schema.queries import Stream
     from phalanx.client.client import Client
     from phalanx.client.log_calls import LogPiece
 

@@ -1,7 +1,7 @@
 """Why waiting jobs of a list wait, in a word each: the first reason of `why`, of a few jobs, and kept for a while.
 
-A coordinator finds a reason by looking at its nodes, so a list asks for at most `JOBS_MAX` and stops asking when it
-has taken `WITHIN_S`. What the words mean is in docs/operations/reasons.md.
+A coordinator finds the reasons of all that are asked for in one look at its queue and nodes, so a list asks for at most
+`JOBS_MAX`. What the words mean is in docs/operations/reasons.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
 
 JOBS_MAX = 20
-WITHIN_S = 0.5
 AGE_S = 5.0  # after which a reason is asked for again
 Item = TypeVar("Item", JobView, TaskView, JobView | TaskView)
 
@@ -35,13 +34,13 @@ class WaitingReasons:
 
     def told(self, client: Client, items: Sequence[Item]) -> list[Item]:
         """The same items; waiting jobs have their reason."""
-        began = self._clock.monotonic()
+        now = self._clock.monotonic()
         waiting = [item.id for item in items if isinstance(item, JobView) and _waits(item)]
         asked = waiting[:JOBS_MAX]
-        for id in asked:
-            known_at, _ = self._known.get(id, (float("-inf"), ""))
-            if began - known_at >= AGE_S and self._clock.monotonic() - began < WITHIN_S:
-                self._known[id] = (began, _asked(client, id))
+        due = [id for id in asked if now - self._known.get(id, (float("-inf"), ""))[0] >= AGE_S]
+        if due:
+            found = _asked(client, due)
+            self._known |= {id: (now, found.get(id, "")) for id in due}
         self.is_cut = any(id not in self._known for id in waiting)
         self._known = {id: self._known[id] for id in asked if id in self._known}
         return [self._with_reason(item) for item in items]
@@ -56,8 +55,8 @@ def _waits(job: JobView) -> bool:
     return job_status(job) == "Pending" and not job.evicted
 
 
-def _asked(client: Client, id: str) -> str:
+def _asked(client: Client, ids: Sequence[str]) -> dict[str, str]:
     try:
-        return client.why(id).dominant.code
-    except PhalanxError:  # it may have ended meanwhile
-        return ""
+        return {each.id: each.reason.code for each in client.reasons(ids)}
+    except PhalanxError:  # such as a coordinator of an older version
+        return {}

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from inspect import isfunction
@@ -32,6 +32,7 @@ from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
     JobFilters,
+    JobReason,
     JobView,
     NamedView,
     Page,
@@ -52,7 +53,7 @@ from phalanx.api.schema.workflows import (
     WorkflowSpec,
     WorkflowView,
 )
-from phalanx.client import calls, file_calls, workflow_calls
+from phalanx.client import calls, file_calls, token_calls, workflow_calls
 from phalanx.client.access import ApiAccess, ClientToken, access
 from phalanx.client.approvals import AsyncApprovalCalls
 from phalanx.client.async_http import HttpxTransport
@@ -235,6 +236,10 @@ class AsyncClient(
     async def why(self, id: str | int) -> WhyReply:
         return await self._ask(calls.why(id))
 
+    async def reasons(self, ids: Iterable[str | int]) -> list[JobReason]:
+        """Why each of these jobs waits, in its first reason; those that do not wait are left out. At most 100."""
+        return await self._ask(calls.reasons(ids))
+
     async def story(
         self, id: str | int, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[StoryLine]:
@@ -287,19 +292,19 @@ class AsyncClient(
         return await self._ask(calls.cluster())
 
     async def tokens(self) -> list[TokenView]:
-        return await self._ask(calls.tokens())
+        return await self._ask(token_calls.tokens())
 
     async def create_token(self, request: TokenRequest, /) -> NewToken:
-        return await self._ask(calls.create_token(request))
+        return await self._ask(token_calls.create_token(request))
 
     async def revoke_token(self, id: str) -> TokenView:
-        return await self._ask(calls.revoke_token(id))
+        return await self._ask(token_calls.revoke_token(id))
 
     async def rotate_token(self, id: str, overlap: float | str | None = None) -> NewToken:
-        return await self._ask(calls.rotate_token(id, overlap))
+        return await self._ask(token_calls.rotate_token(id, overlap))
 
     async def audit(self, tail: int = 100) -> list[AuditLine]:
-        return await self._ask(calls.audit(tail))
+        return await self._ask(token_calls.audit(tail))
 
     async def ready(self) -> None:
         await self._ask(calls.ready())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -19,27 +19,23 @@ from phalanx.api.schema import sse
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest, DraftView, PlanReply, PlanRequest, TopologyView
 from phalanx.api.schema.begin import local_begin
 from phalanx.api.schema.cluster import (
-    AuditLine,
     ClusterView,
     DrainRequest,
     ElasticRequest,
     LoseRequest,
-    NewToken,
     NodeView,
     RemovedNode,
-    RotateRequest,
-    TokenRequest,
-    TokenView,
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import Follow, Stream, decoder, read_problem
+from phalanx.api.schema.documents import decoder, read_problem
 from phalanx.api.schema.fields import check_name
 from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
     JobFilters,
+    JobReason,
     JobView,
     NamedView,
     Page,
@@ -49,6 +45,7 @@ from phalanx.api.schema.jobs import (
     WhyReply,
 )
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.queries import Follow, Stream
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, SubmitFields
@@ -250,6 +247,10 @@ def why(id: str | int) -> Call[WhyReply]:
     return get(path_of(noun_of(id), id, "why"), WhyReply)
 
 
+def reasons(ids: Iterable[str | int]) -> Call[list[JobReason]]:
+    return get("/v1/reasons", list[JobReason], query_of(jobs=",".join(map(str, ids))))
+
+
 def story(id: str | int, of: Noun | None, cursor: str | None, limit: int) -> Call[Page[StoryLine]]:
     return get(path_of(of or noun_of(id), id, "story"), Page[StoryLine], query_of(cursor=cursor, limit=limit))
 
@@ -348,28 +349,6 @@ def watch(after: int | None, job: str | None) -> Call[None]:
         headers["Last-Event-ID"] = str(after)
     query = query_of(job=job)
     return Call(method="GET", path="/v1/events", query=query, headers=headers, timeout_s=QUIET_S_MAX)
-
-
-def tokens() -> Call[list[TokenView]]:
-    return Call(method="GET", path="/v1/tokens", answer=list[TokenView], repeatable=True)
-
-
-def create_token(request: TokenRequest) -> Call[NewToken]:
-    return Call(method="POST", path="/v1/tokens", answer=NewToken, body=msgspec.json.encode(request))
-
-
-def revoke_token(id: str) -> Call[TokenView]:
-    return Call(method="POST", path=path_of("tokens", id, "revoke"), answer=TokenView)
-
-
-def rotate_token(id: str, overlap: float | str | None) -> Call[NewToken]:
-    body = msgspec.json.encode(RotateRequest(overlap))
-    return Call(method="POST", path=path_of("tokens", id, "rotate"), answer=NewToken, body=body)
-
-
-def audit(tail: int) -> Call[list[AuditLine]]:
-    query = {"tail": str(tail)}
-    return Call(method="GET", path="/v1/audit", answer=list[AuditLine], query=query, repeatable=True)
 
 
 def new_request_id() -> str:

@@ -6,7 +6,7 @@ Errors are those of `phalanx.errors`. How calls travel is left to an exchange.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
     JobFilters,
+    JobReason,
     JobView,
     NamedView,
     Page,
@@ -43,7 +44,7 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.client import calls, file_calls
+from phalanx.client import calls, file_calls, token_calls
 from phalanx.client.access import ClientToken, access, transport
 from phalanx.client.approvals import ApprovalCalls
 from phalanx.client.calls import Call, Noun, Spec
@@ -202,6 +203,10 @@ class Client(
         """Why a job or a task is where it is, and the nearest fix."""
         return self._ask(calls.why(id))
 
+    def reasons(self, ids: Iterable[str | int]) -> list[JobReason]:
+        """Why each of these jobs waits, in its first reason; those that do not wait are left out. At most 100."""
+        return self._ask(calls.reasons(ids))
+
     def story(
         self, id: str | int, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[StoryLine]:
@@ -266,23 +271,23 @@ class Client(
 
     def tokens(self) -> list[TokenView]:
         """The tokens that were created: one's own, or for an admin all."""
-        return self._ask(calls.tokens())
+        return self._ask(token_calls.tokens())
 
     def create_token(self, request: TokenRequest, /) -> NewToken:
         """A new token; this answer is the only one that ever holds it."""
-        return self._ask(calls.create_token(request))
+        return self._ask(token_calls.create_token(request))
 
     def revoke_token(self, id: str) -> TokenView:
         """End a token now."""
-        return self._ask(calls.revoke_token(id))
+        return self._ask(token_calls.revoke_token(id))
 
     def rotate_token(self, id: str, overlap: float | str | None = None) -> NewToken:
         """Another token in the place of one, which stays good for `overlap`, or for an hour."""
-        return self._ask(calls.rotate_token(id, overlap))
+        return self._ask(token_calls.rotate_token(id, overlap))
 
     def audit(self, tail: int = 100) -> list[AuditLine]:
         """Who did what: the newest lines."""
-        return self._ask(calls.audit(tail))
+        return self._ask(token_calls.audit(tail))
 
     def ready(self) -> None:
         """Return if the coordinator can serve; raise Unavailable if not."""

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from msgspec import structs
 
-from phalanx.api.schema.documents import Stream
 from phalanx.api.schema.jobs import CancelReply, JobView, Page, StatusWord, TaskView
+from phalanx.api.schema.queries import Stream
 from phalanx.api.schema.submission import SubmitReply
 from phalanx.client.calls import FINAL
 from phalanx.errors import BadRequest, JobFailed, PhalanxError

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
-from phalanx.api.schema.documents import Follow, Stream
+from phalanx.api.schema.queries import Follow, Stream
 from phalanx.client import calls
 from phalanx.client.calls import SUBMIT, TIMEOUT_S, Call
 from phalanx.endpoint import Addresses

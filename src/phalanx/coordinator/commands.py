@@ -45,6 +45,7 @@ from phalanx.coordinator.usage_report import UsageReports
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.views_cluster import node_view
 from phalanx.coordinator.vps import VpsCommands
+from phalanx.coordinator.why_reads import WhyReads
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.inputs import (
     DeclareLost,
@@ -89,7 +90,8 @@ class CoordinatorCommands:
         sealing = self._take_jobs(defaults)
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
         self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
-        self.story, self.cluster = reads.story, reads.cluster
+        self._whys = whys = WhyReads(loop, store, clock, reads.slices, reads.images)
+        self.story, self.cluster, self.reasons = reads.story, reads.cluster, whys.reasons
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
         declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)
@@ -107,21 +109,26 @@ class CoordinatorCommands:
         self.post_calls, self.call_results = queues.post_calls, queues.call_results
         self.close_calls, self.take_calls = queues.close_calls, queues.take_calls
         self.give_results = queues.give_results
-        overlay = AddressCommands(loop, clock)
-        self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
-        self.release_reservation = overlay.release_reservation
-        self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
+        self._take_addresses()
         changes = ChangeCommands(loop, store, clock)
         self.hold, self.release, self.update = changes.hold, changes.release, changes.update
         removals = Removals(loop, store)
         self.cancel, self.evict = removals.cancel, removals.evict
         self._let_in()
-        self.pages = pages = PageReads(loop, store, clock, reads.slices, self.idle, reads.cluster, self.why)
+        self.pages = pages = PageReads(
+            loop, store, clock, reads.slices, self.idle, reads.cluster, self.reasons
+        )
         self.overview, self.map, self.job_rows = pages.overview, pages.map, pages.job_rows
         self.task_states, self.times, self.changes = pages.task_states, pages.times, pages.changes
         self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request
+
+    def _take_addresses(self) -> None:
+        overlay = AddressCommands(self._loop, self._clock)
+        self.reserve_address, self.reservations = overlay.reserve_address, overlay.reservations
+        self.release_reservation = overlay.release_reservation
+        self.addresses, self.node_addresses = overlay.addresses, overlay.node_addresses
 
     def _let_in(self) -> None:
         """Tokens, and logins of browsers."""
@@ -162,7 +169,7 @@ class CoordinatorCommands:
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
         """Why; without the advice to read logs that the task's runner does not serve."""
-        reply = self.idle.explained(self._loop.state, await self._reads.why(id, asker))
+        reply = self.idle.explained(self._loop.state, await self._whys.why(id, asker))
         command = "" if reply.fix is None else reply.fix.command
         if not command.startswith("phalanx logs "):
             return reply

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from phalanx.api.schema.documents import JobsQuery
 from phalanx.api.schema.fields import Selector, read_selector
+from phalanx.api.schema.queries import JobsQuery
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.workflow_image import is_workflow

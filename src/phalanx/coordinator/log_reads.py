@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from phalanx.api.schema.documents import Stream
 from phalanx.api.schema.jobs import LogChunk
 from phalanx.api.schema.log_times import LogTimesView
+from phalanx.api.schema.queries import Stream
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import Feed

@@ -1,4 +1,4 @@
-"""Questions about the state: lists, one job, one node, why, and the story. They change nothing."""
+"""Questions about the state: lists, one job, one node, and the story. They change nothing; `why_reads.py` says why."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from phalanx.api.schema.apply import DraftView
 from phalanx.api.schema.cluster import ClusterView, NodeView
-from phalanx.api.schema.documents import JobsQuery
 from phalanx.api.schema.fields import read_selector
-from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView, WhyReply
+from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView
+from phalanx.api.schema.queries import JobsQuery
 from phalanx.api.schema.queues import QueueView
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
@@ -23,11 +23,9 @@ from phalanx.coordinator.listing import Asked
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
-from phalanx.coordinator.why import stage_reply, why_reply, workflow_reply
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.amounts import CORES, MILLICORES, written
 from phalanx.core.model.job import is_job_id
@@ -151,31 +149,6 @@ class StateReads:
             return self.images.noted(found, position, viewer(position))
 
         return Page(await self._in_pieces(positions, view), str(at) if at < len(found.status) else None)
-
-    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
-        try:
-            job, position = await lookup.find_task(self._loop, self._store, id)
-        except NotFound as error:
-            return await self._why_without_job(id, asker, error)
-        if job.job.draft is not None and job.job.tasks == 1:
-            position = None  # its gang waits for others, and has the same id
-        await self.slices.turn()
-        engine, now = self._loop.engine, self._clock.now()
-        reply = why_reply(engine.state, job, position, now, engine.policy, engine.memory, asker)
-        return self.images.explained(job, position, reply)
-
-    async def _why_without_job(self, id: str, asker: Asker, error: NotFound) -> WhyReply:
-        """Of a workflow, or of a stage that has no job; of what is neither, the error that it is unknown."""
-        text, _, stage = id.partition(":")
-        try:
-            flow = await lookup.find_workflow(self._loop, self._store, text)
-        except NotFound:
-            raise error from None
-        await self.slices.turn()
-        engine, now = self._loop.engine, self._clock.now()
-        if stage:
-            return stage_reply(engine.state, flow, lookup.stage_number(flow, stage), now, asker)
-        return workflow_reply(engine.state, flow, now, engine.policy, engine.memory, asker)
 
     async def story(
         self, id: str, *, cursor: str | None, limit: int, inspects: bool = False

@@ -15,7 +15,12 @@ from typing import Any, NamedTuple, get_args
 import grpc  # type: ignore[import-untyped]
 import msgspec
 
-from phalanx.api.schema.documents import BODY_BYTES_MAX, read_problem, retry_after_s, spell_problem
+from phalanx.api.schema.documents import (
+    BODY_BYTES_MAX,
+    read_problem,
+    retry_after_s,
+    spell_problem,
+)
 from phalanx.api.schema.jobs import CancelReply
 from phalanx.api.schema.sse import EventReader
 from phalanx.api.schema.submission import SubmitReply

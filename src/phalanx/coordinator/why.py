@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec import structs
 
-from phalanx.api.schema.jobs import Fix, WhyReply
+from phalanx.api.schema.jobs import Fix, JobReason, WhyReply
 from phalanx.coordinator.naming import in_numbers
 from phalanx.coordinator.views import task_number
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.explain.explain import explain, place_in_queue
+from phalanx.core.explain.explain import explain, place_in_queue, why_waiting
 from phalanx.core.explain.stages import NAMED_MAX, explain_stage, explain_workflow
 from phalanx.core.explain.trial import QUESTION_MAX
 from phalanx.core.model.orders import Status
@@ -50,6 +52,15 @@ def why_reply(
         object=job.job.object_name if position is None else job.job.object_at(found.position),
         number=task_number(job, None if position is None and job.gang is not None else found.position),
     )
+
+
+def reasons_of(
+    state: ClusterState, jobs: Iterable[JobState], now: float, policy: Policy, memory: PlanMemory | None
+) -> list[JobReason]:
+    """The first reason of each of these jobs that waits."""
+    waiting = [job for job in jobs if job.overall_status is Status.PENDING]
+    said = why_waiting(state, waiting, policy, state.snapshot(now, memory), QUESTION_MAX)
+    return [JobReason(job.job.id, reason_view(no)) for job, no in zip(waiting, said, strict=True)]
 
 
 def stage_reply(state: ClusterState, flow: WorkflowState, number: int, now: float, asker: Asker) -> WhyReply:

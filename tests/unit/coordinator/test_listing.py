@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from phalanx.api.schema.documents import JobsQuery
+from phalanx.api.schema.queries import JobsQuery
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.questions import StateReads

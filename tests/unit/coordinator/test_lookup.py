@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 
 from phalanx.api.schema.apply import ApplyRequest
-from phalanx.api.schema.documents import JobsQuery
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import GangSpec, JobSpec, to_job
+from phalanx.api.schema.queries import JobsQuery
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Bearer, Identity, Tokens

@@ -220,7 +220,10 @@ def test_mistakes_are_told_with_their_field(text: str, expected: str):
         ("${a}", "has no path: write ${a.result}"),
         ("${x.result.y}", "there is no stage 'x' (stages: a, b)"),
         ("${b.result}", "the stage refers to its own result"),
-        ("${a.__class__.__mro__}", ".spec.data.deep[0]: ${a.__class__.__mro__}: '__class__' is no key of a result"),
+        (
+            "${a.__class__.__mro__}",
+            ".spec.data.deep[0]: ${a.__class__.__mro__}: '__class__' is no key of a result",
+        ),
         ("$${a}", ""),
         ("${HOME}", "has no path"),
         ("${a.result.x", ".spec.data.deep[0]: '${a.result.x' is not closed"),

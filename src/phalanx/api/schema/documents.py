@@ -1,10 +1,9 @@
-"""JSON documents, query strings and problems: bytes into a struct, or a refusal that says where and why; and back.
+"""JSON documents and problems: bytes into a struct, or a refusal that says where and why; and back.
 
 The types are the guard. A struct has a fixed depth and refuses unknown fields, so a document nested deeper
 than its type is refused at the first bracket too many, before anything is built; NaN, Infinity and numbers
 beyond reason are no JSON to msgspec. What is left to do here is to explain, and to refuse repeated keys, of
-which msgspec would silently take the last. An unknown query parameter, one given twice, or a value that is not of its
-type is refused by name.
+which msgspec would silently take the last. Query strings are read in `queries.py`.
 
 Decoders are made by one thread at a time: msgspec looks at a Struct's fields when its first decoder is made, two
 threads that do so at once may crash the process, and a client may be used by many threads.
@@ -21,16 +20,13 @@ import json
 import math
 import re
 import threading
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
-from urllib.parse import parse_qsl
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from phalanx import errors
-from phalanx.api.schema.fields import SELECTOR_MAX, shown, too_deep
-from phalanx.api.schema.jobs import StatusWord
-from phalanx.core.model.job import OBJECT_MAX
+from phalanx.api.schema.fields import shown, too_deep
 from phalanx.core.model.json_depth import too_deep_at
 from phalanx.errors import BadRequest, PhalanxError, TooMany, Unavailable
 
@@ -54,19 +50,8 @@ _TYPES = {
     "object": "an object with fields",
 }
 
-Q = TypeVar("Q", bound=Struct)
-
-WAIT_S_MAX = 60
-REVISION_MAX = 2**63 - 1
 _SHORT_BYTES = 4096  # of a body whose keys may well all differ
 _LOOKED_AT_BYTES = 256 * 1024  # of a body that is nested too deep, to name the field
-
-Stream = Literal["stdout", "stderr"]
-Follow = bool | Literal["hold"]  # hold: an attached task waits for its reader
-Limit = Annotated[int, Meta(ge=1, le=1000)]
-Word = Annotated[str, Meta(min_length=1, max_length=128)]
-Select = Annotated[str, Meta(max_length=SELECTOR_MAX)]
-Position = Annotated[int, Meta(ge=0, le=REVISION_MAX)]
 
 PROBLEM_TYPE = "application/problem+json"
 _URN = "urn:phalanx:problem:"
@@ -215,95 +200,6 @@ def _each_key_once(pairs: list[tuple[str, object]]) -> None:
         if key in seen:
             raise BadRequest(f"the key {shown(key)} is given twice in one object", reason="RepeatedKey")
         seen.add(key)
-
-
-class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """For routes that take no parameter."""
-
-
-class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    status: StatusWord | None = None
-    queue: Word | None = None
-    name: Word | None = None
-    selector: Select | None = None
-    user: Word | None = None
-    mine: bool = False  # only those of whoever asks
-    since: Annotated[float, Meta(ge=0, le=1e11)] | None = None  # submitted then or later, since 1970
-    cursor: Word | None = None
-    limit: Limit = 100
-
-
-class WorkflowsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    cursor: Word | None = None
-    limit: Limit = 100
-
-
-class NamesQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    own: bool = False  # never another user's
-
-
-class TasksQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    status: StatusWord | None = None
-    selector: Select | None = None
-    cursor: Word | None = None
-    limit: Limit = 100
-
-
-class StoryQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    cursor: Word | None = None
-    limit: Limit = 100
-
-
-class WaitQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    timeout_s: Annotated[float, Meta(ge=0, le=WAIT_S_MAX)] = 30.0
-
-
-class LogsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    """`offset` counts bytes from the beginning, `lines` lines from the end: one of them. `hold`: an attached one waits.
-
-    Bytes not kept are told in a line of their own; with `split` the answer ends there and the next has their number.
-    """
-
-    stream: Stream = "stdout"
-    attempt: Annotated[int, Meta(ge=1, le=REVISION_MAX)] | None = None
-    offset: Position | None = None
-    lines: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
-    follow: bool = False
-    split: bool = False
-    hold: bool = False
-
-
-class EventsQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    after: Position | None = None
-    job: Annotated[str, Meta(min_length=1, max_length=OBJECT_MAX)] | None = None
-
-
-class AuditQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    tail: Annotated[int, Meta(ge=1, le=10_000)] = 100
-
-
-def read_query(query_string: bytes, form: type[Q]) -> Q:
-    """Decode a query string, or raise BadRequest naming the parameter."""
-    if not query_string:
-        return form()
-    words = _words(query_string)
-    try:
-        return msgspec.convert(words, form, strict=False)
-    except msgspec.ValidationError as error:
-        raise explained(error, form, "query parameter", words) from None
-
-
-def _words(query_string: bytes) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(query_string.decode("latin-1"), keep_blank_values=True, max_num_fields=32)
-    except ValueError as error:
-        raise BadRequest(f"the query cannot be read: {error}") from None
-    words = dict(pairs)
-    if len(words) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadRequest(f"query parameter {shown(twice)} is given twice")
-    return words
 
 
 class FailedTarget(Struct):

@@ -375,6 +375,13 @@ class Page(Struct, Generic[T]):
     next_cursor: str | None
 
 
+class JobReason(Struct):
+    """Why a job waits: the first reason of `why`."""
+
+    id: str
+    reason: ReasonView
+
+
 class NamedView(Struct):
     """Which job, task or workflow `name` is, which may be a number, `last`, a name of yours, or Kubernetes'
     namespace/name. A task has a dot and its index in its id.

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from phalanx.api.schema.documents import REVISION_MAX
+from phalanx.api.schema.queries import REVISION_MAX
 from phalanx.core.model.log_times import LogRow
 
 __all__ = ["LogRow", "LogTimesQuery", "LogTimesView"]

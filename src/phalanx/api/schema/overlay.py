@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from phalanx.api.schema.documents import Limit
 from phalanx.api.schema.fields import shown
+from phalanx.api.schema.queries import Limit
 from phalanx.core.model.overlay import TTL_S, TTL_S_MAX, TTL_S_MIN, parse_address
 from phalanx.errors import BadRequest, Unprocessable
 

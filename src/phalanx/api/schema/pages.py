@@ -10,8 +10,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from phalanx.api.schema.cluster import ClusterView
-from phalanx.api.schema.documents import Word
 from phalanx.api.schema.jobs import Counts, StatusWord
+from phalanx.api.schema.queries import Word
 from phalanx.core.model.resources import Cores
 
 SEARCH_MAX = 200

@@ -10,7 +10,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from phalanx.api.schema.documents import Problem, decoder, read_problem, spell_problem
+from phalanx.api.schema.documents import (
+    Problem,
+    decoder,
+    read_problem,
+    spell_problem,
+)
 from phalanx.api.schema.jobs import WatchEvent
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
 

@@ -16,8 +16,9 @@ from contextlib import nullcontext
 from typing import Any
 from urllib.parse import unquote
 
-from phalanx.api.schema.documents import Nothing, read_document, read_query
+from phalanx.api.schema.documents import Nothing, read_document
 from phalanx.api.schema.fields import shown
+from phalanx.api.schema.queries import read_query
 from phalanx.api.server.audit_lines import TOKEN_SIGN, audit_line
 from phalanx.api.server.auth import Accepts, Guard, check_role, forbidden
 from phalanx.api.server.commands import NO_AUDIT, Audit, Commands

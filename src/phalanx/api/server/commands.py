@@ -6,7 +6,7 @@ changes something returns only when it is durable. The audit never has a token o
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Raw
@@ -41,11 +41,11 @@ from phalanx.api.schema.cluster import (
     TopologyReply,
     TopologySpec,
 )
-from phalanx.api.schema.documents import JobsQuery
 from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
+    JobReason,
     JobView,
     Page,
     StatusWord,
@@ -56,6 +56,7 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.api.schema.metrics import MetricsReport
 from phalanx.api.schema.overlay import AddressesView, NewReservation, ReservationView, ReserveRequest
+from phalanx.api.schema.queries import JobsQuery
 from phalanx.api.schema.queues import QueueView, QuotaSpec
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputRequest, SessionTicket
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
@@ -164,6 +165,10 @@ class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, Page
         ...
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply: ...
+
+    async def reasons(self, ids: Sequence[str]) -> list[JobReason]:
+        """Why each of these jobs waits, found in one pass; those that do not wait are left out."""
+        ...
 
     async def story(
         self, id: str, *, cursor: str | None, limit: int, inspects: bool = False

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from phalanx.api.schema.documents import Stream
 from phalanx.api.schema.jobs import LogChunk
 from phalanx.api.schema.log_times import LogTimesView
+from phalanx.api.schema.queries import Stream
 
 
 class LogCommands(Protocol):

@@ -13,7 +13,8 @@ from typing import Any, Literal, TypeVar
 
 from msgspec import Struct
 
-from phalanx.api.schema.documents import NoQuery, Nothing
+from phalanx.api.schema.documents import Nothing
+from phalanx.api.schema.queries import NoQuery
 from phalanx.api.server.auth import Accepts, Permission
 from phalanx.api.server.commands import Audit, Commands
 from phalanx.api.server.limits import ByteRate, ConcurrencyLimit, ServerLimits, StreamLimit, TimeSlices

@@ -55,14 +55,14 @@ class SnapshotFeed:
 
     async def ask_reasons(self, ids: list[str]) -> None:
         """Ask for the dominant reasons of these jobs, a few at a time and none too often."""
-        for id in self.reasons.due(ids, self._clock.now()):
-            try:
-                reply = await self._client.why(id)
-            except (NotFound, Conflict):  # it has ended meanwhile
-                continue
-            except PhalanxError:
-                return  # the next reading says what is wrong
-            self.reasons.note(id, reply.dominant.code, reply.dominant.text, self._clock.now())
+        if not (due := self.reasons.due(ids, self._clock.now())):
+            return
+        try:
+            found = {each.id: each.reason for each in await self._client.reasons(due)}
+        except PhalanxError:
+            return  # the next reading says what is wrong
+        for id in due:
+            self.reasons.note(id, found.get(id), self._clock.now())
 
     async def _read(self) -> None:
         loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ from enum import Enum
 
 from msgspec import Struct
 
-from phalanx.api.schema.jobs import JobView
+from phalanx.api.schema.jobs import JobView, ReasonView
 from phalanx.cli.job_table import DEFAULT_QUEUE, SORTS, job_status
 from phalanx.cli.labels import label
 from phalanx.cli.output import clean, span
@@ -17,7 +17,7 @@ from phalanx.cli.output import clean, span
 HEADINGS = ("ID", "NAME", "USER", "STATUS", "TASKS", "GPUS", "TIME", "REASON OR NODES")
 WIDTHS = (5, 12, 8, 9, 6, 4, 6)  # of all columns but the last, which gets the rest
 REASON_AGE_S = 10.0  # after which a reason is asked for again
-REASONS_AT_ONCE = 6
+REASONS_AT_ONCE = 30  # all are found in one look at the queue
 REASONS_KEPT = 1000
 SORT_WORDS = ("number", "status", "priority", "user", "queue", "name", "tasks")
 
@@ -95,12 +95,15 @@ class ReasonCache:
         """Every reason is due again, because something was changed from here."""
         self._asked_at = dict.fromkeys(self._asked_at, float("-inf"))
 
-    def note(self, id: str, code: str, text: str, now: float) -> None:
+    def note(self, id: str, reason: ReasonView | None, now: float) -> None:
+        """None if it does not wait any more, or if its coordinator is of a version that does not answer."""
         if id not in self._asked_at and len(self._asked_at) >= REASONS_KEPT:
             oldest = min(self._asked_at, key=lambda each: self._asked_at[each])
             for each in (self._asked_at, self.texts, self.codes):
                 each.pop(oldest, None)
-        self._asked_at[id], self.texts[id], self.codes[id] = now, text, code
+        self._asked_at[id] = now
+        if reason is not None:
+            self.texts[id], self.codes[id] = reason.text, reason.code
 
 
 def _fits(job: JobView, query: JobQuery) -> bool:

@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Log, Static
 
-from phalanx.api.schema.documents import Stream
+from phalanx.api.schema.queries import Stream
 from phalanx.cli.output import clean
 from phalanx.cli.top.log_tail import LogTail
 from phalanx.cli.top.status_bar import TopScreen

@@ -42,7 +42,7 @@ class Overview:
         changed: Changed,
         use: UseRing,
         cluster: Callable[[], Awaitable[ClusterView]],
-        why: Ask,
+        reasons: Ask,
     ) -> None:
         self._loop = loop
         self._clock = clock
@@ -51,7 +51,7 @@ class Overview:
         self._changed = changed
         self._use = use
         self._cluster = cluster
-        self._why = why
+        self._reasons = reasons
         self._lock = asyncio.Lock()
         self._made: OverviewView | None = None
         self._waiting: list[WaitingReason] = []
@@ -105,7 +105,7 @@ class Overview:
     async def _counted(self) -> None:
         began = self._clock.monotonic()
         try:
-            self._waiting = await count_waiting(self._loop.state, self._slices, self._why, self.words)
+            self._waiting = await count_waiting(self._loop.state, self._slices, self._reasons, self.words)
             self._waiting_at = self._clock.now()
         except Unavailable:  # the log is being read anew
             pass

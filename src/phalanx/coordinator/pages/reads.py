@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from phalanx.api.schema.cluster import ClusterView
-from phalanx.api.schema.jobs import Counts, WhyReply
+from phalanx.api.schema.jobs import Counts
 from phalanx.api.schema.pages import (
     JobRows,
     JobRowsQuery,
@@ -29,11 +29,11 @@ from phalanx.coordinator.pages.overview import Overview
 from phalanx.coordinator.pages.stream import ChangeStream
 from phalanx.coordinator.pages.times import Grants, TimeReads
 from phalanx.coordinator.pages.use_history import UseRing
+from phalanx.coordinator.pages.waiting import Ask
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.turn import Turn
 from phalanx.coordinator.views import ranks
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.explain.change import NOBODY, Asker
 from phalanx.store.protocol import Store
 
 MAP_S = 1.0  # for so long a map is told as it is
@@ -51,7 +51,7 @@ class PageReads:
         slices: TimeSlices,
         idle: IdleDevices,
         cluster: Callable[[], Awaitable[ClusterView]],
-        why: Callable[[str, Asker], Awaitable[WhyReply]],
+        reasons: Ask,
     ) -> None:
         self._loop = loop
         self._store = store
@@ -62,10 +62,7 @@ class PageReads:
         self._grants = Grants()
         self.use = UseRing(loop, clock)
 
-        async def ask(id: str) -> WhyReply:
-            return await why(id, NOBODY)  # for everybody who may read, with what all of them may know
-
-        self.overview_reads = Overview(loop, clock, slices, idle, self._changed, self.use, cluster, ask)
+        self.overview_reads = Overview(loop, clock, slices, idle, self._changed, self.use, cluster, reasons)
         self._rows = JobRowReads(loop, store, clock, slices, self._changed, self.overview_reads.words)
         self._times = TimeReads(loop, store, clock, slices, self._grants)
         self._stream = ChangeStream(loop, clock, idle, self._changed, self.overview_reads.words)

@@ -1,22 +1,21 @@
 """Why jobs wait, counted: closed gates are asked of each job, lack of room of one job of each kind.
 
-Those that ask for the same wait for the same reason (`core/model/waiting.py`), so `why` is asked for the first of a
-kind and counts for all of it. Only so many kinds are asked; the rest is counted as waiting for room.
+Those that ask for the same wait for the same reason (`core/model/waiting.py`), so the reason of the first of a kind
+counts for all of it. Only so many kinds are asked; the rest is counted as waiting for room.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
-from phalanx.api.schema.jobs import WhyReply
+from phalanx.api.schema.jobs import JobReason
 from phalanx.api.schema.pages import WaitingReason
 from phalanx.api.server.limits import TimeSlices
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Gate
 from phalanx.core.model.orders import Status
-from phalanx.errors import PhalanxError
 
 KINDS_ASKED = 12
 REASONS_MAX = 30
@@ -32,7 +31,7 @@ GATES: dict[Gate, tuple[str, str]] = {
     Gate.BACKOFF: ("RestartBackoff", "pausing before another try"),
 }
 ROOM = ("WaitingCapacity", "waiting for room")
-Ask = Callable[[str], Awaitable[WhyReply]]
+Ask = Callable[[Sequence[str]], Awaitable[list[JobReason]]]
 
 
 class WaitingCount:
@@ -91,18 +90,12 @@ async def count_waiting(
             kinds.setdefault(unit.kind, []).append(job)
     by_kind: dict[object, str] = {}
     ordered = sorted(kinds.items(), key=lambda each: len(each[1]), reverse=True)
-    for number, (kind, alike) in enumerate(ordered):
-        reason = await _reason_of(alike[0], ask) if number < KINDS_ASKED else ROOM
+    said = await ask([alike[0].job.id for _, alike in ordered[:KINDS_ASKED]])
+    reasons = {each.id: (each.reason.code, each.reason.text) for each in said}
+    for kind, alike in ordered:
+        reason = reasons.get(alike[0].job.id, ROOM)  # it may have ended meanwhile
         by_kind[kind] = reason[0]
         tasks = sum(job.counts[Status.PENDING] for job in alike)
         found.add(reason, alike[0].arrival, len(alike), tasks)
     words.by_kind = by_kind
     return found.told()
-
-
-async def _reason_of(job: JobState, ask: Ask) -> tuple[str, str]:
-    try:
-        reply = await ask(job.job.id)
-    except PhalanxError:  # it has ended meanwhile
-        return ROOM
-    return reply.dominant.code, reply.dominant.text

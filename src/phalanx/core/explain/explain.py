@@ -5,7 +5,7 @@ Of one that waits the finding is that of a rehearsal (`rehearsal.py`), which `ph
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import inf
 
 from msgspec import structs
@@ -64,6 +64,15 @@ def explain(
     if status == Status.RUNNING and found.dominant.code == "Running":
         found.reasons.extend(_evicted(job, speaker, seen.now))
     return found
+
+
+def why_waiting(
+    state: ClusterState, jobs: Sequence[JobState], policy: Policy, seen: Snapshot, most: int = EVERYTHING
+) -> list[Reason]:
+    """The first reason of each of these jobs, all of which wait: one pass over the queue answers for all."""
+    shares = [Share(job) for job in jobs]
+    rehearse(state, shares, policy, seen, None, most)
+    return [share.findings[0].dominant if share.findings else reason.evaluating() for share in shares]
 
 
 def _evicted(job: JobState, position: int, now: float) -> Iterator[Reason]:

@@ -74,8 +74,9 @@ class Explainer:
     """Explains one unit after another, while those who go first take their places in the draft."""
 
     def __init__(
-        self, state: ClusterState, snapshot: Snapshot, draft: Draft, policy: Policy, asker: Asker
+        self, state: ClusterState, snapshot: Snapshot, draft: Draft, policy: Policy, asker: Asker | None
     ) -> None:
+        """Without an asker only the first reason is wanted: no fix is looked for, and nobody who goes first counted."""
         self._state, self._snapshot, self._draft = state, snapshot, draft
         self._policy, self._asker = policy, asker
         self._closed = {
@@ -113,17 +114,13 @@ class Explainer:
         if not said:
             return None
         waits = not gates.COME_BY_THEMSELVES.issuperset(gates.closed_gates(job, position))
-        no = fixes.FIXES.get(said[0].code)
-        found = Finding(said, position, tasks, waits, _needed(job), fix=None)
-        if no is not None:
-            unit = _unit_of(job, position)
-            found.fix = fixes.fix_for(self._case(job, unit, said[0], 0))
-        return found
+        fix = self._fix(job, _unit_of(job, position), said[0], 0) if said[0].code in fixes.FIXES else None
+        return Finding(said, position, tasks, waits, _needed(job), fix=fix)
 
     def never(self, job: JobState, no: Reason) -> Finding:
         """That it would be refused as soon as it is submitted."""
         nodes = self._asked(_largest(job.job)).groups
-        fix = fixes.change_to_fit(self._state, job.job, self._asker)
+        fix = None if self._asker is None else fixes.change_to_fit(self._state, job.job, self._asker)
         domains = _domains(self._state.table, no)
         return Finding([no], 0, job.job.tasks, needed=_needed(job), nodes=nodes, domains=domains, fix=fix)
 
@@ -142,7 +139,7 @@ class Explainer:
             said += verdicts[0].others
         if is_full:
             said += self._nobody_evicted(unit)
-            if before := self._ahead(unit, ahead):
+            if self._asker is not None and (before := self._ahead(unit, ahead)):
                 said.append(reason.behind(before))
         if not said:
             said = [self._reserved.get(unit.rank) or reason.behind(self._ahead(unit, ahead))]
@@ -156,7 +153,7 @@ class Explainer:
             needed=sum(each.need for each in unit.wanted()) if isinstance(unit, GangState) else None,
             nodes=[group for each in verdicts for group in each.groups],
             domains=next((rooms for no in said if (rooms := _domains(self._state.table, no))), []),
-            fix=fixes.fix_for(self._case(job, unit, said[0], ahead)),
+            fix=self._fix(job, unit, said[0], ahead),
             expected_at=kept.at if has_quota and kept is not None and kept.at != inf else None,
         )
 
@@ -234,8 +231,11 @@ class Explainer:
         """What every node says about one task, as the draft has it."""
         return verdict(self._state.table, request, self._closed, self._repairs)
 
-    def _case(self, job: JobState, unit: GroupState | GangState, no: Reason, ahead: int) -> Case:
-        return Case(self._state, self._draft, job, unit, no, ahead, self._closed, self._trials, self._asker)
+    def _fix(self, job: JobState, unit: GroupState | GangState, no: Reason, ahead: int) -> Change | None:
+        if self._asker is None:
+            return None
+        case = Case(self._state, self._draft, job, unit, no, ahead, self._closed, self._trials, self._asker)
+        return fixes.fix_for(case)
 
 
 def _unit_of(job: JobState, position: int) -> GroupState | GangState:

@@ -64,12 +64,13 @@ def rehearse(
     asked: Sequence[Share],
     policy: Policy,
     seen: Snapshot,
-    asker: Asker = ADMIN,
+    asker: Asker | None = ADMIN,
     most: int = EVERYTHING,
 ) -> None:
     """Give everybody who is asked about what the next pass gives them, and the findings why not more.
 
-    The pass ends after about `most` placements; who would have come then was not looked at.
+    The pass ends after about `most` placements; who would have come then was not looked at. Without an asker a finding
+    has its first reason and no fix.
     """
     policy = structs.replace(policy, placements_max=EVERYTHING, openings_max=most, evictions_max=EVERYTHING)
     _Rehearsal(state, asked, policy, seen, asker).fill()
@@ -79,7 +80,7 @@ class _Rehearsal:
     """One pass that is only looked at."""
 
     def __init__(
-        self, state: ClusterState, asked: Sequence[Share], policy: Policy, seen: Snapshot, asker: Asker
+        self, state: ClusterState, asked: Sequence[Share], policy: Policy, seen: Snapshot, asker: Asker | None
     ) -> None:
         self._state = state
         self._policy = policy

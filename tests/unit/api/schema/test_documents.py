@@ -8,7 +8,13 @@ import time
 
 import pytest
 
-from phalanx.api.schema.documents import JobsQuery, LogsQuery, WaitQuery, read_document, read_query
+from phalanx.api.schema.documents import read_document
+from phalanx.api.schema.queries import (
+    JobsQuery,
+    LogsQuery,
+    WaitQuery,
+    read_query,
+)
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.errors import BadRequest
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from phalanx import errors
-from phalanx.api.schema.documents import FailedTarget, read_problem, retry_after_s, spell_problem
+from phalanx.api.schema.documents import (
+    FailedTarget,
+    read_problem,
+    retry_after_s,
+    spell_problem,
+)
 from phalanx.errors import BadRequest, NotFound, PhalanxError, TooMany, Unavailable
 
 KINDS = [each for each in PhalanxError.__subclasses__() if each.__module__ == errors.__name__]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from phalanx.api.schema.cluster import ClusterView, DeviceView, NodeView
-from phalanx.api.schema.jobs import Counts, JobView, RequestView, WatchEvent
+from phalanx.api.schema.jobs import Counts, JobView, ReasonView, RequestView, WatchEvent
 from phalanx.cli.top.alarms import Failures, alarms_of
 from phalanx.cli.top.changes import cancel_question
 from phalanx.cli.top.heat_map import ColourBy, heat_map
@@ -90,17 +90,20 @@ def test_jobs_are_filtered_and_sorted():
 
 def test_reasons_are_asked_for_a_few_at_a_time_and_again_only_when_old():
     cache = ReasonCache()
-    ids = [f"j{at}" for at in range(20)]
+    ids = [f"j{at}" for at in range(REASONS_AT_ONCE + 5)]
+    held = ReasonView("Held", "gate", "held")
     first = cache.due(ids, 0.0)
     assert len(first) == REASONS_AT_ONCE
     for id in first:
-        cache.note(id, "Held", "held", 0.0)
+        cache.note(id, held, 0.0)
     assert not set(cache.due(ids, 1.0)) & set(first)
     assert cache.due(first, 11.0) == first
     for id in first:
-        cache.note(id, "Held", "held", 20.0)
+        cache.note(id, held, 20.0)
     cache.expire()
     assert cache.due(first, 20.0) == first and cache.texts[first[0]] == "held"
+    cache.note(first[0], None, 20.0)
+    assert cache.due(first, 21.0) == first[1:], "what does not wait any more is not asked for at once again"
 
 
 def test_what_is_unusual_is_an_alarm_the_worst_first():

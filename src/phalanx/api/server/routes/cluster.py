@@ -10,8 +10,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from phalanx.api.schema import sse
 from phalanx.api.schema.cluster import ClusterView
-from phalanx.api.schema.documents import REVISION_MAX, EventsQuery
 from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.schema.queries import REVISION_MAX, EventsQuery
 from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse, encoded_reply, json_reply
 from phalanx.api.server.route import Route, Service, held
 from phalanx.core.model.job import is_job_id

@@ -9,11 +9,12 @@ from __future__ import annotations
 from msgspec import structs
 
 from phalanx.api.schema.apply import ApplyRequest, DraftView
-from phalanx.api.schema.documents import JobsQuery, NamesQuery, StoryQuery, TasksQuery, WaitQuery
+from phalanx.api.schema.fields import shown
 from phalanx.api.schema.jobs import (
     CancelReply,
     EnvironmentView,
     EvictReply,
+    JobReason,
     JobView,
     NamedView,
     Page,
@@ -21,6 +22,14 @@ from phalanx.api.schema.jobs import (
     StoryLine,
     TaskView,
     WhyReply,
+)
+from phalanx.api.schema.queries import (
+    JobsQuery,
+    NamesQuery,
+    ReasonsQuery,
+    StoryQuery,
+    TasksQuery,
+    WaitQuery,
 )
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
@@ -32,6 +41,7 @@ from phalanx.core.model.job import is_job_id
 from phalanx.errors import BadRequest
 
 HIDDEN = "(hidden)"
+REASONS_MAX = 100  # jobs of one question
 
 
 def seen_job(http_request: HttpRequest, view: JobView) -> JobView:
@@ -91,6 +101,18 @@ async def named(service: Service, http_request: HttpRequest) -> Response:
         first = found.partition(":")[0].partition(".")[0]
         found = (await service.commands.owner(first))[0] + found[len(first) :]
     return json_reply(NamedView(http_request.id, found))
+
+
+async def reasons(service: Service, http_request: HttpRequest) -> Response:
+    query: ReasonsQuery = http_request.query
+    ids = list(filter(None, query.jobs.split(",")))
+    if (wrong := next((id for id in ids if not (is_job_id(id) or id.isdecimal())), None)) is not None:
+        raise BadRequest(f"jobs: {shown(wrong)} is neither the number nor the id of a job")
+    if len(ids) > REASONS_MAX:
+        raise BadRequest(
+            f"jobs: {len(ids)} are too many for one question, at most {REASONS_MAX}", reason="TooMany"
+        )
+    return json_reply(await service.commands.reasons(ids))
 
 
 async def draft(service: Service, http_request: HttpRequest) -> Response:
@@ -288,6 +310,17 @@ ROUTES = (
         query=WaitQuery,
         lasting=True,
         is_about_a_job=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/reasons",
+        permission="read",
+        handler=reasons,
+        summary="The first reason of each of several waiting jobs; jobs that do not wait are left out.",
+        answer=list[JobReason],
+        query=ReasonsQuery,
+        is_costly=True,
+        is_heavy=True,
     ),
     Route(
         method="GET",

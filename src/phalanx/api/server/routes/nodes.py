@@ -10,8 +10,8 @@ from phalanx.api.schema.cluster import (
     NodeView,
     RemovedNode,
 )
-from phalanx.api.schema.documents import StoryQuery
 from phalanx.api.schema.jobs import Page, StoryLine
+from phalanx.api.schema.queries import StoryQuery
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
 from phalanx.api.server.routes.jobs import story

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import json
 
 from phalanx.api.schema import sse
-from phalanx.api.schema.documents import EventsQuery, NoQuery
 from phalanx.api.schema.pages import (
     ChangesView,
     JobRows,
@@ -20,6 +19,7 @@ from phalanx.api.schema.pages import (
     TimesQuery,
     TimesView,
 )
+from phalanx.api.schema.queries import EventsQuery, NoQuery
 from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse, encoded_reply
 from phalanx.api.server.route import Route, Service, held
 from phalanx.api.server.routes.cluster import last_event_id

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Union
 
-from phalanx.api.schema.documents import NoQuery
+from phalanx.api.schema.queries import NoQuery
 from phalanx.api.schema.session_frames import (
     DATA,
     FROM_CLIENT,

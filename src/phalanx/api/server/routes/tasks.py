@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from phalanx.api.schema.documents import LogsQuery, StoryQuery, WaitQuery
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -21,6 +20,7 @@ from phalanx.api.schema.jobs import (
     gap_mark,
 )
 from phalanx.api.schema.log_times import LogTimesQuery, LogTimesView
+from phalanx.api.schema.queries import LogsQuery, StoryQuery, WaitQuery
 from phalanx.api.server.auth import forbidden
 from phalanx.api.server.messages import Header, HttpRequest, Response, StreamedResponse, json_reply
 from phalanx.api.server.route import Route, Service, held

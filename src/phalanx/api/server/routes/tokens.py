@@ -17,8 +17,8 @@ from phalanx.api.schema.cluster import (
     TokenView,
     seconds_of,
 )
-from phalanx.api.schema.documents import AuditQuery
 from phalanx.api.schema.fields import check_name
+from phalanx.api.schema.queries import AuditQuery
 from phalanx.api.server.auth import Identity, forbidden
 from phalanx.api.server.commands import LINES_MAX
 from phalanx.api.server.messages import HttpRequest, Response, json_reply

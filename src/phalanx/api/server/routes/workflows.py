@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 
 import msgspec
 
-from phalanx.api.schema.documents import StoryQuery, WaitQuery, WorkflowsQuery
 from phalanx.api.schema.jobs import CancelReply, Page, StoryLine
+from phalanx.api.schema.queries import StoryQuery, WaitQuery, WorkflowsQuery
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,

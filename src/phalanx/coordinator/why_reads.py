@@ -1,0 +1,65 @@
+"""Why jobs, tasks, stages and workflows are as they are, as REST asks it; found by `why.py`. Nothing is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phalanx.api.schema.jobs import JobReason, WhyReply
+from phalanx.api.server.limits import TimeSlices
+from phalanx.clock import Clock
+from phalanx.coordinator import lookup
+from phalanx.coordinator.images import ImageProgress
+from phalanx.coordinator.naming import is_number
+from phalanx.coordinator.requests import Requests
+from phalanx.coordinator.why import reasons_of, stage_reply, why_reply, workflow_reply
+from phalanx.core.explain.change import ADMIN, Asker
+from phalanx.errors import NotFound
+from phalanx.store.protocol import Store
+
+AT_ONCE = 8  # jobs of one pass: more would hold up others, beside 1,000 nodes for more than a tenth of a second
+
+
+class WhyReads:
+    """Explanations of the state as this coordinator knows it."""
+
+    def __init__(
+        self, loop: Requests, store: Store, clock: Clock, slices: TimeSlices, images: ImageProgress
+    ) -> None:
+        self.slices, self.images = slices, images
+        self._loop, self._store, self._clock = loop, store, clock
+
+    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
+        try:
+            job, position = await lookup.find_task(self._loop, self._store, id)
+        except NotFound as error:
+            return await self._why_without_job(id, asker, error)
+        if job.job.draft is not None and job.job.tasks == 1:
+            position = None  # its gang waits for others, and has the same id
+        await self.slices.turn()
+        engine, now = self._loop.engine, self._clock.now()
+        reply = why_reply(engine.state, job, position, now, engine.policy, engine.memory, asker)
+        return self.images.explained(job, position, reply)
+
+    async def reasons(self, ids: Sequence[str]) -> list[JobReason]:
+        numbers = self._loop.state.names.numbers
+        named = list(dict.fromkeys(numbers.get(int(id), "") if is_number(id) else id for id in ids))
+        found: list[JobReason] = []
+        for at in range(0, len(named), AT_ONCE):
+            await self.slices.turn()
+            engine, now = self._loop.engine, self._clock.now()
+            jobs = filter(None, map(engine.state.jobs.get, named[at : at + AT_ONCE]))
+            found += reasons_of(engine.state, jobs, now, engine.policy, engine.memory)
+        return found
+
+    async def _why_without_job(self, id: str, asker: Asker, error: NotFound) -> WhyReply:
+        """Of a workflow, or of a stage that has no job; of what is neither, the error that it is unknown."""
+        text, _, stage = id.partition(":")
+        try:
+            flow = await lookup.find_workflow(self._loop, self._store, text)
+        except NotFound:
+            raise error from None
+        await self.slices.turn()
+        engine, now = self._loop.engine, self._clock.now()
+        if stage:
+            return stage_reply(engine.state, flow, lookup.stage_number(flow, stage), now, asker)
+        return workflow_reply(engine.state, flow, now, engine.policy, engine.memory, asker)
