@@ -15,7 +15,7 @@ from tests.support.real_cluster import TWO_NODES, RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "never")
 
@@ -284,6 +284,28 @@ def test_a_log_of_any_content_is_text_in_bounded_pieces(dashboard: Dashboard) ->
     page.get_by_role("button", name="End").click()
     log.get_by_text("the needle").wait_for()
     dashboard.check_clean()
+
+
+def test_a_log_that_is_opened_again_is_still_followed(dashboard: Dashboard) -> None:
+    """The page learns how many attempts there were, and opens the log of the newest: meanwhile nothing is shown."""
+    page = dashboard.page
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(re.compile(r"/v1/tasks/[^/]+$"), hold)
+    dashboard.open("/jobs/logs?tab=logs")
+    needle = page.get_by_role("log").get_by_text("the needle")
+    needle.wait_for()
+    page.route(re.compile(r"/v1/tasks/[^/]+/logs"), hold)
+    while held:
+        held.pop().continue_()
+    needle.wait_for(state="detached")
+    page.evaluate("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    while held:
+        held.pop().continue_()
+    needle.wait_for()
 
 
 def test_nothing_of_a_user_is_taken_for_markup(dashboard: Dashboard, cluster: RealCluster) -> None:
