@@ -16,6 +16,7 @@ import pytest
 from phalanx.api.schema.jobs import LogChunk
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.coordinator import rpc_runners, server
+from phalanx.coordinator.logs import WantedLog
 from phalanx.core.model.orders import Brief, Disposition, Order, Phase, Start
 from phalanx.core.model.resources import Capacity, Device, NumaNode
 from phalanx.link import wire
@@ -196,7 +197,7 @@ async def test_a_log_is_read_over_a_stream_of_its_own(backend: Backend):
         logs = Runner("n1")
         c1.connect(logs)
         logs.say(wire.LogHello(wire.VERSION, n1.token, "n1", n1.life))
-        reading = c1.parts.log_links.read("n1", key, stream="stdout", offset=0, lines=None, follow=False)
+        reading = c1.parts.log_links.read("n1", key, WantedLog("stdout"))
 
         async def read() -> LogChunk:
             return await anext(reading)

@@ -20,11 +20,6 @@ ONE_NODE = {"n1": "cpus=2,ram=1GiB"}
 LINES = 40_000
 
 
-def kept(cluster: RealCluster) -> list[Path]:
-    """What stands in the coordinator's own folder of files."""
-    return [each for each in (cluster.folder / "coordinator" / "files").rglob("*") if each.is_file()]
-
-
 def lose_node(cluster: RealCluster, name: str) -> None:
     """Its processes are killed and its disk is gone, as when a machine burns."""
     cluster.kill(name)
@@ -43,7 +38,7 @@ def test_the_log_of_an_ended_attempt_outlives_its_node(tmp_path: Path) -> None:
         for each in (id, silent, only_err, one):
             cluster.wait_task(each, "Completed")
         wait_until(
-            lambda: len(kept(cluster)) == 5,
+            lambda: len(cluster.kept_files()) == 5,
             what="both logs of one, one with its mark, and one log are copied",
         )
         whole = cluster.output(id)
@@ -82,7 +77,7 @@ def test_logs_are_copied_after_the_runner_was_restarted_and_read_from_the_copy_w
         cluster.wait_ready("coordinator")
         cluster.start_runner("n1")
         cluster.wait_task(id, "Completed")
-        wait_until(lambda: len(kept(cluster)) == 1, what="its log is copied")
+        wait_until(lambda: len(cluster.kept_files()) == 1, what="its log is copied")
         wait_until(lambda: log.stat().st_mode & 0o777 == 0o400, what="it is marked as copied")
         log.unlink()
         assert cluster.output(id) == "begun\nended\n"
@@ -93,7 +88,7 @@ def test_a_log_with_a_gap_is_copied_with_its_gap(tmp_path: Path) -> None:
         script = "import os; os.write(1, b'a' * 8192); os.ftruncate(1, 1 << 26); os.write(1, b'end')"
         id = cluster.client.submit(command=[sys.executable, "-c", script]).task_ids[0]
         cluster.wait_task(id, "Completed")
-        wait_until(lambda: len(kept(cluster)) == 2, what="both parts are copied")
+        wait_until(lambda: len(cluster.kept_files()) == 2, what="both parts are copied")
         before = cluster.output(id)
         lose_node(cluster, "n1")
         wait_until(lambda: cluster.client.node("n1").status != "Online", what="the node is away")
@@ -188,7 +183,7 @@ def test_a_damaged_result_or_artifact_is_detected_and_said(tmp_path: Path) -> No
         script = f"{LARGE}; open(os.environ['PHALANX_ARTIFACTS'] + '/a.txt', 'w').write('hello')"
         id = cluster.client.submit(command=[sys.executable, "-c", script]).task_ids[0]
         cluster.wait_task(id, "Completed")
-        for path in kept(cluster):
+        for path in cluster.kept_files():
             if path.name in ("result.json", "a.txt"):
                 path.write_bytes(path.read_bytes()[:-1] + b"!")
         with pytest.raises(Unavailable, match="is not what the task wrote") as refused:

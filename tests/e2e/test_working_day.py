@@ -130,6 +130,10 @@ def test_the_log_of_a_crashed_attempt_outlives_its_node(user: User) -> None:
     words = user.says("logs", task, "--attempt", "1")
     match = re.fullmatch(r"last words on (n[1-3])\n", words)
     assert match is not None, words
+    wait_until(
+        lambda: any(words.encode() in each.read_bytes() for each in user.cluster.kept_files()),
+        what="its log is copied",
+    )
     user.cluster.kill(match.group(1))
     assert user.says("logs", "crash", "--attempt", "1") == words, "it is in the place for files"
     user.says("cancel", "crash")

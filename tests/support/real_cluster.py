@@ -197,6 +197,11 @@ class RealCluster:
 
         return wait_until(there, within_s, f"{id} {statuses}")
 
+    def kept_files(self) -> list[Path]:
+        """What stands in the coordinator's own folder of files: copies of logs, results, artifacts."""
+        folder = self.folder / "coordinator" / "files"
+        return [each for each in folder.rglob("*") if each.is_file()]
+
     def output(self, id: str, stream: str = "stdout") -> str:
         return b"".join(self.client.logs(id, stream=stream)).decode()  # type: ignore[arg-type]
 

@@ -12,7 +12,7 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.files import FileStore
 from phalanx.coordinator.kept_logs import KeptLogs
-from phalanx.coordinator.logs import LogLinks, one_log
+from phalanx.coordinator.logs import LogLinks, WantedLog, one_log
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.jobs import JobState
@@ -80,12 +80,15 @@ class LogReads:
             async for chunk in self._log_links.read(
                 self._reads.node_of(job, position, number),
                 key,
-                stream=stream,
-                offset=offset,
-                lines=lines,
-                follow=follow,
-                is_split=is_split,
-                hold=hold and follow and job.group_of(position).group.command.attached,
+                WantedLog(
+                    stream,
+                    offset,
+                    lines,
+                    follow,
+                    is_split,
+                    hold and follow and job.group_of(position).group.command.attached,
+                    lambda: self._is_live(key),
+                ),
             ):
                 has_ended = False  # what was sent cannot be begun anew
                 yield chunk
@@ -97,6 +100,12 @@ class LogReads:
                 raise
             async for chunk in kept:
                 yield chunk
+
+    def _is_live(self, key: AttemptKey) -> bool:
+        """Whether an attempt has not ended, as far as it was reported."""
+        job = self._loop.state.jobs.get(key[0])
+        live = None if job is None else job.live.get(key[1])
+        return live is not None and live.key == key
 
     async def _kept(
         self, key: AttemptKey, stream: Stream, offset: int | None, lines: int | None, is_split: bool

@@ -11,6 +11,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Protocol
 
+from msgspec import Struct
+
 from phalanx.api.schema.jobs import LogChunk
 from phalanx.coordinator.link_auth import STRANGER, LinkAuthenticator
 from phalanx.coordinator.uploads import Uploads
@@ -28,6 +30,7 @@ ANSWER_WITHIN_S = 15.0
 AWAY_WITHIN_S = 1.0  # of a node that is offline: its connection may be left over from before
 CHECK_EVERY_S = 2.0  # whether the node of a follower is still there
 LOG_LINK_WITHIN_S = 3.0
+UNKNOWN_EVERY_S = 0.05  # a node that does not know an attempt yet is asked again
 HOLD_S, HOLD_EVERY_S = (
     90.0,
     15.0,
@@ -49,6 +52,19 @@ class SessionArrivals(Protocol):
     ) -> wire.Rejected | None: ...
 
     def recheck(self) -> None: ...
+
+
+class WantedLog(Struct, frozen=True):
+    """What is read of an attempt's log: from an offset on, or so many lines at its end."""
+
+    stream: str
+    offset: int | None = None
+    lines: int | None = None
+    follow: bool = False
+    is_split: bool = True  # without, the attempt has one log, if it is not of an earlier version
+    hold: bool = False  # the attempt is attached, and stopped while this reader is far behind
+    # Whether it has not ended, as far as was reported: the order to start it may be on its way to its node.
+    is_live: Callable[[], bool] = lambda: False
 
 
 class LogLinks:
@@ -138,34 +154,17 @@ class LogLinks:
         if waiting is not None and waiting[0] is log_link and not waiting[1].done():
             waiting[1].set_result(data)
 
-    async def read(
-        self,
-        node: str,
-        key: AttemptKey,
-        *,
-        stream: str,
-        offset: int | None,
-        lines: int | None,
-        follow: bool,
-        is_split: bool = True,
-        hold: bool = False,
-    ) -> AsyncIterator[LogChunk]:
-        """Pieces of a log; with `follow`, until the attempt has ended and all of it was read.
-
-        Without `is_split` the attempt has one log, if it is not of an earlier version. With `hold` the attempt is
-        attached, and stopped while this reader is far behind.
-        """
-        renewing = asyncio.create_task(self._hold(node, key, stream)) if hold else None
+    async def read(self, node: str, key: AttemptKey, wanted: WantedLog) -> AsyncIterator[LogChunk]:
+        """Pieces of a log; with `follow`, until the attempt has ended and all of it was read."""
+        renewing = asyncio.create_task(self._hold(node, key, wanted.stream)) if wanted.hold else None
         try:
-            async with aclosing(
-                self._pieces(node, key, stream, offset, lines, follow, is_split, hold)
-            ) as pieces:
+            async with aclosing(self._pieces(node, key, wanted)) as pieces:
                 async for piece in pieces:
                     yield piece
         finally:
             if renewing is not None:
                 renewing.cancel()
-                self._tell_held(node, wire.HoldLog(key, stream, GONE_S))
+                self._tell_held(node, wire.HoldLog(key, wanted.stream, GONE_S))
 
     async def _hold(self, node: str, key: AttemptKey, stream: str) -> None:
         """Say that a reader is there, also while it is too slow to ask for anything."""
@@ -178,24 +177,31 @@ class LogLinks:
         if log_link is not None and self._hellos[log_link][0].holds:
             log_link.send([message])
 
-    async def _pieces(
-        self, node: str, key: AttemptKey, stream: str, offset: int | None, lines: int | None,
-        follow: bool, is_split: bool, hold: bool,
-    ) -> AsyncGenerator[LogChunk, None]:  # fmt: skip
+    async def _pieces(self, node: str, key: AttemptKey, wanted: WantedLog) -> AsyncGenerator[LogChunk, None]:
         self._require_active()
-        at, number = offset, key[2]
+        at, number, lines = wanted.offset, key[2], wanted.lines
         if at is None and lines is None:
             at = 0
-        wait = False  # the first piece comes at once, even if there is nothing yet
+        wait = is_told = False  # the first piece comes at once, even if there is nothing yet
         while True:
-            data = await self._ask(node, key, stream, at, lines if at is None else None, wait, hold)
-            if data.missing and stream == "stderr" and not is_split:
+            data = await self._ask(
+                node, key, wanted.stream, at, lines if at is None else None, wait, wanted.hold
+            )
+            if data.missing and wanted.stream == "stderr" and not wanted.is_split:
                 raise one_log(key)
             if data.missing and data.ended:
-                raise _no_log(node, key)
-            wait = follow
+                goes_on = wanted.is_live()
+                if not goes_on and not is_told:
+                    raise _no_log(node, key)
+                yield LogChunk(0, b"", 0, number, not (goes_on and wanted.follow))
+                if not (goes_on and wanted.follow):
+                    return
+                is_told = True
+                await asyncio.sleep(UNKNOWN_EVERY_S)
+                continue
+            wait = wanted.follow
             at = data.offset + len(data.data)
-            over = at >= data.size and (data.ended or not follow)
+            over = at >= data.size and (data.ended or not wait)
             yield LogChunk(data.offset, data.data, data.size, number, over, data.gap)
             if over:
                 return

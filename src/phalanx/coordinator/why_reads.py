@@ -16,7 +16,9 @@ from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.errors import NotFound
 from phalanx.store.protocol import Store
 
-AT_ONCE = 8  # jobs of one pass: more would hold up others, beside 1,000 nodes for more than a tenth of a second
+AT_ONCE = (
+    8  # jobs of one pass: more would hold up others, beside 1,000 nodes for more than a tenth of a second
+)
 
 
 class WhyReads:

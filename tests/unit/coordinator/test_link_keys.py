@@ -9,7 +9,7 @@ import pytest
 from phalanx.api.server.auth import digest, fingerprint
 from phalanx.coordinator.credentials import Credentials
 from phalanx.coordinator.link import Links, RunnerSession
-from phalanx.coordinator.logs import LogLinks
+from phalanx.coordinator.logs import LogLinks, WantedLog
 from phalanx.core.cluster.inputs import CreateCredential, Input, RevokeCredential
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.transitions import apply, decide
@@ -170,7 +170,7 @@ def test_a_road_is_for_the_nodes_own_logs():
 async def test_what_another_road_says_of_a_log_is_not_believed():
     port = Port()
     log_link, stranger = port.opens_a_log_link("node-token", "n1"), port.opens_a_log_link("node-token", "n2")
-    reading = port.log_links.read("n1", KEY, stream="stdout", offset=0, lines=None, follow=False)
+    reading = port.log_links.read("n1", KEY, WantedLog("stdout"))
     first = asyncio.ensure_future(anext(reading))
     await log_link.heard.wait()
     asked = log_link.sent[0]
