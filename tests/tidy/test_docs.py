@@ -78,6 +78,12 @@ def test_every_page_is_in_the_navigation():
     assert left_out == {"docs/index.md"}, "list it in docs/index.md"
 
 
+def test_every_decision_is_in_the_architecture():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    records = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs/decisions").glob("*.md"))]
+    assert [path for path in records if f"({path})" not in text] == [], "list it under Decisions"
+
+
 def dialect(text: str) -> list[str]:
     """Words that no engineer would write in a manual; what is code does not count."""
     return DIALECT.findall(CODE.sub("", text))
