@@ -10,7 +10,7 @@ import pytest
 
 from phalanx.clock import SteadyClock
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig, Role
-from phalanx.coordinator.turn import restore
+from phalanx.coordinator.restore import restore
 from phalanx.core.cluster.events import LogSettled, NodeDrained, NodeResumed, TermOpened, encode
 from phalanx.core.cluster.state import Timers
 from phalanx.errors import Conflict, Unavailable

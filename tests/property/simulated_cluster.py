@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.coordinator.metrics.recorder import Recorder
-from phalanx.coordinator.turn import Engine, Turn, restore
+from phalanx.coordinator.restore import restore
+from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.decision import Accepted, Answer, Disposed, Effect, Send, brief, roll
 from phalanx.core.cluster.events import (
     AttemptEnded,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from phalanx.coordinator.metrics.recorder import Recorder
-from phalanx.coordinator.turn import Turn, replay, restore
+from phalanx.coordinator.restore import replay, restore
+from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused, Send
 from phalanx.core.cluster.events import (
     AttemptEnded,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.coordinator.turn import restore
+from phalanx.coordinator.restore import restore
 from phalanx.coordinator.views import job_view, task_view
 from phalanx.core.cluster.events import Event, JobSubmitted, NodeLost, TermOpened, decode, encode
 from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.coordinator import replica, turn
+from phalanx.coordinator import replica, restore
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.transitions import apply
 from phalanx.sim.trial import run
@@ -46,13 +46,13 @@ def test_a_replay_that_goes_on_over_a_hole_is_found(monkeypatch: Patch):
         state.revision = batch.revision
         return events, effects
 
-    for module in (turn, replica):
+    for module in (restore, replica):
         monkeypatch.setattr(module, "replay", careless)
     must_find(CHECKERS, within=40, faults=FAULTS)
 
 
 def test_a_store_that_leaves_damaged_records_out_is_found(monkeypatch: Patch):
     """A revision that does not follow is accepted, so what the store leaves out is never missed."""
-    monkeypatch.setattr(turn, "missing_before", lambda revision, batch, events: None)
-    monkeypatch.setattr(turn, "events_of", lambda batch: events_of(batch) or [])
+    monkeypatch.setattr(restore, "missing_before", lambda revision, batch, events: None)
+    monkeypatch.setattr(restore, "events_of", lambda batch: events_of(batch) or [])
     must_find(CHECKERS, within=40, faults=FAULTS)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from phalanx.coordinator import leadership, loop, replica
-from phalanx.coordinator import turn as coordinator_turn
+from phalanx.coordinator import restore as coordinator_restore
 from phalanx.coordinator.leadership import Leadership
 from phalanx.coordinator.loop import Loop
 from phalanx.coordinator.term import Term
@@ -159,7 +159,7 @@ def test_a_standby_that_leads_under_the_epoch_of_another_is_found(monkeypatch: P
 
 
 def test_a_generation_that_is_kept_in_memory_only_is_found(monkeypatch: Patch):
-    restore = coordinator_turn.restore
+    restore = coordinator_restore.restore
 
     def forgetful(*arguments: Any) -> ClusterState:
         state = restore(*arguments)
@@ -167,7 +167,7 @@ def test_a_generation_that_is_kept_in_memory_only_is_found(monkeypatch: Patch):
             node.generation = 0
         return state
 
-    for module in (coordinator_turn, replica):
+    for module in (coordinator_restore, replica):
         monkeypatch.setattr(module, "restore", forgetful)
     must_find({"generations", "replay"}, within=20)
 

@@ -4,7 +4,7 @@ directly.
 
 from __future__ import annotations
 
-from phalanx.coordinator.turn import restore
+from phalanx.coordinator.restore import restore
 from phalanx.core.cluster.events import AttemptEnded, encode
 from phalanx.core.cluster.inputs import Cancel, Evict, Tell, Tick
 from phalanx.core.cluster.invariants import check

@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.coordinator.link import Links, RunnerSession
 from phalanx.coordinator.link_auth import SharedToken
-from phalanx.coordinator.turn import read_back
+from phalanx.coordinator.restore import read_back
 from phalanx.core.cluster.events import NodeHeard, TermOpened, encode
 from phalanx.core.cluster.image import encode_state
 from phalanx.core.cluster.inputs import Disconnect, Hello, Submit, Tick

@@ -16,11 +16,13 @@ PLAIN = {
     "parts that most programs have": """
         access address aliases archive attached audit calls change check child claim cli client clock
         command config connecting connection contents convert copy core daemon density depth detach digest disk duplex
-        embedded endpoint environment errors feed files garbage goal graph harm history home homes hosts http id image
+        embedded endpoint environment errors feed files collector garbage goal graph harm history home homes hosts http id
+        image
         handle instants key labels launches limits lines future submission listener listing live load lone one logger
         located option form choice approve closed foreign
         logs lookup loop machine main message metrics model names naming network offline online open output owners
-        page patterns pickle picture pool process program protocol questions read record refusal reply retention rows
+        page patterns pickle picture pool process program protocol queries questions read record refusal
+        reply retention rows
         script search secret server session set settings setup share shell socket state statuses supervisor table
         terminal tokenfile tree trust types options users verified version view wire
     """,
@@ -45,7 +47,7 @@ PLAIN = {
     """,
     "how a cluster is read and repaired": """
         applied assembly auth caution chain damage decision endings exits found held hole in incomplete log
-        make never orders room salvage
+        make never orders restore room salvage
     """,
 }
 

@@ -17,7 +17,8 @@ from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.link import Envelope, Links, RunnerSession
 from phalanx.coordinator.link_auth import SharedToken
 from phalanx.coordinator.logs import LogLinks
-from phalanx.coordinator.turn import Engine, restore
+from phalanx.coordinator.restore import restore
+from phalanx.coordinator.turn import Engine
 from phalanx.core.cluster.decision import Answer
 from phalanx.core.cluster.events import VOLATILE, Event, TermOpened, encode
 from phalanx.core.cluster.inputs import Input, SubmitWorkflow, Tick

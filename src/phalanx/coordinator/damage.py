@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from phalanx.coordinator.turn import NAMED_MAX
+from phalanx.coordinator.restore import NAMED_MAX
 from phalanx.core.model.job import is_job_id
 from phalanx.errors import Unavailable
 from phalanx.store.protocol import Batch, History, LogHole, Store, StoreAround, StoreDamaged, StoreError

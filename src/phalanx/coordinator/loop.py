@@ -22,9 +22,11 @@ from typing import Protocol
 from msgspec import Struct
 
 from phalanx.clock import Clock
+from phalanx.coordinator.collector import collector_still
 from phalanx.coordinator.link import Envelope, Reply
+from phalanx.coordinator.restore import read_back
 from phalanx.coordinator.term import Term, confirm_every_s
-from phalanx.coordinator.turn import Engine, Turn, collector_still, leases_only, read_back
+from phalanx.coordinator.turn import Engine, Turn, leases_only
 from phalanx.core.cluster.decision import Answer, Refused
 from phalanx.core.cluster.events import LogSettled, encode
 from phalanx.core.cluster.image import encode_state

@@ -10,7 +10,9 @@ import asyncio
 from collections.abc import AsyncIterator
 
 from phalanx.clock import Clock
-from phalanx.coordinator.turn import Engine, Turn, collector_still, replay, restore
+from phalanx.coordinator.collector import collector_still
+from phalanx.coordinator.restore import replay, restore
+from phalanx.coordinator.turn import Engine, Turn
 from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.state import ClusterState, Timers
 from phalanx.core.cluster.transitions import apply

@@ -6,13 +6,10 @@ applied one after another in memory; the shell holds every effect and answer unt
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from msgspec import Struct, structs
 
-from phalanx.core.cluster.apply.nodes import carry_on
 from phalanx.core.cluster.decide.overlay import with_reservation
 from phalanx.core.cluster.decision import Accepted, Answer, Effect, Refused, Replayed, refuse_because
 from phalanx.core.cluster.events import (
@@ -20,11 +17,10 @@ from phalanx.core.cluster.events import (
     BackoffsEnded,
     Event,
     JobForgotten,
-    LogRepaired,
     NodeHeard,
     encode,
 )
-from phalanx.core.cluster.image import decode_state, encode_job
+from phalanx.core.cluster.image import encode_job
 from phalanx.core.cluster.inputs import (
     Abandon,
     Advance,
@@ -44,21 +40,19 @@ from phalanx.core.cluster.inputs import (
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.repairs import repaired, repairs
-from phalanx.core.cluster.state import ClusterState, Timers
-from phalanx.core.cluster.transitions import apply, apply_batch, decide
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.transitions import apply, decide
 from phalanx.core.cluster.workflow_events import WorkflowForgotten
 from phalanx.core.cluster.workflow_image import encode_workflow
 from phalanx.core.explain.estimate import estimate
 from phalanx.core.explain.shortage import NODES_TRIED_MAX, gang_never
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.plan import Plan, PlanMemory, Policy
 from phalanx.core.model.reason import Reason
 from phalanx.core.placement.engine import PlanFailed, plan
 from phalanx.core.placement.place_one import place_one
-from phalanx.store.chain import events_of, missing_before
-from phalanx.store.protocol import Batch, Fenced, History, Loaded, LogHole, Pruned
+from phalanx.store.protocol import Batch, History
 
-NAMED_MAX = 20  # jobs that are named where there may be thousands
 FAILURES_MAX = 8  # of plans in one turn
 EVENTS_MAX = 1000  # after so many nothing more follows in the same turn
 FOLLOWED_MAX = 1000  # jobs that end, and workflows that go on, in one turn because of what ended before them
@@ -101,6 +95,8 @@ class Engine:
         self.memory = PlanMemory()  # of the last plan
         self.turned_at = 0.0  # the time that the state has seen pass
         self._planned = (-1, -1)  # what the last plan had seen, so that an idle turn plans nothing
+        self._refused: set[JobId] = set()  # whose placements were refused in the last pass
+        self._refused_at = -1  # at this revision
         self._look_again_at = 0.0  # when a unit that found no victims may look again
         self.timer: Callable[[], float] = _untimed  # seconds, to measure plans with
         self._rescaled_at: float | None = (
@@ -232,11 +228,14 @@ class Engine:
             if not len(state.waiting) or seen:
                 return
             waiting = len(state.waiting)
-            proposal = self._plan(now, turn)
+            proposal, refused = self._plan(now, turn), dict[JobId, int]()
             for gang_placement in proposal.gang_placements:
-                self._propose(ProposeGang(gang_placement), now, turn)
+                if not self._propose(ProposeGang(gang_placement), now, turn):
+                    refused[gang_placement.job] = gang_placement.members[0].position
             for placement in proposal.placements:
-                self._propose(Propose(placement), now, turn)
+                if not self._propose(Propose(placement), now, turn):
+                    refused[placement.job] = placement.position
+            self._note_refused(refused, now, turn)
             for job in proposal.deferred:
                 self._propose(Defer(job), now, turn)
             turn.more = turn.more or proposal.more
@@ -285,12 +284,30 @@ class Engine:
             raise AssertionError(f"a plan that failed has left its traces: {broken[0]}") from turn.failures[0]
         return proposal or Plan([], more=True)
 
-    def _propose(self, given: Input, now: float, turn: Turn) -> None:
+    def _propose(self, given: Input, now: float, turn: Turn) -> bool:
         """There is no caller to answer; if it is refused, the plan was made on what is no longer true."""
         self._decide(given, now, turn)
-        if isinstance(turn.answers.pop(), Refused):
-            self.memory.refusals += 1
-            turn.more = True
+        if not isinstance(turn.answers.pop(), Refused):
+            return True
+        self.memory.refusals += 1
+        turn.more = True
+        return False
+
+    def _note_refused(self, refused: dict[JobId, int], now: float, turn: Turn) -> None:
+        """What two passes plan and both are refused, while nothing changes, would be planned for ever.
+
+        Then plan and check disagree, a defect of ours, and its job waits as one that made the plan fail.
+        """
+        again = self._refused & refused.keys() if self._refused_at == self.state.revision else set()
+        self._refused, self._refused_at = set(refused), self.state.revision
+        for id in again:
+            job = self.state.jobs[id]
+            kind = self.state.waiting.class_of(job.gang or job.group_of(refused[id]))
+            if kind is not None:
+                error = RuntimeError("the same placement was planned and refused twice")
+                failed = PlanFailed(kind, error)
+                self.memory.failed[kind.number] = now + FAILED_FOR_S, str(failed)
+                turn.failures.append(failed)
 
 
 def _untimed() -> float:
@@ -311,67 +328,6 @@ def _is_awaited(state: ClusterState, id: str) -> bool:
     """Whether a victim still has to leave before a promise can be kept."""
     promise = state.jobs[id].promise
     return promise is None or bool(promise.victims)
-
-
-@contextmanager
-def collector_still() -> Iterator[None]:
-    """Within this block, which must not wait, no garbage is looked for.
-
-    Reading and encoding a whole state make a great many objects at once, none of which is garbage, and the collector
-    would look through all that lives again and again: with 30,000 jobs four fifths of the time went there.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
-
-
-def restore(loaded: Loaded, rules: Timers) -> ClusterState:
-    """The state that the store remembers; LogHole if a part of it cannot be told."""
-    state = ClusterState(rules) if loaded.image is None else decode_state(loaded.image, rules)
-    for batch in loaded.batches:
-        try:
-            replay(state, batch)
-        except Pruned as error:  # a repair goes on from its image, and that is not here
-            raise hole(state, state.revision, batch.revision) from error
-    return state
-
-
-def replay(state: ClusterState, batch: Batch) -> tuple[list[Event], list[Effect]]:
-    """What a batch of the log says, done to the state. The effects were carried out by the coordinator that wrote it.
-
-    A damaged batch, or one before which others are missing, changes nothing and raises LogHole. One that a repair
-    wrote raises Pruned: what the operator chose stands in an image, and the state begins anew from that.
-    """
-    events = events_of(batch)
-    missing = missing_before(state.revision, batch, events)
-    if events is None or missing is not None:
-        raise hole(state, state.revision, missing or batch.revision)
-    if events and type(events[0]) is LogRepaired:
-        raise Pruned(f"the log was repaired at revision {batch.revision}")
-    return events, apply_batch(state, events, batch.revision)
-
-
-def hole(state: ClusterState, after: int, upto: int) -> LogHole:
-    """What is missing after this state may be about every job that has not ended in it."""
-    unfinished = [id for id, job in state.jobs.items() if not job.is_over]
-    return LogHole(after, upto, unfinished[:NAMED_MAX], len(unfinished))
-
-
-def read_back(former: ClusterState, loaded: Loaded, now: float) -> ClusterState:
-    """The state that the store remembers, after a turn that could not be kept. The term goes on.
-
-    Another coordinator may have begun a term meanwhile: then this one is over, and must not take the other's
-    epoch for its own.
-    """
-    state = restore(loaded, former.rules)
-    if state.epoch != former.epoch:
-        raise Fenced(former.epoch, state.epoch)
-    carry_on(state, former, now)
-    return state
 
 
 def leases_only(state: ClusterState, inputs: list[Input], now: float) -> list[Answer | None]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import msgpack, structs
 
-from phalanx.coordinator.turn import restore
+from phalanx.coordinator.restore import restore
 from phalanx.core.cluster.events import BackoffsEnded
 from phalanx.core.cluster.image import ClusterImage, decode_state, encode_state
 from phalanx.core.cluster.state import ClusterState

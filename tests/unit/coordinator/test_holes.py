@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.coordinator.turn import restore
+from phalanx.coordinator.restore import restore
 from phalanx.core.cluster.events import Event, TermOpened, decode, encode
 from phalanx.core.cluster.state import Timers
 from phalanx.errors import NotFound

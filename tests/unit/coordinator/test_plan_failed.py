@@ -9,6 +9,7 @@ import pytest
 
 from phalanx.coordinator import turn as coordinator_turn
 from phalanx.coordinator.why import why_reply
+from phalanx.core.cluster.decide import gangs
 from phalanx.core.cluster.inputs import Submit, Tick
 from phalanx.core.cluster.invariants import check
 from phalanx.core.explain import reserved
@@ -79,6 +80,29 @@ def test_the_head_is_the_one_for_which_no_place_can_be_kept(monkeypatch: pytest.
     cluster.submit(behind)
     assert cluster.status(behind) == Status.ASSIGNED
     assert [failed.job for turn in cluster.turns for failed in turn.failures] == [head.id]
+
+
+def test_what_is_planned_again_and_refused_again_waits_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan and check disagree about a job, a defect of ours: without an end the coordinator would plan for ever."""
+    gang, other = a_gang(a_group(2, cores=1)), a_job(cores=1)
+    monkeypatch.setattr(gangs, "_may_be_placed", lambda _state, job, _placement: job.job.id != gang.id)
+    cluster = a_small_cluster()
+    cluster.submit(gang)
+    turns = 1
+    while cluster.turns[-1].more:
+        cluster.give()
+        turns += 1
+    assert turns <= 3 and [failed.job for turn in cluster.turns for failed in turn.failures] == [gang.id]
+    cluster.submit(other)
+    assert cluster.status(other) == Status.ASSIGNED
+    reply = why_reply(
+        cluster.state, cluster.state.jobs[gang.id], None, cluster.now, memory=cluster.engine.memory
+    )
+    assert reply.dominant.code == "PlanFailed" and "planned and refused twice" in reply.dominant.text
+    monkeypatch.undo()
+    cluster.now += coordinator_turn.FAILED_FOR_S
+    cluster.give(Tick())
+    assert cluster.status(gang) == Status.ASSIGNED
 
 
 def test_a_turn_ends_when_every_plan_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,8 @@ from phalanx.coordinator.metrics.tallies import (
     no_timings,
 )
 from phalanx.coordinator.metrics.task_events import WORDS, TaskEvents
-from phalanx.coordinator.turn import Turn, replay, restore
+from phalanx.coordinator.restore import replay, restore
+from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decision import Disposed, Settle, WaitAgain

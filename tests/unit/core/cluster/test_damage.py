@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.coordinator.turn import restore
+from phalanx.coordinator.restore import restore
 from phalanx.core.cluster.events import (
     AttemptEnded,
     Event,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from phalanx.coordinator.turn import restore
+from phalanx.coordinator.restore import restore
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.decide.jobs import why_not_now

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.coordinator.turn import Engine, leases_only, restore
+from phalanx.coordinator.restore import restore
+from phalanx.coordinator.turn import Engine, leases_only
 from phalanx.core.cluster.decision import Accepted, Disposed, Refused
 from phalanx.core.cluster.events import NodeJoined, TermOpened, decode, encode
 from phalanx.core.cluster.image import decode_state, encode_state

@@ -72,6 +72,25 @@ def test_a_lane_is_held_by_the_stage_that_runs_in_it() -> None:
         cluster.ended("n1", key)
 
 
+def test_a_lane_is_made_room_of_though_one_in_it_is_leaving_already() -> None:
+    """Its node has not confirmed the end of a cancelled stage, and the others in the lane may be evicted."""
+    cluster = a_cluster(n1={"cores": 1})
+    jobs = submit(cluster, *[a_stage_job()] * 8)
+    learned(cluster, jobs)
+    [lane] = running(cluster)
+    cluster.give(Cancel(lane[0][0]))
+    urgent = a_job(cores=1, priority=5)
+    cluster.submit(urgent)
+    promise = cluster.state.jobs[urgent.id].promise
+    assert promise is not None and promise.victims == set(lane)
+    assert [turn.failures for turn in cluster.turns if turn.failures] == []
+    cluster.ended("n1", lane[0], code=1, why=Why.CANCELLED)
+    assert cluster.status(urgent) == Status.PENDING
+    for key in lane[1:]:
+        cluster.tell("n1", Returned(key))
+    assert cluster.status(urgent) == Status.ASSIGNED
+
+
 def test_stages_of_others_queues_requests_priorities_or_programs_do_not_share() -> None:
     ours = structs.replace(a_stage_job(), workflow=("w", 0))
     others = [

@@ -144,29 +144,34 @@ def recalls(state: ClusterState, keys: tuple[AttemptKey, ...], now: float, cause
 def _victims(
     state: ClusterState, job: JobState, gang_placement: GangPlacement
 ) -> tuple[AttemptKey, ...] | None:
-    """Whom the lanes belong to; None if one of them may not be evicted, or is gone."""
+    """Who is to leave the lanes; None if one of them may not be evicted, or a lane is gone.
+
+    A lane that stages share may also have some that are leaving already: those are only waited for.
+    """
     keys: list[AttemptKey] = []
     for lane in map(state.lane, gang_placement.victims):
         if lane is None:
             return None
-        keys += lane.attempts
-    for key in keys:
-        attempt = state.attempt(key)
-        if (
-            attempt is None
-            or attempt.ending is not None
-            or state.jobs[key[0]].job.priority >= job.job.priority
-        ):
-            return None
+        keys += (key for key in lane.attempts if not _is_leaving(state, key))
+    if any(state.jobs[key[0]].job.priority >= job.job.priority for key in keys):
+        return None
     if any(id not in state.promised for id in gang_placement.displaced) or _breaks_a_gang(state, keys):
         return None
     return tuple(keys)
 
 
 def _still_leaving(state: ClusterState, gang_placement: GangPlacement) -> tuple[AttemptKey, ...]:
-    """Of those who were on their way out when the plan was made, whoever still is."""
+    """Who is still leaving of those who were when the plan was made, and who is in the lanes of victims."""
     lanes = map(state.lane, gang_placement.awaited)
-    return tuple(key for lane in lanes if lane is not None for key in lane.attempts)
+    awaited = [key for lane in lanes if lane is not None for key in lane.attempts]
+    for lane in map(state.lane, gang_placement.victims):
+        awaited += () if lane is None else (key for key in lane.attempts if _is_leaving(state, key))
+    return tuple(awaited)
+
+
+def _is_leaving(state: ClusterState, key: AttemptKey) -> bool:
+    attempt = state.attempt(key)
+    return attempt is None or attempt.ending is not None
 
 
 def _breaks_a_gang(state: ClusterState, keys: list[AttemptKey]) -> bool:
