@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 import phalanx
+from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.schema.session_frames import FrameKind
 from tests.support.browser_connection import Browser
 from tests.support.certificate_authority import Authority
@@ -20,9 +27,14 @@ NODES = {"n1": "cpus=4,ram=8GiB,gpus=2,type=h100,memory=80GiB"}
 SETTINGS: dict[str, object] = {"coordinator.lease_s": 2.0}
 
 
-def a_page(cluster: RealCluster, name: str) -> Browser:
-    """A page at a coordinator that is logged in with a fresh ticket."""
-    ticket = cluster.client.dashboard([cluster.address(each) for each in TWO]).url.partition("#ticket=")[2]
+def a_page(cluster: RealCluster, name: str, user: str = "") -> Browser:
+    """A page at a coordinator that is logged in with a fresh ticket: the admin's, or a user's."""
+    with ExitStack() as opened:
+        client = cluster.client
+        if user:
+            token = client.create_token(TokenRequest(name=user, role="user")).token
+            client = opened.enter_context(phalanx.Client(cluster.address(cluster.leader()), token=token))
+        ticket = client.dashboard([cluster.address(each) for each in TWO]).url.partition("#ticket=")[2]
     page = Browser(cluster.address(name))
     assert page.log_in(ticket).status == 201
     return page
@@ -75,6 +87,54 @@ def test_a_standby_passes_on_what_a_page_asks(tmp_path: Path) -> None:
         assert (FrameKind.STDOUT, b"hello\n") in frames
         assert page.ask("DELETE", "/v1/logins/current").status == 200
         assert page.ask("GET", "/v1/cluster").status == 401
+
+
+@pytest.mark.timeout(120)
+def test_a_standby_has_places_left_for_others(tmp_path: Path) -> None:
+    """Whatever strangers begin to send, and whatever one user waits for there."""
+    with a_real_cluster(tmp_path, NODES, coordinators=TWO, settings=SETTINGS, lost_after_s=20.0) as cluster:
+        (standby,) = cluster.standbys()
+        at = urlsplit(cluster.address(standby)).netloc
+        id = a_running_job(cluster)
+        greedy = a_page(cluster, standby, "greedy")
+        with ExitStack() as opened:
+
+            def send(text: str) -> None:
+                connection = socket.create_connection(("127.0.0.1", int(at.rpartition(":")[2])))
+                opened.callback(connection.close)
+                connection.sendall(text.replace("\n", "\r\n").encode())
+
+            for _ in range(300):
+                send(f"POST /v1/logins HTTP/1.1\nhost: {at}\ncontent-length: 100\n\n{{")
+            other = a_page(cluster, standby, "other")
+            for _ in range(256):
+                send(
+                    f"GET /v1/jobs/{id}/wait?timeout_s=60 HTTP/1.1\nhost: {at}\ncookie: {greedy.cookie}\n"
+                    "sec-fetch-site: same-origin\n\n"
+                )
+            wait_until(lambda: greedy.ask("GET", "/v1/cluster").status == 429, 20.0, "its share is used")
+            assert other.ask("GET", "/v1/pages/overview").status == 200
+            assert other.ask("POST", "/v1/jobs", {"command": ["true"]}).status == 202
+
+
+@pytest.mark.timeout(120)
+def test_what_waits_for_a_frozen_leader_ends_when_another_leads(tmp_path: Path) -> None:
+    with a_real_cluster(tmp_path, NODES, coordinators=TWO, settings=SETTINGS, lost_after_s=20.0) as cluster:
+        leader, (standby,) = cluster.leader(), cluster.standbys()
+        page = a_page(cluster, standby)
+        revision = page.ask("GET", "/v1/pages/overview").json()["revision"]
+        os.kill(cluster.processes[leader].pid, signal.SIGSTOP)
+        try:
+            with ThreadPoolExecutor(3) as threads:
+                read = threads.submit(page.ask, "GET", "/v1/pages/overview")
+                change = threads.submit(page.ask, "POST", "/v1/jobs", {"command": ["true"]})
+                stream = threads.submit(page.ask, "GET", f"/v1/pages/changes?after={revision}")
+                assert read.result(30.0).status == 200, "answered by who leads now"
+                refused = change.result(30.0)
+                assert (refused.status, refused.json()["reason"]) == (503, "LeaderAway")
+                assert stream.result(30.0).status in (200, 503), "cut, so that the page asks again"
+        finally:
+            os.kill(cluster.processes[leader].pid, signal.SIGCONT)
 
 
 @pytest.mark.timeout(120)

@@ -2,16 +2,16 @@
 
 So a page is the same wherever it is open. The address is that of the leader as the store tells it, and over TLS the
 leader has to prove it: by `coordinator.tls_ca_file`, by `client.ca_file`, or to the authorities of the system. A
-request is passed on once and no further.
+request is passed on once and no further. When another leads, what waits for the former leader ends: it may be frozen.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from phalanx.api.schema.sse import spell_error
@@ -33,8 +33,11 @@ from phalanx.settings_types import is_loopback
 if TYPE_CHECKING:
     import httpx
 
+T = TypeVar("T")
+IsLeader = Callable[[], bool]
 FORWARDED = b"phalanx-forwarded"
 CONNECT_S, ANSWER_S = 2.0, 90.0
+LOOK_EVERY_S = 0.5  # whether the one that is asked still leads
 WHOLE_BYTES_MAX = 64 << 20
 HEAD_BYTES_MAX = 16 * 1024
 PASSED_ON = (
@@ -64,7 +67,9 @@ class LeaderForwarder:
         self._client: httpx.AsyncClient | None = None
         self._tls: ssl.SSLContext | None = None
 
-    async def forward(self, http_request: HttpRequest, leader: str, body: bytes) -> Reply:
+    async def forward(
+        self, http_request: HttpRequest, leader: str, body: bytes, is_leader: IsLeader
+    ) -> Reply:
         """The leader's answer; Unavailable if it cannot be reached, NotActive if it is not to be asked."""
         place = urlsplit(leader)
         if FORWARDED in http_request.headers:
@@ -74,14 +79,14 @@ class LeaderForwarder:
                 f"the leader's address {leader} is not one of https, so no cookie is sent there"
             )
         if b"upgrade" in http_request.headers:
-            return await self._upgraded(http_request, leader)
-        return await self._asked(http_request, leader, body)
+            return await self._upgraded(http_request, leader, is_leader)
+        return await self._asked(http_request, leader, body, is_leader)
 
     async def close(self) -> None:
         if self._client is not None:
             await self._client.aclose()
 
-    async def _asked(self, http_request: HttpRequest, leader: str, body: bytes) -> Reply:
+    async def _asked(self, http_request: HttpRequest, leader: str, body: bytes, is_leader: IsLeader) -> Reply:
         import httpx
 
         client = self._opened()
@@ -90,25 +95,20 @@ class LeaderForwarder:
         headers = self._headers(http_request, leader)
         request = client.build_request(http_request.method, url, headers=headers, content=body)
         try:
-            answer = await client.send(request, stream=True)
+            answer = await _while_it_leads(client.send(request, stream=True), leader, is_leader)
         except httpx.HTTPError as error:
             raise _unreachable(leader, error) from None
         told = _told(http_request, leader, answer.headers.raw)
         if answer.status_code == 200 and b"content-length" not in dict(answer.headers.raw):
-            pieces = _pieces(answer, leader)
+            pieces = _pieces(answer, leader, is_leader)
             is_events = answer.headers.get("content-type", "").startswith("text/event-stream")
             return StreamedResponse(told, b"", pieces, bytes, spell_error if is_events else None)
-        try:
-            whole = b"".join([piece async for piece in answer.aiter_raw()])
-        except httpx.HTTPError as error:
-            raise _unreachable(leader, error) from None
-        finally:
-            await answer.aclose()
+        whole = b"".join([piece async for piece in _pieces(answer, leader, is_leader)])
         if len(whole) > WHOLE_BYTES_MAX:
             raise TooLarge("the leader's answer is too long")
         return Response(answer.status_code, told, whole)
 
-    async def _upgraded(self, http_request: HttpRequest, leader: str) -> Reply:
+    async def _upgraded(self, http_request: HttpRequest, leader: str, is_leader: IsLeader) -> Reply:
         """A connection that changes its protocol: from then on its bytes are passed on."""
         place = urlsplit(leader)
         secure = self._context() if place.scheme == "https" else None
@@ -131,15 +131,15 @@ class LeaderForwarder:
         ]
         duplex.put(b"\r\n".join(lines) + b"\r\n\r\n")
         try:
-            status, headers = await _head_of(duplex)
-        except (EOFError, TimeoutError):
+            status, headers = await _while_it_leads(_head_of(duplex), leader, is_leader)
+        except (EOFError, TimeoutError, Unavailable):
             duplex.abort()
             raise Unavailable(f"the leader at {leader} did not answer", retry_after_s=1.0) from None
         if status != 101:
             duplex.abort()
             raise Unavailable(f"the leader refused the connection with {status}", retry_after_s=1.0)
         accept = headers.get(b"sec-websocket-accept", b"")
-        return SplicedResponse(http_request, duplex, (b"sec-websocket-accept", accept))
+        return SplicedResponse(http_request, duplex, (b"sec-websocket-accept", accept), is_leader)
 
     def _headers(self, http_request: HttpRequest, leader: str) -> list[Header]:
         """What the leader has to know. The cookie is called there as the leader's own are."""
@@ -155,7 +155,9 @@ class LeaderForwarder:
         import httpx
 
         if self._client is None:
-            limits = httpx.Limits(max_connections=256, max_keepalive_connections=32)
+            # As many as there are places for what is passed on (`limits.waits`): a limit of its own would let one
+            # user's share of those take all connections.
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=32)
             timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
             self._client = httpx.AsyncClient(
                 verify=self._context(),
@@ -175,10 +177,13 @@ class LeaderForwarder:
 class SplicedResponse(SwitchedResponse):
     """Two connections whose bytes go from one to the other, until either ends."""
 
-    def __init__(self, http_request: HttpRequest, leader: Duplex, accept: Header) -> None:
+    def __init__(
+        self, http_request: HttpRequest, leader: Duplex, accept: Header, is_leader: IsLeader
+    ) -> None:
         self._request = http_request
         self._leader = leader
         self._accept = accept
+        self._is_leader = is_leader
 
     async def send(self, send: Send) -> None:
         assert self._request.connection is not None
@@ -190,6 +195,7 @@ class SplicedResponse(SwitchedResponse):
             asyncio.create_task(_copy(page, self._leader)),
             asyncio.create_task(_copy(self._leader, page)),
             asyncio.ensure_future(page.stopping.wait()),
+            asyncio.create_task(_until_another_leads(self._is_leader)),
         }
         try:
             await asyncio.wait(copies, return_when=asyncio.FIRST_COMPLETED)
@@ -222,11 +228,32 @@ async def _head_of(duplex: Duplex) -> tuple[int, dict[bytes, bytes]]:
     }
 
 
-async def _pieces(answer: httpx.Response, leader: str) -> AsyncGenerator[bytes, None]:
+async def _until_another_leads(is_leader: IsLeader) -> None:
+    while is_leader():
+        await asyncio.sleep(LOOK_EVERY_S)
+
+
+async def _while_it_leads(work: Awaitable[T], leader: str, is_leader: IsLeader) -> T:
+    """What the leader answers; Unavailable as soon as it is no longer the leader."""
+    working = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait((working,), timeout=LOOK_EVERY_S))[0]:
+            if not is_leader():
+                raise Unavailable(
+                    f"the coordinator at {leader} leads no longer", reason="LeaderAway", retry_after_s=1.0
+                )
+        return working.result()
+    finally:
+        if working.cancel():
+            await asyncio.wait((working,))
+
+
+async def _pieces(answer: httpx.Response, leader: str, is_leader: IsLeader) -> AsyncGenerator[bytes, None]:
     import httpx
 
+    pieces = answer.aiter_raw()
     try:
-        async for piece in answer.aiter_raw():
+        while (piece := await _while_it_leads(anext(pieces, None), leader, is_leader)) is not None:
             yield piece
     except httpx.HTTPError as error:
         raise _unreachable(leader, error) from None

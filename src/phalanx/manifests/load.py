@@ -30,6 +30,8 @@ DEPTH_MAX = 64
 DOCUMENTS_MAX = 100_000
 REPEATED_MAX = 100_000  # values that aliases may repeat, all together
 DIGITS_MAX = 400
+DIRECTIVES_MAX = 16  # before one document
+KEY_PARTS_MAX = 64  # of a key of TOML
 
 _NULL = frozenset({"", "~", "null", "Null", "NULL"})
 _TRUE = frozenset({"true", "True", "TRUE"})
@@ -39,6 +41,16 @@ _FLOAT = re.compile(
     r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
 )
 _POINTED = re.compile(r"\.(?=[iInN])")  # Python writes inf and nan without the point
+# libyaml compares each directive with all before, and tomllib looks at all parts of a key for each of them: what has
+# thousands would hold the whole process. Possessive, so that no text makes the search itself slow.
+_BREAK = r"[\r\n\x85\u2028\u2029]"
+_REST = r"[^\r\n\x85\u2028\u2029]*+"
+_DIRECTIVES = re.compile(
+    rf"^(?:\ufeff?%{_REST}{_BREAK}++(?:[ \t]*+(?:#{_REST})?+{_BREAK}++)*+){{{DIRECTIVES_MAX + 1}}}",
+    re.MULTILINE,
+)
+_KEY_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_KEY = re.compile(rf"(?<![A-Za-z0-9_-])(?:{_KEY_PART}\.[ \t]*+){{{KEY_PARTS_MAX}}}")
 _TAG = "tag:yaml.org,2002:"
 _KINDS: dict[str, Any] = {"null": type(None), "bool": bool, "int": int, "float": float | int}
 _MERGE = "<<"
@@ -257,6 +269,10 @@ def _line(event: Any) -> int:
 
 def _yaml(file: str, text: str) -> list[Any]:
     found: list[Any] = []
+    if (many := _DIRECTIVES.search(text)) is not None:
+        where = place(file, text.count("\n", 0, many.start()) + 1)
+        text = f"more than {DIRECTIVES_MAX} lines begin with %, which are directives of YAML"
+        raise ManifestError(where, text, reason="MalformedYaml")
     try:
         parser = Loader(text)
     except (yaml.YAMLError, UnicodeEncodeError) as error:
@@ -334,6 +350,10 @@ def _no_constant(word: str) -> NoReturn:
 
 
 def _toml(file: str, text: str) -> Any:
+    if (long := _LONG_KEY.search(text)) is not None:
+        where = place(file, text.count("\n", 0, long.start()) + 1)
+        text = f"a key of more than {KEY_PARTS_MAX} parts is too long"
+        raise ManifestError(where, text, reason="MalformedToml")
     try:
         found = tomllib.loads(text)
     except RecursionError:

@@ -195,3 +195,38 @@ def test_a_key_that_stands_twice_in_a_large_object_is_found_at_once():
     assert time.process_time() - begun < 3.0, (
         "it takes half a minute if every key is compared with every other"
     )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%TAG !x! a\n" * 50_000 + "---\na: 1\n",
+        "%TAG !x! a\r\n# a comment\r\n\r\n" * 20_000,
+        "a: 1\n...\n" + "%FOO\n \n" * 17 + "---\nb: 1\n",
+    ],
+)
+def test_many_directives_are_refused_before_they_are_compared(text: str):
+    """Each is compared with all before it, with the whole process held: a megabyte of them took ten seconds."""
+    assert "more than 16 lines begin with %" in refusal(text)
+
+
+def test_a_few_directives_and_percent_signs_in_text_are_read():
+    text = "%YAML 1.2\n---\na: |\n" + "  %\n" * 100 + "b: 1\n...\n%YAML 1.2\n---\nc: 1\n"
+    assert documents(text)[1] == {"c": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".".join(["a"] * 100_000) + " = 1",
+        "[" + " . ".join(["a"] * 500) + "]\nb = 1",
+        "[[" + ".".join(['"a"'] * 500) + "]]",
+        "x = {" + ".".join(["'a'"] * 500) + " = 1}",
+    ],
+)
+def test_a_toml_key_of_many_parts_is_refused_before_they_are_looked_up(text: str):
+    assert "a key of more than 64 parts" in refusal(text, "a.toml")
+
+
+def test_dotted_keys_of_toml_are_read():
+    assert documents('a.b."c.d" = "' + "1." * 30 + '"\n', "a.toml") == [{"a": {"b": {"c.d": "1." * 30}}}]

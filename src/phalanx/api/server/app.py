@@ -37,7 +37,7 @@ from phalanx.api.server.messages import (
 )
 from phalanx.api.server.openapi import openapi_document
 from phalanx.api.server.page_access import NO_PAGE, PageAccess
-from phalanx.api.server.proxies import VOUCHER
+from phalanx.api.server.passing_on import body_bytes_of, leader_for, passed_on
 from phalanx.api.server.route import Route, Service, kind_of
 from phalanx.api.server.routes.table import ROUTES
 from phalanx.api.server.static_files import is_static
@@ -45,11 +45,9 @@ from phalanx.core.model.job import is_job_id, is_object
 from phalanx.errors import (
     BadRequest,
     Forbidden,
-    NotActive,
     NotFound,
     PhalanxError,
     Unauthorized,
-    Unavailable,
     WrongMethod,
 )
 from phalanx.logger import logger
@@ -57,7 +55,6 @@ from phalanx.logger import logger
 _log = logger("api")
 STALE_S = 5.0
 BEHIND = b"phalanx-behind"
-OPEN_BODY_BYTES = 4096  # of a request without a token
 REST = "{path}"  # in a route: whatever follows, with its slashes
 # Ids and names go no further than here unless they are plain: they end up in paths, stories and terminals.
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,79}(?::[0-9A-Za-z._-]{1,63})?")  # a stage: WORKFLOW:STAGE
@@ -119,7 +116,7 @@ def build_app(
             commands.count_request(NO_ROUTE, error.status)
             await problem_reply(error, scope["path"]).send(send)
             return
-        leader = _leader_for(service, route, http_request)
+        leader = leader_for(service, route, http_request)
         if leader:
             work = _forward(service, route, http_request, leader, send)
         else:
@@ -193,46 +190,11 @@ def _no_route(row: Row | None, method: str, path: str) -> NotFound | WrongMethod
     return WrongMethod(f"{shown(method)} is not possible here, only {allow}", extra={"allow": allow})
 
 
-def _leader_for(service: Service, route: Route, http_request: HttpRequest) -> str:
-    """Where a page's request is passed on to, for this is a standby; empty: it is answered here."""
-    is_of_page = bool(http_request.identity.login) or (route.path, route.method) == ("/v1/logins", "POST")
-    if service.forwards is None or not is_of_page:
-        return ""
-    try:
-        service.commands.require_active()
-    except NotActive as error:
-        leader = error.extra.get("leader")
-        return leader if isinstance(leader, str) else ""
-    return ""
-
-
 async def _forward(
     service: Service, route: Route, http_request: HttpRequest, leader: str, send: Send
 ) -> None:
-    """Let the leader answer. Where it cannot be reached, what may be a little old is answered here."""
-    assert service.forwards is not None
-    try:
-        with service.waits.taken(http_request):
-            body = await http_request.body(_body_bytes(service, route))
-            user = service.proxies.user_of(http_request)
-            if user is not None and service.vouchers is not None:
-                http_request.headers[VOUCHER] = service.vouchers.voucher(user).encode()
-            reply = await service.forwards.forward(http_request, leader, body)
-            service.commands.count_request(_NOUNS[route.path], getattr(reply, "status", 200))
-            await reply.send(send)
-    except ClientDisconnected:
-        return
-    except PhalanxError as error:
-        if isinstance(error, Unavailable) and route.method == "GET" and not route.lasting:
-            await _serve(service, route, http_request, send)
-        else:
-            await problem_reply(error, http_request.path).send(send)
-
-
-def _body_bytes(service: Service, route: Route) -> int:
-    if route.permission == "open":
-        return OPEN_BODY_BYTES
-    return max(service.limits.body_bytes, route.body_bytes)
+    if not await passed_on(service, route, http_request, leader, _NOUNS[route.path], send):
+        await _serve(service, route, http_request, send)
 
 
 async def _serve(service: Service, route: Route, http_request: HttpRequest, send: Send) -> None:
@@ -366,7 +328,7 @@ def _note(
 
 
 async def _document(service: Service, route: Route, http_request: HttpRequest) -> Any:
-    body = await http_request.body(_body_bytes(service, route))
+    body = await http_request.body(body_bytes_of(service, route))
     if len(body) > service.limits.large_bytes:
         await service.slices.turn()  # reading it takes milliseconds
     if not body and route.body is Nothing:

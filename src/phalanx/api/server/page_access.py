@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -15,7 +16,11 @@ from phalanx.api.server.static_files import StaticFiles
 class Forwards(Protocol):
     """What passes a page's request on to the leader."""
 
-    async def forward(self, http_request: HttpRequest, leader: str, body: bytes) -> Reply: ...
+    async def forward(
+        self, http_request: HttpRequest, leader: str, body: bytes, is_leader: Callable[[], bool]
+    ) -> Reply:
+        """The leader's answer, as long as it `is_leader`."""
+        ...
 
 
 class PageAccess(Struct, frozen=True):
