@@ -237,7 +237,10 @@ class AsyncClient(
         return await self._ask(calls.why(id))
 
     async def reasons(self, ids: Iterable[str | int]) -> list[JobReason]:
-        """Why each of these jobs waits, in its first reason; those that do not wait are left out. At most 100."""
+        """Why each of these jobs waits, in its first reason; those that do not wait are left out. At most 100.
+
+        In a cluster where that takes longer than half a second the last ones are left out, too.
+        """
         return await self._ask(calls.reasons(ids))
 
     async def story(

@@ -204,7 +204,10 @@ class Client(
         return self._ask(calls.why(id))
 
     def reasons(self, ids: Iterable[str | int]) -> list[JobReason]:
-        """Why each of these jobs waits, in its first reason; those that do not wait are left out. At most 100."""
+        """Why each of these jobs waits, in its first reason; those that do not wait are left out. At most 100.
+
+        In a cluster where that takes longer than half a second the last ones are left out, too.
+        """
         return self._ask(calls.reasons(ids))
 
     def story(

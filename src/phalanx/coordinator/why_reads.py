@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 from phalanx.api.schema.jobs import JobReason, WhyReply
@@ -16,9 +17,8 @@ from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.errors import NotFound
 from phalanx.store.protocol import Store
 
-AT_ONCE = (
-    8  # jobs of one pass: more would hold up others, beside 1,000 nodes for more than a tenth of a second
-)
+AT_ONCE = 8  # jobs of one pass: beside 1,000 nodes more would hold up others for over a tenth of a second
+PASSES_S = 0.5  # that one question may take of the loop, with as much for others between its passes
 
 
 class WhyReads:
@@ -29,6 +29,7 @@ class WhyReads:
     ) -> None:
         self.slices, self.images = slices, images
         self._loop, self._store, self._clock = loop, store, clock
+        self._passing = asyncio.Lock()
 
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
         try:
@@ -46,11 +47,18 @@ class WhyReads:
         numbers = self._loop.state.names.numbers
         named = list(dict.fromkeys(numbers.get(int(id), "") if is_number(id) else id for id in ids))
         found: list[JobReason] = []
-        for at in range(0, len(named), AT_ONCE):
-            await self.slices.turn()
-            engine, now = self._loop.engine, self._clock.now()
-            jobs = filter(None, map(engine.state.jobs.get, named[at : at + AT_ONCE]))
-            found += reasons_of(engine.state, jobs, now, engine.policy, engine.memory)
+        left_s = PASSES_S
+        async with self._passing:  # one question at a time, however many are asked
+            for at in range(0, len(named), AT_ONCE):
+                await self.slices.turn()
+                engine, now = self._loop.engine, self._clock.now()
+                began_at = self._clock.monotonic()
+                jobs = filter(None, map(engine.state.jobs.get, named[at : at + AT_ONCE]))
+                found += reasons_of(engine.state, jobs, now, engine.policy, engine.memory)
+                took_s = self._clock.monotonic() - began_at
+                if (left_s := left_s - took_s) <= 0:
+                    break
+                await asyncio.sleep(took_s)
         return found
 
     async def _why_without_job(self, id: str, asker: Asker, error: NotFound) -> WhyReply:

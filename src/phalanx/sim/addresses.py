@@ -1,6 +1,7 @@
 """Addresses of the overlay network, as the log has them: held once, not given out while they rest, tokens used once.
 
-It shares no code with `apply`. Times are those of the events: who writes the next one compares the same numbers.
+It shares no code with `apply`. Times are those of the events: who writes the next one compares the same numbers. What
+has come by the clock of one coordinator has come, though the next one's may be behind.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ class AddressChecker:
         self._used: set[JobId] = set()  # of those, the jobs that were placed
         self._over: set[JobId] = set()
         self._tokens: set[str] = set()  # ids of reservations whose tokens were used
+        self._shown_at = 0.0  # the latest time that an event has
 
     def note(self, event: e.Event) -> None:
         """An event became durable."""
+        self._shown_at = max(self._shown_at, event.at)
         match event:
             case o.BlockAssigned():
                 self._assigned(event)
@@ -64,7 +67,7 @@ class AddressChecker:
 
     def _reserve(self, event: o.AddressReserved) -> None:
         made = event.reservation
-        self._require_free(made.address, event.at, f"a reservation of {made.user}")
+        self._require_free(made.address, f"a reservation of {made.user}")
         self._reserved[made.address] = made
         self._count("address reserved")
 
@@ -98,7 +101,7 @@ class AddressChecker:
         if (other := self._held.get(address)) is not None:
             raise Violation("addresses", f"{event.key} was given {address}, which {other} holds")
         if self._bound.get(event.key[0]) != address:
-            self._require_free(address, event.at, str(event.key))
+            self._require_free(address, str(event.key))
         else:
             self._used.add(event.key[0])
         if not event.opens:
@@ -107,13 +110,12 @@ class AddressChecker:
         self._of[event.key] = address
         self._count("address given")
 
-    def _require_free(self, address: str, at: float, what: str) -> None:
+    def _require_free(self, address: str, what: str) -> None:
         if address in self._held or address in self._reserved:
             raise Violation("addresses", f"{what} was given {address}, which is not free")
-        if (until := self._rests_until.get(address, 0.0)) > at + SLACK_S:
-            raise Violation(
-                "addresses", f"{what} was given {address}, which rests for {until - at:.1f} s more"
-            )
+        left_s = self._rests_until.get(address, 0.0) - self._shown_at
+        if left_s > SLACK_S:
+            raise Violation("addresses", f"{what} was given {address}, which rests for {left_s:.1f} s more")
 
     def _ended(self, event: e.AttemptEnded) -> None:
         job, address = event.key[0], self._of.pop(event.key, None)

@@ -100,9 +100,11 @@ class ChangeChecker:
         self._count = count
         self._held: set[JobId] = set()
         self._begin_at: dict[JobId, float] = {}
+        self._shown_at = 0.0  # the latest time that an event has: the next coordinator's clock may be behind
 
     def note(self, event: e.Event) -> None:
         """Called before `places` knows of the event."""
+        self._shown_at = max(self._shown_at, event.at)
         match event:
             case e.JobSubmitted() | e.JobAmended() if event.job.begin_at:
                 self._begin_at[event.job.id] = event.job.begin_at
@@ -123,7 +125,7 @@ class ChangeChecker:
         id = event.key[0]
         if id in self._held:
             raise Violation("held", f"{event.key} was placed while its job is held")
-        if event.at < self._begin_at.get(id, 0.0):
+        if self._shown_at < self._begin_at.get(id, 0.0):
             raise Violation(
                 "begin", f"{event.key} was placed at {event.at:.1f}, before {self._begin_at[id]:.1f}"
             )

@@ -43,10 +43,13 @@ class DispatchChecker:
                 self._ended(event.workflow, waiting)
             case w.StagesEnded():
                 self._ended(event.workflow, {end.stage for end in event.ends})
-            case e.JobSubmitted() if event.job.workflow is not None and event.job.dispatch is not None:
+            case e.JobSubmitted() if (
+                event.job.dispatch is not None
+            ):  # a stage, or a job of a queue with a mode
                 self._asked[event.job.id] = event.job.dispatch
-                self._flows[event.job.id], stage = event.job.workflow
-                self._released[event.job.workflow[0]].add(stage)
+                if event.job.workflow is not None:
+                    self._flows[event.job.id], stage = event.job.workflow
+                    self._released[event.job.workflow[0]].add(stage)
             case e.TaskPlaced():
                 self._placed(event)
             case d.TaskDeferred():
@@ -69,7 +72,10 @@ class DispatchChecker:
         owner = self._bound.get(event.node)
         if owner is not None and owner != flow:
             raise Violation("dispatch", f"{event.key} was placed on {event.node}, which is bound to {owner}")
-        if asked is None or flow is None:
+        if asked is None:
+            return
+        self._nodes[event.key] = event.node
+        if flow is None:
             return
         if asked.mode == "static_worker":
             self._bound = {node: other for node, other in self._bound.items() if other != flow}
@@ -82,7 +88,6 @@ class DispatchChecker:
             self._count("dispatch to a node with the model")
             if not self._used.get(event.node, set()) & set(asked.context):
                 raise Violation("dispatch", f"{event.key} was placed for a model that {event.node} never had")
-        self._nodes[event.key] = event.node
 
     def _learn(self, event: e.AttemptEnded) -> None:
         asked, node = self._asked.get(event.key[0]), self._nodes.pop(event.key, None)

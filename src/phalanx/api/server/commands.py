@@ -167,7 +167,7 @@ class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, Page
     async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply: ...
 
     async def reasons(self, ids: Sequence[str]) -> list[JobReason]:
-        """Why each of these jobs waits, found in one pass; those that do not wait are left out."""
+        """Why each of these jobs waits; those that do not are left out, and the last ones if it takes too long."""
         ...
 
     async def story(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 from phalanx.api.server.messages import ClientDisconnected, HttpRequest, Send, problem_reply
 from phalanx.api.server.proxies import VOUCHER
 from phalanx.api.server.route import Route, Service
@@ -38,7 +40,11 @@ async def passed_on(
     try:
         if route.permission == "open":  # strangers share one user: whoever sends slowly occupies no place
             await http_request.body(body_bytes_of(service, route))
-        with service.waits.taken(http_request):
+        is_large = http_request.is_large(service.limits.large_bytes)
+        with (
+            service.waits.taken(http_request),
+            service.large_bodies.taken(http_request) if is_large else nullcontext(),
+        ):
             body = await http_request.body(body_bytes_of(service, route))
             user = service.proxies.user_of(http_request)
             if user is not None and service.vouchers is not None:
