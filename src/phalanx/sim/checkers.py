@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from phalanx.coordinator.turn import Turn
 from phalanx.core.cluster import invariants
-from phalanx.core.cluster.events import VOLATILE, Event, RoomPromised
+from phalanx.core.cluster.events import VOLATILE, AttemptStarted, Event, RoomPromised
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.orders import AttemptKey, Brief, Go, Order, Start, Status, Stop, Why
@@ -87,6 +87,7 @@ class Checkers:
         # Faults set these to act when a member becomes ready on a node, or when places are promised.
         self.on_ready: Callable[[str], None] = ignore
         self.on_promise: Callable[[RoomPromised], None] = ignore
+        self.started_at = 0.0  # when the last attempt started
         self._world = world
         self._epochs: dict[str, int] = {}  # the highest epoch that each incarnation of a runner has served
         self._settled = 0
@@ -130,6 +131,8 @@ class Checkers:
             self.places.note(event)
             if isinstance(event, RoomPromised):
                 self.on_promise(event)
+            if isinstance(event, AttemptStarted):
+                self.started_at = self._world.now
         if events:
             self.barrier.end_of_batch()
             self.promises.end_of_batch(events[-1].at)

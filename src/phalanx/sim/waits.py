@@ -7,9 +7,11 @@ the state it planned on, and the next one plans again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from phalanx.core.explain.shortage import place_gang
 from phalanx.core.model.plan import GangPlacement, Policy, Snapshot
-from phalanx.core.model.resources import Grant
+from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.waiting import Block, Unit, WaitingClass
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.preempt.make_room import make_room
@@ -69,15 +71,21 @@ def _fits(view: Snapshot, unit: Unit) -> bool:
         with Draft(view) as draft:
             found = place_gang(draft, unit)
         return isinstance(found, GangPlacement)
-    request = unit.request
+    return any(True for _ in _grants(view, unit.request))
+
+
+def _grants(view: Snapshot, request: Request) -> Iterator[Grant]:
+    """What each node with room for one task would give it."""
     for row, ledger in enumerate(view.nodes.ledgers):
         is_meant = request.target is None or request.target.host == ledger.name
-        if view.nodes.open[row] and is_meant and isinstance(ledger.fit(request), Grant):
-            return True
-    return False
+        if view.nodes.open[row] and is_meant and isinstance(grant := ledger.fit(request), Grant):
+            yield grant
 
 
 def _has_quota(view: Snapshot, unit: Unit) -> bool:
     if unit.is_gang:
         return _fits(view, unit)
-    return view.queues.room(unit.job.queue_user, unit.request) != 0
+    user = unit.job.queue_user
+    if unit.request.exclusive:  # it is given the whole node, which may be more than the limit admits
+        return any(not view.queues.refuses(user, [grant], ()) for grant in _grants(view, unit.request))
+    return view.queues.room(user, unit.request) != 0
