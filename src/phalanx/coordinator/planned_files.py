@@ -18,6 +18,7 @@ Plan = Callable[[PlanRequest, str, str, Asker], Awaitable[PlanReply]]
 NOT_APPLIED = "a plan asks the cluster as it is; layers and quotas of these files are not applied to it"
 NOTHING = "no job waits there, so there is nothing to plan"
 ERRORS_MAX = 20
+DOCUMENTS_MOST = 2000  # of each file: reading more takes seconds, and a plan has fewer jobs
 
 
 class PlannedFiles:
@@ -54,7 +55,7 @@ class PlannedFiles:
 def _read(texts: list[tuple[str, str]]) -> Manifests:
     """What the files hold; of several errors, the others are told with the first."""
     try:
-        return read(texts, for_plan=True)
+        return read(texts, for_plan=True, documents_most=DOCUMENTS_MOST)
     except PhalanxError as error:
         others = [each.detail for each in getattr(error, "others", ())]
         error.detail = "; ".join([error.detail, *others][:ERRORS_MAX])

@@ -87,17 +87,21 @@ def place(file: str, line: int) -> str:
     return f"{file}:{line}" if line else file
 
 
-def load(file: str, text: str) -> list[Document]:
-    """The documents of one file, with lists of objects split up and empty documents left out."""
+def load(file: str, text: str, most: int = DOCUMENTS_MAX) -> list[Document]:
+    """The documents of one file, at most so many, with lists of objects split up and empty documents left out."""
     size = len(text) if text.isascii() else _bytes(file, text)
     if size > BYTES_MAX:
         raise ManifestError(file, f"{size} bytes are too many, at most {BYTES_MAX} are read")
     documents: list[Document] = []
-    for found in _parse(file, text):
+    for found in _parse(file, text, most):
         _flatten(file, found, documents)
-        if len(documents) > DOCUMENTS_MAX:
-            raise ManifestError(file, f"too many documents, at most {DOCUMENTS_MAX} are read")
+        if len(documents) > most:
+            raise _too_many(file, most)
     return documents
+
+
+def _too_many(file: str, most: int) -> ManifestError:
+    return ManifestError(file, f"too many documents, at most {most} are read")
 
 
 def _bytes(file: str, text: str) -> int:
@@ -107,7 +111,7 @@ def _bytes(file: str, text: str) -> int:
         raise ManifestError(file, "it holds what UTF-8 cannot spell") from None
 
 
-def _parse(file: str, text: str) -> list[Any]:
+def _parse(file: str, text: str, most: int) -> list[Any]:
     if file.endswith(".toml"):
         return [_toml(file, text)]
     if file.endswith(".json"):
@@ -117,7 +121,7 @@ def _parse(file: str, text: str) -> list[Any]:
             return [_json(file, text)]
         except _NotJson:
             pass
-    return _yaml(file, text)
+    return _yaml(file, text, most)
 
 
 def _flatten(file: str, found: Any, into: list[Document]) -> None:
@@ -267,7 +271,7 @@ def _line(event: Any) -> int:
     return line + 1
 
 
-def _yaml(file: str, text: str) -> list[Any]:
+def _yaml(file: str, text: str, most: int) -> list[Any]:
     found: list[Any] = []
     if (many := _DIRECTIVES.search(text)) is not None:
         where = place(file, text.count("\n", 0, many.start()) + 1)
@@ -283,6 +287,8 @@ def _yaml(file: str, text: str) -> list[Any]:
             if isinstance(event, yaml.DocumentStartEvent):
                 builder.anchors.clear()
                 found.append(builder.value(parser.get_event(), parser, 0))
+                if len(found) > 2 * most:  # half of them may be empty
+                    raise _too_many(file, most)
     except yaml.YAMLError as error:
         raise _unreadable(file, error) from None
     finally:

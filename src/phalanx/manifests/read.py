@@ -43,7 +43,7 @@ from phalanx.manifests.kinds import (
     title_of,
 )
 from phalanx.manifests.layers import fit_layers
-from phalanx.manifests.load import load
+from phalanx.manifests.load import DOCUMENTS_MAX, load
 from phalanx.manifests.nodes import read_node
 from phalanx.manifests.podgroups import read_podgroup
 from phalanx.manifests.pods import Pod, Reader
@@ -82,14 +82,17 @@ def read(
     for_plan: bool = False,
     kept: Sequence[str] | None = None,
     folder: str = "",
+    documents_most: int = DOCUMENTS_MAX,
 ) -> Manifests:
     """Read job files and, for a plan without a server, cluster files; raises ManifestError.
 
     With `kept`, the documents of gangs that wait for members, a gang that lacks some is a job that waits (in a plan it
-    is incomplete); documents that were kept may be given again unchanged. Pods that name no folder run in `folder`.
+    is incomplete); documents that were kept may be given again unchanged. Pods that name no folder run in `folder`. Of
+    each file `documents_most` documents are read.
     """
     with _uncollected():
-        reading = _Reading(for_plan or bool(cluster), keeps=kept is not None and not for_plan, folder=folder)
+        keeps = kept is not None and not for_plan
+        reading = _Reading(for_plan or bool(cluster), keeps=keeps, folder=folder, most=documents_most)
         for text in kept or ():
             reading.take(KEPT, text, from_cluster=False)
         for file, text in cluster:
@@ -120,10 +123,13 @@ def _uncollected() -> Iterator[None]:
 class _Reading:
     """One reading: documents by kind first, then what they make together."""
 
-    def __init__(self, for_plan: bool, keeps: bool = False, folder: str = "") -> None:
+    def __init__(
+        self, for_plan: bool, keeps: bool = False, folder: str = "", most: int = DOCUMENTS_MAX
+    ) -> None:
         self.for_plan = for_plan
         self.keeps = keeps
         self.folder = folder
+        self.most = most
         self.cautions = Cautions()
         self.errors: list[ManifestError] = []
         self.by_kind: dict[str, list[View]] = {}
@@ -133,7 +139,7 @@ class _Reading:
         self.reader = Reader(self.priorities)
 
     def take(self, file: str, text: str, *, from_cluster: bool) -> None:
-        for document in load(file, text):
+        for document in load(file, text, self.most):
             beside = indented(document)
             cautions = Cautions() if file == KEPT else self.cautions  # it was reported then
             source = Source(

@@ -50,6 +50,10 @@ async def test_a_refusal_points_to_file_and_line():
     assert (await refused("")).startswith("job.yaml: there is nothing in it")
 
 
+async def test_a_file_of_very_many_documents_is_refused_before_all_are_read():
+    assert "too many documents, at most 2000 are read" in await refused("a: 1\n---\n" * 5000)
+
+
 async def test_what_a_file_declares_besides_is_told_and_not_applied():
     layers = "apiVersion: scheduling.koordinator.sh/v1alpha1\nkind: ClusterNetworkTopology\n"
     layers += "metadata: {name: default}\nspec: {networkTopologySpec: [{labelKey: [rack], topologyLayer: RackLayer},"

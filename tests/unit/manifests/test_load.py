@@ -178,9 +178,12 @@ def test_size_is_limited(monkeypatch: pytest.MonkeyPatch):
     assert "bytes are too many" in refusal("a: 1234567890")
 
 
-def test_the_number_of_documents_is_limited(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(loading, "DOCUMENTS_MAX", 1)
-    assert "too many documents" in refusal("a: 1\n---\nb: 2")
+@pytest.mark.parametrize(
+    "text", ["a: 1\n---\nb: 2", "- a: 1\n- b: 2\n", '[{"a": 1}, {"b": 2}]', "--- \n" * 5]
+)
+def test_the_number_of_documents_is_limited(text: str):
+    with pytest.raises(ManifestError, match="too many documents, at most 1 are read"):
+        load("a.yaml", text, most=1)
 
 
 def test_maps_without_lines_share_nothing_that_can_be_written():

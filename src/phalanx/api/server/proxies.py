@@ -64,7 +64,7 @@ class TrustedProxies(Struct, frozen=True):
         if proto not in ("", "http", "https"):
             raise BadRequest(f"X-Forwarded-Proto = {proto[:20]!r}: expected http or https")
         http_request.is_secure = http_request.is_secure or proto == "https"
-        last = headers.get(_FOR, b"").decode("latin-1").rpartition(",")[2].strip()
+        last = headers.get(_FOR, b"").decode("latin-1").rpartition(",")[2].strip(" \t")
         if _is_address(last):
             http_request.where = f"{last}:0"
 
@@ -138,7 +138,9 @@ NO_PROXIES = TrustedProxies()
 def _once(http_request: HttpRequest, name: bytes) -> str:
     if http_request.count(name) > 1:
         raise BadRequest(f"the header {name.decode()} is given twice in the request")
-    return http_request.headers.get(name, b"").decode("latin-1").strip()
+    return (
+        http_request.headers.get(name, b"").decode("latin-1").strip(" \t")
+    )  # what else Python strips is of the name
 
 
 @lru_cache(maxsize=256)

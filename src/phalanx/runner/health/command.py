@@ -1,14 +1,16 @@
 """The operator's own check: a program whose exit code decides, and whose last line is the reason.
 
-It has a session of its own. When its time is over it is killed with everything that it started and that is still its
-descendant, and so it is when the runner stops. One that hangs in the kernel, on a dead disk or NFS, dies of nothing: it
-counts as failed without its end, so that the other checks go on, and no further one is started beside it.
+It has a session of its own. When its time is over it is killed with everything that it started, and so it is when the
+runner stops: what left its session and its parents is known by a variable of its environment. One that hangs in the
+kernel, on a dead disk or NFS, dies of nothing: it counts as failed without its end, so that the other checks go on, and
+no further one is started beside it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,6 +24,7 @@ KILLED_WITHIN_S = 5.0
 OUTPUT_WAIT_S = 0.5  # for output after its end: what it started may hold the pipe open
 DESCENDANTS_MAX = 10_000
 PROC = Path("/proc")
+MARK = "HEALTH_CHECK_RUN"  # in the environment of a run and of all that it starts
 
 
 class CommandCheck:
@@ -41,7 +44,8 @@ class CommandCheck:
     async def _run(
         self, command: Sequence[str], timeout_s: float, environment: Mapping[str, str]
     ) -> CheckResult:
-        process, trouble = await _started(command, environment)
+        mark = f"{os.getpid()}-{secrets.token_hex(8)}"
+        process, trouble = await _started(command, {**environment, MARK: mark})
         if process is None:
             return CheckResult(CHECK, trouble)
         assert process.stdout is not None
@@ -55,6 +59,7 @@ class CommandCheck:
         finally:
             if process.returncode is None:
                 _kill_tree(process.pid)
+                _kill_marked(mark)
                 await self._wait_for(process)
             reading.cancel()
         said = reading.result() if reading.done() and not reading.cancelled() else b""
@@ -113,6 +118,16 @@ def _kill_tree(pid: int) -> None:
     for each in found:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(each, signal.SIGKILL)
+
+
+def _kill_marked(mark: str) -> None:
+    """What has another parent and another session by now."""
+    variable = f"{MARK}={mark}".encode()
+    for folder in PROC.iterdir():
+        if folder.name.isdecimal():
+            with suppress(OSError):
+                if variable in (folder / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(folder.name), signal.SIGKILL)
 
 
 def _children() -> dict[int, list[int]]:

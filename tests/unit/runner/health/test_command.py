@@ -34,11 +34,12 @@ def test_what_it_says_may_be_long() -> None:
 
 def test_one_that_hangs_is_killed_with_all_that_it_started(tmp_path: Path) -> None:
     marks = tmp_path / "pids"
-    found = run(f"sleep 300 & echo $! >> {marks}; setsid sleep 301 & echo $! >> {marks}; wait", 0.5)
-    assert "took longer than 0.5 s" in found
+    daemon = f"(setsid sh -c 'echo $$ >> {marks}; exec sleep 302' &)"  # neither its child nor of its session
+    found = run(f"sleep 300 & echo $! >> {marks}; setsid sleep 301 & echo $! >> {marks}; {daemon}; wait", 0.7)
+    assert "took longer than 0.7 s" in found
     pids = [int(each) for each in marks.read_text().split()]
-    assert len(pids) == 2
-    wait_until(lambda: not any(_is_alive(pid) for pid in pids), 5.0, "both have ended")
+    assert len(pids) == 3
+    wait_until(lambda: not any(_is_alive(pid) for pid in pids), 5.0, "all have ended")
 
 
 def test_one_that_does_not_die_fails_and_no_other_is_started_beside_it(
@@ -46,6 +47,7 @@ def test_one_that_does_not_die_fails_and_no_other_is_started_beside_it(
 ) -> None:
     monkeypatch.setattr(command, "KILLED_WITHIN_S", 0.05)
     monkeypatch.setattr(command, "_kill_tree", lambda pid: None)  # as if it hung in the kernel
+    monkeypatch.setattr(command, "_kill_marked", lambda mark: None)
     marks = tmp_path / "pids"
     check = CommandCheck(["sh", "-c", f"echo $$ >> {marks}; exec sleep 300"], 0.5, PATH)
 
