@@ -91,7 +91,7 @@ def test_it_goes_on_while_the_runner_is_killed_and_a_restart_keeps_the_home_only
     after = running(cluster, vps, before.attempt + 1)
     assert after.host_key == before.host_key
     done = ssh(after, key, "cat kept; ls /made-here")
-    assert (done.stdout, done.returncode) == (b"kept\n", 1)
+    assert (done.stdout, done.returncode) == (b"kept\n", 1), done.stderr
 
 
 def test_a_snapshot_has_what_is_in_the_container_and_a_restore_starts_from_it(
