@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 import signal
@@ -11,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from phalanx.core.model.orders import key_text
 from phalanx.errors import PhalanxError
+from phalanx.runner.containers.cdi import CdiDevices
+from phalanx.runner.containers.found import find_runtime
+from phalanx.runner.containers.launching import ATTEMPT_LABEL, NODE_LABEL, ContainerLaunches
 from phalanx.runner.keeper import lookup, service
 from tests.support.podman import IMAGE, Podman, a_podman, why_not
 from tests.support.real_cluster import RealCluster
@@ -339,3 +344,18 @@ def test_a_runtime_that_goes_is_said_and_one_that_comes_is_found(cluster: RealCl
     view = cluster.wait_task(id, "Completed", "Failed", within_s=30.0)
     assert (view.status, view.attempt) == ("Completed", 1), view.message
     wait_until(lambda: not podman.containers(), 10.0, "nothing is left")
+
+
+def test_containers_of_attempts_that_begin_meanwhile_are_kept(podman: Podman, tmp_path: Path):
+    """A runner looks for leftovers again when its runtime has come back, while it starts tasks."""
+    found = find_runtime(str(podman.socket))
+    launches = ContainerLaunches(found, "a" * 16, tmp_path, (), 60.0, CdiDevices("nvidia.com/gpu", ()))
+    old, begun = ("01kx", 0, 1), ("01kx", 0, 2)
+    for key in (old, begun):
+        labels = f"--label={NODE_LABEL}={'a' * 16}", f"--label={ATTEMPT_LABEL}={key_text(key)}"
+        podman.run("create", "--name", launches.name_of(key), *labels, IMAGE, "/bin/true")
+    answers = iter([set(), {begun}])
+    asyncio.run(launches.sweep(lambda: next(answers)))
+    assert [name for name in podman.containers() if "01kx" in name] == [launches.name_of(begun)]
+    podman.run("rm", launches.name_of(begun))
+    launches.close()

@@ -32,7 +32,7 @@ _RUN = (
     "import sys, json; from phalanx.config import load; from phalanx.{part}.main import run; "
     "sys.exit(run(load(json.loads(sys.argv[1]))))"
 )
-SERVER_PORTS = range(12_000, 32_000)  # connections take theirs from 32,768 on
+SERVER_PORTS = range(12_000, 20_000)  # tasks and VPSs take theirs from 20,000 on, connections from 32,768 on
 TWO_NODES = {"n1": "cpus=8,numa=2,gpus=2,type=h100,memory=80GiB,ram=16GiB", "n2": "cpus=4,ram=32GiB"}
 
 

@@ -125,7 +125,7 @@ async def _run(settings: Settings, drain: bool) -> int:
             return 0
         if loop.engine.networks is not None:
             loop.engine.networks.clean(loop.engine.live_keys())
-        await containers.sweep(loop.engine.live_keys())
+        await containers.sweep(loop.engine.live_keys)
         limits = Limits(section.log_keep_s, section.log_keep_bytes)
         look = RuntimeLook(section.container_socket, containers, loop.engine, dialler.hello_again)
         looking = asyncio.ensure_future(look.keep())

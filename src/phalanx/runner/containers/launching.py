@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
@@ -194,14 +194,23 @@ class ContainerLaunches:
         if was_killed:
             self._later(lambda: self._remove(self.name_of(key)))
 
-    async def sweep(self, live: Collection[AttemptKey]) -> None:
-        """Remove the containers and files that earlier runners left of attempts that are over."""
+    async def sweep(self, live: Callable[[], Collection[AttemptKey]]) -> None:
+        """Remove the containers and files that earlier runners left of attempts that are over.
+
+        `live` is asked again once the containers are listed: attempts that began meanwhile have containers, too.
+        """
+        alive = live()
         for key, path in self._files():
-            if key not in live:
+            if key not in alive:
                 self._written.discard(key)
                 path.unlink(missing_ok=True)
-        if self.found.socket:
-            await asyncio.to_thread(self._sweep, frozenset(live))
+        if not self.found.socket:
+            return
+        listed = await asyncio.to_thread(self._ours)
+        alive = live()
+        over = [id for id, key in listed if key not in alive]
+        for id in over:
+            await asyncio.to_thread(self._remove, id)
 
     async def settled(self) -> None:
         """All that is to be removed has been."""
@@ -217,21 +226,21 @@ class ContainerLaunches:
         keys = [(_key(path.stem), path) for path in files]  # archives.json is of no attempt
         return [(key, path) for key, path in keys if key is not None]
 
-    def _sweep(self, live: frozenset[AttemptKey]) -> None:
+    def _ours(self) -> list[tuple[str, AttemptKey]]:
+        """The ids of this node's containers, and the attempts that they are of."""
         wanted = quote(msgspec.json.encode({"label": [f"{NODE_LABEL}={self._mark}"]}).decode())
         try:
             listed = self.found.runtime.call("GET", f"{DOCKER}/containers/json?all=1&filters={wanted}")
         except RuntimeFailed as error:
             log.warning("containers of earlier attempts cannot be looked for", why=str(error))
-            return
+            return []
+        found = []
         for each in listed.get("list", ()):
             labels: Mapping[str, str] = each.get("Labels") or {}
-            try:
-                key = key_from_text(labels.get(ATTEMPT_LABEL, ""))
-            except ValueError:
-                continue
-            if labels.get(NODE_LABEL) == self._mark and key not in live:
-                self._remove(str(each["Id"]))
+            key = _key(labels.get(ATTEMPT_LABEL, ""))
+            if key is not None and labels.get(NODE_LABEL) == self._mark:
+                found.append((str(each["Id"]), key))
+        return found
 
     def _remove(self, name: str) -> None:
         try:

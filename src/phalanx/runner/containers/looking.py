@@ -66,7 +66,7 @@ class RuntimeLook:
         self._containers.adopt(found)
         self._engine.capacity = self._containers.described(self._engine.capacity)
         self._hello_again()
-        await self._containers.sweep(self._engine.live_keys())
+        await self._containers.sweep(self._engine.live_keys)
 
 
 def _files(setting: str) -> list[tuple[int, int] | None]:
