@@ -68,8 +68,8 @@ class Container:
             if output is None:
                 return TERMINATED
             self._accompany()
-            if self._spec["stdin"]:
-                self._input = ContainerInput(output)
+            if self._input is not None:
+                self._input.begin()
             self._pass_on(output)
             return self._exit_code()
         finally:
@@ -116,7 +116,7 @@ class Container:
             body = podman_body(self._spec, env, os.getpid())
             self._id = self._runtime.call("POST", f"{PODMAN}/containers/create", body)["Id"]
             self._runtime.call("POST", f"{PODMAN}/containers/{self._id}/init")
-            output = self._runtime.attach(self._id, self._spec["stdin"])
+            output = self._attach()
             self._find()
             joining.join(self._pid)
             joining.close_devices(self._pid)
@@ -131,7 +131,7 @@ class Container:
         else:
             path = f"{DOCKER}/containers/create?name={self._spec['name']}"
             self._id = self._runtime.call("POST", path, docker_body(self._spec, env))["Id"]
-            output = self._runtime.attach(self._id, self._spec["stdin"])
+            output = self._attach()
             if self._was_stopped():
                 return None
             self._start()
@@ -140,6 +140,11 @@ class Container:
         if self._was_stopped():  # the signal came when there was nobody to receive it
             self._pass_signal_on()
         return output
+
+    def _attach(self) -> RuntimeConnection:
+        if self._spec["stdin"]:
+            self._input = ContainerInput(self._runtime.attach(self._id, stdin=True))
+        return self._runtime.attach(self._id)
 
     def _join_running(self) -> None:
         """Docker starts what it makes at once, so the container may end at any moment of this. Raises CannotJoin."""
@@ -239,19 +244,32 @@ class Container:
 
 
 class ContainerInput:
-    """Passes our own standard input on to a container, in a thread: it waits where the container does not read."""
+    """Passes our own standard input on to a container, in a thread: it waits where the container does not read.
+
+    The connection is used for nothing else. When input cannot be written, because the container reads no more or has
+    ended, podman ends the connection with all output that it has not passed on yet. What comes over this one is read
+    and left to the other, for a runtime waits for every client that it has output for.
+    """
 
     def __init__(self, connection: RuntimeConnection) -> None:
         self.has_ended = False
         self._connection = connection
-        threading.Thread(target=self._pass_on, daemon=True).start()
+
+    def begin(self) -> None:
+        for work in (self._pass_on, self._discard_output):
+            threading.Thread(target=work, daemon=True).start()
 
     def _pass_on(self) -> None:
-        with contextlib.suppress(RuntimeFailed):  # whoever reads the connection notices, too
+        with contextlib.suppress(RuntimeFailed):  # nobody reads it any more, or the runtime is away
             while piece := os.read(0, PIECE_BYTES):
                 self._connection.send(piece)
             self.has_ended = True
             self._connection.end_sending()
+
+    def _discard_output(self) -> None:
+        with contextlib.suppress(RuntimeFailed):
+            for _ in self._connection.pieces():
+                pass
 
 
 def _pause() -> None:
