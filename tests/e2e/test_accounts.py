@@ -183,6 +183,7 @@ def _owner(process: Path) -> int:
 
 def test_results_artifacts_logs_and_checkpoints_work_as_ever(cluster: RealCluster) -> None:
     script = """
+        echo zero
         echo one >/dev/stdout
         echo '{"loss": 0.5}' > "$PHALANX_RESULT.new" && mv "$PHALANX_RESULT.new" "$PHALANX_RESULT"
         echo weights > "$PHALANX_ARTIFACTS/model"
@@ -193,7 +194,7 @@ def test_results_artifacts_logs_and_checkpoints_work_as_ever(cluster: RealCluste
     task = alice.submit(command=["sh", "-ec", script]).task_ids[0]
     view = alice.wait(task, timeout=30.0)
     assert view.status == "Completed", view
-    assert b"".join(alice.logs(task)) == b"one\ntwo\n"
+    assert b"".join(alice.logs(task)) == b"zero\none\ntwo\n"
     assert alice.result(task) == {"loss": 0.5}
     assert [each.path for each in alice.files(task).files] == ["model"]
 

@@ -84,8 +84,11 @@ def test_logs_are_copied_after_the_runner_was_restarted_and_read_from_the_copy_w
 
 
 def test_a_log_with_a_gap_is_copied_with_its_gap(tmp_path: Path) -> None:
-    with a_real_cluster(tmp_path, ONE_NODE) as cluster:
-        script = "import os; os.write(1, b'a' * 8192); os.ftruncate(1, 1 << 26); os.write(1, b'end')"
+    cluster = RealCluster(tmp_path)
+    cluster.node_settings = {"n1": {"runner.log_max_bytes": 1 << 20}}
+    try:
+        cluster.start(ONE_NODE)
+        script = "print('begin'); print('a' * (8 << 20)); print('end')"
         id = cluster.client.submit(command=[sys.executable, "-c", script]).task_ids[0]
         cluster.wait_task(id, "Completed")
         wait_until(lambda: len(cluster.kept_files()) == 2, what="both parts are copied")
@@ -93,7 +96,10 @@ def test_a_log_with_a_gap_is_copied_with_its_gap(tmp_path: Path) -> None:
         lose_node(cluster, "n1")
         wait_until(lambda: cluster.client.node("n1").status != "Online", what="the node is away")
         assert "bytes of this log were not kept" in before
+        assert (before[:5], before[-4:]) == ("begin", "end\n")
         assert cluster.output(id) == before
+    finally:
+        cluster.stop()
 
 
 def test_logs_go_to_a_bucket(tmp_path: Path) -> None:

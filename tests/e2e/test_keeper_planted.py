@@ -177,14 +177,14 @@ def test_a_task_that_listens_in_the_keepers_place_is_not_believed(tmp_path: Path
     async def story(node: Node) -> None:
         fake, gate = tmp_path / "fake.py", tmp_path / "gate"
         fake.write_text(FAKE)
-        wait = f"until test -e {gate}; do sleep 0.01; done"
-        node.sh("j/0/1", f"{wait}; exec {sys.executable} {fake} {tmp_path}")
+        wait, said = f"until test -e {gate}; do sleep 0.01; done", tmp_path / "said"
+        node.sh("j/0/1", f"{wait}; exec {sys.executable} {fake} {tmp_path} > {said}")
         await node.started("j/0/1")
         keeper = node.keeper_pid()
         os.kill(keeper, signal.SIGSTOP)  # or it takes its place again at once
         try:
             gate.touch()
-            await node.said("j/0/1", "listens")
+            await node.until(lambda: said.exists() and "listens" in said.read_text())
             with pytest.raises(ConnectionRefusedError):
                 await LocalMachine(tmp_path).connect(lambda: Processes(node.events.append))
         finally:

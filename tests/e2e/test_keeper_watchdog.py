@@ -9,7 +9,7 @@ from pathlib import Path
 from phalanx.clock import SystemClock
 from phalanx.runner.keeper import lookup
 from phalanx.runner.keeper_messages import KeeperLost
-from tests.support.keeper_node import Node, alive, escape, tell
+from tests.support.keeper_node import Node, alive, escape, pipes_of, tell
 
 FOREVER = "exec sleep 300"
 DEAF = "trap '' TERM; echo ready; sleep 300; sleep 300"
@@ -30,6 +30,8 @@ def test_with_keeper_and_runner_killed_for_good_the_tasks_end_with_the_lease(tmp
     async def story(node: Node) -> None:
         lease_s = 8.0  # so that the grace is two seconds, enough for a shell on a busy machine
         pids = await two_attempts(node)
+        (watchdog,) = node.watchdog_pids()
+        await node.until(lambda: pipes_of(watchdog))  # so that it reads their last words
         node.processes.lease(lease_s)
         await node.processes.listing()
         began = SystemClock().monotonic()

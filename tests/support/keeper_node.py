@@ -148,6 +148,16 @@ def alive(pid: int) -> bool:
     return state_of(pid) not in ("", "Z", "X")
 
 
+def pipes_of(pid: int) -> int:
+    """How many ends of pipes it has open."""
+    count = 0
+    with suppress(FileNotFoundError):
+        for link in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                count += str(link.readlink()).startswith("pipe:")
+    return count
+
+
 def escape(name: str, command: str) -> str:
     """Shell text: run this in its own session, and continue once its pid is in a file of that name."""
     return f"setsid sh -c 'echo $$ >{name}; exec {command}' & while ! [ -s {name} ]; do :; done; "

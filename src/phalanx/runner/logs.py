@@ -1,6 +1,6 @@
 """The logs of attempts: read by offset, or the last lines, and sent over a connection of their own.
 
-Attempts write their files themselves (`log_files.py` names and opens them), and the keeper may have emptied the middle
+The keeper writes their files (`keeper/output.py`; `log_files.py` names and opens them), and may have emptied the middle
 of a large one (`keeper/logs.py`): reading continues behind such a gap, and the chunk has the number of bytes missing
 before it. No more than a piece of one is ever held.
 

@@ -52,6 +52,7 @@ class KeptAttempt:
         "log_max_bytes",
         "memo",
         "out",
+        "outputs",
         "paused",
         "pid",
         "punched",
@@ -101,6 +102,9 @@ class KeptAttempt:
         self.input: tuple[int, int] | None = (
             None  # the write end of its pipe while it is open, and the pipe's inode
         )
+        self.outputs: list[
+            int
+        ] = []  # the read ends of the pipes into its logs; -1: nobody can write any more
         self.unread = False
         self.kill_at: float | None = None  # set while it is being stopped
         self.why: str | None = None  # why it was ordered to stop, in the runner's word: a later runner asks

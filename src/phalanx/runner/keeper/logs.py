@@ -1,8 +1,8 @@
 """The logs of running attempts: when to look at them, and what to cut out of one that outgrew its limit.
 
 A new log is not looked at before it could have reached its limit. One that is being written to is looked at every few
-milliseconds; one that has not grown since the last look costs nothing until the kernel reports that it is written to
-again (inotify). What was seen is noted (`log_times.py`), so that it is known later when each part was written.
+milliseconds; one that has not grown since the last look costs nothing until the keeper writes to it again
+(`output.py`). What was seen is noted (`log_times.py`), so that it is known later when each part was written.
 
 The middle of a log that grew too large is given back to the filesystem: the first quarter of the limit is kept, since
 a task says there what it is, and the newest half. Punching a hole keeps every offset where it was, so readers that
@@ -13,11 +13,9 @@ attempt until it has.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import errno
 import os
-import struct
 
 from . import system
 from .log_times import GrowthTimes
@@ -35,9 +33,6 @@ LOOK_S, FAST_LOOK_S = 0.003, 0.001
 KEPT_BEHIND_BYTES = 16 << 20
 UNBOUNDED_LOOK_S = 0.02  # when a log without a limit is looked at first
 FAST_BYTES = 2 << 20  # a log that grew by so much between two looks is looked at sooner
-_IN_MODIFY, _IN_ONESHOT = 0x2, 0x80000000
-_EVENT = struct.Struct("iIII")
-_READ_BYTES = 64 << 10
 
 
 class Trimmer:
@@ -110,14 +105,13 @@ def hole(size: int, size_max: int) -> tuple[int, int]:
 class _Logs:
     """The logs of one running attempt."""
 
-    __slots__ = ("attempt", "due_at", "sizes", "times", "watches")
+    __slots__ = ("attempt", "due_at", "sizes", "times")
 
     def __init__(self, attempt: KeptAttempt, due_at: float) -> None:
         self.attempt = attempt
         self.due_at = due_at  # when it is looked at first
         self.sizes: tuple[int, ...] = (0,) * len(attempt.logs)
         self.times: GrowthTimes | None = None  # once it has written something
-        self.watches: list[int] = []
 
     def grew(self, sizes: tuple[int, ...]) -> None:
         self.sizes = sizes
@@ -134,11 +128,6 @@ class LogWatch:
         self._new: dict[str, _Logs] = {}  # cannot be full yet
         self._written: dict[str, _Logs] = {}  # being written to, or looked at for the first time
         self._quiet: dict[str, _Logs] = {}
-        self._watched: dict[int, str] = {}  # the kernel's number of a watch → the attempt's key
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        self.fd = self._libc.inotify_init1(
-            os.O_NONBLOCK | os.O_CLOEXEC
-        )  # -1: then nothing ever counts as quiet
         self.next_at = float("inf")
         self.grown: list[KeptAttempt] = []  # attached ones, as the last look found them
 
@@ -158,9 +147,7 @@ class LogWatch:
         key = attempt.key
         if self._new.pop(key, None) is not None:
             return
-        logs = self._written.pop(key, None)
-        if logs is None and (logs := self._quiet.pop(key, None)) is not None:
-            self._unwatch(logs)
+        logs = self._written.pop(key, None) or self._quiet.pop(key, None)
         if logs is not None and (sizes := self._trimmer.trim(attempt)) != logs.sizes:
             logs.grew(sizes)
 
@@ -176,7 +163,7 @@ class LogWatch:
                 self.grown.append(logs.attempt)
             if sizes != before:
                 logs.grew(sizes)
-            elif self._watch(logs):
+            else:
                 self._quiet[key] = self._written.pop(key)
             if sum(sizes) - sum(before) > FAST_BYTES:
                 pause_s = FAST_LOOK_S
@@ -185,35 +172,8 @@ class LogWatch:
             min((logs.due_at for logs in self._new.values()), default=float("inf")),
         )
 
-    def hear(self, at: float) -> None:
-        """Some logs that were quiet are written to again."""
-        with contextlib.suppress(BlockingIOError):
-            events = os.read(self.fd, _READ_BYTES)
-            for offset in range(0, len(events), _EVENT.size):  # no names: only files are watched
-                key = self._watched.get(_EVENT.unpack_from(events, offset)[0])
-                if key in self._quiet:
-                    self._wake(key, at)
-
-    def _wake(self, key: str, at: float) -> None:
-        logs = self._written[key] = self._quiet.pop(key)
-        self._unwatch(logs)
-        self.next_at = min(self.next_at, at + FAST_LOOK_S)
-
-    def _watch(self, logs: _Logs) -> bool:
-        """Ask the kernel to report writes to its logs; False if it cannot, or if one has just happened."""
-        paths = logs.attempt.logs
-        for path in paths:
-            watch = self._libc.inotify_add_watch(self.fd, os.fsencode(path), _IN_MODIFY | _IN_ONESHOT)
-            if watch >= 0:
-                logs.watches.append(watch)
-                self._watched[watch] = logs.attempt.key
-        if len(logs.watches) == len(paths) and self._trimmer.trim(logs.attempt) == logs.sizes:
-            return True
-        self._unwatch(logs)
-        return False
-
-    def _unwatch(self, logs: _Logs) -> None:
-        for watch in logs.watches:
-            self._libc.inotify_rm_watch(self.fd, watch)
-            self._watched.pop(watch, None)
-        logs.watches.clear()
+    def wrote(self, key: str, at: float) -> None:
+        """A log of this attempt was written to: if it was quiet, it is looked at soon."""
+        if (logs := self._quiet.pop(key, None)) is not None:
+            self._written[key] = logs
+            self.next_at = min(self.next_at, at + FAST_LOOK_S)

@@ -23,6 +23,7 @@ from .files import LeftFiles
 from .inputs import close_input
 from .link import Lost, Outbox, SocketLink
 from .logs import LogWatch, Trimmer
+from .output import OutputReader
 from .programs import SpawnRefused
 from .spawn import Spawner
 from .system import since_boot
@@ -61,6 +62,7 @@ class EffectRunner:
         journal: Journal,
         spawner: Spawner,
         logs: LogWatch,
+        output: OutputReader,
         outbox: Outbox,
     ) -> None:
         self._table = table
@@ -68,6 +70,7 @@ class EffectRunner:
         self._journal = journal
         self._spawner = spawner
         self._logs = logs
+        self._output = output
         self._outbox = outbox
         self._lease_until: float | None = None
 
@@ -95,13 +98,15 @@ class EffectRunner:
         self._carry_out(self._table.ended(attempt, since_boot()))
 
     def wait_s(self) -> float:
-        return max(0.0, min(self._logs.next_at - (at := since_boot()), self._table.next_at - at, WAIT_S_MAX))
+        due_at = min(self._logs.next_at, self._output.next_at, self._table.next_at)
+        return max(0.0, min(due_at - since_boot(), WAIT_S_MAX))
 
     def keep_deadlines(self) -> None:
         """Do what is due."""
         at = since_boot()
         if at >= self._table.next_at:
             self._carry_out(self._table.due(at))
+        self._output.due(at)
         if at >= self._logs.next_at:
             self._logs.look(at)
             for attempt in self._logs.grown:
@@ -150,6 +155,7 @@ class EffectRunner:
             )
         self._processes.leaders[attempt.pid] = attempt
         self._logs.started(attempt, since_boot())
+        self._output.started(attempt, since_boot())
         self._carry_out(self._table.started(attempt, since_boot()))
         self._journal.try_flush()  # at once: a keeper killed later in this turn still has it
         return []
@@ -186,8 +192,14 @@ class KeeperLoop:
         self._journal = journal
         self._boot = boot
         self._outbox = Outbox(journal)
-        self._executor = EffectRunner(table, processes, journal, spawner, self._logs, self._outbox)
-        self._endings = KeeperEndings(table, processes, trimmer, files, self._executor.ended)
+        self._poll = select.epoll()
+        self._output = OutputReader(self._poll, watchdog, lambda key: self._logs.wrote(key, since_boot()))
+        self._executor = EffectRunner(
+            table, processes, journal, spawner, self._logs, self._output, self._outbox
+        )
+        self._endings = KeeperEndings(
+            table, processes, trimmer, files, self._output.ended, self._executor.ended
+        )
         self._alone_s = alone_s
         self._alone_since: float | None = None
         self._backlog: list[Any] = []
@@ -196,11 +208,8 @@ class KeeperLoop:
         self._listener = listener
         self._listening = listener.fileno()
         self._look_at = 0.0  # when to check whether the socket can still be reached
-        self._poll = select.epoll()
         self._poll.register(listener.fileno(), select.EPOLLIN)
         self._poll.register(self._signals, select.EPOLLIN)
-        if self._logs.fd >= 0:
-            self._poll.register(self._logs.fd, select.EPOLLIN)
 
     def run(self) -> None:
         """Serve until a shutdown has left nothing, or until there has been no need for long."""
@@ -219,10 +228,10 @@ class KeeperLoop:
                 self._hear_signals()
             elif fd == self._listening:
                 self._accept()
-            elif fd == self._logs.fd:
-                self._logs.hear(since_boot())
-            else:
+            elif self._link is not None and fd == self._link.fileno():
                 self._hear(events)
+            else:
+                self._output.hear(fd, since_boot())
         if self._link is None and since_boot() >= self._look_at:
             self._keep_listening()
         if self._backlog:

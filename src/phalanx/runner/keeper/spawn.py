@@ -2,14 +2,13 @@
 
 posix_spawn never copies the keeper and costs a third of fork. It has no working directory, CPU set or cgroup for the
 child, so the keeper takes them on for the moment of the spawn: it has a single thread, so nothing else is affected.
-Log files are opened by the child, which then writes them without any pipe: they stay complete whatever happens to the
-keeper or the runner. They are created anew: an attempt is spawned once, so an existing file is not its own, and
-opening it could block (a FIFO) or lead elsewhere (a link). Only a held attempt has its logs from the check before: the
-keeper opens them, and checks that they are as new.
+Logs are created by the child, and written by the keeper (`output.py`). They are created anew: an attempt is spawned
+once, so an existing file is not its own. Only a held attempt has its logs from the check before, if they are as new.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import resource
 import signal
@@ -24,6 +23,7 @@ from .identity import FileIdentity
 from .inputs import close_input, open_input
 from .later import hold_back, set_later
 from .namespaces import Namespaces
+from .output import close_outputs, open_outputs
 from .programs import EXHAUSTED, Programs, SpawnRefused, called, refusal
 
 TYPE_CHECKING = False
@@ -42,7 +42,6 @@ KEEPER_VARIABLE = "PHALANX_KEEPER"
 DEADLINE_VARIABLE = "PHALANX_DEADLINE"  # known only when it starts, which may be long after it was sent
 _AS_TEXT = frozenset(("PATH", KEY_VARIABLE, KEEPER_VARIABLE, DEADLINE_VARIABLE))
 _LOG_FLAGS = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND
-_MADE_FLAGS = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STDIN = (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0)
 
 
@@ -59,6 +58,8 @@ class Spawner:
         self._cpus = os.sched_getaffinity(0)
         soft, self._processes_hard = resource.getrlimit(resource.RLIMIT_NPROC)
         self._processes_max = sys.maxsize if soft == resource.RLIM_INFINITY else soft
+        self._files_max, self._files_hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._has_many_files = False  # our own limit was raised
         self._programs = Programs()
         self._identity = FileIdentity()
         # Python ignores some signals, the shell that started the runner perhaps others; a task starts with the
@@ -105,6 +106,7 @@ class Spawner:
                 self._slots.give_back(attempt)
                 self._files.close(attempt)
                 close_input(attempt)
+                close_outputs(attempt)
         attempt.born = (tick, system.tick())
         return attempt
 
@@ -226,19 +228,29 @@ class Spawner:
             program = argv[0]
             if not attempt.was_held:
                 _make_logs(attempt)
-        opened = _open_made(attempt) if attempt.was_held or account is not None else []
-        if account is not None:
-            for fd in opened:  # it may open them once more, by /dev/stdout
-                os.fchown(fd, account.uid, account.gid)
-        actions = _file_actions(attempt, opened)
+        creates = () if (attempt.was_held or account is not None) and _are_as_new(attempt) else attempt.logs
 
         def spawn() -> int:
             if (no := why_not()) is not None:
                 raise SpawnRefused(*no)
-            return os.posix_spawn(
-                program, argv, env, file_actions=actions, setsid=True, setsigmask=(), setsigdef=self._ignored
-            )
+            if self._has_many_files:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (self._files_max, self._files_hard))
+            try:
+                return os.posix_spawn(
+                    program,
+                    argv,
+                    env,
+                    file_actions=actions,
+                    setsid=True,
+                    setsigmask=(),
+                    setsigdef=self._ignored,
+                )
+            finally:
+                if self._has_many_files:
+                    system.allow_many_files()
 
+        opened = self._open_outputs(attempt)
+        actions = _file_actions(creates, opened)
         try:
             if attempt.has_input:
                 opened.append(open_input(attempt))
@@ -258,6 +270,16 @@ class Spawner:
         finally:
             for fd in opened:
                 os.close(fd)
+
+    def _open_outputs(self, attempt: KeptAttempt) -> list[int]:
+        """The write ends for the child. What it is given has to have a number below its limit of open files."""
+        opened = open_outputs(attempt)
+        if self._has_many_files:
+            attempt.outputs[:] = [_move_above(self._files_max, fd) for fd in attempt.outputs]
+        elif opened[-1] > self._files_max // 2 and self._files_hard > self._files_max:
+            system.allow_many_files()
+            self._has_many_files = True
+        return opened
 
     def _enter(self, cgroup: str) -> None:
         try:
@@ -296,15 +318,21 @@ def _use_cpus(cpus: list[int]) -> None:
         raise SpawnRefused("spawn_failed", f"cannot run on the CPUs {cpus}: {error}") from None
 
 
-def _file_actions(attempt: KeptAttempt, opened: list[int]) -> tuple[tuple[Any, ...], ...]:
-    """The three streams of the child. With one log, both descriptors are one opening of it: the order is exact."""
-    out: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, 1, attempt.out, _LOG_FLAGS, 0o600)
-    err: tuple[Any, ...] = (os.POSIX_SPAWN_OPEN, 2, attempt.err, _LOG_FLAGS, 0o600)
-    if opened:
-        out, err = (os.POSIX_SPAWN_DUP2, opened[0], 1), (os.POSIX_SPAWN_DUP2, opened[-1], 2)
-    elif attempt.out == attempt.err:
-        err = (os.POSIX_SPAWN_DUP2, 1, 2)
-    return _STDIN, out, err
+def _move_above(least: int, fd: int) -> int:
+    """The same under a number that is not below this one, if there is any left."""
+    try:
+        moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, least)
+    except OSError:
+        return fd
+    os.close(fd)
+    return moved
+
+
+def _file_actions(creates: tuple[str, ...], outputs: list[int]) -> tuple[tuple[Any, ...], ...]:
+    """The three streams of the child. It creates these logs, too: that is not on the keeper's time."""
+    created = [(os.POSIX_SPAWN_OPEN, 1, path, _LOG_FLAGS, 0o600) for path in creates]
+    out, err = (os.POSIX_SPAWN_DUP2, outputs[0], 1), (os.POSIX_SPAWN_DUP2, outputs[-1], 2)
+    return _STDIN, *created, out, err
 
 
 def _make_logs(attempt: KeptAttempt) -> None:
@@ -321,23 +349,13 @@ def _make_logs(attempt: KeptAttempt) -> None:
             raise _no_log(path, error) from None
 
 
-def _open_made(attempt: KeptAttempt) -> list[int]:
-    """Its logs, open, if they exist and are as new; else they are created anew, as any other's."""
-    logs: list[int] = []
-    for path in attempt.logs:
-        try:
-            logs.append(os.open(path, _MADE_FLAGS))
-        except OSError:
-            break
-        found = os.fstat(logs[-1])
-        if (found.st_mode, found.st_size, found.st_nlink) != (stat.S_IFREG | 0o600, 0, 1):
-            break
-        os.set_blocking(logs[-1], True)
-    else:
-        return logs
-    for fd in logs:
-        os.close(fd)
-    return []
+def _are_as_new(attempt: KeptAttempt) -> bool:
+    """Whether its logs exist and nobody has changed them."""
+    try:
+        found = [os.lstat(path) for path in attempt.logs]
+    except OSError:
+        return False
+    return all((each.st_mode, each.st_size, each.st_nlink) == (stat.S_IFREG | 0o600, 0, 1) for each in found)
 
 
 def _remake_folders(attempt: KeptAttempt) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import resource
 import signal
 import stat
 import sys
@@ -180,3 +181,9 @@ def go_behind() -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER | os.SCHED_RESET_ON_FORK, os.sched_param(0))
     except OSError:
         return
+
+
+def allow_many_files() -> None:
+    """Raise our own limit of open files as far as allowed. What is started from now on would have it, too."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

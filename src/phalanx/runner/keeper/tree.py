@@ -225,13 +225,15 @@ class KeeperEndings:
         processes: ProcessTable,
         trimmer: Trimmer,
         files: LeftFiles,
+        over: Callable[[KeptAttempt], None],
         ended: Callable[[KeptAttempt], None],
     ) -> None:
         self._table = table
         self._processes = processes
         self._trimmer = trimmer
         self._files = files
-        self._ended = ended
+        self._over = over  # nothing of it is left: takes what it wrote last
+        self._ended = ended  # its exit is known
 
     def reap(self) -> None:
         """Reap every child that ended: leaders of attempts, and orphans."""
@@ -312,6 +314,7 @@ class KeeperEndings:
         return not in_doubt or system.since_boot() - (attempt.doubted_at or 0.0) > DOUBT_S_MAX
 
     def _finish(self, attempt: KeptAttempt) -> None:
+        self._over(attempt)
         self._trimmer.trim_at_end(attempt)
         kills = refused = 0
         if attempt.cgroups:

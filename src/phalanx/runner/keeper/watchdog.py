@@ -1,8 +1,8 @@
 """The watchdog: it ends what a keeper runs when the lease is over and the keeper did not do it.
 
 It is a process beside the keeper, forked by it and in its own session, so that it outlives the keeper. They share a
-page of memory with the end of the lease (in seconds since boot), and a socket that closes with the keeper. Three
-things can happen:
+page of memory with the end of the lease (in seconds since boot), and a socket that closes with the keeper; by it the
+watchdog gets the pipes of output (`shared_output.py`). Three things can happen:
 
     the lease ends, and the keeper is frozen    what it ran is killed a moment after the keeper would have done so
     the keeper died                             what it ran gets SIGTERM at the lease's end, SIGKILL after the grace
@@ -25,6 +25,7 @@ import socket
 
 from . import journal, log, lookup, system
 from .recovery import Survivors
+from .shared_output import SharedOutput, send_shared, send_unshared
 from .table import FENCE_GRACE_S
 from .tree import SLOT_MAX
 
@@ -59,6 +60,7 @@ class Watchdog:
         self._page[_LEASE_UNTIL] = self._page[_KILL_AT] = _FOREVER
         self._page[_GRACE_S] = FENCE_GRACE_S
         self._alive: socket.socket | None = None
+        self._outputs: dict[str, int] = {}  # what is shared with it
         self._started_at = -RESTART_S
         self._ended_at = 0.0  # when a stuck one was killed
 
@@ -77,7 +79,7 @@ class Watchdog:
 
     def _start(self) -> None:
         self._let_go()
-        self._alive, theirs = socket.socketpair()
+        self._alive, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         with theirs:
             self._mark.put_on(HALF_BORN)
             try:
@@ -89,6 +91,19 @@ class Watchdog:
         self._alive.settimeout(READY_S_MAX)
         with contextlib.suppress(OSError):
             self._alive.recv(1)  # it is running
+            send_shared(self._alive, self._outputs)
+
+    def share(self, outputs: dict[str, int]) -> None:
+        """From now on it can read these pipes of output, by the logs that they are for, when the keeper is dead."""
+        self._outputs.update(outputs)
+        with contextlib.suppress(OSError):  # it was stopped, or is dead: the next one gets them
+            if self._alive is not None:
+                send_shared(self._alive, outputs)
+
+    def unshare(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            if self._outputs.pop(path, None) is not None and self._alive is not None:
+                send_unshared(self._alive, path)
 
     def _let_go(self) -> None:
         if self._alive is not None:
@@ -163,7 +178,8 @@ def _become_watchdog(page: memoryview[float], their_end: socket.socket, mark: Ma
         _set_title(os.fsencode(lookup.WATCHDOG + mark.state_dir))
         mark.take_off()
         os.write(alive, b"1")
-        _Watch(page, mark, keeper).run(alive)
+        system.allow_many_files()
+        _Watch(page, mark, keeper).run(socket.socket(fileno=alive))
         code = 0
     except BaseException as error:
         log.write("failed", f"the watchdog failed: {error!r}")
@@ -178,16 +194,20 @@ class _Watch:
         self._page = page
         self._mark = mark
         self._keeper = keeper
+        self._output = SharedOutput()
         self._acted_at = 0.0  # the end of lease that was handled; any other one is a renewed lease
         self._next_at = 0.0  # when to look again, while that lease stays over
         self._pause_s = PAUSE_S_MIN
         self._is_first = True  # the next round of killing is the first for this lease
 
-    def run(self, alive: int) -> None:
+    def run(self, alive: socket.socket) -> None:
         poll = select.poll()
         poll.register(alive, select.POLLIN)
-        while not poll.poll(1000 * min(LOOK_S, max(0.0, self._due_at() - system.since_boot()))):
-            if system.since_boot() >= self._due_at():
+        is_alive = True
+        while is_alive:
+            if poll.poll(1000 * min(LOOK_S, max(0.0, self._due_at() - system.since_boot()))):
+                is_alive = self._output.receive(alive)
+            if is_alive and system.since_boot() >= self._due_at():
                 self._kill_for_the_frozen()
         while (
             os.getppid() == self._keeper
@@ -227,7 +247,7 @@ class _Watch:
         self._wait_until(lease_until + self._page[_GRACE_S])
         self._is_first = True
         while self._try_kill():
-            _pause(self._next_pause_s(True))
+            self._output.read_for(self._next_pause_s(True))
 
     def _next_pause_s(self, found: bool) -> float:
         """Longer and longer pauses, if some process does not die."""
@@ -237,7 +257,7 @@ class _Watch:
 
     def _wait_until(self, instant: float) -> None:
         while (left_s := instant - system.since_boot()) > 0:
-            _pause(min(LOOK_S, left_s))
+            self._output.read_for(min(LOOK_S, left_s))
 
     def _ask(self) -> None:
         """Send SIGTERM to all, once; if that fails, they are killed after the grace as all others are."""

@@ -87,10 +87,10 @@ def test_the_keeper_notes_what_it_sees_also_at_the_end(
     watch = LogWatch(Trimmer())
     watch.started(attempt, 0.0)
     watch.look(1.0)
-    watch.look(2.0)  # nothing new: the kernel is asked to tell
+    watch.look(2.0)  # nothing new: it is quiet
     assert watch.next_at == float("inf")
     out.write_bytes(b"one\ntwo\n")
-    watch.hear(3.0)
+    watch.wrote("j/0/1", 3.0)
     watch.look(4.0)
     out.write_bytes(b"one\ntwo\nthree\n")
     watch.ended(attempt)

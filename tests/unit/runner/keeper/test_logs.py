@@ -11,6 +11,7 @@ import pytest
 from phalanx.runner.keeper.attempt import KeptBrief
 from phalanx.runner.keeper.cgroup import AttemptSlots
 from phalanx.runner.keeper.files import LeftFiles
+from phalanx.runner.keeper.output import LogWriter, close_outputs
 from phalanx.runner.keeper.spawn import Spawner
 from phalanx.runner.keeper.tree import Mark
 
@@ -32,7 +33,11 @@ def _check(spawner: Spawner, tmp_path: Path, program: str) -> Callable[[], int]:
 
     def go() -> int:
         attempt = spawner.start(KEY, brief, {**options, "held": False})
-        return os.waitstatus_to_exitcode(os.waitpid(attempt.pid, 0)[1])
+        code = os.waitstatus_to_exitcode(os.waitpid(attempt.pid, 0)[1])
+        for path, fd in zip(attempt.logs, attempt.outputs, strict=True):
+            assert LogWriter().take(fd, path)
+        close_outputs(attempt)
+        return code
 
     return go
 
@@ -47,13 +52,13 @@ def test_a_held_member_writes_the_logs_that_its_check_made(spawner: Spawner, tmp
     assert len([*Path("/proc/self/fd").iterdir()]) == before
 
 
-def test_its_logs_are_opened_for_blocking_writes_at_the_end(spawner: Spawner, tmp_path: Path):
+def test_its_streams_are_pipes_for_blocking_writes(spawner: Spawner, tmp_path: Path):
     assert (
         _check(spawner, tmp_path, "grep flags /proc/self/fdinfo/1; grep flags /proc/self/fdinfo/2 >&2")() == 0
     )
     for name in ("out", "err"):
         flags = int((tmp_path / name).read_text().split()[1], 8)
-        assert flags & (os.O_ACCMODE | os.O_APPEND | os.O_NONBLOCK) == os.O_WRONLY | os.O_APPEND
+        assert flags & (os.O_ACCMODE | os.O_NONBLOCK) == os.O_WRONLY
 
 
 def _written(path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from phalanx.runner.keeper import journal, lookup, system, watchdog
 from phalanx.runner.keeper.journal import JournalContents
 from phalanx.runner.keeper.recovery import Survivors
+from phalanx.runner.keeper.shared_output import SharedOutput
 from phalanx.runner.keeper.tree import Mark
 from phalanx.runner.keeper.watchdog import NO_LEASE_S, Watchdog
 from tests.support.waiting import pause
@@ -53,6 +54,7 @@ def test_what_a_dead_keeper_ran_ends_with_its_lease(
 
     monkeypatch.setattr(system, "since_boot", lambda: now[0])
     monkeypatch.setattr(watchdog, "_pause", pause)
+    monkeypatch.setattr(SharedOutput, "read_for", lambda _, seconds: pause(seconds))
     monkeypatch.setattr(watchdog._Watch, "_ask", lambda _: send(signal.SIGTERM))
     monkeypatch.setattr(watchdog._Watch, "_try_kill", lambda _: send(signal.SIGKILL))
     page = memoryview(bytearray(80)).cast("B").cast("d")
