@@ -146,8 +146,8 @@ more_may_join = _reason("WaitingCapacity", _CAPACITY, "started left",
     "Starts with {started} of its members; {left} more when there is room")
 waiting_dependency = _reason("WaitingDependency", _HELD, "group _when done tasks",
     "Starts after all tasks of {group} have {_when}; {done} of {tasks} have")
-waiting_job = _reason("WaitingDependency", _HELD, "job _when status",
-    "Starts after job {job} has {_when}; it is {status}")
+waiting_job = _reason("WaitingDependency", _HELD, "job _name _when status",
+    "Starts after {_name} has {_when}; it is {status}")
 waiting_task = _reason("WaitingDependency", _HELD, "task _when status",
     "Starts after task {task} has {_when}; it is {status}")
 waiting_unknown_job = _reason("WaitingDependency", _HELD, "job",
