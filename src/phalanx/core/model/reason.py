@@ -66,8 +66,9 @@ unreachable = _reason("NodeUnreachable", _HELD, "host",
     "The runner of {host} lost its connection")
 stopped = _reason("NodeUnreachable", _HELD, "host",
     "The runner of {host} was stopped")
-running_unreachable = _reason("NodeUnreachable", _HELD, "host",
-    "Was running on {host}, which is not connected; retried if {host} is lost")
+running_unreachable = _reason("NodeUnreachable", _HELD, "host _left",
+    "Was running on {host}, which is not connected; if {host} is not back in {_left}, it counts as lost and the task is"
+    " retried")
 unhealthy = _reason("NodeUnhealthy", _HELD, "host _trouble",
     "{host} cannot start tasks: {_trouble}")
 unhealthy_node = _reason("NodeUnhealthy", _HELD, "host _found",
