@@ -67,9 +67,7 @@ def test_a_job_looks_the_same_out_of_the_history(effects: list[RunnerEffect]):
         again = decode_job(encode_job(job))
         assert job_view(state, again) == job_view(state, job)
         for position in range(job.job.tasks):
-            assert task_view(again, position, state.table.names) == task_view(
-                job, position, state.table.names
-            )
+            assert task_view(state, again, position) == task_view(state, job, position)
 
 
 # An empty batch can be read: it says nothing.

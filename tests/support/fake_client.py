@@ -220,7 +220,9 @@ class FakeClient:
 
     def tasks(self, job: str, **asked: Any) -> Page[TaskView]:
         self._note("tasks", job, asked)
-        return self._page(self.kept_tasks, asked)
+        return self._page(
+            [task for task in self.kept_tasks if asked.get("status") in (None, task.status)], asked
+        )
 
     def story(self, id: str, of: str | None = None, **asked: Any) -> Page[StoryLine]:
         self._note("story", id, of)

@@ -16,8 +16,9 @@ from phalanx.cli.completion import job_ids
 from phalanx.cli.job import each_of
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, emit, note
-from phalanx.cli.ps import LIVE, JobListing, NameOption, QueueOption, UserOption
+from phalanx.cli.ps import JobListing, NameOption, QueueOption, UserOption
 from phalanx.cli.session import session
+from phalanx.cli.status_words import LIVE
 from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest
 

@@ -12,8 +12,9 @@ from phalanx.cli.labels import label
 from phalanx.cli.members import member_table, placed
 from phalanx.cli.output import OutputOption, Table, emit
 from phalanx.cli.pages import collected
-from phalanx.cli.ps import LIVE, JobListing
+from phalanx.cli.ps import JobListing
 from phalanx.cli.session import session
+from phalanx.cli.status_words import LIVE
 
 MEMBERS_SHOWN = 1000
 

@@ -27,9 +27,10 @@ def job_status(job: JobView) -> str:
         return f"Begins {soon(job.begin_at, now)}"
     if job.status == "Assigned" and _ended(job):  # between the end of one task and the start of the next
         return "Running"
-    is_paused = job.status == "Running" and 0 < job.counts.running <= job.paused
-    is_unread = job.status == "Running" and 0 < job.counts.running <= job.unread
-    return "Paused" if is_paused else "Unread" if is_unread else job.status
+    if job.status != "Running":
+        return job.status
+    kinds = (("Unreachable", job.unreachable), ("Paused", job.paused), ("Unread", job.unread))
+    return next((word for word, count in kinds if 0 < job.counts.running <= count), job.status)
 
 
 def _ended(job: JobView) -> int:
@@ -48,9 +49,19 @@ def _nodes(job: JobView) -> str:
 
 def _reason(job: JobView) -> str:
     """The reason in a word; of an eviction, also when, by whom and for whom."""
+    if beside := _beside(job):
+        return beside
     if not job.evicted or job.evicted_at is None:
         return job.reason
     return f"evicted at {time_of_day(job.evicted_at)}: {job.evicted.removeprefix('phalanx: ')}"
+
+
+def _beside(job: JobView) -> str:
+    """What of a job that runs goes on otherwise than the rest, or not at all."""
+    is_held = job.held and job.counts.pending and job.status in {"Assigned", "Running"}
+    is_partly_lost = 0 < job.unreachable < job.counts.running
+    told = (f"{job.unreachable} unreachable" if is_partly_lost else "", "rest is held" if is_held else "")
+    return ", ".join(filter(None, told))
 
 
 OF_JOBS: dict[str, Cell] = {
@@ -109,6 +120,13 @@ NARROWS = {
     "USER": 6,
 }
 SPARE = ("ELAPSED", "ATTEMPT", "QUEUE")
+
+
+def _elapsed_s(job: JobView) -> float:
+    """For how long it runs or ran; one that has not started is before all others."""
+    return -1.0 if job.started_at is None else (job.ended_at or SystemClock().now()) - job.started_at
+
+
 SORTS: dict[str, Callable[[JobView], Any]] = {
     "number": lambda job: (job.number, job.id),
     "name": lambda job: job.name,
@@ -120,6 +138,7 @@ SORTS: dict[str, Callable[[JobView], Any]] = {
     "started": lambda job: job.started_at or float("inf"),
     "ended": lambda job: job.ended_at or float("inf"),
     "tasks": lambda job: job.tasks,
+    "elapsed": _elapsed_s,
 }
 
 
@@ -146,7 +165,7 @@ def chosen_columns(
         few.remove("QUEUE")
     if not any(job.nodes for job in jobs):
         few.remove("NODES")
-    if any(job.evicted or (job.reason and job.status == "Pending") for job in jobs):
+    if any(job.evicted or (job.reason and job.status == "Pending") or _beside(job) for job in jobs):
         few.insert(few.index("COMMAND"), "REASON")
     return few
 

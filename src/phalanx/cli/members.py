@@ -105,6 +105,8 @@ def standing(task: TaskView) -> str:
         return "Finished"  # it has done its part, and is Completed with its whole job
     if task.preparing:
         return "Preparing"
+    if task.unreachable:
+        return "Unreachable"
     return "Ready" if task.ready else "Paused" if task.paused else "Unread" if task.unread else task.status
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from enum import Enum
 from functools import partial
 from heapq import merge
@@ -27,6 +28,7 @@ from phalanx.cli.output import OutputOption, Table, note
 from phalanx.cli.pages import each_item
 from phalanx.cli.rows import show_rows
 from phalanx.cli.session import session
+from phalanx.cli.status_words import LIVE, ShownStatus, fits, is_finer, statuses_of
 from phalanx.cli.waiting_reasons import JOBS_MAX, WaitingReasons
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import plural
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
 
 SCREEN_ROWS = 100
-LIVE: tuple[StatusWord, ...] = ("Running", "Assigned", "Pending")
 # Typer takes several choices only from an Enum.
 Status = Enum("Status", [(word, word) for word in get_args(StatusWord)])  # type: ignore[misc]
 MineOption = Annotated[bool, typer.Option("--mine", "-m", help="Only my jobs.")]
@@ -44,7 +45,8 @@ NameOption = Annotated[str | None, typer.Option("-n", "--name", help="Only jobs 
 QueueOption = Annotated[str | None, typer.Option("-q", "--queue", help="Only jobs of this queue.")]
 
 StatusOption = Annotated[
-    list[Status] | None, typer.Option(case_sensitive=False, help="Only jobs with this status.")
+    list[ShownStatus] | None,
+    typer.Option(case_sensitive=False, help="Only jobs or tasks with this status, as the list shows it."),
 ]
 SelectorOption = Annotated[
     str | None,
@@ -76,7 +78,7 @@ class JobListing(Struct, frozen=True, kw_only=True):
     """Which jobs or tasks to show."""
 
     job: str | None = None  # whose tasks; None: jobs
-    statuses: Sequence[StatusWord] = ()
+    statuses: Sequence[str] = ()  # as lists show them
     queue: str | None = None
     name: str | None = None
     selector: str | None = None
@@ -86,10 +88,14 @@ class JobListing(Struct, frozen=True, kw_only=True):
 
     def read(self, client: Client, most: int = sys.maxsize) -> Iterator[JobView | TaskView]:
         """The newest first, a page at a time, at most so many."""
-        return self.jobs(client, most) if self.job is None else self._tasks(client, self.job, most)
+        asked = sys.maxsize if is_finer(self.statuses) else most
+        items = self.jobs(client, asked) if self.job is None else self._tasks(client, self.job, asked)
+        if not is_finer(self.statuses):
+            return items
+        return islice((item for item in items if fits(item, self.statuses)), most)
 
     def jobs(self, client: Client, most: int = sys.maxsize) -> Iterator[JobView]:
-        """The same of jobs only."""
+        """Jobs that have one of the statuses of the API that are asked for."""
         ask = partial(
             client.jobs,
             queue=self.queue,
@@ -110,7 +116,7 @@ class JobListing(Struct, frozen=True, kw_only=True):
 
     @property
     def _statuses(self) -> Sequence[StatusWord | None]:
-        return self.statuses or (None,)
+        return statuses_of(self.statuses) or (None,)
 
     def _tasks(self, client: Client, job: str, most: int) -> Iterator[TaskView]:
         ask = partial(client.tasks, job, selector=self.selector)
@@ -206,7 +212,8 @@ class Shown(Struct, frozen=True):
         """Those that are shown, and one more if there are more."""
         if self.sort is None or self.listing.job is not None:
             return self.listing.read(client, most + 1)
-        return iter(sorted_jobs(self.listing.jobs(client), self.sort))
+        jobs = (each for each in self.listing.read(client) if isinstance(each, JobView))
+        return iter(sorted_jobs(jobs, self.sort))
 
     def table(self, client: Client, items: Sequence[JobView | TaskView]) -> Table:
         if self.columns is None or "reason" in self.columns.lower():
@@ -245,8 +252,20 @@ def _most(limit: int | None) -> int:
     return limit or sys.maxsize - 1
 
 
+def _unknown_queue(client: Client, queue: str) -> str:
+    """That a queue was never declared; empty if it was."""
+    known = [each.name for each in client.queues()]
+    if queue in known:
+        return ""
+    near = get_close_matches(queue, known, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    return f"no jobs: there is no queue {queue!r}{meant} (phalanx queue list)"
+
+
 def _nothing(client: Client, listing: JobListing) -> str:
     """That the list is empty, and where the others are."""
+    if listing.queue is not None and (unknown := _unknown_queue(client, listing.queue)):
+        return unknown
     if listing.job is not None or listing.statuses != list(LIVE):
         return "nothing to list"
     is_all = not any(

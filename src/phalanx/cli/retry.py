@@ -65,7 +65,7 @@ def resubmit(
     request_id: RequestIdOption = None,
     output: OutputOption = None,
 ) -> int:
-    """Submit a job once more, with changes.
+    """Submit a job, or one task of an array by `job.index`, once more, with changes.
 
     `phalanx resubmit 17 --set memory=16GiB --set param.lr=0.1,0.2` keeps everything else as job 17 has it.
     """

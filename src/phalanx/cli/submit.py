@@ -102,8 +102,8 @@ class SubmitOptions(Struct, kw_only=True):
         list[str] | None,
         typer.Option(
             metavar="JOB[:WHEN][:each]",
-            help="Start after another job completed, or WHEN: any (it ended), failed, started;"
-            " of arrays, each task after its own (each). Repeatable.",
+            help="Start after another job, WORKFLOW or WORKFLOW:STAGE completed, or WHEN: any (it ended), failed,"
+            " started; of arrays, each task after its own (each). Repeatable.",
         ),
     ] = None
     begin: Annotated[
@@ -241,7 +241,7 @@ class SubmitOptions(Struct, kw_only=True):
             labels=dict(pair(each, "--label") for each in self.label or []),
             tags=dict(pair(each, "--tag") for each in self.tag or []),
             gather=[parse_gather(each) for each in self.gather or []],
-            after=self.after or [],
+            after=listed(self.after),
             nodes=listed(self.nodes),
             exclude=listed(self.exclude),
             cwd=self._folder(),

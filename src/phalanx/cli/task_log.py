@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PIECES_AHEAD = 16
 STORY_LINES_MAX = 2000
 PACE_FIRST_S, PACE_MAX_S = 0.2, 5.0
+AWAY_PACE_S = 2.0  # after which a node that is not connected is asked again
 Say = Callable[[str], None]
 
 
@@ -89,12 +90,7 @@ class TaskLog:
                     self._tell_end(shown, self._end_of(shown))
                 if shown:
                     self._say(f"--- attempt {number} on {found.node} ---")
-                try:
-                    yield from self.attempt(number, found)
-                except NotFound:  # it never started, or is not kept any more
-                    self._say(f"--- attempt {number} has no log ---")
-                except Unavailable as error:
-                    self._pass_over(number, error)
+                yield from self._whole(number, found)
                 shown, pace_s = number, PACE_FIRST_S
                 self._options = structs.replace(options, lines=None, since=None)
             elif task.status in ENDED:
@@ -107,6 +103,32 @@ class TaskLog:
                     self._say(f"{self._called} has not started yet")
                 self._client.wait(self._id, timeout=pace_s)
                 pace_s = min(PACE_MAX_S, 1.5 * pace_s)
+
+    def _whole(self, number: int, found: LogTimesView) -> Iterator[bytes]:
+        """One attempt to its end. A node that is not connected is waited for, if nothing was read from it yet."""
+        is_begun = is_told = False
+        while True:
+            try:
+                for piece in self.attempt(number, found):
+                    is_begun = True
+                    yield piece
+            except NotFound:  # it never started, or is not kept any more
+                self._say(f"--- attempt {number} has no log ---")
+            except Unavailable as error:
+                if is_begun or not self._is_unreachable(number):
+                    self._pass_over(number, error)
+                else:
+                    if not is_told:
+                        self._say(f"--- {error.detail}: waiting for it, or for another attempt ---")
+                    is_told = True
+                    self._client.wait(self._id, timeout=AWAY_PACE_S)
+                    continue
+            return
+
+    def _is_unreachable(self, number: int) -> bool:
+        """Whether an attempt is still believed to run on a node that is not connected: it may come back."""
+        task = self._client.task(self._id)
+        return task.attempt == number and task.unreachable
 
     def _pass_over(self, number: int, error: Unavailable) -> None:
         """Go on with the next attempt if there is or will be one: that the node of this one was lost is why."""

@@ -203,7 +203,7 @@ class CoordinatorCommands:
             return job_view(self._loop.state, job)
         if position is None:
             raise NotFound(f"{id} is no task of its gang since others came", reason="TaskNotFound")
-        return task_view(job, position, self._loop.state.known_names)
+        return task_view(self._loop.state, job, position)
 
     async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:
         if not reason.strip() or len(reason) > 1000:
@@ -255,7 +255,7 @@ class CoordinatorCommands:
     async def _set_paused(self, id: str, paused: bool) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
         accepted(await self._loop.ask([SetPaused(job.job.id, position, paused)]), id)
-        return task_view(job, position, self._loop.state.known_names)
+        return task_view(self._loop.state, job, position)
 
     def _new_id(self) -> str:
         return lookup.new_ids(self._clock, 1)[0]

@@ -22,16 +22,17 @@ from phalanx.api.schema.apply import (
     check_extent,
 )
 from phalanx.api.schema.cluster import TopologyReply, TopologySpec, to_topology
-from phalanx.api.schema.fields import read_after
+from phalanx.api.schema.dependencies import read_after
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.queues import QueueView, QuotaSpec, to_quota
 from phalanx.api.schema.submission import check_request_id
 from phalanx.api.schema.workflows import WorkflowSpec
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
+from phalanx.coordinator.dependencies import find_before
 from phalanx.coordinator.environment_keys import is_of_another_key
 from phalanx.coordinator.environments import SealedJobs
-from phalanx.coordinator.lookup import find_before, new_ids
+from phalanx.coordinator.lookup import new_ids
 from phalanx.coordinator.naming import label, number_in
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
 from phalanx.coordinator.requests import Requests
@@ -39,6 +40,7 @@ from phalanx.coordinator.views_cluster import queue_view
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
+from phalanx.core.cluster.decide.dependencies import never_after
 from phalanx.core.cluster.decide.workflows import refused_stages
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit, SubmitWorkflow
@@ -159,7 +161,7 @@ class Declarations:
                 raise refusal(known, job.object_name or job.name)
             if (no := jobs.unwelcome(engine.state, job, role)) is not None:
                 raise unwelcome(no)
-            if (no := jobs.never_after(engine.state, job)) is not None:
+            if (no := never_after(engine.state, job)) is not None:
                 raise refusal(no, job.name)
 
         question = Question(request, user, self._default_retries, flows)

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import secrets
 
-from msgspec import structs
-
 from phalanx.clock import Clock
-from phalanx.coordinator.naming import find_named, label, of_another
+from phalanx.coordinator.naming import label, of_another
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.decide.merging import parent_of
-from phalanx.core.cluster.dependencies import has_come, not_accepted_after
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
-from phalanx.core.model.job import After, is_job_id, is_job_name, ulid
-from phalanx.errors import BadRequest, Conflict, NotFound
+from phalanx.core.model.job import is_job_id, is_job_name, ulid
+from phalanx.errors import BadRequest, NotFound
 from phalanx.store.protocol import Store
 
 _ALPHABET = frozenset("0123456789abcdefghjkmnpqrstvwxyz")
@@ -127,12 +124,28 @@ def stage_number(flow: WorkflowState, name: str) -> int:
     return number
 
 
+async def find_stage(requests: Requests, store: Store, text: str) -> tuple[WorkflowState, int]:
+    """The stage that WORKFLOW:STAGE names."""
+    flow_text, _, name = text.partition(":")
+    try:
+        flow = await find_workflow(requests, store, flow_text)
+    except NotFound:
+        if (job := requests.state.jobs.get(flow_text)) is None:
+            raise
+        number = job.arrival or job.job.id
+        raise NotFound(
+            f"{number}:{name[:80]}: {number} is a job, not a workflow: it has no stages",
+            reason="WorkflowNotFound",
+            hint="phalanx workflow list shows workflows",
+        ) from None
+    return flow, stage_number(flow, name)
+
+
 async def _stage_job(requests: Requests, store: Store, text: str) -> JobState:
     """The job of a stage, named WORKFLOW:STAGE."""
-    flow_text, _, name = text.partition(":")
-    flow = await find_workflow(requests, store, flow_text)
-    number = stage_number(flow, name)
+    flow, number = await find_stage(requests, store, text)
     if flow.phases[number] == StagePhase.WAITING:
+        name = flow.workflow.stages[number].name
         missing = ", ".join(flow.workflow.stages[each].name for each in flow.waits_for(number)[:8])
         text = f"stage {name} has no job yet: it waits for {missing or 'values from the place for files'}"
         raise NotFound(text, reason="StageWaits", hint=f"phalanx why {flow.workflow.id}:{name}")
@@ -159,30 +172,6 @@ def _ended_without_job(flow: WorkflowState, number: int) -> NotFound:
         reason="StageWithoutJob",
         hint=f"phalanx why {flow.workflow.id}:{name}",
     )
-
-
-async def find_before(
-    requests: Requests, store: Store, after: tuple[After, ...], user: str
-) -> tuple[After, ...]:
-    """The jobs that come first, by their whole ids. One of the history that came as it had to is left out."""
-    found: list[After] = []
-    for each in after:
-        other = await find_job(
-            requests, store, await find_named(requests, store, each.job, user, of_all=False)
-        )
-        whole = structs.replace(each, job=other.job.id)
-        if any(known.job == whole.job for known in found):
-            raise BadRequest(f"after: {whole.job} is given twice")
-        if other.job.id in requests.state.jobs:
-            found.append(whole)
-        elif each.each:
-            raise Conflict(
-                f"after: {other.job.id} ended long ago: its tasks cannot be waited for one by one any more",
-                reason="DependencyNever",
-            )
-        elif not has_come(other, each.when):
-            raise Conflict(not_accepted_after(other, whole), reason="DependencyNever")
-    return tuple(found)
 
 
 def job_part(text: str) -> str:

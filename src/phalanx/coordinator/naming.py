@@ -15,6 +15,7 @@ from typing import Literal
 
 from phalanx.coordinator.numbers import number_of
 from phalanx.coordinator.requests import Requests
+from phalanx.core.cluster.dependencies import stage_without_job
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -43,8 +44,11 @@ def in_numbers(state: ClusterState, text: str) -> str:
 
 
 def label(state: ClusterState, id: JobId) -> str:
-    """What people call a job or workflow: its number. Its id, if it left memory or has none."""
-    return str(number_in(state, id) or id)
+    """What people call a job or workflow: its number; a stage without a job is WORKFLOW:STAGE. Else its id."""
+    if number := number_in(state, id):
+        return str(number)
+    stage = stage_without_job(state, id)
+    return id if stage is None else stage.name
 
 
 def number_in(state: ClusterState, id: JobId) -> int:

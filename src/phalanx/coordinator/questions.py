@@ -115,7 +115,7 @@ class StateReads:
 
     async def task(self, id: str) -> TaskView:
         job, position = await lookup.find_one_task(self._loop, self._store, id)
-        return self.images.noted(job, position, task_view(job, position, self._loop.state.known_names))
+        return self.images.noted(job, position, task_view(self._loop.state, job, position))
 
     async def tasks(
         self,
@@ -143,7 +143,7 @@ class StateReads:
             if wanted is not None and at < len(found.status) and found.status[at] != wanted:
                 next_at = found.status.find(wanted, at)
                 at = len(found.status) if next_at < 0 else next_at
-        viewer = task_viewer(found, self._loop.state.known_names)
+        viewer = task_viewer(self._loop.state, found)
 
         def view(position: int) -> TaskView:
             return self.images.noted(found, position, viewer(position))

@@ -55,7 +55,7 @@ class Repeats:
 
     async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
         """The failed tasks of an ended job, as a job of their own; of `job.index`, that task alone."""
-        only = await self._only(id)
+        only = await self._only(id, "retry")
         if ids := self._asked_before(request.request_id, user):
             first = await self._first(id)
             return await self._replayed(request.request_id, ids, _repeats(first, only))
@@ -80,11 +80,14 @@ class Repeats:
         raise Conflict(f"{id}: others retry it at the same time", reason="RetriedMeanwhile")
 
     async def resubmit(self, id: str, request: ResubmitRequest, user: str, role: str = "user") -> SubmitReply:
-        """A job once more, with changes."""
+        """A job once more, with changes; of `job.index`, that task alone."""
+        only = await self._only(id, "resubmit")
         before = self._asked_before(request.request_id, user)
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         _check(found, user, "resubmitted", must_have_ended=False)
-        job = changed(self._anew(found.job), request.set, found.job.repeats)
+        anew = self._anew(found.job)
+        anew = anew if only is None else _of_indexes(anew, found.job, [only])
+        job = changed(anew, request.set, found.job.repeats)
         job, kept = self._sealing.resealed(job, await self._environments.sealed_of(found.job))
         if not before:
             given = Submit(job, request.request_id or "", role=role, environments=kept)
@@ -108,7 +111,7 @@ class Repeats:
                 hint=f"phalanx resubmit {id}",
             ) from None
 
-    async def _only(self, id: str) -> int | None:
+    async def _only(self, id: str, verb: str) -> int | None:
         """The index of the only task that is named; None if a whole job is, or its one task."""
         job, position = await lookup.find_task(self._loop, self._store, id)
         if lookup.job_part(id) == id or position is None:
@@ -118,7 +121,7 @@ class Repeats:
             raise Conflict(
                 f"{number} runs again as a whole: its tasks do not run without each other",
                 reason="NotDivisible",
-                hint=f"phalanx retry {number}",
+                hint=f"phalanx {verb} {number}",
             )
         return int(id.rpartition(".")[2])
 
@@ -260,17 +263,19 @@ def failed_again(
 
     `only` is the index of the one task that is asked for.
     """
-    first = jobs[0].job.array
-    assert first is not None
     indexes = [index for index in _indexes(jobs, wanted) if only in (None, index)]
-    if not indexes:
-        return None
+    return _of_indexes(anew, jobs[0].job, indexes) if indexes else None
+
+
+def _of_indexes(anew: Job, first: Job, indexes: Sequence[int]) -> Job:
+    """The job with only these tasks of `first`, under the same indexes and with the same parameters."""
+    assert first.array is not None
     group = anew.groups[0]
-    positions = [first.position(index) or 0 for index in indexes] if group.indexes else []
+    positions = [first.array.position(index) or 0 for index in indexes] if group.indexes else []
     return structs.replace(
         anew,
         groups=(_some_of(group, len(indexes), positions),),
-        array=Array.of(indexes, first.at_once),
+        array=Array.of(indexes, first.array.at_once),
         params=anew.params and anew.params.only(indexes),
     )
 

@@ -16,8 +16,8 @@ from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitReque
 from phalanx.api.schema.sweeps import RowsPiece, RowsTaken
 from phalanx.api.server.auth import digest
 from phalanx.clock import Clock
-from phalanx.coordinator import lookup
 from phalanx.coordinator.declarations import IN_A_THREAD, is_same_elsewhere
+from phalanx.coordinator.dependencies import find_before
 from phalanx.coordinator.environments import SealedJobs
 from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.refusals import reused, submit_refusal
@@ -87,7 +87,7 @@ class Submissions:
         )
         jobs, failed = await asyncio.to_thread(read) if _is_long(request) else read()
         if request.after and jobs:
-            after = await lookup.find_before(self._loop, self._store, jobs[0][1].after, user)
+            after = await find_before(self._loop, self._store, jobs[0][1].after, user)
             jobs = [(target, structs.replace(job, after=after)) for target, job in jobs]
         jobs, environments = self._sealing.of_targets(jobs, request.exported)
         inputs: list[Input] = [

@@ -27,6 +27,7 @@ from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
+from phalanx.core.explain.attempts import is_unreachable
 from phalanx.core.explain.gates import comes_first, nominated, task_names
 from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.job import Job
@@ -42,7 +43,7 @@ DONE = "finished with code 0; Completed once its whole job is"
 
 def job_view(state: ClusterState, job: JobState) -> JobView:
     """One job."""
-    status, spec = job.overall_status, job.job
+    status, spec, live = job.overall_status, job.job, [*islice(job.live.values(), LIVE_LOOKED_AT)]
     return JobView(
         id=spec.id,
         batch_id=spec.batch,
@@ -85,7 +86,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         written=written_by(state, spec),
         kind="command" if spec.vps is None else "vps",
         number=job.arrival,
-        paused=sum(bool(attempt.paused) for attempt in islice(job.live.values(), LIVE_LOOKED_AT)),
+        paused=sum(bool(each.paused) for each in live),
         nodes=list({each.node: None for each in islice(job.live.values(), NODES_LOOKED_AT)})[:NODES_SHOWN],
         begin_at=spec.begin_at or None,
         revision=spec.revision,
@@ -94,6 +95,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         params=params_view(spec),
         repeats=spec.repeats,
         retries=list(state.repeated.get(spec.id, ())),
+        unreachable=sum(is_unreachable(state, job, each) for each in live),
     )
 
 
@@ -114,22 +116,22 @@ def written_by(state: ClusterState, job: Job) -> list[str]:
     return list(flow.workflow.stages[job.workflow[1]].job.groups[0].command.argv)
 
 
-def task_viewer(job: JobState, node_names: list[str]) -> Callable[[int], TaskView]:
+def task_viewer(state: ClusterState, job: JobState) -> Callable[[int], TaskView]:
     """What shows the tasks of a job, each with its newest attempt, one by one."""
     ranked = ranks(job)
     held = {group.number: no.text for group in job.groups for no in list(comes_first(job, group))[:1]}
     if job.held_because:
         held = dict.fromkeys(range(len(job.groups)), held_back(job.held_because).text)
-    return lambda position: _task_view(job, position, node_names, ranked.get(position), held)
+    return lambda position: _task_view(state, job, position, ranked.get(position), held)
 
 
-def task_view(job: JobState, position: int, node_names: list[str]) -> TaskView:
+def task_view(state: ClusterState, job: JobState, position: int) -> TaskView:
     """One task and its newest attempt."""
-    return task_viewer(job, node_names)(position)
+    return task_viewer(state, job)(position)
 
 
 def _task_view(
-    job: JobState, position: int, node_names: list[str], rank: int | None, held: dict[int, str]
+    state: ClusterState, job: JobState, position: int, rank: int | None, held: dict[int, str]
 ) -> TaskView:
     spec, attempt = job.job, job.live.get(position)
     group = job.group_of(position)
@@ -148,7 +150,7 @@ def _task_view(
         message=message,
         exit_code=_task_code(job, position, status),
         attempt=job.attempts[position],
-        node=attempt.node if attempt else node_names[row - 1] if row else None,
+        node=attempt.node if attempt else state.known_names[row - 1] if row else None,
         devices=list(attempt.grant.devices) if attempt else [],
         target=None if target is None else str(target),
         target_numa_node_id=None if target is None else target.numa,
@@ -177,6 +179,7 @@ def _task_view(
         number=task_number(job, position),
         preparing="its image is got ready" if attempt and attempt.preparing else "",
         params=spec.params_at(position),
+        unreachable=attempt is not None and is_unreachable(state, job, attempt),
     )
 
 

@@ -146,7 +146,7 @@ class VpsCommands:
     def _view(self, job: JobState) -> VpsView:
         spec, vps = job.job, job.job.vps
         assert vps is not None
-        task = task_view(job, 0, self._loop.state.known_names)
+        task = task_view(self._loop.state, job, 0)
         target, has_ssh = spec.groups[0].request.target, vps.ssh != "disabled"
         public = host_key(self._keys.vps_seed(spec.id))[1] if has_ssh else None
         is_there = Status(job.status[0]) in (Status.ASSIGNED, Status.RUNNING)

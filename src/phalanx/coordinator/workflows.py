@@ -26,6 +26,7 @@ from phalanx.api.schema.workflows import (
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
+from phalanx.coordinator.dependencies import find_before
 from phalanx.coordinator.feed import Feed
 from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.refusals import accepted, refusal, reused
@@ -128,7 +129,7 @@ class WorkflowCommands:
         return structs.replace(made, stages=tuple(stages))
 
     async def _before(self, job: Job) -> tuple[After, ...]:
-        return await lookup.find_before(self._loop, self._store, job.after, job.user)
+        return await find_before(self._loop, self._store, job.after, job.user)
 
     def _replayed(self, request_id: str, asked: Workflow, ids: tuple[str, ...]) -> SubmittedWorkflow:
         first = self._loop.state.workflows.get(ids[0])

@@ -37,7 +37,7 @@ def preview(
         for number, job in enumerate(jobs, start=1)
     ]
     for each in new:
-        each.awaits = not_come(state.jobs, each.job)
+        each.awaits = not_come(state, each.job)
     asked = [*(Share(state.jobs[id]) for id in known), *(Share(each, why_never(state, each)) for each in new)]
     rehearse(state, asked, policy, snapshot, asker, most)
     return plan_reply(state, asked, names)

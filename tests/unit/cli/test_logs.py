@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import process_time
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from phalanx.api.schema.jobs import StoryLine
 from phalanx.core.model.log_times import LogRow
-from phalanx.errors import BadRequest
+from phalanx.errors import BadRequest, Unavailable
 from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
 AT = 1_700_000_000.0
@@ -178,6 +178,27 @@ def test_following_goes_on_with_the_next_attempt(cli: Cli, cluster: FakeClient):
         "--- attempt 3 on n1 ---",
     ]
     assert [call[2]["lines"] for call in cluster.asked if call[0] == "logs"] == [1, None, None]
+
+
+def test_a_follower_waits_for_a_node_that_is_not_connected(cli: Cli, cluster: FakeClient):
+    cluster.output["stdout"] = [b"hello\n"]
+    away = a_task(unreachable=True)
+    lost = a_task(status="Pending")
+    seen = iter([away, away, lost, lost, a_task(attempt=2), a_task(attempt=2, status="Completed")])
+    refusals, cluster.ends = iter([True, True]), [away]
+    logs = cluster.logs
+
+    def unreadable(id: str, **asked: Any) -> Iterator[bytes]:
+        if next(refusals, False):
+            raise Unavailable("node n1 is not connected", reason="LogUnavailable")
+        return logs(id, **asked)
+
+    cluster.task = lambda id: next(seen)  # type: ignore[method-assign]
+    cluster.logs = unreadable  # type: ignore[method-assign]
+    said = cli("logs", "-f", ID)
+    assert said.out == "hello\n"
+    assert len([line for line in said.err.splitlines() if "waiting for it" in line]) == 1
+    assert cluster.verbs().count("wait") == 1
 
 
 def test_lines_of_many_tasks_begin_with_their_index(cli: Cli, cluster: FakeClient):

@@ -125,6 +125,59 @@ def test_what_is_paused_or_held_does_not_pass_for_running(cli: Cli, cluster: Fak
     ]
 
 
+def test_what_runs_on_a_lost_connection_or_is_held_in_part_says_so(cli: Cli, cluster: FakeClient):
+    cluster.held = [
+        a_job(DONE, number=3, tasks=3, counts=Counts(running=2, pending=1), held="by ann"),
+        a_job(NEW, number=2, tasks=2, counts=Counts(running=2), unreachable=1),
+        a_job(OLD, number=1, counts=Counts(running=1), unreachable=1),
+    ]
+    lines = [line.split() for line in cli("ps", "--columns", "id,status,reason").out.splitlines()[1:]]
+    assert lines == [
+        ["3", "Running", "rest", "is", "held"],
+        ["2", "Running", "1", "unreachable"],
+        ["1", "Unreachable", "-"],
+    ]
+    assert "REASON" in cli("ps").out.splitlines()[0]
+    cluster.kept_tasks = [a_task(number="1", unreachable=True)]
+    assert cli("ps", "--tasks", ID, "--columns", "status").out.split() == ["STATUS", "Unreachable"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("held", ["4", "3"]), ("unreachable", ["2"]), ("held,completed", ["5", "4", "3"]), ("paused", [])],
+)
+def test_a_status_is_asked_for_as_it_is_shown(cli: Cli, cluster: FakeClient, words: str, expected: list[str]):
+    cluster.held = [
+        a_job(DONE, "Pending", number=4, held="by ann"),
+        a_job(NEW, number=3, tasks=3, counts=Counts(running=2, pending=1), held="by ann"),
+        a_job(OLD, number=2, counts=Counts(running=1), unreachable=1),
+        a_job(ID, "Completed", number=5),
+    ]
+    asked = [part for word in words.split(",") for part in ("--status", word)]
+    assert ids(cli("ps", *asked).out) == expected
+    assert ids(cli("ps", *asked, "--sort", "number", "--limit", "1").out) == expected[-1:]
+
+
+def test_tasks_have_finer_words_too(cli: Cli, cluster: FakeClient):
+    cluster.kept_tasks = [a_task(number="1.0", ready=True), a_task(number="1.1")]
+    assert ids(cli("ps", "--tasks", ID, "--status", "ready").out) == ["1.0"]
+
+
+def test_jobs_are_sorted_by_how_long_they_run(cli: Cli, cluster: FakeClient):
+    cluster.held = [
+        a_job(DONE, number=3, started_at=100.0, ended_at=110.0),
+        a_job(NEW, number=2, started_at=None),
+        a_job(OLD, number=1, started_at=100.0, ended_at=105.0),
+    ]
+    assert ids(cli("ps", "-a", "--sort", "elapsed").out) == ["2", "1", "3"]
+
+
+def test_a_queue_that_there_is_not_is_named(cli: Cli, cluster: FakeClient):
+    assert "nosuch" in cli("ps", "-q", "nosuch").err
+    assert "phalanx queue list" in cli("ps", "-q", "nosuch", "-a").err
+    assert "phalanx queue list" not in cli("ps", "-q", "lab").err
+
+
 def test_tasks_are_listed_by_their_noun(cli: Cli, cluster: FakeClient):
     cluster.kept_tasks = [a_task(number="17.3")]
     assert cli("task", "list", ID).out == cli("ps", "--tasks", ID).out

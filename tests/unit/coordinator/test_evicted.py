@@ -36,7 +36,7 @@ def test_while_it_waits_again_it_says_when_by_whom_and_for_whom():
     shown = job_view(state, job)
     assert (shown.status, shown.reason, shown.evicted_at) == ("Pending", "evicted", at)
     assert shown.evicted == "phalanx: preempted to make room for urgent (job 2 of bob, priority 10)"
-    task = task_view(job, 0, state.table.names)
+    task = task_view(state, job, 0)
     assert (task.reason, task.message) == ("evicted", shown.evicted)
     reply = why_reply(state, job, None, cluster.now + 5)
     (said,) = [each for each in reply.others if each.code == "WasEvicted"]

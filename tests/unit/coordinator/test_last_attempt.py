@@ -18,7 +18,7 @@ def a_core_cluster() -> CoreCluster:
 
 
 def task(cluster: CoreCluster, job: Job, position: int) -> TaskView:
-    return task_view(cluster.state.jobs[job.id], position, cluster.state.known_names)
+    return task_view(cluster.state, cluster.state.jobs[job.id], position)
 
 
 def why(cluster: CoreCluster, job: Job, position: int | None = None) -> str:
@@ -186,5 +186,5 @@ def test_a_condition_that_turns_false_says_when_it_did():
     exits(cluster, job, 0, 0)
     kept = decode_state(encode_state(cluster.state), cluster.state.rules)
     for state in (cluster.state, kept):
-        (false,) = task_view(state.jobs[job.id], 0, state.known_names).conditions
+        (false,) = task_view(state, state.jobs[job.id], 0).conditions
         assert (false.status, false.last_transition_at) == ("False", placed_at)

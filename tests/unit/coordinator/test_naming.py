@@ -8,13 +8,14 @@ import pytest
 
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import StageSpec, WorkflowSpec
 from phalanx.api.server.auth import Bearer
 from phalanx.client.async_client import AsyncClient
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.naming import in_numbers
 from phalanx.core.cluster.image import encode_job
-from phalanx.errors import Conflict, Forbidden, NotFound
+from phalanx.errors import BadRequest, Conflict, Forbidden, NotFound, PhalanxError
 from phalanx.store.protocol import Batch, History
 from tests.unit.coordinator.test_declarations import a_coordinator
 from tests.unit.coordinator.test_lookup import client_of
@@ -159,6 +160,36 @@ async def test_a_job_comes_after_one_that_is_named_by_its_number(ada: AsyncClien
     assert (await ada.job(later.batch_id)).after == [f"{id}:any"]
     again = await ada.submit(command=["true"], after=["one"])
     assert (await ada.job(again.batch_id)).after == [f"{id}:ok"]
+
+
+async def test_a_job_comes_after_a_stage_and_a_workflow_by_their_names(here: Coordinator, ada: AsyncClient):
+    job = JobSpec([GroupSpec(command=["true"])])
+    stages = [StageSpec(name="a", job=job), StageSpec(name="any", job=job, after=["a"])]
+    made = await ada.submit_workflow(WorkflowSpec(name="flow", stages=stages))
+    for text, expected in (
+        ("1:a", f"{made.jobs['a']}:ok"),
+        ("flow:any:any", f"{made.jobs['any']}:any"),
+        (made.jobs["any"], f"{made.jobs['any']}:ok"),
+        ("flow", f"{made.id}:ok"),
+        ("1:any", f"{made.id}:any"),
+        ("2.0:any", f"{made.jobs['a']}:any"),
+    ):
+        later = await ada.submit(command=["true"], after=[text])
+        assert (await ada.job(later.batch_id)).after == [expected], text
+    planned = await ada.plan(SubmitRequest(command=["true"], after=["1:any:any", "1"]))
+    assert [each.code for each in planned.reasons] == ["WaitingDependency", "WaitingDependency"]
+    array = await ada.submit(command=["true"], array="1-3")
+    with pytest.raises(BadRequest) as refused:
+        await ada.submit(command=["true"], after=[f"{array.accepted[0].number}.2"])
+    assert refused.value.reason == "WholeJob"
+    for wrong, reason in (
+        ("1:started", "BadRequest"),
+        ("2:soon", "WorkflowNotFound"),
+        ("1:b", "StageNotFound"),
+    ):
+        with pytest.raises(PhalanxError) as refused_too:
+            await ada.submit(command=["true"], after=[wrong])
+        assert refused_too.value.reason == reason
 
 
 async def test_workflows_share_the_numbers_of_jobs(ada: AsyncClient):

@@ -337,6 +337,7 @@ async def test_a_job_runs_again_with_changes(ada: AsyncClient):
     ("changes", "said"),
     [
         ({"colour": "red"}, "'colour' cannot be changed"),
+        ({"limit": 3}, "did you mean at_once"),
         ({"gpus": "many"}, "gpus: 'many' is no whole number"),
         ({"gpus": -1}, "gpus"),
         ({"memory": "lots"}, "memory"),
@@ -449,3 +450,25 @@ async def test_other_parameters_of_a_retry_are_refused_with_the_number_of_the_wh
     again = await ada.retry(first.id)
     with pytest.raises(BadRequest, match=r"1 of 3 tasks .* resubmit 1, whose tasks"):
         await ada.resubmit(again.batch_id, {"param.lr": "0.5"})
+
+
+async def test_one_task_of_an_array_is_submitted_once_more_with_its_index_and_parameters(
+    here: Coordinator, ada: AsyncClient
+):
+    first = await ada.submit(command=["t", "{lr}"], params={"lr": "0.1,0.2,0.3"})
+    reply = await ada.resubmit(f"{first.batch_id}.2", {"memory": "2GiB"}, request_id="r")
+    assert (await ada.resubmit(f"{first.batch_id}.2", {"memory": "2GiB"}, request_id="r")).replayed
+    again = await ada.job(reply.batch_id)
+    assert (again.tasks, again.array, again.request.memory_bytes) == (1, "2", 2 << 30)
+    assert (await ada.task(f"{reply.batch_id}.2")).params == {"lr": "0.2"}
+    with pytest.raises(Conflict) as taken:
+        await ada.resubmit(first.batch_id, {"memory": "2GiB"}, request_id="r")
+    assert taken.value.reason == "RequestIdReused"
+
+
+async def test_a_member_of_a_gang_is_not_submitted_once_more_alone(here: Coordinator, ada: AsyncClient):
+    gang = await ada.submit(command=["t"], tasks=2)
+    with pytest.raises(Conflict) as refused:
+        await ada.resubmit(f"{gang.batch_id}.1")
+    assert refused.value.reason == "NotDivisible"
+    assert refused.value.hint == "phalanx resubmit 1"

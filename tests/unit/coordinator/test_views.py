@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.api.schema.jobs import GangView, JobView, TaskView
 from phalanx.coordinator.views import job_view, task_view, task_viewer
-from phalanx.core.cluster.inputs import Evict
+from phalanx.core.cluster.inputs import Disconnect, Evict
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit, Ready, Started, Why
 from tests.support.builders import a_gang, a_group, a_job
@@ -26,7 +26,7 @@ def gang_of(cluster: CoreCluster, job: Job) -> GangView:
 
 
 def task(cluster: CoreCluster, job: Job, position: int) -> TaskView:
-    return task_view(cluster.state.jobs[job.id], position, cluster.state.table.names)
+    return task_view(cluster.state, cluster.state.jobs[job.id], position)
 
 
 def test_a_gang_goes_through_the_phases_of_a_podgroup():
@@ -149,7 +149,7 @@ def test_ranks_follow_the_index_in_the_network():
     cluster = a_core_cluster()
     gang = a_gang(a_group(3, name="w", indexes=(20, 10, 30), replicas=1))
     cluster.submit(gang)
-    view = task_viewer(cluster.state.jobs[gang.id], cluster.state.table.names)
+    view = task_viewer(cluster.state, cluster.state.jobs[gang.id])
     views = [view(position) for position in range(3)]
     assert [(view.group, view.rank) for view in views] == [("w", 1), ("w", 0), ("w", 2)]
 
@@ -244,3 +244,15 @@ def test_a_task_that_has_a_place_again_is_no_longer_called_a_victim():
     assert len(task(cluster, job, 0).conditions) == 1
     cluster.place(job, 0, "n1")
     assert [each.status for each in task(cluster, job, 0).conditions] == ["False"]
+
+
+def test_what_runs_on_a_node_that_is_not_connected_is_unreachable():
+    cluster = a_core_cluster()
+    job = a_job(array="1-3")
+    cluster.submit(job)
+    for position, node in enumerate(("n1", "n2")):
+        cluster.place(job, position, node)
+        cluster.report(job, position, Started)
+    cluster.give(Disconnect("n1", cluster.state.nodes["n1"].incarnation))
+    assert seen(cluster, job).unreachable == 1
+    assert [task(cluster, job, position).unreachable for position in range(3)] == [True, False, False]

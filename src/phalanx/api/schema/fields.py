@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Literal, get_args
+from typing import Literal
 
 from msgspec import Struct
 
-from phalanx.api.schema.slurm_dependencies import dependency_hint
 from phalanx.core.model.amounts import (
     BYTES_MAX,
     MILLI,
@@ -28,13 +27,10 @@ from phalanx.core.model.amounts import (
 )
 from phalanx.core.model.containers import IMAGE_BYTES_MAX, MOUNTS_MAX, parse_image, parse_mount
 from phalanx.core.model.job import (
-    AFTER_MAX,
     LAST,
     TAGS_MAX,
-    After,
     Command,
     Job,
-    When,
     is_job_name,
     is_name,
     is_object,
@@ -46,7 +42,6 @@ from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest, Unprocessable
 
 SHOWN_MAX = 80
-WHENS: tuple[When, ...] = get_args(When)
 TERMS_MAX = 32
 SELECTOR_MAX = 4096
 
@@ -168,25 +163,6 @@ class Selector(Struct, frozen=True):
     def selects(self, job: Job) -> bool:
         """Whether a group of the job is asked for."""
         return not self.terms or any(self.selects_group(job, number) for number in range(len(job.groups)))
-
-
-def read_after(texts: list[str]) -> tuple[After, ...]:
-    """Jobs that come first, from texts such as ID (it has to complete) or ID:any; the ids are not looked up here."""
-    check_count("after", len(texts), AFTER_MAX)
-    found: dict[str, After] = {}
-    for text in texts:
-        job, *words = text.split(":")
-        each = words[-1:] == ["each"]
-        words = words[:-1] if each else words
-        when = next((known for known in WHENS if [known] == words), None) if words else "ok"
-        if not job or when is None:
-            raise BadRequest(
-                f"after: {shown(text)} is not JOB[:{'|'.join(WHENS)}][:each]", hint=dependency_hint(text)
-            )
-        if job in found:
-            raise BadRequest(f"after: {shown(job)} is given twice")
-        found[job] = After(job, when, each)
-    return tuple(found.values())
 
 
 def read_selector(text: str) -> Selector:

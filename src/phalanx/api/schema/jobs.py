@@ -191,6 +191,7 @@ class JobView(Struct):
     unread: int = (
         0  # of the running tasks: those that are stopped until the client of `run` reads their output
     )
+    unreachable: int = 0  # of the running tasks: those whose node is not connected
 
 
 class EnvironmentView(Struct):
@@ -240,6 +241,7 @@ class TaskView(Struct):
     number: str = ""  # the job's number, and the index of the task: 17.3
     params: dict[str, str] = {}  # of a sweep: what it is given
     unread: bool = False  # it is stopped until the client of `run` reads its output
+    unreachable: bool = False  # it runs on a node that is not connected; it is tried again once that is lost
 
 
 class JobFilters(TypedDict, total=False):

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from phalanx.api.schema.begin import read_begin
+from phalanx.api.schema.dependencies import read_after
 from phalanx.api.schema.fields import (
     PatternBudget,
     check_count,
@@ -19,7 +20,6 @@ from phalanx.api.schema.fields import (
     check_number,
     check_object,
     check_text,
-    read_after,
     read_duration,
     read_span,
     read_tags,

@@ -37,6 +37,14 @@ from phalanx.errors import BadRequest
 CHANGES_MAX = 256
 NONE = "none"  # takes a time limit or a GPU type away
 _REMOVABLE = ("time_limit", "gpu_type")
+# Options of `submit` that have another name here.
+_OPTIONS = {
+    "limit": "at_once",
+    "retries": "max_retries",
+    "mem": "memory",
+    "time": "time_limit",
+    "gpu": "gpus",
+}
 _WHOLE = re.compile(r"-?[0-9]{1,20}")
 
 
@@ -62,11 +70,17 @@ def changed(job: Job, changes: Mapping[str, Any], repeats: str = "") -> Job:
         elif key == "at_once":
             job = _in_group(job, key, _with_limit(value))
         else:
-            known = ", ".join([*_OF_JOB, *_OF_REQUEST, "cwd", "at_once", "env.NAME", "param.NAME"])
-            near = get_close_matches(key, [*_OF_JOB, *_OF_REQUEST, "cwd", "at_once"], n=1)
-            meant = f"; did you mean {near[0]}?" if near else ""
-            raise BadRequest(f"set: {shown(key)} cannot be changed{meant}", hint=f"what can be: {known}")
+            raise _unknown(key)
     return _with_params(job, axes, repeats) if axes else job
+
+
+def _unknown(key: str) -> BadRequest:
+    """A key that cannot be changed, with the one that was probably meant."""
+    keys = [*_OF_JOB, *_OF_REQUEST, "cwd", "at_once"]
+    near = [_OPTIONS[key]] if key in _OPTIONS else get_close_matches(key, keys, n=1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    known = ", ".join([*keys, "env.NAME", "param.NAME"])
+    return BadRequest(f"set: {shown(key)} cannot be changed{meant}", hint=f"what can be: {known}")
 
 
 def _check_single(key: str, value: Any) -> None:

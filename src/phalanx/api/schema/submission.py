@@ -13,6 +13,7 @@ from typing import Any, Literal
 from msgspec import Struct, structs
 
 from phalanx.api.schema.begin import read_begin
+from phalanx.api.schema.dependencies import read_after
 from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.exports import check_exported
 from phalanx.api.schema.fields import (
@@ -20,7 +21,6 @@ from phalanx.api.schema.fields import (
     check_name,
     check_number,
     check_text,
-    read_after,
     read_duration,
     read_span,
     read_tags,

@@ -186,6 +186,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state.environments.restore(image.environments, (job.job for job in state.jobs.values()))
     state.overlay = Overlay(image.overlay)
     restore_overlay(state)
+    restore_workflows(state, [workflow_state(flow) for flow in image.workflows])
     restore_dependents(state)
     restore_merged(state)
     for each in state.jobs.values():
@@ -195,7 +196,6 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
             note_completeness(state, each)
         if not each.is_over:
             queue_up(state, each)
-    restore_workflows(state, [workflow_state(flow) for flow in image.workflows])
     state.ended_workflows = OrderedDict.fromkeys(image.ended_workflows)
     state.ended = OrderedDict.fromkeys(image.ended)
     state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)

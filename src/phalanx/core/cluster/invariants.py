@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from phalanx.core.cluster.apply.overlay import tell_addresses
-from phalanx.core.cluster.dependencies import has_come, task_has_come
+from phalanx.core.cluster.dependencies import has_come, predecessor, task_has_come
 from phalanx.core.cluster.environments import digests_of
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -248,10 +248,11 @@ def dependents_are_told(state: ClusterState) -> Iterator[str]:
     """A job waits for exactly those before it that have not come, and they know of it."""
     for id, job in state.jobs.items():
         for after in () if job.is_over else job.job.after:
-            other = state.jobs.get(after.job)
+            other = predecessor(state, after.job)
             if other is None:
                 continue
-            if id not in state.dependents.get(after.job, ()):
+            is_told = after.job not in state.jobs and other.is_over
+            if id not in state.dependents.get(after.job, ()) and not is_told:
                 yield f"{after.job} does not know that {id} starts after it"
             come = None if after.each else has_come(other, after.when)
             if after.job in job.awaits and come and not state.skipped:

@@ -153,6 +153,11 @@ class JobState:
         return not (counts[0] or counts[1] or counts[2])
 
     @property
+    def has_started(self) -> bool:
+        """Whether no task is left that has not started."""
+        return not (self.counts[Status.PENDING] or self.counts[Status.ASSIGNED])
+
+    @property
     def overall_status(self) -> Status:
         """The job as a whole: what is furthest on while it lives, the worst once it is over."""
         if self.outcome is not None and self.is_over:

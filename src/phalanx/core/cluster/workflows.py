@@ -106,6 +106,11 @@ class WorkflowState:
         return not self.unfinished
 
     @property
+    def has_started(self) -> bool:
+        """A job that starts after it waits for its end; of one stage, it may wait for the start."""
+        return self.is_over
+
+    @property
     def is_due(self) -> bool:
         """Whether there is something to decide about it."""
         return bool(self.ready or self.over)

@@ -9,7 +9,7 @@ from phalanx.core.cluster.units import Attempt
 from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.gates import at_barrier, comes_first
 from phalanx.core.model import reason
-from phalanx.core.model.amounts import describe_bytes, plural
+from phalanx.core.model.amounts import describe_bytes, describe_seconds, plural
 from phalanx.core.model.job import Command
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.reason import Reason
@@ -67,6 +67,11 @@ def _fix_refused(command: Command, message: str) -> Change:
     return Change("check that the program and the folder exist on the node and are executable")
 
 
+def is_unreachable(state: ClusterState, job: JobState, attempt: Attempt) -> bool:
+    """Whether an attempt runs, as far as is known, on a node that is not connected."""
+    return job.status[attempt.key[1]] == Status.RUNNING and not state.nodes[attempt.node].connected
+
+
 def _on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: float) -> Reason:
     """What a task that holds a place is waiting for, or that it runs."""
     group, node = job.groups[attempt.group], state.nodes[attempt.node]
@@ -76,8 +81,9 @@ def _on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: floa
         condition = job.conditions.get(attempt.key[1])
         said = condition.message if condition is not None and attempt.ending == Why.EVICTED else ""
         return reason.leaving(attempt.node, attempt.ending.word, said)
-    if job.status[attempt.key[1]] == Status.RUNNING and not node.connected:
-        return reason.running_unreachable(attempt.node)
+    if is_unreachable(state, job, attempt):
+        left_s = node.heard_at + node.kept_s + state.rules.lost_after_s - now
+        return reason.running_unreachable(attempt.node, describe_seconds(max(0.0, round(left_s))))
     if job.status[attempt.key[1]] == Status.RUNNING:
         return reason.running(attempt.node, bool(attempt.paused))
     if attempt.formation and not attempt.released and job.forming is not None and job.gang is not None:

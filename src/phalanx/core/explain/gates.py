@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from phalanx.core.cluster.decide.gangs import not_ready
-from phalanx.core.cluster.dependencies import WORDS, task_has_come
+from phalanx.core.cluster.dependencies import WORDS, name_of, predecessor, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
+from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model import gang_reasons, reason
 from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.orders import AttemptKey, Status
@@ -135,10 +136,13 @@ def _jobs_before(state: ClusterState, job: JobState, position: int) -> Iterator[
                 status = Status(other.status[position]).word
                 yield reason.waiting_task(other.job.task_id(position), WORDS[after.when], status)
         elif after.job in job.awaits:
-            if other is None:
+            before = predecessor(state, after.job)
+            if before is None:
                 yield reason.waiting_unknown_job(after.job)
             else:
-                yield reason.waiting_job(after.job, WORDS[after.when], other.overall_status.word)
+                name = name_of(before, after.job)
+                what = name if isinstance(before, WorkflowState) else f"job {name}"
+                yield reason.waiting_job(after.job, what, WORDS[after.when], before.overall_status.word)
 
 
 def _backs_off(job: JobState, seconds: float) -> Reason:

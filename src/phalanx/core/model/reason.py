@@ -66,8 +66,9 @@ unreachable = _reason("NodeUnreachable", _HELD, "host",
     "The runner of {host} lost its connection")
 stopped = _reason("NodeUnreachable", _HELD, "host",
     "The runner of {host} was stopped")
-running_unreachable = _reason("NodeUnreachable", _HELD, "host",
-    "Was running on {host}, which is not connected; retried if {host} is lost")
+running_unreachable = _reason("NodeUnreachable", _HELD, "host _left",
+    "Was running on {host}, which is not connected; if {host} is not back in {_left}, it counts as lost and the task is"
+    " retried")
 unhealthy = _reason("NodeUnhealthy", _HELD, "host _trouble",
     "{host} cannot start tasks: {_trouble}")
 unhealthy_node = _reason("NodeUnhealthy", _HELD, "host _found",
@@ -146,8 +147,8 @@ more_may_join = _reason("WaitingCapacity", _CAPACITY, "started left",
     "Starts with {started} of its members; {left} more when there is room")
 waiting_dependency = _reason("WaitingDependency", _HELD, "group _when done tasks",
     "Starts after all tasks of {group} have {_when}; {done} of {tasks} have")
-waiting_job = _reason("WaitingDependency", _HELD, "job _when status",
-    "Starts after job {job} has {_when}; it is {status}")
+waiting_job = _reason("WaitingDependency", _HELD, "job _name _when status",
+    "Starts after {_name} has {_when}; it is {status}")
 waiting_task = _reason("WaitingDependency", _HELD, "task _when status",
     "Starts after task {task} has {_when}; it is {status}")
 waiting_unknown_job = _reason("WaitingDependency", _HELD, "job",

@@ -83,6 +83,12 @@ def workflow_of_job(job: JobId) -> JobId:
     return job[:_KEPT_SIGNS] + _SIGNS[first] + "0000"
 
 
+def stage_of_job(workflow: JobId, job: JobId) -> int:
+    """The number of the stage of this workflow of which this is a job's id, whatever its retry."""
+    number = _first_of(job[_KEPT_SIGNS:]) - _first_of(workflow[_KEPT_SIGNS:]) - 1
+    return number & (1 << _STAGE_BITS) - 1
+
+
 @lru_cache(1024)
 def _first_of(end: str) -> int:
     """What the last signs of a workflow's id stand for."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.api.schema.fields import PATTERNS_MAX, PatternBudget, read_after, read_cores
+from phalanx.api.schema.dependencies import read_after
+from phalanx.api.schema.fields import PATTERNS_MAX, PatternBudget, read_cores
 from phalanx.core.model.resources import Cores
 from phalanx.errors import BadRequest, Unprocessable
 
@@ -88,7 +89,7 @@ def test_cores_finer_than_a_thousandth_are_refused(value: float):
         ("afterok:17", "afterok of Slurm is 17 here"),
         ("17:afterany", "afterany of Slurm is 17:any here"),
         ("afternotok:", "afternotok of Slurm is JOB:failed here"),
-        ("17:soon", ""),
+        ("17:fit:soon", ""),
     ],
 )
 def test_a_dependency_of_slurm_is_told_as_it_is_written_here(text: str, hint: str):

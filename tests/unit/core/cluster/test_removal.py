@@ -151,11 +151,11 @@ def test_an_ended_task_still_names_the_node_that_ran_it() -> None:
     cluster.submit(later)
     cluster.ended("n3", (later.id, 0, 1))
     state = cluster.state
-    assert task_view(state.jobs[later.id], 0, state.known_names).node == "n3"
+    assert task_view(state, state.jobs[later.id], 0).node == "n3"
     kept = decode_job(encode_job(state.jobs[job.id]))
     again = decode_state(encode_state(state), state.rules)
-    assert task_view(kept, 0, state.known_names).node == "n1"
-    assert task_view(again.jobs[job.id], 0, again.known_names).node == "n1"
+    assert task_view(state, kept, 0).node == "n1"
+    assert task_view(again, again.jobs[job.id], 0).node == "n1"
 
 
 def test_an_image_from_before_node_numbers_counts_them_by_place() -> None:
@@ -167,7 +167,7 @@ def test_an_image_from_before_node_numbers_counts_them_by_place() -> None:
     image[3] = [node[:10] for node in image[3]]
     again = decode_state(msgpack.encode(image[:9]), cluster.state.rules)
     assert [node.number for node in again.nodes.values()] == [0, 1]
-    assert task_view(again.jobs[job.id], 0, again.known_names).node == "n2"
+    assert task_view(again, again.jobs[job.id], 0).node == "n2"
 
 
 def test_a_row_that_was_given_back_starts_closed_and_empty() -> None:

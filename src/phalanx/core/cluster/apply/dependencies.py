@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.core.cluster.apply.grants import queue_up
-from phalanx.core.cluster.dependencies import has_come, task_has_come
+from phalanx.core.cluster.dependencies import Predecessor, has_come, predecessor, task_has_come
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.job import After, JobId
@@ -24,7 +24,7 @@ def wait_for_others(state: ClusterState, job: JobState) -> None:
         if not any(_has_not_begun(state, after) for after in job.job.after):
             _judge(state, job, range(job.job.tasks))
     for after in job.job.after:
-        if (other := state.jobs.get(after.job)) is not None and not after.each:
+        if not after.each and (other := predecessor(state, after.job)) is not None:
             _tell(state, job, other, after)
 
 
@@ -37,13 +37,28 @@ def _has_not_begun(state: ClusterState, after: After) -> bool:
 def tell_dependents(state: ClusterState, other: JobState) -> None:
     """A job has ended. Its outcome may still change with the next event of the same decision."""
     for id in list(state.dependents.get(other.job.id, ())):
-        job = state.jobs[id]
-        after = next(each for each in job.job.after if each.job == other.job.id)
+        job, after = _dependent(state, id, other.job.id)
         if not after.each:
             _tell(state, job, other, after)
         elif other.is_over:
             _judge(state, job, range(job.job.tasks))
         queue_up(state, job)
+
+
+def tell_of_end(state: ClusterState, id: JobId) -> None:
+    """A workflow has ended, or a stage that had no job: nothing more will become of it under this id."""
+    if (other := predecessor(state, id)) is not None:
+        for each in list(state.dependents.get(id, ())):
+            job, after = _dependent(state, each, id)
+            _tell(state, job, other, after)
+            queue_up(state, job)
+    forget_dependents(state, id)
+
+
+def _dependent(state: ClusterState, id: JobId, other: JobId) -> tuple[JobState, After]:
+    """A job that starts after another, and how."""
+    job = state.jobs[id]
+    return job, next(each for each in job.job.after if each.job == other)
 
 
 def tell_of_task(state: ClusterState, other: JobState, position: int) -> None:
@@ -63,8 +78,11 @@ def restore_dependents(state: ClusterState) -> None:
     for job in state.jobs.values():
         if not job.is_over:
             _add(state, job)
-    for id in [each for each in state.dependents if each in state.jobs]:
-        tell_dependents(state, state.jobs[id])
+    for id in list(state.dependents):
+        if (known := state.jobs.get(id)) is not None:
+            tell_dependents(state, known)
+        elif (other := predecessor(state, id)) is not None and other.is_over:
+            tell_of_end(state, id)
 
 
 def forget_dependents(state: ClusterState, id: JobId) -> None:
@@ -83,7 +101,7 @@ def _add(state: ClusterState, job: JobState) -> None:
             state.start_dependents.setdefault(after.job, {})[job.job.id] = None
 
 
-def _tell(state: ClusterState, job: JobState, other: JobState, after: After) -> None:
+def _tell(state: ClusterState, job: JobState, other: Predecessor, after: After) -> None:
     """Note for one job what has become of one that comes before it."""
     come = has_come(other, after.when)
     if come:

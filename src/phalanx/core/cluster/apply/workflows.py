@@ -8,6 +8,7 @@ from msgspec import structs
 
 from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.bindings import unbind
+from phalanx.core.cluster.apply.dependencies import tell_of_end
 from phalanx.core.cluster.decision import Effect, Settle
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.nodes import Unfit
@@ -103,6 +104,7 @@ def note_reuse(state: ClusterState, job: Job, reused: int) -> None:
 
 def stages_ended(state: ClusterState, event: w.StagesEnded) -> list[Effect]:
     flow = _flow(state, event.workflow)
+    without_job = [end.stage for end in event.ends if flow.phase(end.stage) == StagePhase.WAITING]
     for end in event.ends:
         phase = flow.phase(end.stage)
         if phase == StagePhase.RELEASED and (job := state.jobs.get(flow.job_id(end.stage))) is not None:
@@ -114,7 +116,7 @@ def stages_ended(state: ClusterState, event: w.StagesEnded) -> list[Effect]:
         if end.text:
             flow.notes[end.stage] = end.text
         flow.end(end.stage, StagePhase.SKIPPED if end.skipped else _PHASES[end.status], event.at)
-    return _moved(state, flow)
+    return _moved(state, flow, without_job)
 
 
 def _keep(flow: WorkflowState, stage: int, job: JobState) -> None:
@@ -151,11 +153,11 @@ def inputs_awaited(state: ClusterState, event: w.InputsAwaited) -> None:
 
 def workflow_cancelled(state: ClusterState, event: w.WorkflowCancelled) -> list[Effect]:
     flow = _flow(state, event.workflow)
-    for stage, phase in enumerate(flow.phases):
-        if phase == StagePhase.WAITING:
-            _count_stage(state, flow, stage, -1)
-            flow.end(stage, StagePhase.CANCELLED, event.at)
-    return _moved(state, flow)
+    without_job = [stage for stage, phase in enumerate(flow.phases) if phase == StagePhase.WAITING]
+    for stage in without_job:
+        _count_stage(state, flow, stage, -1)
+        flow.end(stage, StagePhase.CANCELLED, event.at)
+    return _moved(state, flow, without_job)
 
 
 def workflow_stopped(state: ClusterState, event: w.WorkflowStopped) -> None:
@@ -197,11 +199,14 @@ def restore_workflows(state: ClusterState, flows: list[WorkflowState]) -> None:
         state.note_due(flow)
 
 
-def _moved(state: ClusterState, flow: WorkflowState) -> list[Effect]:
-    """Whoever waits for its end is told."""
+def _moved(state: ClusterState, flow: WorkflowState, without_job: list[int]) -> list[Effect]:
+    """Whoever waits for its end is told, and jobs that start after stages that ended without a job."""
     state.note_due(flow)
+    for stage in without_job:
+        tell_of_end(state, flow.job_id(stage))
     if not flow.is_over:
         return []
+    tell_of_end(state, flow.workflow.id)
     state.ended_workflows[flow.workflow.id] = None
     note_limits(state, flow)
     unbind(state, flow.workflow.id)

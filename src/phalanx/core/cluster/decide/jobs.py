@@ -10,28 +10,21 @@ from phalanx.core.cluster.change_events import JobHeld
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.approvals import needed_again, needed_until
 from phalanx.core.cluster.decide.closed_nodes import why_closed
+from phalanx.core.cluster.decide.dependencies import never_after
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decide.environments import environments_kept, without_environment
 from phalanx.core.cluster.decide.gangs import STALE, placed
 from phalanx.core.cluster.decide.merging import may_merge
 from phalanx.core.cluster.decide.overlay import with_reservation
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
-from phalanx.core.cluster.dependencies import (
-    has_come,
-    not_accepted_after,
-    outcome_of_abandoned,
-    runs_of,
-    what_came,
-    why_abandoned,
-)
-from phalanx.core.cluster.inputs import Abandon, Cancel, Defer, Propose, SetPaused, Submit
+from phalanx.core.cluster.inputs import Cancel, Defer, Propose, SetPaused, Submit
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.repairs import awaits_repair
 from phalanx.core.cluster.stage_dispatch import dispatch_of, mode_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import reason
 from phalanx.core.model.dispatch import TASK_TYPE_TAG, checked
-from phalanx.core.model.job import EACH_TASKS_MAX, Group, Job, JobId
+from phalanx.core.model.job import Group, Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.reason import Reason, Tier
@@ -126,64 +119,6 @@ def queue_full(state: ClusterState, user: str, added: int) -> Reason | None:
         text = f"{user} has {held} unfinished tasks, the maximum per user is {share}"
         return Reason("QueueFull", Tier.POLICY, text, {"limit": share})
     return None
-
-
-def never_after(state: ClusterState, job: Job) -> Refused | None:
-    """Why a job can never start after the others that it names, if so."""
-    for after in job.after:
-        if (other := state.jobs.get(after.job)) is None:
-            return Refused(Reason("NotFound", Tier.NEVER, f"after: no job {after.job}"), "not_found")
-        if after.each and (no := _not_alike(job, other.job)) is not None:
-            return Refused(no, "bad")
-        if not after.each and has_come(other, after.when) is False:
-            return Refused(Reason("DependencyNever", Tier.NEVER, not_accepted_after(other, after)))
-    return None
-
-
-def _not_alike(job: Job, other: Job) -> Reason | None:
-    """Why the tasks of two jobs cannot follow each other one by one."""
-    ranges = {None if each.array is None else each.array.ranges for each in (job, other)}
-    text = ""
-    if job.array is None or len(ranges) != 1:
-        shown = [str(each.array or "none") for each in (other, job)]
-        text = f"it takes two arrays of the same indexes, and these are {shown[0]} and {shown[1]}"
-    elif job.tasks > EACH_TASKS_MAX:
-        text = f"it takes arrays of at most {EACH_TASKS_MAX} tasks, and this has {job.tasks}"
-    return Reason("ArraysDiffer", Tier.NEVER, f"after: {other.id}:each: {text}") if text else None
-
-
-def abandon(state: ClusterState, given: Abandon, now: float) -> Decision:
-    """End a job, or tasks of it, that can never start, as what they were to start after has it."""
-    job = state.jobs[given.job].job
-    if (cause := state.abandoned.get(given.job)) is None:
-        return Decision(_abandoned_tasks(state, job, now), [], Accepted(len(state.abandoned_tasks[job.id])))
-    other, after = state.jobs[cause], next(each for each in job.after if each.job == cause)
-    status = outcome_of_abandoned(other.overall_status, after.when)
-    text = why_abandoned(other, after)
-    event = e.JobSettled(at=now, cause=f"job {cause}", job=job.id, status=status, text=text)
-    return Decision([event], [], Accepted(job.tasks))
-
-
-def _abandoned_tasks(state: ClusterState, job: Job, now: float) -> list[e.Event]:
-    """One event for all tasks with the same cause and the same end."""
-    found: dict[tuple[JobId, Status], list[int]] = {}
-    for position, cause in sorted(state.abandoned_tasks[job.id].items()):
-        found.setdefault((cause, Status(state.jobs[cause].status[position])), []).append(position)
-    events: list[e.Event] = []
-    for (cause, ended), positions in found.items():
-        after = next(each for each in job.after if each.job == cause)
-        events.append(
-            e.TasksAbandoned(
-                at=now,
-                cause=f"job {cause}",
-                job=job.id,
-                other=cause,
-                ranges=runs_of(positions),
-                status=outcome_of_abandoned(ended, after.when),
-                text=what_came(ended, after.when),
-            )
-        )
-    return events
 
 
 def unwelcome(state: ClusterState, job: Job, role: str) -> Refused | None:

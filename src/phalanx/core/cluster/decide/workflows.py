@@ -17,8 +17,10 @@ from phalanx.core.cluster import workflow_events as w
 from phalanx.core.cluster.apply.workflows import stage_result
 from phalanx.core.cluster.decide.approvals import stage_until, workflow_needs
 from phalanx.core.cluster.decide.deadlines import cancelled_jobs, why_stopped_again
-from phalanx.core.cluster.decide.jobs import never_after, queue_full, unwelcome, why_never
+from phalanx.core.cluster.decide.dependencies import never_after
+from phalanx.core.cluster.decide.jobs import queue_full, unwelcome, why_never
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
+from phalanx.core.cluster.dependencies import predecessor
 from phalanx.core.cluster.inputs import Advance, CancelWorkflow, GiveInputs, RetryWorkflow, SubmitWorkflow
 from phalanx.core.cluster.stage_dispatch import dispatch_of_stage
 from phalanx.core.cluster.stage_inputs import FetchInputs, needs_of
@@ -173,7 +175,7 @@ def give_inputs(state: ClusterState, given: GiveInputs, now: float) -> Decision:
 
 def _still_awaited(state: ClusterState, job: Job) -> tuple[After, ...]:
     """Of the jobs elsewhere that come first, those in memory: one that left it has ended, and how is not known here."""
-    gone = [each for each in job.after if each.job not in state.jobs]
+    gone = [each for each in job.after if predecessor(state, each.job) is None]
     for each in gone:
         if each.when in ("ok", "failed"):
             raise Unresolved(
