@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack, cast
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
-from phalanx.api.schema.groupspec import GatherSpec
+from phalanx.api.schema.groupspec import GatherRules
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls
 from phalanx.client.calls import Spec
@@ -40,7 +40,8 @@ Tasks
     params, rows                               a sweep: `params={"lr": "0.1,0.01"}`, or rows of any number
     tasks, min, gang_wait, gather              a gang: all start together, or at least `min`; where
 Order
-    queue, priority, after, begin, no_queue, allow_infeasible
+    queue, priority, begin, no_queue, allow_infeasible
+    after                                      jobs that come first: a handle, a number, "17:any", or several
     hold                                       nothing of it starts before `client.release`
     preemption, evictable, min_run             whom it may evict; whether and when it may be
 Time and retries
@@ -85,12 +86,12 @@ class SubmitCalls(SweepCalls):
         command: Sequence[str],
         tasks: int,
         *,
-        gather: Sequence[str | GatherSpec] = (),
+        gather: GatherRules = (),
         **fields: Unpack[GangKeywords],
     ) -> JobHandle:
-        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather=['rack:must'])`."""
+        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather='rack:must')`."""
         return job_handle(
-            self._ask(calls.gang(command, tasks, gather, read_keywords(fields))), cast(JobCalls, self)
+            self._ask(calls.gang(command, tasks, gather, read_keywords(fields, "gang"))), cast(JobCalls, self)
         )
 
     def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
@@ -135,11 +136,11 @@ class AsyncSubmitCalls(AsyncSweepCalls):
         command: Sequence[str],
         tasks: int,
         *,
-        gather: Sequence[str | GatherSpec] = (),
+        gather: GatherRules = (),
         **fields: Unpack[GangKeywords],
     ) -> AsyncJobHandle:
-        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather=['rack:must'])`."""
-        made = calls.gang(command, tasks, gather, read_keywords(fields))
+        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather='rack:must')`."""
+        made = calls.gang(command, tasks, gather, read_keywords(fields, "gang"))
         return async_job_handle(await self._ask(made), cast(AsyncJobCalls, self))
 
     async def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
