@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import dedent
 from typing import Any, Unpack, cast
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
 from phalanx.api.schema.groupspec import GatherRules
+from phalanx.api.schema.jobs import JobView
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls
 from phalanx.client.calls import Spec
@@ -15,7 +17,9 @@ from phalanx.client.job_handles import (
     AsyncJobHandle,
     JobCalls,
     JobHandle,
+    async_handle_of,
     async_job_handle,
+    handle_of,
     job_handle,
 )
 from phalanx.client.submit_names import GangKeywords, SubmitKeywords, read_keywords
@@ -81,6 +85,11 @@ class SubmitCalls(SweepCalls):
         """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
         return job_handle(super().resubmit(job, changes, request_id=request_id), cast(JobCalls, self))
 
+    def handle(self, id: str | int) -> JobHandle:
+        """A handle on a job that was submitted before, by its number, id or name: to wait for it, or read its log."""
+        view: JobView = self._ask(calls.job(id))
+        return handle_of(view, cast(JobCalls, self))
+
     def gang(
         self,
         command: Sequence[str],
@@ -131,6 +140,11 @@ class AsyncSubmitCalls(AsyncSweepCalls):
         again = await super().resubmit(job, changes, request_id=request_id)
         return async_job_handle(again, cast(AsyncJobCalls, self))
 
+    async def handle(self, id: str | int) -> AsyncJobHandle:
+        """A handle on a job that was submitted before, by its number, id or name: to wait for it, or read its log."""
+        view: JobView = await self._ask(calls.job(id))
+        return async_handle_of(view, cast(AsyncJobCalls, self))
+
     async def gang(
         self,
         command: Sequence[str],
@@ -150,4 +164,4 @@ class AsyncSubmitCalls(AsyncSweepCalls):
 
 
 for _each in (SubmitCalls, AsyncSubmitCalls):  # `help(Client.submit)` lists the fields
-    _each.submit.__doc__ = f"{_each.submit.__doc__}\n{FIELDS}"
+    _each.submit.__doc__ = f"{dedent(f'        {_each.submit.__doc__}')}\n{FIELDS}"

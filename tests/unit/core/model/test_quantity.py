@@ -29,6 +29,7 @@ from phalanx.core.model.amounts import (
         ("2T", 2 * 10**12),
         (" 3Mi ", 3 * 1024**2),
         ("7B", 7),
+        ("16 GiB", 16 * 1024**3),  # as we write it ourselves
     ],
 )
 def test_a_size(text: str, size: int) -> None:
@@ -36,7 +37,7 @@ def test_a_size(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "G", "-1", "1.G", ".5G", "1i", "1iB", "1 G", "1e9", "0x10", "1GG", "9" * 20, "2000P"]
+    "text", ["", "G", "-1", "1.G", ".5G", "1i", "1iB", "1  G", "1e9", "0x10", "1GG", "9" * 20, "2000P"]
 )
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a size|is too large"):
