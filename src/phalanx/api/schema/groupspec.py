@@ -22,7 +22,7 @@ from phalanx.api.schema.fields import (
     check_text,
     read_command,
     read_cores,
-    read_size,
+    read_memory,
     read_tags,
     shown,
 )
@@ -250,13 +250,13 @@ def _request(spec: GroupSpec, field: str) -> Request:
     target = _target(spec, field)
     _check_places(spec, target, field)
     gpus = len(target.devices) if target and target.devices else spec.gpus
-    gpu_memory = read_size(f"{field}gpu_memory", spec.gpu_memory)
+    gpu_memory = read_memory(f"{field}gpu_memory", spec.gpu_memory, "a device")
     if gpus == 0 and (spec.gpu_type is not None or gpu_memory):
         vain = "gpu_type" if spec.gpu_type is not None else "gpu_memory"
         raise BadRequest(f"{field}{vain}: given without devices: set gpus")
     return Request(
         cores=read_cores(f"{field}cores", spec.cores, CORES_MAX),
-        memory_bytes=read_size(f"{field}memory", spec.memory),
+        memory_bytes=read_memory(f"{field}memory", spec.memory),
         gpus=gpus,
         gpu_type=spec.gpu_type,
         gpu_memory_bytes=gpu_memory,
