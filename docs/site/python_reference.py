@@ -19,6 +19,8 @@ import phalanx
 
 _COMMENT = re.compile(r"^    (\w+)\s*:.*?#\s*(.+)$", re.MULTILINE)
 _SHORT = re.compile(r"\b(?:phalanx|collections|typing|pathlib|types)(?:\.\w+)*\.(?=\w)")
+_ANNOTATION = re.compile(r"(?<=[:>] )'([^']+)'")
+_UNPACKED = re.compile(r"Unpack\[(\w+)\]")
 CLIENTS = ("Client", "AsyncClient", "LocalCluster")
 
 
@@ -72,16 +74,26 @@ def _type_text(kind: type) -> str:
     rows = list(_fields(kind))
     if rows:
         lines += ["| field | type | default | |", "|---|---|---|---|", *rows, ""]
+    methods = [(name, method) for name, method in _calls(kind) if not name.startswith("_")]
+    for name, method in methods:
+        lines += [_call_heading(f"{kind.__name__}.{name}", method), "", _prose(method), ""]
     return "\n".join(lines)
 
 
 def _fields(kind: Any) -> Iterator[str]:
+    """Its fields and properties; those of a struct that it extends are with that one, which its docstring names."""
     hints = typing.get_type_hints(kind)
+    for each in kind.__mro__[1:]:
+        if each in _exported() and each.__name__ in _doc(kind):
+            hints = {name: hint for name, hint in hints.items() if name not in each.__struct_fields__}
     notes = _comments(kind)
     for name, hint in hints.items():
         if not name.startswith("_"):
             note = _cell(notes.get(name, ""))
             yield f"| `{name}` | {_type(hint)} | {_default(kind, name)} | {note} |"
+    for name, found in inspect.getmembers(kind, lambda each: isinstance(each, property)):
+        if not name.startswith("_") and _doc(found):
+            yield f"| `{name}` | `{inspect.signature(found.fget).return_annotation}` | | {_cell(_doc(found))} |"
 
 
 @cache
@@ -106,20 +118,22 @@ def _default(kind: Any, name: str) -> str:
 
 
 def _calls(kind: type) -> Iterator[tuple[str, Any]]:
-    """Public methods in the order in which the source has them."""
-    return ((name, each) for name, each in vars(kind).items() if name[0] != "_" and inspect.isfunction(each))
+    """Public methods in the order in which the source has them, those of the classes that it is made of first."""
+    names = dict.fromkeys(
+        name
+        for each in (*kind.__mro__[1:], kind)
+        if each.__module__.startswith("phalanx")
+        for name, method in vars(each).items()
+        if name[0] != "_" and inspect.isfunction(method)
+    )
+    return ((name, getattr(kind, name)) for name in names)
 
 
 def _call_heading(name: str, called: Any) -> str:
     signature = inspect.signature(called)
     kept = [each for each in signature.parameters.values() if each.name not in ("self", "exchange")]
-    shown = (
-        str(signature.replace(parameters=kept))
-        .replace("'", "")
-        .replace("Unpack[", "")
-        .replace("Fields]", "Fields")
-    )
-    shown = _SHORT.sub("", shown)
+    shown = _ANNOTATION.sub(r"\1", str(signature.replace(parameters=kept)))
+    shown = _SHORT.sub("", _UNPACKED.sub(r"\1", shown))
     return f"```python\n{name}{shown}\n```" if len(shown) < 88 else f"```python\n{_broken(name, shown)}\n```"
 
 
@@ -147,11 +161,14 @@ def _doc(thing: Any) -> str:
 
 
 def _prose(thing: Any) -> str:
-    """A docstring; blocks that are indented are code."""
-    parts = _doc(thing).split("\n\n")
-    return "\n\n".join(
-        f"```python\n{inspect.cleandoc(part)}\n```" if part.startswith("    ") else part for part in parts
-    )
+    """A docstring; blocks that are indented are code, and those with indented lines are tables."""
+    return "\n\n".join(_block(part) for part in _doc(thing).split("\n\n"))
+
+
+def _block(part: str) -> str:
+    if part.startswith("    "):
+        return f"```python\n{inspect.cleandoc(part)}\n```"
+    return f"```text\n{part.strip()}\n```" if "\n    " in part else part
 
 
 def _cell(text: str) -> str:

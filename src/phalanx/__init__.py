@@ -147,14 +147,11 @@ if TYPE_CHECKING:
     from phalanx.client.pickles import CallLost, RemoteTraceback
     from phalanx.client.session_calls import ExecResult, ExecSession, SessionAccess
     from phalanx.client.session_connection import AsyncExecSession
+    from phalanx.client.stage_fields import StageFields
     from phalanx.client.submit_names import GangKeywords, SubmitKeywords
-    from phalanx.client.workflows import (
-        ResultReference,
-        StageFields,
-        StageHandle,
-        WorkflowBuilder,
-        WorkflowHandle,
-    )
+    from phalanx.client.waited_jobs import AsyncWaitedJob, WaitedJob
+    from phalanx.client.workflow_handles import WorkflowHandle
+    from phalanx.client.workflows import ResultReference, StageHandle, WorkflowBuilder
     from phalanx.embedded import LocalCluster, local
     from phalanx.errors import (
         BadRequest,
@@ -188,7 +185,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AcceptedTask", "AddressesView", "AfterSpec", "AmendSpec", "AppliedJob", "ApplyReply", "ApplyRequest",
     "ApprovalReply", "ApprovalSpec", "ApprovalView", "AsyncClient", "AsyncExecSession", "AsyncJobHandle",
-    "AuditLine", "BadRequest", "Busy", "CallFailed", "CallFields", "CallLost", "Called", "CancelReply",
+    "AsyncWaitedJob", "AuditLine", "BadRequest", "Busy", "CallFailed", "CallFields", "CallLost", "Called",
+    "CancelReply",
     "Client", "ClusterView", "ConditionSpec", "ConditionView", "ConfigError", "Conflict", "CoordinatorView",
     "Counts", "CurvePoint", "DashboardAddress", "DeviceUsage", "DeviceView", "DomainSlots", "DomainView",
     "DraftSpec", "DraftView",
@@ -208,7 +206,7 @@ __all__ = [
     "SuccessSpec", "SweepFields", "TaskUsage", "TaskView", "TlsFiles", "TokenError", "TokenRequest",
     "TokenView", "TooLarge", "TooMany", "TopologyReply", "TopologySpec", "TopologyView", "Unauthorized",
     "Unavailable", "Unconfirmed", "Unprocessable", "UpdateFields", "UsageReply", "UsageSummary", "UsageSums",
-    "UsageView", "UserLimitsSpec", "UserLimitsView", "VpsFields", "VpsRequest", "VpsView", "WatchEvent",
+    "UsageView", "UserLimitsSpec", "UserLimitsView", "VpsFields", "VpsRequest", "VpsView", "WaitedJob", "WatchEvent",
     "WhyReply", "WorkflowBuilder", "WorkflowEstimate", "WorkflowHandle", "WorkflowRequest", "WorkflowSpec",
     "WorkflowView", "WrongMethod", "WrongType", "__version__", "local",
 ]
@@ -252,7 +250,10 @@ _MODULES = {
     "phalanx.api.schema.sessions": "ExecRequest ForwardRequest SessionTicket",
     "phalanx.client.session_calls": "ExecResult ExecSession SessionAccess",
     "phalanx.client.session_connection": "AsyncExecSession",
-    "phalanx.client.workflows": "ResultReference StageFields StageHandle WorkflowBuilder WorkflowHandle",
+    "phalanx.client.stage_fields": "StageFields",
+    "phalanx.client.waited_jobs": "AsyncWaitedJob WaitedJob",
+    "phalanx.client.workflow_handles": "WorkflowHandle",
+    "phalanx.client.workflows": "ResultReference StageHandle WorkflowBuilder",
     "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",
     "phalanx.api.schema.submit_fields": "GangFields SubmitFields SweepFields",
     "phalanx.client.async_client": "AsyncClient",

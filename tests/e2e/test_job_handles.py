@@ -45,6 +45,34 @@ def test_one_that_fails_says_so_only_if_asked(cluster: phalanx.LocalCluster) -> 
         assert "last words" in str(failed.value)
 
 
+def test_what_wait_returns_still_has_the_log_and_the_result(cluster: phalanx.LocalCluster) -> None:
+    waited = cluster.submit(shell=RESULT, retries=0, name="train").wait(30)
+    assert isinstance(waited, phalanx.JobView)
+    assert (waited.logs(), waited.result(), waited.results()) == ("working\n", {"loss": 0.5}, [{"loss": 0.5}])
+    assert repr(waited) == f"WaitedJob(number={waited.number}, name='train', status='Completed', exit_code=0)"
+
+
+def test_a_job_that_was_submitted_before_has_a_handle(cluster: phalanx.LocalCluster) -> None:
+    job = cluster.submit(shell=RESULT, array="1-2", retries=0)
+    again = cluster.handle(job.number)
+    assert (again.id, again.number, again.job_ids) == (job.id, job.number, job.job_ids)
+    assert again.results(30) == [{"loss": 0.5}] * 2
+    assert again.logs(1) == "working\n"
+
+
+def test_a_page_can_be_looped_over(cluster: phalanx.LocalCluster) -> None:
+    job = cluster.submit(command=["true"], array="1-3")
+    page = cluster.tasks(job.id, limit=2)
+    assert ([task.index for task in page], len(page), page.next_cursor is None) == ([1, 2], 2, False)
+
+
+def test_a_job_comes_after_another_that_is_given_as_a_handle(cluster: phalanx.LocalCluster) -> None:
+    first = cluster.submit(command=["true"])
+    second = cluster.submit(command=["true"], after=first)
+    assert [each.partition(":")[0] for each in second.view().after] == [first.id]
+    assert second.wait(30).status == "Completed"
+
+
 def test_one_that_takes_too_long_and_is_cancelled(cluster: phalanx.LocalCluster) -> None:
     job = cluster.submit(command=["sleep", "300"])
     assert job.wait(0.1).status in ("Pending", "Assigned", "Running")
@@ -97,7 +125,8 @@ def test_the_same_in_asyncio(cluster: phalanx.LocalCluster) -> None:
             assert await job.logs() == "working\n"
             assert [piece async for piece in job.follow()] == [b"working\n"]
             broken = await client.submit(shell=BROKEN, retries=0)
-            assert (await broken.wait(30)).status == "Failed"
+            assert await (await broken.wait(30)).logs() == "last words\n"
+            assert (await (await client.handle(job.number)).wait()).status == "Completed"
             with pytest.raises(phalanx.JobFailed, match="last words"):
                 await broken.wait(30, check=True)
             long = await client.gang(["sleep", "300"], 2)

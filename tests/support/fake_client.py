@@ -338,7 +338,7 @@ class FakeClient:
 
     def logs(self, id: str, **asked: Any) -> Iterator[bytes]:
         self._note("logs", id, asked)
-        return iter(self.output[asked["stream"]])
+        return iter(self.output[asked.get("stream", "stdout")])
 
     def log_pieces(self, id: str, **asked: Any) -> Iterator[LogPiece]:
         offset = asked.get("offset") or 0

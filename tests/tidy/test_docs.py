@@ -136,6 +136,16 @@ def test_the_reference_shows_every_exported_name():
     assert [name for name in phalanx.__all__ if name != "__version__" and name not in text] == []
 
 
+def test_the_reference_shows_every_call_of_clients_and_handles():
+    text = python_reference.clients_text()
+    calls = [name for name in dir(phalanx.Client) if name[0] != "_"]
+    assert [name for name in calls if f"\n### {name}\n" not in text] == []
+    types = python_reference.types_text()
+    for kind in (phalanx.JobHandle, phalanx.WorkflowBuilder, phalanx.WorkflowHandle, phalanx.Executor):
+        own = [name for name, each in vars(kind).items() if name[0] != "_" and inspect.isfunction(each)]
+        assert [name for name in own if f"{kind.__name__}.{name}(" not in types] == []
+
+
 def test_both_clients_have_the_same_calls():
     sync, other = ({name for name in dir(kind) if name[0] != "_"} for kind in CLIENTS[:2])
     assert sync == other

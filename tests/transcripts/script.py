@@ -19,10 +19,10 @@ from typing import Any
 from msgspec import structs
 
 from phalanx.api.schema.cluster import NodeView
+from phalanx.api.schema.groupspec import parse_gather
 from phalanx.api.schema.jobs import TaskView, WhyReply
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.sweeps import RetryTasksRequest
-from phalanx.client.calls import parse_gather
 from phalanx.core.cluster.decision import Disposed, Refused
 from phalanx.core.cluster.inputs import Disconnect, Heartbeat, Tell
 from phalanx.core.explain.change import Asker

@@ -16,7 +16,7 @@ import typer
 from phalanx.cli.output import note
 from phalanx.clock import Deadline
 from phalanx.config import load
-from phalanx.core.model.amounts import parse_cores, parse_seconds, plural
+from phalanx.core.model.amounts import parse_cores, parse_memory, parse_seconds
 from phalanx.core.model.resources import Cores
 from phalanx.endpoint import ProcessOwner, endpoint
 from phalanx.errors import ConfigError, PhalanxError, Unavailable
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
 
 TimeoutOption = Annotated[str | None, typer.Option(help="Stop waiting after this long and exit with 124.")]
-MEMORY_BYTES_MIN = 1 << 20
 ASYNC_PATIENCE_S = 5.0
 SERVING = ("coordinator", "scheduler", "runner", "state_dir")  # what a daemon goes by
 STORED = ("coordinator", "state_dir")  # what says where the state is kept
@@ -175,12 +174,11 @@ def read_cores(text: str) -> Cores:
 
 def read_memory(text: str) -> str:
     """An option's memory. A small plain number is refused: whoever knows Slurm means MiB, and would get bytes."""
-    text = str(text)
-    if text.isdecimal() and 0 < int(text[:20]) < MEMORY_BYTES_MIN:
-        raise typer.BadParameter(
-            f"{text} is {plural(int(text), 'byte')}, too little for any program: write {text}MiB or {text}GiB"
-        )
-    return text
+    try:
+        parse_memory(str(text))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return str(text)
 
 
 def deadline(timeout: str | None) -> Deadline:

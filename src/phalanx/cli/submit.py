@@ -14,6 +14,7 @@ import typer
 from msgspec import Struct, structs
 
 from phalanx.api.schema.exports import NONE
+from phalanx.api.schema.groupspec import parse_gather
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.command_words import check_words, tell_bare_seconds, tell_lone_range
 from phalanx.cli.completion import node_names
@@ -31,7 +32,6 @@ from phalanx.cli.session import TimeoutOption, deadline, read_cores, read_memory
 from phalanx.cli.sweep_files import Read, each_line, from_csv, from_json
 from phalanx.cli.wait import await_all, exit_code, tell_end
 from phalanx.cli.words import listed
-from phalanx.client.calls import parse_gather
 from phalanx.settings import Output
 
 

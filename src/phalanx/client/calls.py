@@ -30,7 +30,7 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import decoder, read_problem
 from phalanx.api.schema.fields import check_name
-from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
+from phalanx.api.schema.groupspec import GatherRules, GroupSpec, parse_gather_rules
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -51,7 +51,7 @@ from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, SubmitFields
 from phalanx.client.surroundings import with_surroundings
 from phalanx.clock import local_now
-from phalanx.errors import BadRequest, Unavailable
+from phalanx.errors import Unavailable
 
 T = TypeVar("T")
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
@@ -119,7 +119,7 @@ def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitRe
     export = fields.pop("export", None)
     if request is not None and fields:
         raise TypeError("give a SubmitRequest or its fields, not both")
-    request = with_surroundings(SubmitRequest(**fields) if request is None else request, export)  # type: ignore[misc]
+    request = with_surroundings(SubmitRequest(**fields) if request is None else request, export)  # type: ignore[arg-type, misc]
     if isinstance(request.begin, str):
         request = msgspec.structs.replace(request, begin=local_begin(request.begin, local_now()))
     if request.request_id is None:
@@ -163,22 +163,11 @@ def _grouped(spec: Spec) -> Spec:
     return {key: spec[key] for key in spec if key not in group} | {"groups": [group]}
 
 
-def gang(
-    command: Sequence[str], tasks: int, gather: Sequence[str | GatherSpec], fields: GangFields
-) -> Call[SubmitReply]:
-    """A submission whose tasks start together; layers may be written as the command line writes them."""
-    rules = [each if isinstance(each, GatherSpec) else parse_gather(each) for each in gather]
-    more: SubmitFields = {"command": list(command), "tasks": tasks, "gather": rules}
+def gang(command: Sequence[str], tasks: int, gather: GatherRules, fields: GangFields) -> Call[SubmitReply]:
+    """A submission whose tasks start together. The coordinator refuses a command that is one text."""
+    words: Any = command if isinstance(command, str) else list(command)
+    more: SubmitFields = {"command": words, "tasks": tasks, "gather": parse_gather_rules(gather)}
     return submit(None, {**fields, **more})
-
-
-def parse_gather(text: str) -> GatherSpec:
-    """`rack` is a preference, `rack:must` a rule, `rack:must:4` has multiples of 4 in each domain of the layer."""
-    layer, _, rest = text.partition(":")
-    word, _, multiple = rest.partition(":")
-    if not layer or word not in ("", "must", "prefer") or not (multiple or "1").isdecimal():
-        raise BadRequest(f"{text!r} is not a rule: write LAYER, LAYER:must or LAYER:must:MULTIPLE")
-    return GatherSpec(layer, word == "must", int(multiple or 1))
 
 
 def cancel(id: str | int) -> Call[CancelReply]:

@@ -10,6 +10,7 @@ from phalanx.api.schema.begin import local_begin
 from phalanx.api.schema.changes import HoldRequest, UpdateFields, UpdateRequest
 from phalanx.api.schema.jobs import JobView
 from phalanx.client.calls import Call, path_of
+from phalanx.client.keywords import check_keywords
 from phalanx.clock import local_now
 
 
@@ -24,6 +25,7 @@ def release_call(id: str | int) -> Call[JobView]:
 
 def update_call(id: str | int, fields: UpdateFields) -> Call[JobView]:
     """Settings that a job has already change nothing, so a lost answer may be asked for again."""
+    check_keywords("update", fields, UpdateFields.__annotations__)
     request = UpdateRequest(**fields)
     if isinstance(request.begin, str):
         request.begin = local_begin(request.begin, local_now())

@@ -28,6 +28,7 @@ from phalanx.client.client import Client
 from phalanx.client.executor_futures import CallFuture, RetryRule
 from phalanx.client.executor_jobs import WORKERS_MAX, CallFields, WorkerJobs
 from phalanx.client.executor_pool import CallPool
+from phalanx.client.keywords import check_keywords
 from phalanx.client.pickles import pickle_arguments, pickle_function
 from phalanx.clock import Deadline
 from phalanx.errors import BadRequest, CallFailed
@@ -36,6 +37,13 @@ R = TypeVar("R")
 RetryOn = type[BaseException] | tuple[type[BaseException], ...]
 IDLE_S_MAX = 86_400
 FOREVER_S = threading.TIMEOUT_MAX
+_OF_CALLS = ("retries", "retry_on", *CallFields.__annotations__)
+_OF_EXECUTORS = ("max_workers", "python", "address", "lost_retries", "idle_s")
+_ARGUMENTS = (*_OF_EXECUTORS, *_OF_CALLS)
+_OF_ALL_CALLS = dict.fromkeys(_OF_EXECUTORS, "it is the same for all calls, give it to Executor()")
+_NOT_OF_CALLS = dict.fromkeys(
+    ("time_limit", "timeout"), "a call has no limit; future.result(timeout=…) stops waiting"
+)
 _open: WeakSet[SharedPools] = WeakSet()  # those that the end of the program has to end
 
 
@@ -139,10 +147,10 @@ class Executor(StandardExecutor):
         (an exception type, or several) runs again at most `retries` times, one whose process died or whose node was
         lost at most `lost_retries` times. A worker without calls ends after `idle_s` and gives back what it holds.
         """
+        check_keywords("Executor", resources, _ARGUMENTS, hints=_NOT_OF_CALLS)
         _check("max_workers", max_workers, 1, WORKERS_MAX)
         _check("lost_retries", lost_retries, 0, RETRIES_MAX)
         _check("idle_s", idle_s, 0, IDLE_S_MAX)
-        _check_resources(resources)
         reach = {"PHALANX_EXECUTOR_IDLE_S": f"{idle_s:g}"}
         if address:
             reach["PHALANX_EXECUTOR_ADDRESS"] = address
@@ -157,7 +165,7 @@ class Executor(StandardExecutor):
 
         `retries` and `retry_on` are those of its calls. Both end with the shutdown of either.
         """
-        _check_resources(resources)
+        check_keywords("with_resources", resources, _OF_CALLS, hints=_NOT_OF_CALLS | _OF_ALL_CALLS)
         other = object.__new__(type(self))
         other._shared = self._shared
         other._rule = _rule(
@@ -246,13 +254,6 @@ def _rule(retries: int, retry_on: object) -> RetryRule:
 def _check(name: str, value: float | None, least: int, most: int) -> None:
     if value is not None and not least <= value <= most:
         raise BadRequest(f"{name} = {value} is not possible: expected {least} to {most}")
-
-
-def _check_resources(given: Iterable[str]) -> None:
-    unknown = set(given) - set(CallFields.__annotations__)
-    if unknown:
-        known = ", ".join(CallFields.__annotations__)
-        raise BadRequest(f"{', '.join(sorted(unknown))}: not a resource of calls; these are: {known}")
 
 
 @atexit.register

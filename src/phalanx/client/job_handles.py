@@ -13,8 +13,9 @@ from msgspec import structs
 
 from phalanx.api.schema.jobs import CancelReply, JobView, Page, StatusWord, TaskView
 from phalanx.api.schema.queries import Stream
-from phalanx.api.schema.submission import SubmitReply
+from phalanx.api.schema.submission import AcceptedTask, SubmitReply
 from phalanx.client.calls import FINAL
+from phalanx.client.waited_jobs import AsyncWaitedJob, WaitedJob, async_waited_job, waited_job
 from phalanx.errors import BadRequest, JobFailed, PhalanxError
 
 TAIL_LINES = 20  # of the log, in an error
@@ -140,7 +141,7 @@ class JobHandle(_Handle, dict=True):
                 if (cursor := page.next_cursor) is None:
                     break
 
-    def wait(self, timeout: float | None = None, *, check: bool = False) -> JobView:
+    def wait(self, timeout: float | None = None, *, check: bool = False) -> WaitedJob:
         """Return when it has ended, or after `timeout` seconds as it then stands: look at its status.
 
         With `check`, JobFailed is raised if it did not complete, and TimeoutError if it has not ended in time. Of
@@ -150,7 +151,7 @@ class JobHandle(_Handle, dict=True):
         chosen = _chosen(views)
         if check:
             self._check(chosen)
-        return chosen
+        return waited_job(chosen, self)
 
     def logs(
         self,
@@ -204,7 +205,7 @@ class JobHandle(_Handle, dict=True):
 
 
 class AsyncJobHandle(_Handle, dict=True):
-    """A submitted job, for asyncio: every method of `JobHandle`, to be awaited."""
+    """A submitted job, for asyncio: the fields of `SubmitReply`, and every method of `JobHandle`, to be awaited."""
 
     @property
     def client(self) -> AsyncJobCalls:
@@ -238,13 +239,18 @@ class AsyncJobHandle(_Handle, dict=True):
                 if (cursor := page.next_cursor) is None:
                     break
 
-    async def wait(self, timeout: float | None = None, *, check: bool = False) -> JobView:  # noqa: ASYNC109
+    async def wait(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109
+        *,
+        check: bool = False,
+    ) -> AsyncWaitedJob:
         """Return when it has ended, or after `timeout` seconds as it then stands; `check` raises as in `JobHandle`."""
         views = [_job_of(await self.client.wait(id, timeout)) for id in self.job_ids]
         chosen = _chosen(views)
         if check:
             await self._check(chosen)
-        return chosen
+        return async_waited_job(chosen, self)
 
     async def logs(
         self,
@@ -293,6 +299,19 @@ class AsyncJobHandle(_Handle, dict=True):
         except PhalanxError:
             found = b""
         return found.decode("utf-8", "replace") or task.stderr_tail
+
+
+def handle_of(view: JobView, client: JobCalls) -> JobHandle:
+    """A handle on a job that was submitted before."""
+    return job_handle(_reply_of(view), client)
+
+
+def async_handle_of(view: JobView, client: AsyncJobCalls) -> AsyncJobHandle:
+    return async_job_handle(_reply_of(view), client)
+
+
+def _reply_of(view: JobView) -> SubmitReply:
+    return SubmitReply([view.id], view.id, [AcceptedTask(view.id, view.tasks, number=view.number)])
 
 
 def job_handle(reply: SubmitReply, client: JobCalls) -> JobHandle:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from textwrap import dedent
 from typing import Any, Unpack, cast
 
 from phalanx.api.schema.apply import ApplyReply, ApplyRequest
-from phalanx.api.schema.groupspec import GatherSpec
+from phalanx.api.schema.groupspec import GatherRules
+from phalanx.api.schema.jobs import JobView
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls
 from phalanx.client.calls import Spec
@@ -15,7 +17,9 @@ from phalanx.client.job_handles import (
     AsyncJobHandle,
     JobCalls,
     JobHandle,
+    async_handle_of,
     async_job_handle,
+    handle_of,
     job_handle,
 )
 from phalanx.client.submit_names import GangKeywords, SubmitKeywords, read_keywords
@@ -40,7 +44,8 @@ Tasks
     params, rows                               a sweep: `params={"lr": "0.1,0.01"}`, or rows of any number
     tasks, min, gang_wait, gather              a gang: all start together, or at least `min`; where
 Order
-    queue, priority, after, begin, no_queue, allow_infeasible
+    queue, priority, begin, no_queue, allow_infeasible
+    after                                      jobs that come first: a handle, a number, "17:any", or several
     hold                                       nothing of it starts before `client.release`
     preemption, evictable, min_run             whom it may evict; whether and when it may be
 Time and retries
@@ -80,17 +85,22 @@ class SubmitCalls(SweepCalls):
         """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
         return job_handle(super().resubmit(job, changes, request_id=request_id), cast(JobCalls, self))
 
+    def handle(self, id: str | int) -> JobHandle:
+        """A handle on a job that was submitted before, by its number, id or name: to wait for it, or read its log."""
+        view: JobView = self._ask(calls.job(id))
+        return handle_of(view, cast(JobCalls, self))
+
     def gang(
         self,
         command: Sequence[str],
         tasks: int,
         *,
-        gather: Sequence[str | GatherSpec] = (),
+        gather: GatherRules = (),
         **fields: Unpack[GangKeywords],
     ) -> JobHandle:
-        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather=['rack:must'])`."""
+        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather='rack:must')`."""
         return job_handle(
-            self._ask(calls.gang(command, tasks, gather, read_keywords(fields))), cast(JobCalls, self)
+            self._ask(calls.gang(command, tasks, gather, read_keywords(fields, "gang"))), cast(JobCalls, self)
         )
 
     def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
@@ -130,16 +140,21 @@ class AsyncSubmitCalls(AsyncSweepCalls):
         again = await super().resubmit(job, changes, request_id=request_id)
         return async_job_handle(again, cast(AsyncJobCalls, self))
 
+    async def handle(self, id: str | int) -> AsyncJobHandle:
+        """A handle on a job that was submitted before, by its number, id or name: to wait for it, or read its log."""
+        view: JobView = await self._ask(calls.job(id))
+        return async_handle_of(view, cast(AsyncJobCalls, self))
+
     async def gang(
         self,
         command: Sequence[str],
         tasks: int,
         *,
-        gather: Sequence[str | GatherSpec] = (),
+        gather: GatherRules = (),
         **fields: Unpack[GangKeywords],
     ) -> AsyncJobHandle:
-        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather=['rack:must'])`."""
-        made = calls.gang(command, tasks, gather, read_keywords(fields))
+        """Submit tasks that start together or not at all: `gang([…], 16, min=12, gpus=8, gather='rack:must')`."""
+        made = calls.gang(command, tasks, gather, read_keywords(fields, "gang"))
         return async_job_handle(await self._ask(made), cast(AsyncJobCalls, self))
 
     async def apply(self, request: ApplyRequest | Spec | Sequence[Spec], /) -> ApplyReply:
@@ -149,4 +164,4 @@ class AsyncSubmitCalls(AsyncSweepCalls):
 
 
 for _each in (SubmitCalls, AsyncSubmitCalls):  # `help(Client.submit)` lists the fields
-    _each.submit.__doc__ = f"{_each.submit.__doc__}\n{FIELDS}"
+    _each.submit.__doc__ = f"{dedent(f'        {_each.submit.__doc__}')}\n{FIELDS}"

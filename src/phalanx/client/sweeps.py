@@ -106,7 +106,7 @@ def _sweep(request: SubmitRequest | None, fields: SweepFields) -> _Sweep | Call[
     if not (rows := list(given)):
         raise BadRequest("rows: there is none")
     export = plain.pop("export", None)
-    request = with_surroundings(SubmitRequest(**plain), export)  # type: ignore[misc]
+    request = with_surroundings(SubmitRequest(**plain), export)  # type: ignore[arg-type, misc]
     return _Sweep(request, *rows_of_objects(rows, "rows"))
 
 

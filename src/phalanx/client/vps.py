@@ -21,6 +21,7 @@ from phalanx.api.schema.vps import (
     VpsView,
 )
 from phalanx.client.calls import TIMEOUT_S, Call, get, new_request_id, query_of
+from phalanx.client.keywords import check_keywords
 
 SNAPSHOT_WITHIN_S = 320.0  # of a large container
 
@@ -37,6 +38,11 @@ def create(request: VpsRequest) -> Call[NewVps]:
         repeatable=True,
         request_id=id,
     )
+
+
+def _request(fields: VpsFields) -> VpsRequest:
+    check_keywords("create_vps", fields, VpsFields.__annotations__)
+    return VpsRequest(**fields)
 
 
 def listed(ended: bool) -> Call[list[VpsView]]:
@@ -88,7 +94,7 @@ class VpsCalls:
 
     def create_vps(self, request: VpsRequest | None = None, **fields: Unpack[VpsFields]) -> NewVps:
         """Make a VPS. With `ssh="generate"` its `private_key` is in this answer and nowhere else."""
-        found: NewVps = self._ask(create(request or VpsRequest(**fields)))
+        found: NewVps = self._ask(create(request or _request(fields)))
         return found
 
     def list_vps(self, *, ended: bool = False) -> list[VpsView]:
@@ -140,7 +146,7 @@ class AsyncVpsCalls:
 
     async def create_vps(self, request: VpsRequest | None = None, **fields: Unpack[VpsFields]) -> NewVps:
         """Make a VPS. With `ssh="generate"` its `private_key` is in this answer and nowhere else."""
-        found: NewVps = await self._ask(create(request or VpsRequest(**fields)))
+        found: NewVps = await self._ask(create(request or _request(fields)))
         return found
 
     async def list_vps(self, *, ended: bool = False) -> list[VpsView]:

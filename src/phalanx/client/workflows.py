@@ -13,11 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobs import CancelReply, Page
-from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.workflows import (
     ConditionSpec,
     RetryReply,
@@ -30,8 +29,10 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.client import workflow_calls
 from phalanx.client.calls import Call
+from phalanx.client.job_handles import JobHandle
+from phalanx.client.stage_fields import StageFields, stage_job
+from phalanx.client.workflow_handles import WorkflowHandle
 from phalanx.core.model.references import as_text
-from phalanx.core.model.resources import Cores
 
 
 class ResultReference:
@@ -49,6 +50,9 @@ class ResultReference:
 
     def __str__(self) -> str:
         return f"${{{'.'.join((self.stage.name, 'result', *self._path))}}}"
+
+    def __repr__(self) -> str:
+        return f"ResultReference({str(self)!r})"
 
     def __iter__(self) -> None:  # what has no end is not looped over by mistake
         raise TypeError("the result of a stage is not known before it has run, so it cannot be looped over")
@@ -75,6 +79,9 @@ class StageHandle:
         self.name = name
         self.flow = flow
 
+    def __repr__(self) -> str:
+        return f"StageHandle({self.name!r})"
+
     @property
     def result(self) -> ResultReference:
         """What the stage will give, for commands, environments and specs of other stages."""
@@ -93,41 +100,8 @@ class StageHandle:
         return StageText(self, "task_id")
 
 
-class StageFields(TypedDict, total=False):
-    """The fields of a stage that a job has, too."""
-
-    cores: Cores
-    memory: int | str
-    gpus: int
-    gpu_type: str | None
-    gpu_memory: int | str
-    labels: dict[str, str]
-    require_isolation: bool
-    target: str | None
-    cwd: str | None
-    queue: str
-    priority: int
-    max_retries: int
-    time_limit: float | str
-    grace: float | str
-    tags: dict[str, str]
-    split_output: bool
-
-
 Word = str | ResultReference
 CONDITION_PARTS = 3
-_OF_GROUP = (
-    "cores",
-    "memory",
-    "gpus",
-    "gpu_type",
-    "gpu_memory",
-    "labels",
-    "require_isolation",
-    "target",
-    "cwd",
-    "split_output",
-)
 
 
 class WorkflowBuilder:
@@ -146,6 +120,9 @@ class WorkflowBuilder:
         self._limits = deadline, budget
         self._stages: list[StageSpec] = []
 
+    def __repr__(self) -> str:
+        return f"WorkflowBuilder({', '.join([repr(self.name), *(stage.name for stage in self._stages)])})"
+
     def stage(
         self,
         name: str,
@@ -160,24 +137,29 @@ class WorkflowBuilder:
         **fields: Unpack[StageFields],
     ) -> StageHandle:
         """Add a stage. `when` is a condition: a stage, where in its result, and the value that must be there."""
-        given: dict[str, Any] = dict(fields)
+        self._check_new(name)
         _check_command(name, command)
         _check_inputs(name, after, when)
         group = GroupSpec(
             command=[self._text(name, "command", word) for word in command],
             shell=None if shell is None else self._text(name, "shell", shell),
             env={key: self._text(name, f"env.{key}", value) for key, value in (env or {}).items()},
-            **{key: given.pop(key) for key in _OF_GROUP if key in given},
         )
+        job = stage_job(fields, group)
         names = [self._named(name, "after", each) for each in after]
         condition = None
         if when is not None:
             condition = ConditionSpec(self._named(name, "when", when[0]), when[1], as_text(when[2]))
             names += [condition.node] if condition.node not in names else []
-        job = JobSpec([group], **given)
         plain = self._plain(name, "spec", spec or {})
         self._stages.append(StageSpec(name, job, names, condition, task_type, plain))
         return StageHandle(name, self)
+
+    def _check_new(self, name: str) -> None:
+        if any(stage.name == name for stage in self._stages):
+            raise ValueError(
+                f"stage {name!r} is already in this workflow{_called(self.name)}: choose another name"
+            )
 
     def _named(self, stage: str, field: str, other: StageHandle | str) -> str:
         """The name of a stage that another one builds on."""
@@ -223,42 +205,6 @@ class WorkflowBuilder:
         return WorkflowHandle(self._client, self._client.submit_workflow(self.spec()))
 
 
-class WorkflowHandle:
-    """A workflow that was submitted."""
-
-    def __init__(self, client: WorkflowCalls, submitted: SubmittedWorkflow) -> None:
-        self._client = client
-        self.id = submitted.id
-        self.jobs = submitted.jobs  # the id of each stage's job
-        self.warnings = submitted.warnings  # why it may not keep its deadline or its budget
-
-    def view(self) -> WorkflowView:
-        """As it stands now."""
-        return self._client.workflow_view(self.id)
-
-    def wait(self, timeout: float | None = None) -> WorkflowView:
-        """As it ended, or as it stands after `timeout` seconds."""
-        return self._client.wait_workflow(self.id, timeout)
-
-    def results(self) -> dict[str, Any]:
-        """The results of the stages that gave one, by name."""
-        return {stage.name: stage.result for stage in self.view().stages if stage.result is not None}
-
-    def cancel(self) -> CancelReply:
-        """Cancel every stage that has not ended."""
-        return self._client.cancel_workflow(self.id)
-
-    def retry(
-        self,
-        from_stage: str | None = None,
-        *,
-        deadline: float | str | None = None,
-        budget: float | None = None,
-    ) -> RetryReply:
-        """Run stages of an ended workflow again: whatever did not complete, or a stage and all that build on it."""
-        return self._client.retry_workflow(self.id, from_stage, deadline=deadline, budget=budget)
-
-
 def _check_command(stage: str, command: object) -> None:
     """A text would be taken for a list of letters. A function is no command, and is called by an Executor."""
     if callable(command):
@@ -297,6 +243,9 @@ class WorkflowCalls:
     """The methods of `Client` that are about workflows."""
 
     def _ask(self, call: Call[Any]) -> Any:
+        raise NotImplementedError
+
+    def handle(self, id: str | int) -> JobHandle:
         raise NotImplementedError
 
     def _waited(

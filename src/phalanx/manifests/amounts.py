@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from phalanx.core.model.amounts import written
+from phalanx.core.model.amounts import MEMORY_BYTES_MIN, format_bytes, written
 from phalanx.core.model.resources import Cores
 from phalanx.manifests import quantities
 from phalanx.manifests.quantities import NANO
@@ -61,7 +61,17 @@ def read_amounts(pod: View) -> Amounts:
         total[name] = max(total.get(name, 0), amount)
     if "overhead" in pod:
         _add(total, _quantities(pod.view("overhead"), COUNTED))
-    return to_amounts(total)
+    return to_amounts(_with_least(pod, total))
+
+
+def _with_least(pod: View, ask: Ask) -> Ask:
+    """A pod may ask for less memory than a task can be limited to."""
+    asked, least = ask.get(MEMORY, 0), MEMORY_BYTES_MIN * NANO
+    if not 0 < asked < least:
+        return ask
+    text = f"asks for {_ceil(asked)} bytes of memory; a task has at least {format_bytes(MEMORY_BYTES_MIN)}"
+    pod.note("containers", text, "")
+    return ask | {MEMORY: least}
 
 
 def to_amounts(ask: Ask) -> Amounts:

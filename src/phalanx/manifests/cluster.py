@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 from msgspec import Struct, ValidationError, convert, structs
 
-from phalanx.api.schema.fields import read_cores, read_size, shown
+from phalanx.api.schema.fields import read_cores, read_memory, shown
 from phalanx.api.schema.groupspec import CORES_MAX, GPUS_MAX
 from phalanx.api.schema.queues import QuotaSpec, to_quota
 from phalanx.core.model.dispatch import DispatchMode, Selection
@@ -91,7 +91,7 @@ def _nodes(each: View) -> Iterator[NodeSpec]:
     numa = each.number("numa", 0, 0, 64)
     parts = tuple(NumaNode(id, (id + 1) * cores // numa - id * cores // numa) for id in range(numa))
     devices = tuple(_devices(each, numa))
-    capacity = Capacity(cores, _size(each, "memory"), parts, devices, words)
+    capacity = Capacity(cores, _size(each, "memory", "a node"), parts, devices, words)
     closed = each.text("closed")
     for name in _names(each, "name", each.text("name")):
         yield NodeSpec(name, capacity, closed)
@@ -101,9 +101,15 @@ def _nodes(each: View) -> Iterator[NodeSpec]:
 
 
 def _devices(each: View, numa: int) -> Iterator[Device]:
-    kinds = [(each.number("gpus", 0, 0, GPUS_MAX), each.text("gpu_type", "gpu"), _size(each, "gpu_memory"))]
+    kinds = [
+        (
+            each.number("gpus", 0, 0, GPUS_MAX),
+            each.text("gpu_type", "gpu"),
+            _size(each, "gpu_memory", "a device"),
+        )
+    ]
     kinds += [
-        (more.number("count", 1, 0, GPUS_MAX), more.text("kind", "gpu"), _size(more, "memory"))
+        (more.number("count", 1, 0, GPUS_MAX), more.text("kind", "gpu"), _size(more, "memory", "a device"))
         for more in each.views("devices")
     ]
     total = sum(count for count, _, _ in kinds)
@@ -185,7 +191,7 @@ def _queues(queues: View) -> dict[str, Quota]:
         quota = queues.view(name)
         limits = {key: quota.number(key, 0, 0, 1 << 60) for key in ("tasks", "gpus") if key in quota}
         cores = _cores(quota) if "cores" in quota else None
-        memory = _size(quota, "memory") if "memory" in quota else None
+        memory = _size(quota, "memory", "a task") if "memory" in quota else None
         most = "priority_max"
         priority = quota.number(most, 0, -PRIORITY_MAX, PRIORITY_MAX) if most in quota else None
         mode = _word(quota, "dispatch_mode", DispatchMode)
@@ -217,14 +223,14 @@ def _word(view: View, key: str, words: Any) -> Any:
     return value
 
 
-def _size(view: View, key: str) -> int:
+def _size(view: View, key: str, of: str) -> int:
     value = view.get(key)
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise view.error(key, f"{shown(value)} is not a size, such as 512GiB")
     try:
-        return read_size(key, value)
+        return read_memory(key, value, of)
     except PhalanxError as error:
         raise view.error("", error.detail) from None
 

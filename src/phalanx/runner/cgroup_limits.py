@@ -13,12 +13,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from phalanx.core.model.amounts import MILLI, MILLICORES
+from phalanx.core.model.amounts import MEMORY_BYTES_MIN, MILLI, MILLICORES
 from phalanx.core.model.resources import Cores
 from phalanx.runner.device_filter import DeviceFilter, DeviceNode
 
-# Below this an OOM kill could strike while the keeper is inside, before the task has its own memory.
-MEMORY_BYTES_MIN = 16 << 20
 # What starts in a cgroup whose time is used up waits for the next period, and the keeper with it: so periods are short,
 # except for shares that are too small for that.
 CPU_PERIOD_US, CPU_PERIOD_LONG_US = 10_000, 100_000
@@ -86,6 +84,7 @@ def quota(cores: Cores) -> tuple[int, int]:
 
 
 def _limit_memory(folder: Path, is_v2: bool, memory_bytes: int) -> None:
+    # Jobs that older coordinators took may ask for less. The keeper, too, is inside at the start.
     limit = str(max(memory_bytes, MEMORY_BYTES_MIN))
     if is_v2:
         _write(folder, "memory.max", limit)

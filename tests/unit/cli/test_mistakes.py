@@ -15,7 +15,7 @@ from tests.support.fake_client import Cli, FakeClient
         ("submit --gpu 1 -- true", "--gpus"),
         ("submit --gpus=one -- true", "'one' is not a whole number"),
         ("submit --cores two -- true", "two"),
-        ("submit -m 10 -- true", "write 10MiB or 10GiB"),
+        ("submit -m 10 -- true", "write 10GiB"),
         ("submit python_train.py_--lr_1", "one word with spaces in it: leave the quotes out, or use --shell"),
         ("run --array 1-4 -- true", "use `phalanx submit`"),
         ("pss", "Did you mean 'ps'"),

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from phalanx.api.schema.apply import ApplyRequest
-from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.submit_fields import SweepFields
 from phalanx.client import calls
@@ -37,25 +36,6 @@ def test_an_application_always_carries_a_request_id():
     ways: list[Any] = [{"groups": []}, [{"groups": []}], ApplyRequest([])]
     for given in ways:
         assert msgspec.json.decode(calls.apply(given).body or b"", type=ApplyRequest).request_id
-
-
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("rack", GatherSpec("rack")),
-        ("rack:prefer", GatherSpec("rack")),
-        ("rack:must", GatherSpec("rack", must=True)),
-        ("rack:must:4", GatherSpec("rack", must=True, multiple=4)),
-    ],
-)
-def test_a_rule_may_be_written_as_text(text: str, rule: GatherSpec):
-    assert calls.parse_gather(text) == rule
-
-
-@pytest.mark.parametrize("text", ["", ":must", "rack:Must", "rack:must:x", "rack:must:-1"])
-def test_what_is_no_rule_is_refused(text: str):
-    with pytest.raises(BadRequest, match="is not a rule"):
-        calls.parse_gather(text)
 
 
 def test_a_submission_is_given_in_one_way():

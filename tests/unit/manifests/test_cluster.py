@@ -266,6 +266,10 @@ running:
         ("nodes: [{name: n1, cores: -1}]", "out of range"),
         ("nodes: [{name: 'n[9-1]'}]", "is not a range"),
         ("nodes: [{name: n1, memory: lots}]", "is not a size"),
+        (
+            "nodes: [{name: n1, memory: 512}]",
+            "memory: 512 without a unit is 512 bytes, and the least for a node",
+        ),
         ("nodes: 3", "is not a list of mappings"),
         ("nodes: []\nnode: []", "node: is unknown"),
         ("nodes: []\nrunning: [{name: a, places: [n1]}]", "there is no node 'n1'"),

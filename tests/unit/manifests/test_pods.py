@@ -86,6 +86,12 @@ def test_containers_add_up_and_init_containers_count_if_they_need_more():
     assert "this container is not run" in warned(pod)
 
 
+def test_a_pod_that_asks_for_less_memory_than_a_limit_can_have_gets_the_least_with_a_caution():
+    pod = a_pod(requests={"cpu": 1, "memory": "10Mi"})
+    assert the_job(pod).groups[0].memory == 16 << 20
+    assert "asks for 10485760 bytes of memory; a task has at least 16MiB" in warned(pod)
+
+
 @pytest.mark.parametrize("amount", ["-1", "1K", [], "lots"])
 def test_an_amount_that_is_none_is_refused(amount: Any):
     assert "spec.containers[0].resources.requests.cpu" in refusal(a_pod(requests={"cpu": amount}))

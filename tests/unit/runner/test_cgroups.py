@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.runner.cgroup_limits import MEMORY_BYTES_MIN
+from phalanx.core.model.amounts import MEMORY_BYTES_MIN
 from phalanx.runner.cgroup_tree import RUNNER
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.keeper.cgroup import attempts_in, is_of_a_node, node_folder, oom_kills

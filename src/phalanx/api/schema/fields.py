@@ -21,7 +21,7 @@ from phalanx.core.model.amounts import (
     MILLI,
     MILLICORES,
     SECONDS_MAX,
-    parse_bytes,
+    parse_memory,
     parse_seconds,
     written,
 )
@@ -193,15 +193,14 @@ def check_count(field: str, count: int, most: int) -> None:
         raise BadRequest(f"{field}: {count} are too many, at most {most} are allowed")
 
 
-def read_size(field: str, value: int | str) -> int:
-    """Bytes, from a number or from text such as 16GiB."""
-    if isinstance(value, str):
-        try:
-            return parse_bytes(value)
-        except ValueError as error:
-            raise BadRequest(f"{field}: {error}") from None
-    check_number(field, value, 0, BYTES_MAX)
-    return value
+def read_memory(field: str, value: int | str, of: str = "a task") -> int:
+    """Bytes of memory, from a number or from text such as 16GiB; so few that nothing runs in them are refused."""
+    if not isinstance(value, str):
+        check_number(field, value, 0, BYTES_MAX)
+    try:
+        return parse_memory(value, of)
+    except ValueError as error:
+        raise BadRequest(f"{field}: {error}") from None
 
 
 def read_duration(field: str, value: float | str) -> float:

@@ -8,6 +8,7 @@ groups together is `api/schema/jobspec.py`'s business.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
@@ -21,7 +22,7 @@ from phalanx.api.schema.fields import (
     check_text,
     read_command,
     read_cores,
-    read_size,
+    read_memory,
     read_tags,
     shown,
 )
@@ -102,6 +103,24 @@ class GatherSpec(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     layer: str
     must: bool = False
     multiple: int = 1  # every domain of the layer holds a multiple of that many members
+
+
+GatherRules = str | GatherSpec | Sequence[str | GatherSpec]  # as people write them
+
+
+def parse_gather_rules(given: GatherRules) -> list[GatherSpec]:
+    """Rules as people write them: one or several, each with its fields or as text."""
+    each = [given] if isinstance(given, str | GatherSpec) else given
+    return [parse_gather(rule) if isinstance(rule, str) else rule for rule in each]
+
+
+def parse_gather(text: str) -> GatherSpec:
+    """`rack` is a preference, `rack:must` a rule, `rack:must:4` has multiples of 4 in each domain of the layer."""
+    layer, _, rest = text.partition(":")
+    word, _, multiple = rest.partition(":")
+    if not layer or word not in ("", "must", "prefer") or not (multiple or "1").isdecimal():
+        raise BadRequest(f"{text!r} is not a rule: write LAYER, LAYER:must or LAYER:must:MULTIPLE")
+    return GatherSpec(layer, word == "must", int(multiple or 1))
 
 
 def to_group(spec: GroupSpec, field: str, *, alone: bool, array: Array | None = None) -> Group:
@@ -231,13 +250,13 @@ def _request(spec: GroupSpec, field: str) -> Request:
     target = _target(spec, field)
     _check_places(spec, target, field)
     gpus = len(target.devices) if target and target.devices else spec.gpus
-    gpu_memory = read_size(f"{field}gpu_memory", spec.gpu_memory)
+    gpu_memory = read_memory(f"{field}gpu_memory", spec.gpu_memory, "a device")
     if gpus == 0 and (spec.gpu_type is not None or gpu_memory):
         vain = "gpu_type" if spec.gpu_type is not None else "gpu_memory"
         raise BadRequest(f"{field}{vain}: given without devices: set gpus")
     return Request(
         cores=read_cores(f"{field}cores", spec.cores, CORES_MAX),
-        memory_bytes=read_size(f"{field}memory", spec.memory),
+        memory_bytes=read_memory(f"{field}memory", spec.memory),
         gpus=gpus,
         gpu_type=spec.gpu_type,
         gpu_memory_bytes=gpu_memory,

@@ -6,6 +6,7 @@ cluster around the jobs is in `cluster.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 from msgspec import Struct
@@ -173,9 +174,7 @@ class JobView(Struct):
     image: str = ""  # the container it runs in
     mounts: list[str] = []  # what of the node that container sees
     split_output: bool = False  # it has two logs, of standard output and standard error, instead of one
-    written: list[
-        str
-    ] = []  # of a stage: its command before references were replaced; others see no other one
+    written: list[str] = []  # of a stage: its command with references; others see no other one
     kind: Literal["command", "vps"] = "command"
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
@@ -188,9 +187,7 @@ class JobView(Struct):
     params: dict[str, str] = {}  # of a sweep: the values of each parameter, such as 1..5; rows: how many
     repeats: str = ""  # the job whose failed tasks it runs again
     retries: list[str] = []  # the jobs that run failed tasks of it again, oldest first
-    unread: int = (
-        0  # of the running tasks: those that are stopped until the client of `run` reads their output
-    )
+    unread: int = 0  # of the running tasks: those stopped until the client of `run` reads their output
     unreachable: int = 0  # of the running tasks: those whose node is not connected
 
 
@@ -371,10 +368,16 @@ class LogChunk(Struct):
 
 
 class Page(Struct, Generic[T]):
-    """A piece of a list. Give `next_cursor` back to get the next; null means this was the last."""
+    """A piece of a list, to be looped over. Give `next_cursor` back to get the next; null means this was the last."""
 
     items: list[T]
     next_cursor: str | None
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.items)
+
+    def __len__(self) -> int:
+        return len(self.items)
 
 
 class JobReason(Struct):

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct, structs
 
-from phalanx.api.schema.fields import check_number, read_cores, read_duration, read_size, shown
+from phalanx.api.schema.fields import check_number, read_cores, read_duration, read_memory, shown
 from phalanx.core.model.credential import ROLES
 from phalanx.core.model.dispatch import DispatchMode, Selection
 from phalanx.core.model.job import PRIORITY_MAX
@@ -125,7 +125,7 @@ class QueueView(Struct):
 
 def to_quota(spec: QuotaSpec, field: str = "") -> Quota:
     """The quota a spec describes, or a refusal that names the field."""
-    memory_bytes = None if spec.memory is None else read_size(f"{field}memory", spec.memory)
+    memory_bytes = None if spec.memory is None else read_memory(f"{field}memory", spec.memory)
     for name, limit in (("tasks", spec.tasks), ("gpus", spec.gpus), ("submitted", spec.submitted)):
         if limit is not None:
             check_number(f"{field}{name}", limit, 0, COUNT_MAX)
@@ -177,7 +177,7 @@ def _limits(spec: UserLimitsSpec, field: str) -> UserLimits:
         if limit is not None:
             check_number(f"{field}{name}", limit, 0, COUNT_MAX)
     cores = None if spec.cores is None else read_cores(f"{field}cores", spec.cores, COUNT_MAX)
-    memory_bytes = None if spec.memory is None else read_size(f"{field}memory", spec.memory)
+    memory_bytes = None if spec.memory is None else read_memory(f"{field}memory", spec.memory)
     return UserLimits(spec.running, cores, memory_bytes, spec.gpus, spec.submitted)
 
 

@@ -21,7 +21,7 @@ from phalanx.api.schema.fields import (
     check_text,
     read_cores,
     read_duration,
-    read_size,
+    read_memory,
     read_span,
     shown,
 )
@@ -95,7 +95,7 @@ def _number(key: str, value: Any, most: int, least: int = 0) -> int:
     if isinstance(value, str) and _WHOLE.fullmatch(value):
         value = int(value)
     if not isinstance(value, int):
-        raise BadRequest(f"set: {key}: {shown(value)} is no whole number")
+        raise BadRequest(f"set: {key}: {shown(value)} is not a whole number")
     check_number(f"set: {key}", value, least, most)
     return value
 
@@ -134,7 +134,7 @@ def _cores(key: str, value: Any) -> dict[str, Any]:
     try:
         cores = float(value)
     except (TypeError, ValueError):
-        raise BadRequest(f"set: {key}: {shown(value)} is no number of cores") from None
+        raise BadRequest(f"set: {key}: {shown(value)} is not a number of cores") from None
     return {"cores": read_cores(f"set: {key}", int(cores) if cores.is_integer() else cores, CORES_MAX)}
 
 
@@ -147,8 +147,8 @@ def _gpu_type(key: str, value: Any) -> dict[str, Any]:
 
 def _size(key: str, value: Any) -> int:
     if isinstance(value, float):
-        raise BadRequest(f"set: {key}: {shown(value)} is no whole number of bytes")
-    return read_size(f"set: {key}", value)
+        raise BadRequest(f"set: {key}: {shown(value)} is not a whole number of bytes")
+    return read_memory(f"set: {key}", value, "a device" if key == "gpu_memory" else "a task")
 
 
 _OF_REQUEST: dict[str, Callable[[str, Any], dict[str, Any]]] = {
@@ -213,7 +213,9 @@ def _with_params(job: Job, axes: Mapping[str, Any], repeats: str) -> Job:
     names = [axis.name for axis in params.axes]
     if wrong := [name for name in axes if name not in names]:
         known = ", ".join(names) or "none"
-        raise BadRequest(f"set: param.{wrong[0]}: the job has no such parameter of a grid (it has: {known})")
+        raise BadRequest(
+            f"set: param.{wrong[0]}: the job has no grid parameter {shown(wrong[0])} (it has: {known})"
+        )
     assert job.array is not None
     if len(job.array) != params.count:
         whole = f"resubmit {repeats}, whose tasks it runs again" if repeats else "resubmit the whole sweep"

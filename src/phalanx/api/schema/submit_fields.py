@@ -1,12 +1,20 @@
-"""The fields of `SubmitRequest` as keywords, for clients that are written in Python."""
+"""The fields of `SubmitRequest` as keywords, for clients that are written in Python.
+
+Some may be written in a shorter form than in the request; `client/submit_names.py` reads those.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypedDict
 
-from phalanx.api.schema.groupspec import GatherSpec, Network
+from phalanx.api.schema.groupspec import GatherRules, Network
+from phalanx.api.schema.submission import SubmitReply
 from phalanx.core.model.resources import Cores
+
+# Jobs by their ids or numbers, or as what `submit` returned.
+JobBefore = str | int | SubmitReply
+JobsBefore = JobBefore | Sequence[JobBefore]
 
 
 class GangFields(TypedDict, total=False):
@@ -34,12 +42,12 @@ class GangFields(TypedDict, total=False):
     gang_wait: float | str | None
     labels: dict[str, str]
     require_isolation: bool
-    nodes: list[str]
-    exclude: list[str]
+    nodes: str | list[str]
+    exclude: str | list[str]
     exclusive: bool
     spread: bool
     tags: dict[str, str]
-    after: list[str]
+    after: JobsBefore
     preemption: Literal["lower", "never"]
     evictable: bool
     min_run: float | str
@@ -65,7 +73,7 @@ class SubmitFields(GangFields, total=False):
     no_queue: bool
     hold: bool
     tasks: int
-    gather: list[GatherSpec]
+    gather: GatherRules
     ip_token: str | None
     names: bool
     params: dict[str, Any]

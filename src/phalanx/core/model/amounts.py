@@ -21,10 +21,11 @@ from typing import Protocol, TypeVar
 from phalanx.core.model.resources import Cores, Device, Grant, Request
 
 BYTES_MAX = 1 << 60
+MEMORY_BYTES_MIN = 16 << 20  # with less, an OOM kill could strike before the program of a task runs
 MILLI = 1000  # cores are counted in thousandths, so that sums of parts never drift
 _MILLICORES_KEPT = 4096
 SECONDS_MAX = 10 * 365 * 86_400
-_SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([KMGTP]?i?)B?", re.IGNORECASE | re.ASCII)
+_SIZE = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))? ?([KMGTP]?i?)B?", re.IGNORECASE | re.ASCII)
 _CORES = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,3}))?|([0-9]{1,12})m", re.ASCII)
 _POWER = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,4}):([0-9]{2})(?::([0-9]{2}))?")
@@ -59,6 +60,20 @@ def parse_bytes(text: str) -> int:
     if size > BYTES_MAX:
         raise ValueError(f"{text[:80]!r} is too large: the most is {BYTES_MAX} bytes (1 EiB)")
     return size
+
+
+def parse_memory(value: int | str, of: str = "a task") -> int:
+    """Memory in bytes; so little that nothing runs in it is refused: a number without a unit was meant in another."""
+    size = parse_bytes(value) if isinstance(value, str) else value
+    if not 0 < size < MEMORY_BYTES_MIN:
+        return size
+    least = f"the least for {of} is {format_bytes(MEMORY_BYTES_MIN)}"
+    text = str(value).strip()
+    if not text.isdecimal() or size >= 1 << 20:
+        raise ValueError(f"{text!r} is too little: {least}")
+    units = ("GiB",) if size < 16 else ("MiB", "GiB") if size < 1024 else ("MiB",)
+    meant = " or ".join(f"{size}{unit}" for unit in units)
+    raise ValueError(f"{text} without a unit is {plural(size, 'byte')}, and {least}: write {meant}")
 
 
 def parse_cores(text: str) -> int | float:

@@ -151,6 +151,7 @@ def test_preemption_and_protection():
         ([{"tasks": 1, "indexes": [-1]}], {}, "groups[0].indexes: -1 is out of range"),
         ([{"cores": -1}], {}, "groups[0].cores: -1 is out of range"),
         ([{"memory": "lots"}], {}, "groups[0].memory: 'lots' is not a size"),
+        ([{"memory": "8MiB"}], {}, "groups[0].memory: '8MiB' is too little: the least for a task is 16MiB"),
         ([{"gpu_type": "h100"}], {}, "groups[0].gpu_type: given without"),
         ([{"target": "n1::0,1", "gpus": 3}], {}, "groups[0].gpus: 3 contradicts target"),
         ([{"target": "-n1"}], {}, "groups[0].target: invalid target"),

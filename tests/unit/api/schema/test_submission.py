@@ -135,6 +135,11 @@ def test_attempts_count_the_first_run():
         ({"name": "Ünicode"}, "name: 'Ünicode' is not a name"),
         ({"queue": ""}, "queue: '' is not a name"),
         ({"memory": "much"}, "memory: 'much' is not a size"),
+        ({"memory": 10}, "memory: 10 without a unit is 10 bytes"),
+        (
+            {"gpus": 1, "gpu_memory": 80},
+            "gpu_memory: 80 without a unit is 80 bytes, and the least for a device",
+        ),
         ({"time_limit": "soon"}, "time_limit: 'soon' is not a duration"),
         ({"time_limit": "1m" * 51}, "is not a duration"),
         ({"array": "5-1"}, "array '5-1': '5-1' ends before it begins"),

@@ -10,6 +10,7 @@ from phalanx.core.model.amounts import (
     format_bytes,
     parse_bytes,
     parse_cores,
+    parse_memory,
     parse_seconds,
 )
 
@@ -29,6 +30,7 @@ from phalanx.core.model.amounts import (
         ("2T", 2 * 10**12),
         (" 3Mi ", 3 * 1024**2),
         ("7B", 7),
+        ("16 GiB", 16 * 1024**3),  # as we write it ourselves
     ],
 )
 def test_a_size(text: str, size: int) -> None:
@@ -36,11 +38,31 @@ def test_a_size(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "G", "-1", "1.G", ".5G", "1i", "1iB", "1 G", "1e9", "0x10", "1GG", "9" * 20, "2000P"]
+    "text", ["", "G", "-1", "1.G", ".5G", "1i", "1iB", "1  G", "1e9", "0x10", "1GG", "9" * 20, "2000P"]
 )
 def test_what_is_no_size(text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a size|is too large"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize(("given", "size"), [(0, 0), ("0", 0), ("16Mi", 16 << 20), (1 << 30, 1 << 30)])
+def test_memory(given: int | str, size: int) -> None:
+    assert parse_memory(given) == size
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (10, "10 without a unit is 10 bytes, .* the least for a task is 16MiB: write 10GiB$"),
+        ("512", "write 512MiB or 512GiB$"),
+        (4000, "write 4000MiB$"),
+        ("8MiB", "'8MiB' is too little: the least for a task is 16MiB$"),
+        (8 << 20, "'8388608' is too little"),
+    ],
+)
+def test_memory_in_which_nothing_runs(given: int | str, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        parse_memory(given)
 
 
 @pytest.mark.parametrize(
