@@ -117,7 +117,7 @@ def waits_for_approval(state: ClusterState, job: JobState, until: float, now: fl
     named = () if quota is None or quota.approval is None else quota.approval.by
     who = [name for name in named if name != job.job.user][:NAMES_SHOWN]
     expires = f"; it is cancelled in {describe_seconds(max(0.0, until - now))} otherwise" if until else ""
-    return reason.waiting_approval(job.job.queue, ", ".join([*who, "operators and admins"]), expires)
+    return reason.waiting_approval(job.job.queue, ", ".join([*who, "an operator or an admin"]), expires)
 
 
 def _merged(state: ClusterState, key: AttemptKey) -> Reason:
