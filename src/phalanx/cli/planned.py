@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.cli.output import Table, clean, moment
 from phalanx.core.model.amounts import describe_seconds, plural
+from phalanx.core.model.reason import said
 
 if TYPE_CHECKING:
     from phalanx.api.schema.apply import (
@@ -43,8 +44,8 @@ def _paragraph(reply: PlanReply, job: str, wide: bool) -> Iterator[str]:
     if placed:
         yield from _places(placed, wide)
     yield from _evictions(evicted, wide)
-    for why in dict.fromkeys(each.why for each in evicted):
-        yield f"    {why}"
+    for why in dict.fromkeys(said(each.why) for each in evicted):
+        yield f"    their users read: {why}"
     for no in reasons:
         yield from _reason(no)
 
