@@ -114,7 +114,8 @@ class Explainer:
         said = gates.why_closed(self._state, job, position, self._snapshot.now)
         if not said:
             return None
-        waits = not gates.COME_BY_THEMSELVES.issuperset(gates.closed_gates(job, position))
+        comes = gates.COME_BY_THEMSELVES.issuperset(gates.closed_gates(job, position))
+        waits = not comes or said[0].tier is Tier.NEVER
         fix = self._fix_at_gate(job, position, said[0])
         return Finding(said, position, tasks, waits, _needed(job), fix=fix)
 
@@ -242,6 +243,7 @@ class Explainer:
     def _fix(self, job: JobState, unit: GroupState | GangState, no: Reason, ahead: int) -> Change | None:
         if self._asker is None:
             return None
+        ahead = max(0, ahead - self._started[unit.rank])
         case = Case(self._state, self._draft, job, unit, no, ahead, self._closed, self._trials, self._asker)
         return fixes.fix_for(case)
 

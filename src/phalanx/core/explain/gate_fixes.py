@@ -29,7 +29,9 @@ def _release(job: JobState, asker: Asker) -> Change:
     is_holder = asker.user == holder or (not job.held_by and asker.may_cancel(job.job))
     if asker.controls_all or (is_holder and asker.may_cancel(job.job)):
         return Change("release it", {}, f"phalanx release {job.job.id}")
-    return Change(f"ask {holder} or an operator to release it" if holder else "ask an operator to release it")
+    return Change(
+        f"ask {holder} or any operator to release it" if holder else "ask an operator to release it"
+    )
 
 
 def _approve(state: ClusterState, job: JobState, asker: Asker) -> Change | None:

@@ -92,3 +92,16 @@ def test_a_higher_limit_is_offered_only_where_there_is_room_for_more():
         reply = why_reply(state, state.jobs[job.id], 2, cluster.now, memory=memory, asker=ADA)
         assert reply.dominant.code == "ArrayLimit"
         assert (reply.fix is not None) == is_offered
+
+
+def test_a_begin_that_has_passed_keeps_no_fix_back():
+    cluster = a_cluster(n1={"cores": 8})
+    cluster.submit(a_job(cores=4))
+    cluster.give(SetQuota("lab", Quota(cores=1)))
+    cluster.submit(a_job(queue="lab", priority=1, may_evict=False))
+    cluster.submit(a_job(queue="lab", priority=1, may_evict=False))  # waits ahead of it
+    job = a_job(cores=8, begin_at=50.0, user="ada")
+    cluster.submit(job)
+    fix = fix_of(cluster, job, ADA)
+    assert fix is not None
+    assert fix.change == {"cores": 3}
