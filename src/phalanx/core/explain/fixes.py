@@ -288,7 +288,8 @@ def _taken_back(case: Case, among: Collection[str] | None = None) -> Change | No
     if names is None:
         return None
     done = "enabled" if all(_needs_only_enabling(nodes[name]) for name in names) else "resumed"
-    text = f"it would start now if {_named(names)} were {done} ({_why_held(nodes[names[0]])})"
+    change = f"{_named(names)} were {done}" if case.asker.operates else f"an operator {done} {_named(names)}"
+    text = f"it would start now if {change} ({_why_held(nodes[names[0]])})"
     may_say = case.asker.operates and len(names) <= NAMES_SHOWN
     commands = [command for name in names for command in _to_take_back(nodes[name])]
     return Change(text, {}, " && ".join(commands) if may_say else "")
