@@ -300,6 +300,8 @@ class FakeClient:
 
     def why(self, id: str) -> WhyReply:
         self._note("why", id)
+        if any(node.name == id for node in self.machines) or id == "nosuch":
+            raise NotFound(f"no job {id}")
         reply: WhyReply = self.answer or a_why()
         return reply
 
@@ -309,6 +311,8 @@ class FakeClient:
 
     def node(self, name: str) -> NodeView:
         self._note("node", name)
+        if not self.machines:
+            raise NotFound(f"no node {name}")
         return self.machines[0]
 
     def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:

@@ -19,6 +19,7 @@ from phalanx.cli.signals import output_closed
 from phalanx.cli.wait import ENDED
 from phalanx.client.leader import RetryDelays
 from phalanx.clock import SystemClock
+from phalanx.core.model.reason import said
 from phalanx.errors import NotFound, PhalanxError, Unavailable
 
 if TYPE_CHECKING:
@@ -182,9 +183,9 @@ class Attached:
                     note(_again(id, task, copied))
                 self._copy_attempt(id, stream, copied, sink)
                 if stream == "stdout" and (
-                    said := _left(id, patiently(lambda: self._client.task(id)), copied)
+                    text := _left(id, patiently(lambda: self._client.task(id)), copied)
                 ):
-                    note(said)
+                    note(text)
             elif task.status in ENDED:
                 return
             else:
@@ -213,6 +214,6 @@ def _left(id: str, task: TaskView, attempt: int) -> str:
     is_evicted = told is not None and (told.status == "True" or task.attempt > attempt)
     if told is not None and is_evicted:
         at = told.last_transition_at if told.status == "True" else SystemClock().now()
-        return f"{id}: attempt {attempt} was evicted at {time_of_day(at)}: {told.message}"
-    why = task.message.removeprefix("an earlier attempt: ") or task.reason or "it is tried again"
+        return f"{id}: attempt {attempt} was evicted at {time_of_day(at)}: {said(told.message)}"
+    why = said(task.message.removeprefix("an earlier attempt: ")) or task.reason or "it is tried again"
     return f"{id}: attempt {attempt} ended: {why}"

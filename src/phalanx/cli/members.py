@@ -10,6 +10,7 @@ from phalanx.api.schema.jobs import Counts, GangView, GroupView, JobView, Reques
 from phalanx.cli.labels import label
 from phalanx.cli.output import Table, clean, moment, size
 from phalanx.core.model.amounts import describe_seconds, plural
+from phalanx.core.model.reason import said
 
 ENDED = ("Completed", "Failed", "Cancelled")
 
@@ -88,9 +89,10 @@ def member_table(tasks: list[TaskView]) -> Table:
     )
     ordered = sorted(tasks, key=lambda task: (task.rank is None, task.rank or 0))
     for task in ordered:
-        node = task.node if task.nominated_node is None else f"({task.nominated_node})"
+        node = None if task.status == "Pending" else task.node  # that of an earlier attempt holds nothing
+        node = node if task.nominated_node is None else f"({task.nominated_node})"
         told = [each.message for each in task.conditions] if task.status not in ENDED else []
-        says = "; ".join(filter(None, [task.preparing, task.message, *told]))
+        says = "; ".join(dict.fromkeys(map(said, filter(None, [task.preparing, task.message, *told]))))
         name = [task.object] if named else []
         table.add(
             label(task), *name, task.group, task.rank, standing(task), node, ",".join(map(str, task.devices)),

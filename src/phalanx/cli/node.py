@@ -170,6 +170,13 @@ def _standing(node: NodeView) -> str:
     return "Draining" if node.task_count else "Drained"
 
 
+def told(node: NodeView) -> str:
+    """Whether a node takes work, and if not, why, in one line."""
+    standing, why = _standing(node), node.drain_reason or _note(node)
+    takes = "takes work" if standing == "Online" and not node.elastic_disabled else "takes no new work"
+    return f"{node.name} is a node: {standing}, it {takes}{f' ({why})' if why else ''}"
+
+
 def _table(found: list[NodeView], wide: bool) -> Table:
     noted = any(node.note for node in found)
     weak = wide or any(node.isolation is not None and node.isolation.memory != "limit" for node in found)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.cli.output import Table, clean, moment
 from phalanx.core.model.amounts import describe_seconds, plural
+from phalanx.core.model.reason import said
 
 if TYPE_CHECKING:
     from phalanx.api.schema.apply import (
@@ -43,8 +44,8 @@ def _paragraph(reply: PlanReply, job: str, wide: bool) -> Iterator[str]:
     if placed:
         yield from _places(placed, wide)
     yield from _evictions(evicted, wide)
-    for why in dict.fromkeys(each.why for each in evicted):
-        yield f"    {why}"
+    for why in dict.fromkeys(said(each.why) for each in evicted):
+        yield f"    their users read: {why}"
     for no in reasons:
         yield from _reason(no)
 
@@ -97,14 +98,15 @@ def _verdict(
     if together:
         where += f" in {'/'.join(together)}"
     first = next((each for each in reasons if each.waits), None)
-    if first is not None and first.tier == "never":
+    if first is not None and first.tier == "never" and not placed:
         yield f"{job} can never run here: {first.text} ({first.code})"
     elif first is not None and not placed:
         yield f"{job} must wait: {first.text} ({first.code})"
     elif first is not None and any(each.nominated for each in placed):
         yield f"{job} waits for its places, {where}: {first.text} ({first.code})"
     elif first is not None:
-        waits = f"{plural(first.tasks, 'task')} must wait: {first.text} ({first.code})"
+        verb = "can never start" if first.tier == "never" else "must wait"
+        waits = f"{plural(first.tasks, 'task')} {verb}: {first.text} ({first.code})"
         yield f"{job} would start in part, {where}; {waits}"
     elif evicted:
         leave = "has" if len(evicted) == 1 else "have"

@@ -3,33 +3,62 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import typer
 from msgspec.structs import replace
 
+from phalanx.api.schema.cluster import NodeView
 from phalanx.api.schema.jobs import DomainSlots, NodeReasons, ReasonView, WhyReply
 from phalanx.cli.job import IdArgument
 from phalanx.cli.labels import label
+from phalanx.cli.members import ENDED
+from phalanx.cli.node import told
 from phalanx.cli.output import OutputOption, clean, emit, moment
 from phalanx.cli.session import session
 from phalanx.cli.shape import remembered
 from phalanx.core.model.amounts import plural
+from phalanx.errors import NotFound
 from phalanx.settings import Settings
+
+if TYPE_CHECKING:
+    from phalanx.client.client import Client
 
 
 def why(ctx: typer.Context, id: IdArgument, output: OutputOption = None) -> None:
-    """Explain why a job, a workflow or a stage (`WORKFLOW:STAGE`) waits, and what would help."""
+    """Explain why a job, a workflow or a stage (`WORKFLOW:STAGE`) waits, and what would help.
+
+    Of a node it says whether that takes work.
+    """
     here = session(ctx)
-    reply = _fixed_here(here.client().why(id), here.settings)
+    try:
+        reply = _fixed_here(here.client().why(id), here.settings)
+    except NotFound as error:
+        node = _node(here.client(), id, error)
+        emit(node, here.output(output), [node.name], lambda _wide: _node_lines(node))
+        return
     emit(reply, here.output(output), [reply.dominant.code], lambda wide: map(clean, why_lines(reply, wide)))
+
+
+def _node(client: Client, name: str, error: NotFound) -> NodeView:
+    """The node of this name; if there is none, the error that there is no such job."""
+    try:
+        return client.node(name)
+    except NotFound:
+        raise error from None
+
+
+def _node_lines(node: NodeView) -> Iterable[str]:
+    yield told(node)
+    yield f"next: `phalanx story {node.name}` says what happened to it, `phalanx node show {node.name}` what it has"
 
 
 def _fixed_here(reply: WhyReply, settings: Settings) -> WhyReply:
     """A node of `phalanx up` on this machine comes back with `up`; a plain runner would bring other hardware."""
-    fix, runner = reply.fix, "phalanx runner --name "
-    if fix is None or settings.client.address is not None or not fix.command.startswith(runner):
+    fix = reply.fix
+    if fix is None or settings.client.address is not None or not fix.command.startswith("phalanx runner "):
         return reply
-    name = fix.command.removeprefix(runner)
+    name = fix.command.rpartition(" --name ")[2]
     if name not in remembered(settings.state_dir).names:
         return reply
     text = f"{name} is a node of `phalanx up`: `phalanx down`, then with the --nodes and --pretend it had"
@@ -50,7 +79,7 @@ def why_lines(reply: WhyReply, wide: bool = False) -> Iterable[str]:
         if wide or group.count > 1 or not _repeats(group, reply.dominant):
             yield f"  {_on_nodes(group)}"
     if reply.fix is not None:
-        yield f"fix: {reply.fix.text}"
+        yield f"{'next' if reply.status in ENDED else 'fix'}: {reply.fix.text}"
         if reply.fix.command:
             yield f"  {reply.fix.command}"
     if reply.position is not None:

@@ -8,6 +8,7 @@ A plan is made within one step of the loop, on the live columns, and leaves them
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from functools import partial
 
 from msgspec import structs
@@ -162,13 +163,23 @@ class Declarations:
             if (no := jobs.unwelcome(engine.state, job, role)) is not None:
                 raise unwelcome(no)
             if (no := never_after(engine.state, job)) is not None:
-                raise refusal(no, job.name)
+                raise unwelcome(no)
+            added[job.queue] += job.tasks if known is None else 0
+            if (many := self._too_many(job, added)) is not None:
+                raise unwelcome(Refused(many, "too_many"))
 
-        question = Question(request, user, self._default_retries, flows)
+        question = Question(request, user, self._default_retries, flows, role)
         there: list[str] = []
+        added = Counter[str]()  # tasks of the jobs before, by queue
         seen = engine.state.snapshot(now, engine.memory)
         reply = plan_online(engine.state, question, engine.policy, seen, check=check, asker=asker)
         return structs.replace(reply, warnings=[*reply.warnings, *there])
+
+    def _too_many(self, job: Job, added: Counter[str]) -> Reason | None:
+        """Why so many tasks may not wait with the others, those of the same question among them."""
+        state = self._loop.engine.state
+        too_long = jobs.queue_full(state, job.user, added.total())
+        return too_long or state.queues.too_many(job.queue_user, added[job.queue])
 
     async def _workflows_of(self, specs: list[WorkflowSpec], user: str) -> list[Workflow]:
         """The workflows of a plan; a refusal names which of them."""

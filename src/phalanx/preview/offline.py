@@ -23,6 +23,7 @@ from phalanx.preview.described_state import DescribedState
 from phalanx.preview.incomplete import with_incomplete
 from phalanx.preview.names import Names, called
 from phalanx.preview.plan import preview
+from phalanx.preview.submission import Submitter
 from phalanx.preview.taints import Tolerance
 
 RETRIES = 3
@@ -45,6 +46,7 @@ class Offline:
         ]
         self._new: list[Job] = []
         self._known: list[JobId] = []
+        self._held: set[JobId] = set()
         entered = [(self._take_in(found), found) for found in (*spec.jobs, *made.found)]
         for job, found in entered:  # only now all jobs are there that make way for others
             if found.nominated:
@@ -64,7 +66,15 @@ class Offline:
     def plan(self, policy: Policy | None = None) -> PlanReply:
         """What the scheduler would do with the jobs in question."""
         seen = self.state.snapshot(self.now)
-        reply = preview(self.state, self._new, policy or Policy(), seen, known=self._known, names=self.names)
+        reply = preview(
+            self.state,
+            self._new,
+            policy or Policy(),
+            seen,
+            known=self._known,
+            names=self.names,
+            by=Submitter(held=frozenset(self._held)),
+        )
         return with_incomplete(self._tolerance.plain(reply), self._incomplete)
 
     def _take_in(self, found: ParsedJob) -> Job:
@@ -82,6 +92,8 @@ class Offline:
         job = to_job(found.spec, id=self._new_id(), now=self.now, user="", default_retries=RETRIES)
         job = self._tolerance.aimed(job, found.tolerations)
         self.names.call(job, found.id, found.names)
+        if found.spec.hold:
+            self._held.add(job.id)
         return job
 
     def _submitted(self, submit: SubmitRequest) -> Iterator[Job]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, structs
 
-from phalanx.api.schema.apply import NEVER, Called, PlanReply, PlanRequest
+from phalanx.api.schema.apply import MUST_WAIT, NEVER, NOW, Called, PlanReply, PlanRequest
 from phalanx.api.schema.fields import check_count
 from phalanx.api.schema.jobspec import JobSpec, to_job
 from phalanx.api.schema.submission import SubmitRequest, to_jobs
@@ -23,6 +23,7 @@ from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.layers import fit_layers, fit_request
 from phalanx.preview.names import Names, called
 from phalanx.preview.plan import preview
+from phalanx.preview.submission import Submitter
 from phalanx.preview.workflows import AskedWorkflow
 
 SPECS_MAX = 100
@@ -36,6 +37,7 @@ class Question(Struct, frozen=True):
     user: str
     retries: int  # of tasks that do not say themselves
     flows: Sequence[AskedWorkflow] = ()
+    role: str = ""
 
 
 def plan_online(
@@ -64,8 +66,21 @@ def plan_online(
         for job, name in flow.first_jobs(state, now):
             asked.names.call(job, name)
             jobs.append(job)
-    reply = preview(state, jobs, policy, snapshot, names=asked.names, asker=asker, most=QUESTION_MAX)
+    reply = preview(
+        state,
+        jobs,
+        policy,
+        snapshot,
+        names=asked.names,
+        by=Submitter(asker, question.role, frozenset(asked.held)),
+        most=QUESTION_MAX,
+    )
     refused = [no for flow in flows for no in flow.reasons()]
+    submit = question.request.submit
+    is_queued = reply.exit != NOW or bool(reply.evictions)
+    if submit is not None and submit.no_queue and is_queued and reply.exit != NEVER:
+        reply = structs.replace(reply, exit=MUST_WAIT)
+        asked.warnings.append("it would be refused: no_queue asks for a start at once")
     return structs.replace(
         reply,
         reasons=[*reply.reasons, *refused],
@@ -82,6 +97,7 @@ class _Asked:
         request = question.request
         self.names = Names()
         self.warnings: list[str] = []
+        self.held: set[JobId] = set()
         self._topology = state.table.topology
         self._now, self._user, self._retries = now, question.user, question.retries
         self._count = 0
@@ -104,6 +120,7 @@ class _Asked:
         if name.tasks and len(name.tasks) != job.tasks:
             raise BadRequest(f"names[{number}].tasks: {len(name.tasks)} names for {job.tasks} tasks")
         self.names.call(job, name.job, name.tasks)
+        self._note_hold(job, hold=spec.hold)
         return job
 
     def _of_submit(self, submit: SubmitRequest) -> Iterator[Job]:
@@ -115,8 +132,15 @@ class _Asked:
             raise BadRequest("; ".join(each.detail for each in failed), reason=failed[0].reason)
         self.warnings += warnings
         for target, job in jobs:
+            if submit.no_queue and job.tasks > 1:
+                raise BadRequest(f"no_queue: it is for one task, and this array has {job.tasks}")
             self.names.call(job, called(submit, target))
+            self._note_hold(job, hold=submit.hold)
             yield job
+
+    def _note_hold(self, job: Job, *, hold: bool) -> None:
+        if hold:
+            self.held.add(job.id)
 
     def _new_id(self) -> JobId:
         """Ids with a timestamp of zero, which no real job has."""

@@ -15,6 +15,7 @@ from phalanx.api.schema.apply import (
 )
 from phalanx.api.schema.jobs import DomainSlots, Fix, NodeReasons, ReasonView
 from phalanx.core.cluster.apply.gangs import eviction_text
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.change import Change
 from phalanx.core.explain.finding import DomainRoom, Finding
@@ -75,7 +76,7 @@ class _PlanRenderer:
         """The holders of lanes that have to be vacated, and the attempts queued in them."""
         if share.gang_placement is None:
             return
-        why = self._names.plain(eviction_text(share.job, share.gang_placement.trigger))
+        why = self._names.plain(self._told(share.job, share.gang_placement.trigger))
         for node, lane_id in share.victims:
             lane = self._state.nodes[node].lanes[lane_id]
             for id, position, _ in lane.attempts:
@@ -91,6 +92,10 @@ class _PlanRenderer:
                     name=victim.name,
                     id=victim.task_id(position),
                 )
+
+    def _told(self, job: JobState, trigger: int) -> str:
+        """What victims read. A job that is only planned has no number."""
+        return eviction_text(job, trigger, job.arrival if job.job.id in self._state.jobs else 0)
 
     def reasons(self, share: Share) -> Iterator[PlanReason]:
         """The findings of each unit; the evidence is with the dominant reason."""

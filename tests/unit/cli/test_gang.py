@@ -174,3 +174,16 @@ def test_a_gang_in_json_is_what_the_api_says(cli: Cli, cluster: FakeClient, verb
     told = json.decode(cli("gang", verb, *([ID] if verb == "show" else []), "-o", "json").out)
     job = told["job"] if verb == "show" else told[0]
     assert job["gang"]["phase"] == "Running"
+
+
+def test_a_member_that_was_evicted_has_no_node_and_its_message_once(cli: Cli, cluster: FakeClient):
+    text = "phalanx: preempted to make room for urgent"
+    evicted = ConditionView("DisruptionTarget", "True", "PreemptionByScheduler", text, 1.0)
+    cluster.held = [a_gang(status="Pending")]
+    cluster.kept_tasks = members(
+        {"status": "Pending", "node": "n7", "message": text, "conditions": [evicted], "rank": 0}
+    )
+    out = cli("gang", "show", ID).out
+    assert "n7" not in out
+    assert out.count("preempted") == 1
+    assert "phalanx: " not in out

@@ -43,7 +43,7 @@ def test_evictions_are_told_with_their_reason(cli: Cli, files: Path):
     assert said.code == 0
     assert "train would start, 2 tasks on 2 nodes, when 1 task that it evicts has left" in said.out
     assert "evicts low on n2 GPUs 0-7 (job low, priority 0)" in said.out
-    assert "phalanx: preempted to make room for train (priority 5)" in said.out
+    assert "    their users read: preempted to make room for train (priority 5)\n" in said.out
 
 
 def test_evictions_of_one_job_are_one_line_unless_all_are_asked_for(cli: Cli, files: Path):

@@ -63,13 +63,31 @@ def test_why_says_nothing_twice(cli: Cli, cluster: FakeClient):
 
 
 def test_a_node_of_up_is_brought_back_by_up(cli: Cli, cluster: FakeClient, tmp_path: Path):
-    fix = Fix("start the runner on n1 again", {}, "phalanx runner --name n1")
+    fix = Fix("start the runner on n1 again", {}, "phalanx runner --join HOST:7434 --name n1")
     cluster.answer = a_why(fix=fix)
-    assert "phalanx runner --name n1" in cli("why", ID).out
+    assert "phalanx runner --join HOST:7434 --name n1" in cli("why", ID).out
     folder = tmp_path / "home" / ".local" / "state" / "phalanx"
     folder.mkdir(parents=True)
     remember(folder, ClusterShape(2, ("gpus=8",), None, ("n1", "n2")))
     assert cli("why", ID).out.splitlines()[-1] == "  phalanx up"
+
+
+def test_why_of_a_node_says_whether_it_takes_work(cli: Cli, cluster: FakeClient):
+    cluster.machines = [a_node("x9", status="Unhealthy", note="disk / is 99% full")]
+    said = cli("why", "x9")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.splitlines()[0] == "x9 is a node: Unhealthy, it takes no new work (disk / is 99% full)"
+    assert "phalanx story x9" in said.out
+    cluster.machines = [a_node("x9")]
+    assert cli("why", "x9").out.splitlines()[0] == "x9 is a node: Online, it takes work"
+    assert cli("why", "x9", "-o", "name").out == "x9\n"
+    cluster.machines = []
+    assert "no job nosuch" in cli("why", "nosuch").err
+
+
+def test_what_ended_has_a_next_step_rather_than_a_fix(cli: Cli, cluster: FakeClient):
+    cluster.answer = a_why(status="Failed", fix=Fix("see its log", {}, f"phalanx logs {ID}"))
+    assert cli("why", ID).out.splitlines()[1:] == ["next: see its log", f"  phalanx logs {ID}"]
 
 
 def test_why_in_json_is_the_reply(cli: Cli, cluster: FakeClient):

@@ -167,7 +167,7 @@ def test_an_eviction_is_told_and_so_is_the_next_attempt(
     assert said.code == 0
     first, second = said.err.splitlines()
     assert first.startswith(f"{ID}: attempt 1 was evicted at ")
-    assert first.endswith("phalanx: preempted for urgent")
+    assert first.endswith(" UTC: preempted for urgent")
     assert second == f"{ID}: attempt 2 on n2 begins"
 
 

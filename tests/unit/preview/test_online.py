@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from phalanx.api.schema.apply import Called, PlanReply, PlanRequest
 from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
@@ -19,8 +20,10 @@ from phalanx.coordinator.environment_keys import EnvironmentKeys
 from phalanx.coordinator.environments import SealedJobs
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.image import encode_state
-from phalanx.errors import PhalanxError
-from tests.support.builders import Cluster, a_cluster
+from phalanx.core.cluster.inputs import SetQuota
+from phalanx.core.model.queues import Quota
+from phalanx.errors import BadRequest, PhalanxError, TooMany
+from tests.support.builders import Cluster, a_cluster, a_job
 
 
 def asking(cluster: Cluster) -> Declarations:
@@ -113,6 +116,37 @@ def test_a_submission_that_prefers_an_unknown_layer_is_told():
     reply = answered(a_cluster(n1={"cores": 4}), PlanRequest(submit=options))
     assert (reply.exit, len(reply.warnings)) == (0, 1)
     assert "did you mean rack?" in reply.warnings[0]
+
+
+def test_what_a_queue_would_not_take_is_refused_as_at_submit():
+    cluster = a_cluster(n1={"cores": 4})
+    cluster.give(SetQuota("lab", Quota(submitted=3)))
+    few = SubmitRequest(command=["true"], array="1-3", queue="lab")
+    assert answered(cluster, PlanRequest(submit=few)).exit == 0
+    with pytest.raises(TooMany) as caught:
+        answered(cluster, PlanRequest([structs.replace(a_spec(each), queue="lab") for each in (1, 3)]))
+    assert caught.value.reason == "QueueSubmitLimit"
+    assert caught.value.detail.startswith("specs[1]: ")
+
+
+def test_what_would_have_to_wait_is_told_to_be_refused_without_a_queue():
+    cluster = a_cluster(n1={"cores": 4})
+    now = SubmitRequest(command=["true"], cores=3, no_queue=True)
+    assert answered(cluster, PlanRequest(submit=now)).warnings == []
+    cluster.submit(a_job(cores=3))
+    for priority in (0, 9):
+        later = SubmitRequest(command=["true"], cores=3, no_queue=True, priority=priority)
+        reply = answered(cluster, PlanRequest(submit=later))
+        assert (reply.exit, len(reply.warnings)) == (3, 1)
+    with pytest.raises(BadRequest):
+        answered(cluster, PlanRequest(submit=SubmitRequest(command=["true"], array="1-2", no_queue=True)))
+
+
+def test_jobs_of_files_that_are_held_are_planned_so():
+    held = structs.replace(a_spec(name="later"), hold=True)
+    reply = answered(a_cluster(n1={"cores": 4}), PlanRequest([held, a_spec(name="now")]))
+    assert ([each.task for each in reply.placements], reply.exit) == (["now"], 3)
+    assert [(no.job, no.code) for no in reply.reasons] == [("later", "Held")]
 
 
 def a_flow(*stages: StageSpec, **fields: Any) -> PlanRequest:

@@ -8,12 +8,17 @@ from msgspec import structs
 
 from phalanx.api.schema.apply import PlanReply, PlanRequest
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.core.cluster.inputs import SetQuota, Submit
+from phalanx.core.explain.change import Asker
 from phalanx.core.explain.trial import QUESTION_MAX
-from phalanx.core.model.job import Gather, Job
+from phalanx.core.model.job import After, Gather, Job
+from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import Policy
+from phalanx.core.model.queues import Approval, Quota
 from phalanx.preview.names import Names
 from phalanx.preview.online import Question, plan_online
 from phalanx.preview.plan import preview
+from phalanx.preview.submission import Submitter
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 from tests.support.state_image import memory_image, state_image
 
@@ -207,3 +212,99 @@ def test_a_coordinator_answers_a_plan_of_a_million_tasks_with_the_first_ones():
     reply = plan_online(cluster.state, Question(asked, "ada", 3), Policy(), seen)
     assert len(reply.placements) == QUESTION_MAX
     assert [no.tasks for no in reply.reasons] == [1_000_000 - QUESTION_MAX]
+
+
+def by_alice(cluster: Cluster, *jobs: Job, role: str = "user", held: bool = False) -> PlanReply:
+    """What alice is told of jobs that she would submit."""
+    seen = cluster.state.snapshot(cluster.now, cluster.engine.memory)
+    ids = frozenset(job.id for job in jobs) if held else frozenset[str]()
+    by = Submitter(Asker("alice"), role, ids)
+    return preview(cluster.state, jobs, cluster.engine.policy, seen, by=by)
+
+
+def happens(cluster: Cluster, job: Job, role: str = "user", *, held: bool = False) -> int:
+    """How many tasks of a job start when it is submitted."""
+    cluster.give(Submit(job, role=role, hold=held))
+    return cluster.state.jobs[job.id].counts[Status.ASSIGNED]
+
+
+@pytest.mark.parametrize(("role", "exit", "code"), [("user", 3, "WaitingApproval"), ("operator", 0, "")])
+def test_a_plan_knows_whose_jobs_a_queue_wants_approved(role: str, exit: int, code: str):
+    cluster = a_cluster(n1={"cores": 4})
+    cluster.give(SetQuota("lab", Quota(approval=Approval())))
+    job = a_job(queue="lab", user="alice")
+    reply = by_alice(cluster, job, role=role)
+    assert (reply.exit, "".join(no.code for no in reply.reasons)) == (exit, code)
+    assert len(reply.placements) == happens(cluster, job, role)
+
+
+@pytest.mark.parametrize(
+    ("job", "code"),
+    [
+        (a_job(array="1-3", user="alice", begin_at=1000.0), "BeginTime"),
+        (a_job(user="alice", begin_at=1.0), ""),  # which has passed
+        (a_gang(a_group(2), user="alice", begin_at=1000.0), "BeginTime"),
+    ],
+)
+def test_a_job_of_which_nothing_starts_yet_must_wait(job: Job, code: str):
+    cluster = a_cluster(n1={"cores": 4})
+    reply = by_alice(cluster, job)
+    assert (reply.exit, "".join(no.code for no in reply.reasons)) == (3 if code else 0, code)
+    assert [no.waits for no in reply.reasons] == [True] * len(reply.reasons)
+    assert len(reply.placements) == happens(cluster, job)
+
+
+def test_a_job_that_is_submitted_held_must_wait():
+    cluster = a_cluster(n1={"cores": 4})
+    job = a_job(user="alice")
+    reply = by_alice(cluster, job, held=True)
+    assert (reply.exit, [no.code for no in reply.reasons]) == (3, ["Held"])
+    assert reply.reasons[0].fix is None, "there is nothing to release yet"
+    assert happens(cluster, job, held=True) == 0
+
+
+def test_a_job_that_comes_after_another_must_wait_for_it():
+    cluster = a_cluster(n1={"cores": 4})
+    first = a_job()
+    cluster.submit(first)
+    job = a_job(after=(After(first.id, "ok"),))
+    reply = by_alice(cluster, job)
+    assert (reply.exit, [no.code for no in reply.reasons]) == (3, ["WaitingDependency"])
+    assert happens(cluster, job) == 0
+
+
+def test_tasks_that_come_after_others_one_by_one_are_planned_one_by_one():
+    cluster = a_cluster(n1={"cores": 8})
+    first = a_job(array="1-4", max_retries=0)
+    cluster.submit(first)
+    for position, code in ((0, 0), (2, 1)):
+        cluster.ended("n1", (first.id, position, 1), code=code)
+    job = a_job(array="1-4", after=(After(first.id, "ok", each=True),))
+    reply = by_alice(cluster, job)
+    assert [each.task for each in reply.placements] == [f"{job.id}.1"]
+    assert [(no.code, no.tasks) for no in reply.reasons] == [("WaitingDependency", 3)]
+    assert happens(cluster, job) == 1
+    for position in (1, 3):
+        cluster.ended("n1", (first.id, position, 1), code=0)
+    job = structs.replace(job, id=a_job().id)
+    reply = by_alice(cluster, job)
+    assert [each.task for each in reply.placements] == [f"{job.id}.{index}" for index in (1, 2, 4)]
+    assert [(no.code, no.tier, no.tasks) for no in reply.reasons] == [("DependencyNever", "never", 1)]
+    assert happens(cluster, job) == 3
+
+
+def test_a_quota_that_is_offered_for_an_array_is_no_higher_than_the_next_task_needs():
+    cluster = a_cluster(n1={"cores": 8})
+    cluster.give(SetQuota("lab", Quota(tasks=2)))
+    seen = cluster.state.snapshot(cluster.now, cluster.engine.memory)
+    reply = preview(cluster.state, [a_job(array="1-6", queue="lab")], cluster.engine.policy, seen)
+    assert len(reply.placements) == 2
+    assert reply.reasons[0].fix is not None
+    assert reply.reasons[0].fix.command == "phalanx queue set lab --tasks 3"
+
+
+def test_no_job_is_named_that_is_not_there():
+    cluster = a_cluster(n1={"cores": 1})
+    cluster.submit(a_job())
+    (evicted,) = by_alice(cluster, a_job(user="alice", priority=9, name="urgent")).evictions
+    assert evicted.why == "phalanx: preempted to make room for urgent (priority 9)"

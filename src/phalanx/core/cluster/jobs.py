@@ -79,9 +79,7 @@ class JobState:
     ) -> None:
         size = job.tasks
         self.job = job
-        self.by_task = bool(job.after) and any(
-            after.each for after in job.after
-        )  # its tasks wait for others one by one
+        self.by_task = any(after.each for after in job.after)  # its tasks wait for others one by one
         self.totals = totals  # the counts over all jobs, which this one keeps up to date
         self.status = bytearray(size)
         self.why = bytearray(size)
@@ -242,6 +240,13 @@ class JobState:
         """Whether a task still waits for the task of the same index of another job."""
         is_waiting = self.status[position] == Status.PENDING and position not in self.delayed
         return self.by_task and is_waiting and not self.group_of(position).is_again(position)
+
+    def wait_one_by_one(self, come: tuple[int, ...] = ()) -> None:
+        """Its tasks wait for those of the same index of another array, all but these."""
+        for group in self.groups:
+            group.fresh = group.last
+        for position in come:
+            self.group_of(position).wait_again(position)
 
     def move(self, position: int, after: Status) -> None:
         """Change a task's status, if the table of moves allows it."""

@@ -28,7 +28,7 @@ class Case(Struct):
     job: JobState
     unit: GroupState | GangState
     no: Reason  # what keeps it from starting
-    ahead: int  # tasks of its own group that go first
+    ahead: int  # tasks of its own group that go first, and have no place in the draft
     closed: dict[str, Reason]  # nodes that take no work, and why
     trials: Trials
     asker: Asker

@@ -16,6 +16,7 @@ from phalanx.core.explain.attempts import fix_placed, why_placed
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.choices import why_there
 from phalanx.core.explain.finding import Finding, pending
+from phalanx.core.explain.gate_fixes import fix_at_gate
 from phalanx.core.explain.rehearsal import Share, rehearse
 from phalanx.core.explain.trial import EVERYTHING
 from phalanx.core.model import reason
@@ -59,6 +60,7 @@ def explain(
         found.reasons.append(there)
     if job.held_because and not job.is_over:  # what runs of it goes on, and nothing else starts
         found.reasons.append(reason.held_back(job.held_because))
+        found.fix = found.fix or fix_at_gate(state, job, asker)
     if job.begins_at and not job.is_over:
         found.reasons.append(reason.begins_later(job.begins_at, max(0.0, job.begins_at - seen.now)))
     if status == Status.RUNNING and found.dominant.code == "Running":

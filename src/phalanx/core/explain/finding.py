@@ -24,6 +24,7 @@ from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.choices import why_one_node
 from phalanx.core.explain.endings import holders
 from phalanx.core.explain.evictions import make_room_or_why
+from phalanx.core.explain.gate_fixes import fix_at_gate
 from phalanx.core.explain.nodes import Verdict, verdict
 from phalanx.core.explain.shortage import place_gang
 from phalanx.core.explain.trial import Trials
@@ -113,9 +114,17 @@ class Explainer:
         said = gates.why_closed(self._state, job, position, self._snapshot.now)
         if not said:
             return None
-        waits = not gates.COME_BY_THEMSELVES.issuperset(gates.closed_gates(job, position))
-        fix = self._fix(job, _unit_of(job, position), said[0], 0) if said[0].code in fixes.FIXES else None
+        comes = gates.COME_BY_THEMSELVES.issuperset(gates.closed_gates(job, position))
+        waits = not comes or said[0].tier is Tier.NEVER
+        fix = self._fix_at_gate(job, position, said[0])
         return Finding(said, position, tasks, waits, _needed(job), fix=fix)
+
+    def _fix_at_gate(self, job: JobState, position: int, no: Reason) -> Change | None:
+        if self._asker is None:
+            return None
+        is_submitted = job.job.id in self._state.jobs
+        fix = fix_at_gate(self._state, job, self._asker) if is_submitted else None
+        return fix or (self._fix(job, _unit_of(job, position), no, 0) if no.code in fixes.FIXES else None)
 
     def never(self, job: JobState, no: Reason) -> Finding:
         """That it would be refused as soon as it is submitted."""
@@ -234,6 +243,7 @@ class Explainer:
     def _fix(self, job: JobState, unit: GroupState | GangState, no: Reason, ahead: int) -> Change | None:
         if self._asker is None:
             return None
+        ahead = max(0, ahead - self._started[unit.rank])
         case = Case(self._state, self._draft, job, unit, no, ahead, self._closed, self._trials, self._asker)
         return fixes.fix_for(case)
 

@@ -67,7 +67,12 @@ def _smaller_ever(state: ClusterState, job: Job, could_ever: Holds) -> Changes:
     for number, group in enumerate(job.groups):
         smaller: Requests = iter(())
         if not table.could_ever(group.request):
-            smaller = smaller_requests(table, group.request, (), ever=True)
+            # What a node could hold that takes work comes before what one could that is away.
+            away = [name for name in table.names if not table.is_open(name)]
+            tables = (away, ()) if 0 < len(away) < len(table) else ((),)
+            smaller = chain.from_iterable(
+                smaller_requests(table, group.request, closed, ever=True) for closed in tables
+            )
         elif queues.lacks(job.queue_user, [(group.request, 1)], ever=True) is not None:
             smaller = quotas.requests_within(queues, job.queue_user, group.request, ever=True)
         for text, fields, request in smaller:
@@ -145,6 +150,15 @@ def _shorter(case: Case) -> Change | None:
     return case.asking_for(text, {"time_limit": seconds}, changed)
 
 
+def _higher_limit(case: Case) -> Change | None:
+    """That its array could run more, if there is room for more."""
+    if not case.fits(case.unit):
+        return None
+    return Change(
+        "there is room for more of it: submit it with a higher limit (`%`, --limit, at_once), or none"
+    )
+
+
 def _first_node(case: Case) -> Change | None:
     if not case.asker.operates:
         return Change("an operator has to start a runner")
@@ -182,10 +196,19 @@ def _named(names: list[str]) -> str:
     return ", ".join(names[:NAMES_SHOWN]) + (" and others" if len(names) > NAMES_SHOWN else "")
 
 
-def _see_runner(case: Case) -> Change | None:
+def _repair(case: Case) -> Change | None:
+    """What a person has to repair; for one who may not, first something else that starts now."""
     host = case.no.numbers["host"]
+    is_checked = case.no.code == "DevicesFailed" or case.state.nodes[host].health.reason
+    if case.no.code != "DevicesFailed" and not _with_open(case, [host]):
+        return _to_start(case)
+    if not case.asker.operates:
+        who = f"an operator has to repair {host}"
+        return _other_request(case) or Change(
+            f"{who}; see what is wrong with it", {}, f"phalanx story {host}"
+        )
     text = f"see the runner's log on {host}; it takes work again once that works"
-    if case.no.code == "DevicesFailed" or case.state.nodes[host].health.reason:
+    if is_checked:
         text = f"repair {host}; it takes work again by itself once its checks pass"
     return Change(text, {}, f"phalanx story {host}")
 
@@ -198,12 +221,15 @@ def _bring_back(case: Case) -> Change | None:
     if not _with_open(case, [host]):
         return None
     if case.asker.operates:
-        return Change(f"start the runner on {host} again", {}, f"phalanx runner --name {host}")
+        text = (
+            f"start the runner on {host} again, with the host of this coordinator, and --token-file as before"
+        )
+        return Change(text, {}, f"phalanx runner --join HOST:7434 --name {host}")
     return Change(f"an operator has to start the runner on {host} again")
 
 
 FIXES: dict[str, Callable[[Case], Change | None]] = {
-    "ArrayLimit": lambda _: Change("submit the array with a higher limit after '%', or none"),
+    "ArrayLimit": _higher_limit,
     "QuotaExhausted": _more_quota,
     "UserLimitReached": _more_quota,
     "ReservedForOther": _shorter,
@@ -211,8 +237,8 @@ FIXES: dict[str, Callable[[Case], Change | None]] = {
     "Maintenance": _resume,
     "NodeDisabled": _resume,
     "NodeExcluded": _wait_for_exclusion,
-    "NodeUnhealthy": _see_runner,
-    "DevicesFailed": _see_runner,
+    "NodeUnhealthy": _repair,
+    "DevicesFailed": _repair,
     "NodeOffline": _bring_back,
     "NodeUnreachable": _bring_back,
 }
@@ -262,7 +288,8 @@ def _taken_back(case: Case, among: Collection[str] | None = None) -> Change | No
     if names is None:
         return None
     done = "enabled" if all(_needs_only_enabling(nodes[name]) for name in names) else "resumed"
-    text = f"it would start now if {_named(names)} were {done} ({_why_held(nodes[names[0]])})"
+    change = f"{_named(names)} were {done}" if case.asker.operates else f"an operator {done} {_named(names)}"
+    text = f"it would start now if {change} ({_why_held(nodes[names[0]])})"
     may_say = case.asker.operates and len(names) <= NAMES_SHOWN
     commands = [command for name in names for command in _to_take_back(nodes[name])]
     return Change(text, {}, " && ".join(commands) if may_say else "")

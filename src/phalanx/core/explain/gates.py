@@ -6,7 +6,14 @@ from collections import Counter
 from collections.abc import Iterator
 
 from phalanx.core.cluster.decide.gangs import not_ready
-from phalanx.core.cluster.dependencies import WORDS, name_of, predecessor, task_has_come
+from phalanx.core.cluster.dependencies import (
+    WORDS,
+    name_of,
+    predecessor,
+    task_has_come,
+    told_abandoned,
+    what_came,
+)
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
@@ -14,7 +21,7 @@ from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model import gang_reasons, reason
 from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.orders import AttemptKey, Status
-from phalanx.core.model.reason import Reason
+from phalanx.core.model.reason import Reason, Tier
 
 NAMES_SHOWN = 8
 COME_BY_THEMSELVES = {
@@ -118,7 +125,7 @@ def waits_for_approval(state: ClusterState, job: JobState, until: float, now: fl
     named = () if quota is None or quota.approval is None else quota.approval.by
     who = [name for name in named if name != job.job.user][:NAMES_SHOWN]
     expires = f"; it is cancelled in {describe_seconds(max(0.0, until - now))} otherwise" if until else ""
-    return reason.waiting_approval(job.job.queue, ", ".join([*who, "operators and admins"]), expires)
+    return reason.waiting_approval(job.job.queue, ", ".join([*who, "an operator or an admin"]), expires)
 
 
 def _merged(state: ClusterState, key: AttemptKey) -> Reason:
@@ -132,9 +139,13 @@ def _jobs_before(state: ClusterState, job: JobState, position: int) -> Iterator[
     for after in job.job.after:
         other = state.jobs.get(after.job)
         if after.each and other is not None:
-            if task_has_come(other, position, after.when) is None and job.is_locked(position):
-                status = Status(other.status[position]).word
-                yield reason.waiting_task(other.job.task_id(position), WORDS[after.when], status)
+            come, status = task_has_come(other, position, after.when), Status(other.status[position])
+            task = other.job.task_id(position)
+            if come is False:  # of a job that is only planned; tasks of others would have ended
+                text = told_abandoned(task, what_came(status, after.when))
+                yield Reason("DependencyNever", Tier.NEVER, text[:1].upper() + text[1:], {"task": task})
+            elif come is None and job.is_locked(position):
+                yield reason.waiting_task(task, WORDS[after.when], status.word)
         elif after.job in job.awaits:
             before = predecessor(state, after.job)
             if before is None:

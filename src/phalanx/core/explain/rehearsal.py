@@ -101,7 +101,15 @@ class _Rehearsal:
             for share in shares:
                 self._carry_out(share)
                 if share.job.job.id in self._asked:
-                    share.findings = sorted(self._findings(share), key=lambda each: not each.waits)
+                    share.findings = self._ordered(share)
+
+    def _ordered(self, share: Share) -> list[Finding]:
+        """The findings, those first that keep something from starting. A job of which nothing starts waits, also for
+        what comes by itself."""
+        found = list(self._findings(share))
+        if found and not share.placements and not any(each.waits for each in found):
+            found[0].waits = True
+        return sorted(found, key=lambda each: not each.waits)
 
     def _pass(self) -> Plan:
         """One whole pass. A gang that keeps a part of its places cuts a pass short: then another goes on behind it."""
@@ -234,7 +242,7 @@ class _Rehearsal:
 
 def _ready(job: JobState, group: GroupState) -> int:
     """How many tasks of a group may be placed now; of a million they are not gone through one by one."""
-    if group.group.at_once or not group.has_ready:
+    if group.group.at_once or job.by_task or not group.has_ready:
         return sum(1 for _ in group.ready(group.group.tasks))
     late = sum(group.first <= position < group.last for position in job.delayed)
     return job.status.count(Status.PENDING, group.first, group.last) - late

@@ -15,7 +15,7 @@ import numpy as np
 from phalanx.core.cluster.decide import jobs as decide_jobs
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model import amounts, reason
+from phalanx.core.model import amounts, gang_reasons, reason
 from phalanx.core.model.amounts import ANY, CORES, WORDS, written
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import GangPlacement, Snapshot
@@ -105,7 +105,7 @@ class Shortage:
         if pinned is not None and len(pinned) > 1:
             assert self._rules.top is not None
             names = ["/".join(self._tree.path(self._rules.top, number)) for number in pinned.tolist()]
-            return reason.members_apart(self._tree.layer(self._rules.top), names)
+            return gang_reasons.members_apart(self._tree.layer(self._rules.top), names)
         return (
             self._too_few_slots() or self._indivisible() or (self._beyond_all() if self._is_mixed else None)
         )

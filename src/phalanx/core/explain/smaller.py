@@ -99,9 +99,9 @@ def _fields(job: Job, field: str, value: int) -> dict[str, object]:
 def smaller_requests(table: NodeTable, request: Request, closed: Collection[str], *, ever: bool) -> Requests:
     """Requests that ask for a little less, one field at a time, the smallest loss first.
 
-    As much as some node has (`ever`), or as one that is not closed has free now.
+    As much as some node that is not closed has (`ever`), or has free now.
     """
-    nodes = [node for node in table.ledgers if ever or node.name not in closed]
+    nodes = [node for node in table.ledgers if node.name not in closed]
     replace = structs.replace
     for gpus in _values(nodes, lambda node: len(_devices(node, request, ever)), request.gpus):
         if not (request.target and request.target.devices):

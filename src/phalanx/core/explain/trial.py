@@ -43,7 +43,7 @@ class Trials:
         if job.job.id in state.jobs:
             arrival, changed = state.arrivals + 1, structs.replace(changed, submitted_at=self._snapshot.now)
         again = JobState(changed, arrival, [0] * 6, state.incomplete, state.rules.aging_s)
-        again.awaits = job.awaits
+        again.awaits, again.begins_at = job.awaits, job.begins_at
         others = self._snapshot.waiting.changed(without=job.units)
         first = again.groups[0].rank
         if unit.rank[2] == ahead == 0 and all(kind.ranks[0] >= first for kind in others.classes.values()):

@@ -32,3 +32,8 @@ def members_missing(group: str, needed: int, able: int, why: list[str]) -> Reaso
     which = f" of {group}" if group else ""
     text = f"Needs {plural(needed, 'member')}{which} at once; only {able} can be placed: {', '.join(why)}"
     return Reason("GangIncomplete", Tier.CAPACITY, text, {"needed": needed, "able": able, "why": why})
+
+
+def members_apart(layer: str, domains: list[str]) -> Reason:
+    text = f"All members must be in one {layer}; those that run are in {', '.join(domains)}"
+    return Reason("MustGatherImpossible", Tier.NEVER, text, {"layer": layer, "domains": domains})

@@ -83,7 +83,7 @@ losses_braked = _reason("LossesBraked", _HELD, "host silent nodes",
 drained = _reason("Maintenance", _HELD, "host reason",
     "{host} is drained: {reason}")
 disabled = _reason("NodeDisabled", _HELD, "host _reason automatic",
-    "{host} is disabled {_reason}; `phalanx node elastic {host} on` enables it")
+    "{host} is disabled {_reason}")
 disabled_away = _reason("NodeDisabled", _HELD, "host _reason automatic",
     "{host} is disabled {_reason}, and its runner is not connected")
 bound = _reason("NodeBound", _HELD, "host workflow",
@@ -113,7 +113,7 @@ address_busy = _reason("AddressBusy", _CAPACITY, "host address",
 
 # Queues
 at_once_limit = _reason("ArrayLimit", _POLICY, "limit",
-    "The array may run {limit} at once, and as many are running")
+    "The array's limit of {limit} at once is reached")
 quota_exhausted = _reason("QuotaExhausted", _POLICY, "_queue _what wanted used limit",
     "Quota of queue {_queue}: {used} of {limit} {_what} in use, {wanted} more requested")
 exceeds_quota = _reason("ExceedsQuotaMax", _NEVER, "_queue _what wanted limit",
@@ -127,7 +127,7 @@ user_submit_limit = _reason("UserSubmitLimit", _POLICY, "_queue user added used 
 queue_submit_limit = _reason("QueueSubmitLimit", _POLICY, "_queue added used limit",
     "Limit of queue {_queue}: {used} of {limit} unfinished tasks, {added} more submitted")
 waiting_approval = _reason("WaitingApproval", _HELD, "_queue _who _until",
-    "Queue {_queue} requires approval, by {_who} (`phalanx approve`){_until}")
+    "Queue {_queue} requires approval by {_who}{_until}")
 priority_too_high = _reason("PriorityTooHigh", _NEVER, "_queue priority limit",
     "priority: {priority} is too high, the maximum for you in queue {_queue} is {limit}")
 
@@ -152,7 +152,7 @@ waiting_job = _reason("WaitingDependency", _HELD, "job _name _when status",
 waiting_task = _reason("WaitingDependency", _HELD, "task _when status",
     "Starts after task {task} has {_when}; it is {status}")
 waiting_unknown_job = _reason("WaitingDependency", _HELD, "job",
-    "Starts after job {job}, of which nothing is known any more; `phalanx cancel` ends it")
+    "Starts after job {job}, of which nothing is known any more")
 waiting_stages = _reason("WaitingDependency", _HELD, "_text stages count",
     "Waits for {_text}")
 waiting_reference = _reason("WaitingReference", _HELD, "stages",
@@ -161,8 +161,6 @@ waiting_condition = _reason("WaitingCondition", _HELD, "stage field equals",
     "Runs only if {field} of stage {stage} is {equals!r}")
 waiting_files = _reason("WaitingFiles", _PROGRESS, "_text",
     "{_text}")
-held_back = _reason("Held", _HELD, "because",
-    "Held: {because}. `phalanx release` releases it, `phalanx cancel` ends it")
 restarting = _reason("Restarting", _PROGRESS, "left",
     "The job is restarting; waiting for attempts of the previous run to stop ({left} left)")
 recall_backoff = _reason("RestartBackoff", _PROGRESS, "seconds recalls",
@@ -224,8 +222,14 @@ def target_not_found(host: str, known: list[str]) -> Reason:
     return Reason("TargetNotFound", Tier.NEVER, text, {"host": host})
 
 
+def held_back(because: str) -> Reason:
+    """`because` says by whom, and why if that was said: `by ada`, `wait for the data (by ada)`."""
+    text = f"Held {because}" if because.startswith("by ") else f"Held: {because}"
+    return Reason("Held", Tier.HELD, text, {"because": because})
+
+
 def begins_later(at: float, seconds: float) -> Reason:
-    text = f"Begins at {utc(at)}, in {describe_seconds(seconds)}; `phalanx update --begin now` lets it start"
+    text = f"Begins at {utc(at)}, in {describe_seconds(seconds)}"
     return Reason("BeginTime", Tier.HELD, text, {"begin_at": at, "seconds": seconds})
 
 
@@ -348,11 +352,6 @@ def must_gather_impossible(needed: int, layer: str, most: int, evidence: dict[st
         text += f"; no node has a label that names its {layer}"
     numbers = {"needed": needed, "layer": layer, "most": most, **evidence}
     return Reason("MustGatherImpossible", Tier.NEVER, text, numbers)
-
-
-def members_apart(layer: str, domains: list[str]) -> Reason:
-    text = f"All members must be in one {layer}; those that run are in {', '.join(domains)}"
-    return Reason("MustGatherImpossible", Tier.NEVER, text, {"layer": layer, "domains": domains})
 
 
 def groups_too_large(needed: int, has_rule: bool, evidence: dict[str, Any]) -> Reason:

@@ -10,6 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx.api.schema.apply import PlanReply
+from phalanx.core.cluster.decide.jobs import why_never
+from phalanx.core.cluster.inputs import Drain
+from phalanx.core.explain.fixes import change_to_fit
+from tests.support.builders import a_cluster, a_job
 from tests.unit.preview.files import plan
 
 LAYERS = "topology: [{layer: spine, labels: [spine]}, {layer: rack, labels: [rack]}]\n"
@@ -60,6 +64,19 @@ def test_the_smallest_job_whose_end_makes_room_is_named():
     reply = plan(text, job="name: train\ngang: true\ntasks: 2\ncores: 1\n")
     assert reply.reasons[0].fix is not None
     assert "small" in reply.reasons[0].fix.text
+
+
+def test_what_a_node_could_hold_that_takes_work_comes_before_what_one_could_that_is_away():
+    cluster = a_cluster(n1={"cores": 8, "gpus": 4}, n2={"cores": 8, "gpus": 8})
+    cluster.give(Drain("n2", "repair"))
+    job = a_job(gpus=12)
+    fix = change_to_fit(cluster.state, job)
+    assert fix is not None
+    no = why_never(cluster.state, job)
+    assert no is not None
+    assert fix.fields["gpus"] == no.numbers["total"] == 4
+    fix = change_to_fit(cluster.state, a_job(cores=1, gpus=8, memory_bytes=1))
+    assert fix is None or "gpus" not in fix.fields, "n2 could hold it"
 
 
 HELD_BACK = """

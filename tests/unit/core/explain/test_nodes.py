@@ -139,6 +139,26 @@ def test_the_closest_is_a_node_that_takes_work() -> None:
     assert "on n2" in said.dominant.text
 
 
+def test_the_closest_has_the_largest_part_of_what_is_wanted_whatever_that_is() -> None:
+    table = a_table(n1={"cores": 8}, n2={"cores": 32, "memory": 15 * GIB})
+    said = verdict(table, Request(cores=16, memory_bytes=16 * GIB), {})
+    assert said.dominant.numbers["total"] == 15 * GIB, "n1 has half of the cores"
+
+
+def test_of_closed_nodes_one_that_is_there_and_has_room_is_named_first() -> None:
+    table = a_table(n1={"cores": 8}, n2={"cores": 8}, n3={"cores": 8})
+    table.take(1, Grant(8, 0))
+    closed = {
+        "n1": reason.offline("n1"),
+        "n2": reason.unhealthy_node("n2", "full"),
+        "n3": reason.unhealthy_node("n3", "disk"),
+    }
+    said = verdict(table, Request(cores=1), closed)
+    assert (said.dominant.code, said.dominant.numbers["host"]) == ("NodeUnhealthy", "n3")
+    full = verdict(table, Request(cores=1), {**closed, "n3": reason.offline("n3")})
+    assert full.dominant.code == "NodeOffline", "n2 has no room, repaired or not"
+
+
 def test_what_one_of_several_nodes_says_is_not_told_as_if_all_said_it() -> None:
     table = a_table(n1={"cores": 4}, n2={"cores": 4}, n3={"cores": 2})
     closed = {name: reason.drained(name, f"work on {name}") for name in ("n1", "n2")}

@@ -15,6 +15,7 @@ from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.queues import Quota
 from phalanx.preview.plan import preview
+from phalanx.preview.submission import Submitter
 from tests.support.builders import GIB, Cluster, a_cluster, a_gang, a_group, a_job
 from tests.support.quota_command import quota_set
 
@@ -28,7 +29,7 @@ def why(cluster: Cluster, job: Job, asker: Asker = ADMIN) -> WhyReply:
 
 def plan(cluster: Cluster, job: Job, asker: Asker = ADMIN) -> PlanReply:
     seen = cluster.state.snapshot(cluster.now, cluster.engine.memory)
-    return preview(cluster.state, [job], cluster.engine.policy, seen, asker=asker)
+    return preview(cluster.state, [job], cluster.engine.policy, seen, by=Submitter(asker))
 
 
 def waiting_in_q(quota: Quota, *jobs: Job, gpus: int = 4) -> Cluster:

@@ -93,12 +93,13 @@ def test_only_an_operator_is_told_how_to_resume_a_node():
     cluster.give(Drain("n1", "new fans"))
     job = a_job()
     cluster.submit(job)
-    commands = [
-        fix.command
+    fixes = [
+        fix
         for asker in (ADMIN, Asker("op", controls_all=True, operates=True), ADA)
         if (fix := why(cluster, job, asker=asker).fix) is not None
     ]
-    assert commands == ["phalanx node resume n1", "phalanx node resume n1", ""]
+    assert [fix.command for fix in fixes] == ["phalanx node resume n1", "phalanx node resume n1", ""]
+    assert ["an operator" in fix.text for fix in fixes] == [False, False, True], "ada is told whom to ask"
 
 
 def test_devices_in_use_are_told_with_who_holds_them_and_whose_end_helps():

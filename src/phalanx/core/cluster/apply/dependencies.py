@@ -19,8 +19,7 @@ def wait_for_others(state: ClusterState, job: JobState) -> None:
         if not after.each or after.job not in state.jobs:
             job.awaits.add(after.job)
     if job.by_task:
-        for group in job.groups:
-            group.fresh = group.last  # each is let go by itself
+        job.wait_one_by_one()
         if not any(_has_not_begun(state, after) for after in job.job.after):
             _judge(state, job, range(job.job.tasks))
     for after in job.job.after:

@@ -114,15 +114,15 @@ def promised(state: ClusterState, event: e.RoomPromised) -> list[Effect]:
     job.promise = Promise(members, victims, event.trigger, event.until, event.at)
     keep_for(state, job, event.at)
     leave_queue(state, job)
-    text = eviction_text(job, event.trigger)
+    text = eviction_text(job, event.trigger, job.arrival)
     return _asked_to_leave(state, event.victims, text, event.at, preempted=True)
 
 
-def eviction_text(job: JobState, trigger: int) -> str:
+def eviction_text(job: JobState, trigger: int, number: int) -> str:
     """What a victim is told: for whom it leaves. Of objects of Kubernetes, in Koordinator's words."""
     spec = job.job
     if not spec.object_name:
-        return f"{SCHEDULER}: preempted to make room for {preemptor(spec, job.arrival)}"
+        return f"{SCHEDULER}: preempted to make room for {preemptor(spec, number)}"
     return (
         f"{SCHEDULER}: preempting to accommodate higher priority pods, preemptor: {spec.object_name}, "
         f"triggerpod: {spec.task_name(trigger)}"

@@ -1,0 +1,46 @@
+"""What a person can do about a job that waits at a gate: release it, let it begin, approve it; and whom to ask."""
+
+from __future__ import annotations
+
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.state import ClusterState
+from phalanx.core.cluster.units import Gate
+from phalanx.core.explain.change import Asker, Change
+
+
+def fix_at_gate(state: ClusterState, job: JobState, asker: Asker) -> Change | None:
+    """The command that opens the first closed gate of a submitted job, for those who may give it."""
+    gate = next(iter(job.closed_gates()), None)
+    match gate:
+        case Gate.HELD:
+            return _release(job, asker)
+        case Gate.APPROVAL:
+            return _approve(state, job, asker)
+        case Gate.BEGIN if asker.may_cancel(job.job):
+            return Change("let it begin at once", {}, f"phalanx update {job.job.id} --begin now")
+        case Gate.DEPENDENCY if asker.may_cancel(job.job) and not job.awaits & state.jobs.keys():
+            return Change("cancel it", {}, f"phalanx cancel {job.job.id}")
+    return None
+
+
+def _release(job: JobState, asker: Asker) -> Change:
+    """What its user holds the user releases; what an operator holds, and no other user does."""
+    holder = job.held_by or job.job.user
+    is_holder = asker.user == holder or (not job.held_by and asker.may_cancel(job.job))
+    if asker.controls_all or (is_holder and asker.may_cancel(job.job)):
+        return Change("release it", {}, f"phalanx release {job.job.id}")
+    return Change(
+        f"ask {holder} or any operator to release it" if holder else "ask an operator to release it"
+    )
+
+
+def _approve(state: ClusterState, job: JobState, asker: Asker) -> Change | None:
+    quota, user = state.queues.quotas.get(job.job.queue), job.job.user
+    is_named = quota is not None and quota.approval is not None and asker.user in quota.approval.by
+    if asker.controls_all or (is_named and asker.user != user):
+        return Change(
+            f"approve it, or deny it: `phalanx deny {job.job.id} --reason WHY`",
+            {},
+            f"phalanx approve {job.job.id}",
+        )
+    return None
