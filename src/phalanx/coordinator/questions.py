@@ -23,6 +23,7 @@ from phalanx.coordinator.listing import Asked
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
+from phalanx.coordinator.waiting_jobs import waiting_by_queue
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
@@ -186,15 +187,18 @@ class StateReads:
 
     async def queues(self) -> list[QueueView]:
         state = self._loop.state
+        waiting = await waiting_by_queue(state, self.slices)
         return await self._in_pieces(
-            known_queues(state), lambda name: queue_view(state, name, with_users=False)
+            known_queues(state, waiting),
+            lambda name: queue_view(state, name, waiting[name], with_users=False),
         )
 
     async def queue(self, name: str) -> QueueView:
         state = self._loop.state
-        if name not in (known := known_queues(state)):
+        waiting = await waiting_by_queue(state, self.slices)
+        if name not in (known := known_queues(state, waiting)):
             raise NotFound(f"no queue {name[:80]!r} (queues: {', '.join(known[:8])})", reason="QueueNotFound")
-        return queue_view(state, name)
+        return queue_view(state, name, waiting[name])
 
     async def cluster(self) -> ClusterView:
         from phalanx import __version__  # finding it out takes a tenth of a coordinator's start

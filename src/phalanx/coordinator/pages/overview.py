@@ -12,10 +12,13 @@ from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator.idle_devices import IdleDevices, idle_text
 from phalanx.coordinator.pages.changed import Changed
+from phalanx.coordinator.pages.failures import failed_jobs
+from phalanx.coordinator.pages.totals import core_counts, gpu_counts, node_counts
 from phalanx.coordinator.pages.use_history import UseRing
 from phalanx.coordinator.pages.waiting import Ask, WaitingWords, count_waiting
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_cluster import node_status, note_of
+from phalanx.coordinator.waiting_jobs import waiting_tasks
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.amounts import describe_seconds, plural
@@ -23,8 +26,10 @@ from phalanx.core.model.orders import Status
 from phalanx.errors import Unavailable
 
 ALARMS_MAX = 200
+RECENT_MAX = 50
+RECENT_S = 86_400.0
 FRESH_S = 1.0  # for so long an overview is told as it is
-WAITING_S = 15.0  # and the reasons of waiting
+WAITING_S = 3.0  # and the reasons of waiting
 WAITING_SHARE = 30.0  # or so many times as long as they took to count
 RANKS = {"critical": 0, "warning": 1, "notice": 2}
 BEHIND_S = 5.0
@@ -74,27 +79,41 @@ class Overview:
         state = self._loop.state
         alarms = [*_of_cluster(cluster), *await self._of_nodes(state)]
         alarms.sort(key=lambda each: (RANKS[each.severity], each.subject))
-        recent = [alarm for _, alarm in reversed(self._changed.alarms)]
+        jobs, waiting = await self._jobs(state)
         return OverviewView(
             self._clock.now(),
             state.revision,
             cluster,
-            await self._jobs(state),
+            jobs,
+            waiting,
+            node_counts(state),
+            gpu_counts(state),
+            core_counts(state),
             alarms[:ALARMS_MAX],
-            recent,
+            await self._recent(state),
             self._waiting,
             self._waiting_at,
             self._use.told(),
         )
 
-    async def _jobs(self, state: ClusterState) -> Counts:
-        counts = [0] * len(Status)
+    async def _recent(self, state: ClusterState) -> list[AlarmView]:
+        """Failed jobs, and nodes that were lost since a browser has been logged in."""
+        since = self._clock.now() - RECENT_S
+        lost = [alarm for _, alarm in self._changed.alarms if alarm.about == "node"]
+        found = [*lost, *await failed_jobs(state, self._slices, since)]
+        found.sort(key=lambda each: each.at or 0.0, reverse=True)
+        return [each for each in found if (each.at or 0.0) >= since][:RECENT_MAX]
+
+    async def _jobs(self, state: ClusterState) -> tuple[Counts, int]:
+        """Jobs by status, and how many of them wait."""
+        counts, waiting = [0] * len(Status), 0
         piece = await self._slices.turn()
         for number, job in enumerate(list(state.jobs.values())):
             if not number % 64 and piece.is_over:
                 piece = await self._slices.turn()
             counts[job.overall_status] += 1
-        return Counts(*counts)
+            waiting += bool(waiting_tasks(job))
+        return Counts(*counts), waiting
 
     def count_soon(self) -> None:
         """Begin to count why jobs wait, if that was long ago."""
