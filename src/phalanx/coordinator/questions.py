@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from typing import TypeVar
@@ -11,7 +12,7 @@ from phalanx.api.schema.apply import DraftView
 from phalanx.api.schema.cluster import ClusterView, NodeView
 from phalanx.api.schema.fields import read_selector
 from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView
-from phalanx.api.schema.queries import JobsQuery
+from phalanx.api.schema.queries import NEWEST, JobsQuery
 from phalanx.api.schema.queues import QueueView
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
@@ -37,6 +38,7 @@ from phalanx.store.protocol import Batch, History, Store
 T = TypeVar("T")
 V = TypeVar("V")
 BATCHES_PER_PAGE = 200
+NEWEST_BACK = 1000  # revisions that are read first for the newest lines of a story
 RECORDS_PER_PAGE = 50
 LOOKS_PER_GLANCE = 64  # jobs between two looks at the clock
 PAGE_EXTENT = 1_000_000  # characters; a page of large jobs is shorter than asked for, and has a next one
@@ -304,6 +306,8 @@ class StateReads:
         *,
         inspects: bool = False,
     ) -> Page[StoryLine]:
+        if cursor == NEWEST:
+            return await self._newest(subject, job, position, limit, inspects)
         after = _position(cursor)
         lines: list[StoryLine] = []
         while len(lines) < limit:
@@ -317,6 +321,23 @@ class StateReads:
             if not batches:  # a short page is not the last: damaged records are left out of it
                 return Page(_begun(lines, cursor), None)
         return Page(_begun(lines, cursor), str(after))
+
+    async def _newest(
+        self, subject: str, job: JobState | None, position: int | None, limit: int, inspects: bool
+    ) -> Page[StoryLine]:
+        """The last lines of a story: it is read from ever further back until there are enough."""
+        upto, back = self._loop.state.revision, NEWEST_BACK
+        while True:
+            lines: deque[StoryLine] = deque(maxlen=limit)
+            cursor = str(upto - back) if upto > back else None
+            is_whole, is_read = cursor is None, False
+            while not is_read:
+                page = await self._story(subject, job, position, cursor, limit, inspects=inspects)
+                lines.extend(page.items)
+                cursor, is_read = page.next_cursor, page.next_cursor is None
+            if is_whole or len(lines) == limit:
+                return Page(list(lines), None)
+            back *= 8
 
     def _lines(
         self, batch: Batch, subject: str, job: JobState | None, position: int | None, inspects: bool
