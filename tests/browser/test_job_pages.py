@@ -226,6 +226,15 @@ def test_a_fix_that_was_tried_is_a_button(dashboard: Dashboard, cluster: RealClu
     dashboard.check_clean()
 
 
+def test_the_log_of_what_failed_is_a_click_away(dashboard: Dashboard) -> None:
+    page = dashboard.open("/jobs/sweep")
+    why = page.get_by_role("region", name="Why")
+    why.get_by_text("Next:").wait_for()
+    why.get_by_role("button", name="Open the log").click()
+    page.get_by_role("tab", name="Logs", selected=True).wait_for()
+    assert re.search(r"task=\d+\.\d+", page.url)
+
+
 def test_a_job_is_held_released_changed_cancelled_and_tried_again(
     dashboard: Dashboard, cluster: RealCluster
 ) -> None:

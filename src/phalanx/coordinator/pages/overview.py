@@ -30,6 +30,7 @@ RECENT_MAX = 50
 RECENT_S = 86_400.0
 FRESH_S = 1.0  # for so long an overview is told as it is
 WAITING_S = 3.0  # and the reasons of waiting
+WAITING_OLD_S = 5.0  # an answer does not tell older ones
 WAITING_SHARE = 30.0  # or so many times as long as they took to count
 RANKS = {"critical": 0, "warning": 1, "notice": 2}
 BEHIND_S = 5.0
@@ -73,7 +74,8 @@ class Overview:
 
     async def _make(self) -> OverviewView:
         self.count_soon()
-        if not self._waiting_at and self._counting is not None:  # the first answer waits for it
+        is_old = self._clock.now() - self._waiting_at > WAITING_OLD_S
+        if is_old and self._counting is not None:  # nobody has asked for long
             await asyncio.shield(self._counting)
         cluster = await self._cluster()
         state = self._loop.state
@@ -157,7 +159,8 @@ def _of_cluster(cluster: ClusterView) -> Iterator[AlarmView]:
 def _of_node(state: ClusterState, node: NodeState, idle: IdleDevices) -> Iterator[AlarmView]:
     status, note = node_status(node), note_of(state, node)
     if status not in ("Online", "Stopping"):
-        text = f"{status}, {plural(len(node.attempts), 'task')} there{f': {note}' if note else ''}"
+        there = f", {plural(len(node.attempts), 'task')} there" if node.attempts else ""
+        text = f"{status}{there}{f': {note}' if note else ''}"
         yield AlarmView("critical", "node", node.name, text)
     elif node.drain_reason is not None:
         yield AlarmView("notice", "node", node.name, f"drained: {node.drain_reason or 'no reason given'}")
