@@ -214,7 +214,7 @@ def test_time_shows_what_ran_and_what_places_are_kept_for(dashboard: Dashboard) 
     page.locator(".gantt[data-drawn]").wait_for()
     page.get_by_text("4 nodes kept for it, expected to start").wait_for()
     page.get_by_role("button", name="Show", exact=True).click()
-    page.get_by_text("The same as a list").click()
+    page.get_by_text("As a list").click()
     rows = page.get_by_role("row")
     rows.filter(has_text="done").filter(has_text="Completed").wait_for()
     rows.filter(has_text="head").filter(has_text="places kept").first.wait_for()
@@ -266,6 +266,9 @@ def test_a_workflow_is_a_graph_that_is_cancelled_and_tried_again(
     page.get_by_role("dialog").get_by_role("button", name="Retry from here").click()
     graph.locator(".stage.running").filter(has_text="last").wait_for()
     graph.get_by_text("retry 1").wait_for()
+    panel.get_by_role("link", name="Open its job").click()
+    page.get_by_role("link", name="last of its workflow").click()
+    page.wait_for_url(lambda url: "/ui/workflows/" in url and "stage=last" in url)
     page.get_by_role("region", name="Stages").get_by_role("button", name="first").click()
     page.get_by_role("region", name="Stage", exact=True).get_by_text("Completed").wait_for()
     cluster.client.cancel_workflow(number)
@@ -308,6 +311,17 @@ def test_a_node_is_drained_with_a_reason_and_resumed(dashboard: Dashboard, clust
     dashboard.check_clean()
 
 
+def test_the_history_of_a_node_names_tasks_and_leads_to_them(dashboard: Dashboard) -> None:
+    page = dashboard.open("/nodes/n1")
+    placed = (
+        page.get_by_role("region", name="History").get_by_role("row").filter(has_text="placed with its gang")
+    )
+    placed.get_by_role("link", name=re.compile(r"^1\.\d$")).click()
+    heading(page, "1 gang")
+    assert re.search(r"task=1\.\d", page.url)
+    dashboard.check_clean()
+
+
 def test_queues_show_quota_and_use(dashboard: Dashboard) -> None:
     page = dashboard.open("/queues")
     research = page.get_by_role("region", name="Queue research")
@@ -315,8 +329,12 @@ def test_queues_show_quota_and_use(dashboard: Dashboard) -> None:
     research.get_by_text("3 of 100").wait_for()
     research.get_by_text("2 GPUs", exact=True).wait_for()
     page.get_by_role("region", name="Queue default").get_by_text("No quota").wait_for()
-    research.get_by_role("link", name=re.compile("waiting")).click()
+    research.get_by_text("Users", exact=True).click()
+    used = research.get_by_role("row").filter(has=page.get_by_role("link", name="admin"))
+    used.get_by_text("3", exact=True).wait_for()  # tasks that have not ended
+    research.get_by_role("link", name="1 job waiting").click()  # the third task, beside two that run
     assert "queue=research" in page.url
+    page.get_by_role("row").filter(has_text="sweep").filter(has_text="UserLimitReached").wait_for()
     dashboard.check_clean()
 
 
@@ -395,7 +413,7 @@ def test_tokens_are_created_shown_once_rotated_and_revoked(
         page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
         expect(buttons).not_to_have_count(left)
     wait_until(lambda: status_with(second) == 401 or None)
-    page.get_by_label("expired and revoked ones, too").check()
+    page.get_by_label("include expired and revoked").check()
     page.get_by_role("grid").get_by_text("revoked").first.wait_for()
     dashboard.check_clean()
 

@@ -118,18 +118,31 @@ def test_a_ticket_logs_in_once_and_leaves_no_trace(browser: Browser, cluster: Re
 
 def test_the_overview_counts_and_leads_to_the_list(dashboard: Dashboard, cluster: RealCluster) -> None:
     page = dashboard.page
-    tile = page.locator(".tile").filter(has_text="Devices in use")
+    tile = page.locator(".tile").filter(has_text="GPUs in use")
     tile.get_by_text("1 of 2").wait_for()
     page.get_by_role("row").filter(has_text="WaitingCapacity").get_by_role(
         "link", name=re.compile("job")
     ).wait_for()
+    failed = page.locator(".alarms")
+    failed.get_by_text("40 of").first.wait_for()  # before the page was opened, and one line for all of them
     cluster.client.submit(command=["sh", "-c", "exit 7"], max_retries=0)
-    page.locator(".alarms").get_by_text("exited with code 7").first.wait_for()
+    failed.get_by_text("exited with code 7").first.wait_for()
     page.locator(".tile").filter(has_text="Waiting").click()
     heading(page, "Jobs")
-    assert page.url.endswith("/ui/jobs?status=Pending")
+    assert page.url.endswith("/ui/jobs?waiting=1")
     page.get_by_role("grid").get_by_text("waits").wait_for()
     dashboard.check_clean()
+
+
+@pytest.mark.parametrize("width", [1280, 1024])
+@pytest.mark.parametrize("path", ["/jobs", "/nodes"])
+def test_no_column_is_cut(dashboard: Dashboard, path: str, width: int) -> None:
+    dashboard.page.set_viewport_size({"width": width, "height": 800})
+    grid = dashboard.open(path).get_by_role("grid")
+    grid.locator("[role=row]").nth(1).wait_for()
+    assert grid.evaluate("grid => grid.scrollWidth - grid.clientWidth") == 0
+    cut = "heads => heads.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim())"
+    assert grid.get_by_role("columnheader").evaluate_all(cut) == []
 
 
 def test_jobs_are_filtered_searched_and_sorted_in_the_address(dashboard: Dashboard) -> None:
@@ -211,6 +224,15 @@ def test_a_fix_that_was_tried_is_a_button(dashboard: Dashboard, cluster: RealClu
     wait_until(lambda: newer.id in page.url or None)
     cluster.client.cancel(newer.id)
     dashboard.check_clean()
+
+
+def test_the_log_of_what_failed_is_a_click_away(dashboard: Dashboard) -> None:
+    page = dashboard.open("/jobs/sweep")
+    why = page.get_by_role("region", name="Why")
+    why.get_by_text("Next:").wait_for()
+    why.get_by_role("button", name="Open the log").click()
+    page.get_by_role("tab", name="Logs", selected=True).wait_for()
+    assert re.search(r"task=\d+\.\d+", page.url)
 
 
 def test_a_job_is_held_released_changed_cancelled_and_tried_again(

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from phalanx.api.schema.cluster import ClusterView
 from phalanx.api.schema.jobs import Counts
 from phalanx.api.schema.pages import (
+    HeldCounts,
     JobRows,
     JobRowsQuery,
     MapView,
+    NodeCounts,
     OverviewView,
     TaskStates,
     TimesQuery,
@@ -26,7 +28,10 @@ class FakePages:
 
     async def overview(self) -> OverviewView:
         use = UseHistory(60.0, [], [], [], [], [], [], [])
-        return OverviewView(1.0, 1, await self.cluster(), Counts(), [], [], [], 0.0, use)
+        nodes, held = NodeCounts(0, 0, 0, 0, 0), HeldCounts(0, 0, 0)
+        return OverviewView(
+            1.0, 1, await self.cluster(), Counts(), 0, nodes, held, held, [], [], [], 0.0, use
+        )
 
     async def map(self) -> MapView:
         return MapView(1.0, 1, ["rack"], [], [])

@@ -38,6 +38,7 @@ from phalanx.coordinator.naming import label, number_in
 from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_cluster import queue_view
+from phalanx.coordinator.waiting_jobs import waiting_by_queue
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
@@ -133,7 +134,8 @@ class Declarations:
     async def set_quota(self, name: str, quota: QuotaSpec | None, user: str) -> QueueView:
         options = SetQuota(name, None if quota is None else to_quota(quota), user)
         accepted(await self._loop.ask([options]), name)
-        return queue_view(self._loop.state, name)
+        waiting = await waiting_by_queue(self._loop.state, self._slices)
+        return queue_view(self._loop.state, name, waiting[name])
 
     async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply:
         options = SetTopology(to_topology(topology), user)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing
 from typing import TypeVar
@@ -11,7 +12,7 @@ from phalanx.api.schema.apply import DraftView
 from phalanx.api.schema.cluster import ClusterView, NodeView
 from phalanx.api.schema.fields import read_selector
 from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView
-from phalanx.api.schema.queries import JobsQuery
+from phalanx.api.schema.queries import NEWEST, JobsQuery
 from phalanx.api.schema.queues import QueueView
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
@@ -23,6 +24,7 @@ from phalanx.coordinator.listing import Asked
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
+from phalanx.coordinator.waiting_jobs import waiting_by_queue
 from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
@@ -36,6 +38,7 @@ from phalanx.store.protocol import Batch, History, Store
 T = TypeVar("T")
 V = TypeVar("V")
 BATCHES_PER_PAGE = 200
+NEWEST_BACK = 1000  # revisions that are read first for the newest lines of a story
 RECORDS_PER_PAGE = 50
 LOOKS_PER_GLANCE = 64  # jobs between two looks at the clock
 PAGE_EXTENT = 1_000_000  # characters; a page of large jobs is shorter than asked for, and has a next one
@@ -186,15 +189,18 @@ class StateReads:
 
     async def queues(self) -> list[QueueView]:
         state = self._loop.state
+        waiting = await waiting_by_queue(state, self.slices)
         return await self._in_pieces(
-            known_queues(state), lambda name: queue_view(state, name, with_users=False)
+            known_queues(state, waiting),
+            lambda name: queue_view(state, name, waiting[name], with_users=False),
         )
 
     async def queue(self, name: str) -> QueueView:
         state = self._loop.state
-        if name not in (known := known_queues(state)):
+        waiting = await waiting_by_queue(state, self.slices)
+        if name not in (known := known_queues(state, waiting)):
             raise NotFound(f"no queue {name[:80]!r} (queues: {', '.join(known[:8])})", reason="QueueNotFound")
-        return queue_view(state, name)
+        return queue_view(state, name, waiting[name])
 
     async def cluster(self) -> ClusterView:
         from phalanx import __version__  # finding it out takes a tenth of a coordinator's start
@@ -300,6 +306,8 @@ class StateReads:
         *,
         inspects: bool = False,
     ) -> Page[StoryLine]:
+        if cursor == NEWEST:
+            return await self._newest(subject, job, position, limit, inspects)
         after = _position(cursor)
         lines: list[StoryLine] = []
         while len(lines) < limit:
@@ -313,6 +321,23 @@ class StateReads:
             if not batches:  # a short page is not the last: damaged records are left out of it
                 return Page(_begun(lines, cursor), None)
         return Page(_begun(lines, cursor), str(after))
+
+    async def _newest(
+        self, subject: str, job: JobState | None, position: int | None, limit: int, inspects: bool
+    ) -> Page[StoryLine]:
+        """The last lines of a story: it is read from ever further back until there are enough."""
+        upto, back = self._loop.state.revision, NEWEST_BACK
+        while True:
+            lines: deque[StoryLine] = deque(maxlen=limit)
+            cursor = str(upto - back) if upto > back else None
+            is_whole, is_read = cursor is None, False
+            while not is_read:
+                page = await self._story(subject, job, position, cursor, limit, inspects=inspects)
+                lines.extend(page.items)
+                cursor, is_read = page.next_cursor, page.next_cursor is None
+            if is_whole or len(lines) == limit:
+                return Page(list(lines), None)
+            back *= 8
 
     def _lines(
         self, batch: Batch, subject: str, job: JobState | None, position: int | None, inspects: bool

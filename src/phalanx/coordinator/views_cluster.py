@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Literal
 
@@ -19,7 +20,6 @@ from phalanx.core.model.containers import CONTAINERS, ROOTFS
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.queues import DEFAULT, NAMES_MAX, Queues, Quota
 from phalanx.core.model.resources import ISOLATED, Capacity, Device
-from phalanx.core.model.waiting import WaitingClass
 
 TASKS_SHOWN = 1000
 StatusOfNode = Literal["Online", "Unreachable", "Offline", "Quarantined", "Unhealthy", "Stopping"]
@@ -114,16 +114,15 @@ def note_of(state: ClusterState, node: NodeState) -> str:
     return f"{EXCLUDED}: {failed}" if node.is_kept_away else f"{failed}, but nobody else takes work"
 
 
-def queue_view(state: ClusterState, name: str, *, with_users: bool = True) -> QueueView:
-    """One queue: its limits, what its tasks hold, how many jobs wait in it, and the same of each of its users."""
+def queue_view(state: ClusterState, name: str, waiting: int, *, with_users: bool = True) -> QueueView:
+    """One queue: its limits, what its tasks hold, how many jobs wait in it, and what its users hold."""
     queues = state.queues
     quota = queues.quotas.get(name)
-    units = (kind for kind in state.waiting.classes.values() if _queue_of(kind) == name)
     return QueueView(
         name,
         None if quota is None else convert(to_builtins(quota), QuotaView),
         _usage(queues.usage.get(name)),
-        sum(len(kind.ranks) for kind in units),
+        waiting,
         queues.submitted.get(name, 0),
         sum(state.jobs[id].job.queue == name for id in state.unapproved),
         users=_users(queues, name) if with_users else [],
@@ -149,15 +148,10 @@ def _usage(used: list[int] | None) -> UsageView:
     return UsageView(tasks, written(millis), memory_bytes, gpus)
 
 
-def known_queues(state: ClusterState) -> list[str]:
-    """Every queue that has a quota, usage, or a waiting job."""
+def known_queues(state: ClusterState, waiting: Iterable[str]) -> list[str]:
+    """Every queue that has a quota, usage, or a job that waits in it."""
     held = {name for name, used in state.queues.usage.items() if used[0]}
-    waiting = {_queue_of(kind) for kind in state.waiting.classes.values()}
     return sorted({DEFAULT, *state.queues.quotas, *held, *waiting})
-
-
-def _queue_of(kind: WaitingClass) -> str:
-    return kind.units[kind.ranks[0]].job.queue  # what waits in one class waits in one queue
 
 
 def node_status(node: NodeState) -> StatusOfNode:

@@ -9,6 +9,7 @@ from msgspec import structs
 from phalanx.api.schema.jobs import Fix, JobReason, WhyReply
 from phalanx.coordinator.naming import in_numbers
 from phalanx.coordinator.views import task_number
+from phalanx.coordinator.waiting_jobs import waiting_tasks
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import WorkflowState
@@ -57,8 +58,8 @@ def why_reply(
 def reasons_of(
     state: ClusterState, jobs: Iterable[JobState], now: float, policy: Policy, memory: PlanMemory | None
 ) -> list[JobReason]:
-    """The first reason of each of these jobs that waits."""
-    waiting = [job for job in jobs if job.overall_status is Status.PENDING]
+    """The first reason of each of these jobs that waits, whole or in part."""
+    waiting = [job for job in jobs if waiting_tasks(job)]
     said = why_waiting(state, waiting, policy, state.snapshot(now, memory), QUESTION_MAX)
     return [JobReason(job.job.id, reason_view(no)) for job, no in zip(waiting, said, strict=True)]
 

@@ -1,9 +1,20 @@
-"""A story whose beginning is no longer kept says so."""
+"""A story whose beginning is no longer kept says so; its newest lines can be asked for."""
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.api.schema.jobs import StoryLine
+from phalanx.api.schema.queries import NEWEST
+from phalanx.coordinator import questions
 from phalanx.coordinator.questions import _begun
+from phalanx.core.cluster.inputs import Drain
+from tests.unit.coordinator.test_declarations import a_coordinator
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
 
 
 def a_line(revision: int, event: str) -> StoryLine:
@@ -27,3 +38,18 @@ def test_a_story_of_which_nothing_is_kept_says_that():
 
 def test_a_later_page_has_no_beginning_to_miss():
     assert _begun([a_line(4, "TaskPlaced")], "3") == [a_line(4, "TaskPlaced")]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("back", [1, 1000])  # revisions: less than the cluster has, and more
+async def test_the_newest_lines_of_a_node_are_told_in_their_order(back: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(questions, "NEWEST_BACK", back)
+    async with a_coordinator() as here:
+        for node in ("n0", "n0", "n0", "n1", "n1"):
+            await here.leadership.ask([Drain(node, f"ticket {here.leadership.state.revision}")])
+        whole = await here.commands.story("n0", cursor=None, limit=100)
+        assert [line.event for line in whole.items] == ["NodeJoined", *3 * ["NodeDrained"]]
+        newest = await here.commands.story("n0", cursor=NEWEST, limit=2)
+        assert newest.items == whole.items[-2:]
+        assert newest.next_cursor is None
+        assert (await here.commands.story("n0", cursor=NEWEST, limit=100)).items == whole.items

@@ -11,6 +11,8 @@ export interface Column {
   phone?: string;
   /** Left out on phones. */
   wide?: boolean;
+  /** Left out where the table is narrower than this, in pixels. */
+  from?: number;
 }
 
 /** A sort order as the URL has it: `name`, or `-name` for the largest first. */

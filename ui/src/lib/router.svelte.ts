@@ -93,3 +93,15 @@ class Router {
 }
 
 export const router = new Router();
+
+/** The page of a job, or of one of its tasks, by its number: 17, 17.3. */
+export function toTask(number: string): string {
+  const [job, index] = number.split('.');
+  return to('/jobs/:id', { id: job ?? '' }, { task: index === undefined ? '' : number });
+}
+
+/** The page of a workflow with one of its stages chosen, from ID:STAGE. */
+export function toStage(of: string): string {
+  const [workflow, ...stage] = of.split(':');
+  return to('/workflows/:id', { id: workflow ?? '' }, { stage: stage.join(':') });
+}

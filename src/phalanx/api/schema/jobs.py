@@ -381,7 +381,7 @@ class Page(Struct, Generic[T]):
 
 
 class JobReason(Struct):
-    """Why a job waits: the first reason of `why`."""
+    """Why a job waits, or the rest of one of which a part runs: the first reason of `why`."""
 
     id: str
     reason: ReasonView

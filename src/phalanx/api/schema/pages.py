@@ -33,6 +33,8 @@ class AlarmView(Struct, omit_defaults=True):
     subject: str
     text: str
     at: float | None = None  # when it happened; without it, it is so now
+    name: str = ""  # of the job
+    user: str = ""  # who submitted it
 
 
 class WaitingReason(Struct, omit_defaults=True):
@@ -50,12 +52,30 @@ class UseHistory(Struct):
 
     every_s: float
     at: list[float]
-    devices: list[float]
+    devices: list[float]  # of all nodes, as cores
     devices_used: list[float]
     cores: list[float]
     cores_used: list[float]
     running: list[float]  # tasks
     waiting: list[float]
+
+
+class NodeCounts(Struct):
+    """Each node is counted once."""
+
+    all: int
+    taking_work: int
+    away: int  # offline or unreachable
+    drained: int  # or disabled
+    other: int  # excluded for a while, unhealthy, stopping or quarantined
+
+
+class HeldCounts(Struct):
+    """GPUs or cores of all nodes. Free is what work may be placed on; what is neither is on nodes that take no work."""
+
+    all: float
+    held: float
+    free: float
 
 
 class OverviewView(Struct):
@@ -65,8 +85,14 @@ class OverviewView(Struct):
     revision: int
     cluster: ClusterView
     jobs: Counts  # those in memory by their status
+    waiting_jobs: int  # those with a task that waits, whatever else of them runs
+    nodes: NodeCounts
+    gpus: HeldCounts
+    cores: HeldCounts
     alarms: list[AlarmView]  # the worst first
-    recent: list[AlarmView]  # failures and lost nodes, the newest first
+    recent: list[
+        AlarmView
+    ]  # jobs that failed or have failed tasks, and lost nodes: of the last day, newest first
     waiting: list[WaitingReason]  # most jobs first
     waiting_at: float  # when they were counted
     use: UseHistory
@@ -136,9 +162,11 @@ class JobRow(Struct, omit_defaults=True):
     name: str = ""
     queue: str = "default"
     priority: int = 0
-    reason: str = ""  # a code: how it ended, or why it waits as far as the last count of waiting jobs found
+    reason: str = (
+        ""  # a code: how it ended, or why it or its rest waits, as the last count of waiting jobs found
+    )
     tasks: int = 1
-    gpus: int = 0  # of one task of its first group
+    gpus: int = 0  # of one task, of the group whose tasks have most
     cores: Cores = 0
     memory_bytes: int = 0
     started_at: float | None = None
@@ -160,6 +188,7 @@ class JobRowsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which jobs, in which order, from which row on."""
 
     status: Annotated[str, Meta(max_length=100)] = ""  # several with commas
+    waiting: bool = False  # those with a task that waits, whatever else of them runs
     queue: Word | None = None
     user: Word | None = None
     mine: bool = False
@@ -256,8 +285,7 @@ class ChangesView(Struct, omit_defaults=True):
     at: float
     revision: int
     tasks: Counts
-    devices: int = 0
-    devices_free: int = 0
+    gpus: HeldCounts
     nodes: list[MapNode] = []
     removed: list[str] = []  # nodes that are gone
     holders: list[MapHolder] = []

@@ -18,6 +18,7 @@ Q = TypeVar("Q", bound=Struct)
 
 WAIT_S_MAX = 60
 REVISION_MAX = 2**63 - 1
+NEWEST = "newest"  # instead of the cursor of a story
 
 Stream = Literal["stdout", "stderr"]
 Follow = bool | Literal["hold"]  # hold: an attached task waits for its reader
@@ -64,7 +65,7 @@ class TasksQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoryQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    cursor: Word | None = None
+    cursor: Word | None = None  # of the page before; `newest`: the last lines, in their order
     limit: Limit = 100
 
 

@@ -117,9 +117,11 @@ class QueueView(Struct):
     name: str
     quota: QuotaView | None
     used: UsageView
-    waiting: int  # jobs that wait for a place, each group counted where a job is no gang
+    waiting: (
+        int  # jobs with a task that waits, whatever else of them runs; held and unapproved ones among them
+    )
     submitted: int = 0  # tasks of jobs that have not ended, those of stages without a job among them
-    unapproved: int = 0  # jobs that wait for an approval
+    unapproved: int = 0  # of these jobs, those that wait for an approval
     users: list[QueueUserView] = []  # the first 1,000 by name, where one queue is shown
 
 

@@ -128,7 +128,7 @@ def _row(job: JobView, reason: str, now: float, last: int) -> TopJobRow:
         job.user,
         job_status(job),
         f"{ended}/{job.tasks}",
-        str(gpus) if gpus else "-",
+        f"×{gpus}" if gpus else "-",  # of each task, as in `ps`
         span(since, job.ended_at or now),
         f"{queue}{told}",
     )
@@ -137,9 +137,8 @@ def _row(job: JobView, reason: str, now: float, last: int) -> TopJobRow:
 
 
 def gpus_of(job: JobView) -> int:
-    """The GPUs of all its tasks together."""
-    parts = [(group.request.gpus, group.tasks) for group in job.groups] or [(job.request.gpus, job.tasks)]
-    return sum(gpus * tasks for gpus, tasks in parts)
+    """The GPUs of one task, of the group whose tasks have most."""
+    return max([job.request.gpus, *(group.request.gpus for group in job.groups)])
 
 
 def _ended_by(job: JobView) -> str:

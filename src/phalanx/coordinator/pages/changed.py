@@ -116,7 +116,7 @@ class Changed:
 
     def _note_alarm(self, event: e.Event, revision: int, state: ClusterState) -> None:
         if isinstance(event, e.NodeLost):
-            text = sentence(event)
+            text = sentence(event).removeprefix(f"{event.node} is ")
             self.alarms.append((revision, AlarmView("critical", "node", event.node, text, event.at)))
         elif isinstance(event, e.AttemptEnded) and event.status is Status.FAILED:
             job = state.jobs.get(event.key[0])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from phalanx.api.schema.pages import JobRowsQuery
 from phalanx.api.server.limits import TimeSlices
+from phalanx.coordinator.waiting_jobs import waiting_tasks
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.orders import Status
 from phalanx.errors import BadRequest
@@ -25,6 +26,7 @@ WORDS_MAX = 10  # of a search
 SEARCHED_AT_ONCE = 2000  # jobs, a millisecond or so
 _NUMBERS = {
     "number": np.int64, "status": np.int64, "priority": np.int64, "tasks": np.int64, "gpus": np.int64,
+    "waiting": np.int64,  # tasks
     "submitted": np.float64, "started": np.float64, "ended": np.float64,
     "name": np.int64, "user": np.int64, "queue": np.int64,
 }  # fmt: skip
@@ -79,12 +81,13 @@ class JobIndex:
             place = self._add(spec.id)
             words = (str(job.arrival), spec.id, spec.name or "", spec.user, spec.queue, command[:TEXT_MAX])
             self.text[place] = "\n".join(words).casefold()
-        columns, request = self.columns, spec.groups[0].request
+        columns = self.columns
         columns["number"][place] = job.arrival
         columns["status"][place] = int(job.overall_status)
         columns["priority"][place] = spec.priority
         columns["tasks"][place] = spec.tasks
-        columns["gpus"][place] = request.gpus
+        columns["gpus"][place] = max(group.request.gpus for group in spec.groups)
+        columns["waiting"][place] = waiting_tasks(job)
         columns["submitted"][place] = spec.submitted_at
         columns["started"][place] = job.first_started_at or 0.0
         columns["ended"][place] = job.ended_at or 0.0
@@ -113,6 +116,8 @@ class JobIndex:
         chosen = np.ones(size, dtype=np.bool_)
         if query.status:
             chosen &= np.isin(self.columns["status"][:size], _statuses(query.status))
+        if query.waiting:
+            chosen &= self.columns["waiting"][:size] > 0
         wanted = user if query.mine else query.user
         for name, word in (("queue", query.queue), ("user", wanted)):
             if word is not None:

@@ -203,7 +203,7 @@ def job_row(state: ClusterState, job: JobState, words: WaitingWords) -> JobRow:
         priority=spec.priority,
         reason=words.of(job) or job_reason(job, status),
         tasks=spec.tasks,
-        gpus=first.request.gpus,
+        gpus=max(group.request.gpus for group in spec.groups),
         cores=first.request.cores,
         memory_bytes=first.request.memory_bytes,
         started_at=job.first_started_at,

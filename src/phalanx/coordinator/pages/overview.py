@@ -12,10 +12,13 @@ from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator.idle_devices import IdleDevices, idle_text
 from phalanx.coordinator.pages.changed import Changed
+from phalanx.coordinator.pages.failures import failed_jobs
+from phalanx.coordinator.pages.totals import core_counts, gpu_counts, node_counts
 from phalanx.coordinator.pages.use_history import UseRing
 from phalanx.coordinator.pages.waiting import Ask, WaitingWords, count_waiting
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_cluster import node_status, note_of
+from phalanx.coordinator.waiting_jobs import waiting_tasks
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.amounts import describe_seconds, plural
@@ -23,8 +26,11 @@ from phalanx.core.model.orders import Status
 from phalanx.errors import Unavailable
 
 ALARMS_MAX = 200
+RECENT_MAX = 50
+RECENT_S = 86_400.0
 FRESH_S = 1.0  # for so long an overview is told as it is
-WAITING_S = 15.0  # and the reasons of waiting
+WAITING_S = 3.0  # and the reasons of waiting
+WAITING_OLD_S = 5.0  # an answer does not tell older ones
 WAITING_SHARE = 30.0  # or so many times as long as they took to count
 RANKS = {"critical": 0, "warning": 1, "notice": 2}
 BEHIND_S = 5.0
@@ -68,33 +74,48 @@ class Overview:
 
     async def _make(self) -> OverviewView:
         self.count_soon()
-        if not self._waiting_at and self._counting is not None:  # the first answer waits for it
+        is_old = self._clock.now() - self._waiting_at > WAITING_OLD_S
+        if is_old and self._counting is not None:  # nobody has asked for long
             await asyncio.shield(self._counting)
         cluster = await self._cluster()
         state = self._loop.state
         alarms = [*_of_cluster(cluster), *await self._of_nodes(state)]
         alarms.sort(key=lambda each: (RANKS[each.severity], each.subject))
-        recent = [alarm for _, alarm in reversed(self._changed.alarms)]
+        jobs, waiting = await self._jobs(state)
         return OverviewView(
             self._clock.now(),
             state.revision,
             cluster,
-            await self._jobs(state),
+            jobs,
+            waiting,
+            node_counts(state),
+            gpu_counts(state),
+            core_counts(state),
             alarms[:ALARMS_MAX],
-            recent,
+            await self._recent(state),
             self._waiting,
             self._waiting_at,
             self._use.told(),
         )
 
-    async def _jobs(self, state: ClusterState) -> Counts:
-        counts = [0] * len(Status)
+    async def _recent(self, state: ClusterState) -> list[AlarmView]:
+        """Failed jobs, and nodes that were lost since a browser has been logged in."""
+        since = self._clock.now() - RECENT_S
+        lost = [alarm for _, alarm in self._changed.alarms if alarm.about == "node"]
+        found = [*lost, *await failed_jobs(state, self._slices, since)]
+        found.sort(key=lambda each: each.at or 0.0, reverse=True)
+        return [each for each in found if (each.at or 0.0) >= since][:RECENT_MAX]
+
+    async def _jobs(self, state: ClusterState) -> tuple[Counts, int]:
+        """Jobs by status, and how many of them wait."""
+        counts, waiting = [0] * len(Status), 0
         piece = await self._slices.turn()
         for number, job in enumerate(list(state.jobs.values())):
             if not number % 64 and piece.is_over:
                 piece = await self._slices.turn()
             counts[job.overall_status] += 1
-        return Counts(*counts)
+            waiting += bool(waiting_tasks(job))
+        return Counts(*counts), waiting
 
     def count_soon(self) -> None:
         """Begin to count why jobs wait, if that was long ago."""
@@ -138,7 +159,8 @@ def _of_cluster(cluster: ClusterView) -> Iterator[AlarmView]:
 def _of_node(state: ClusterState, node: NodeState, idle: IdleDevices) -> Iterator[AlarmView]:
     status, note = node_status(node), note_of(state, node)
     if status not in ("Online", "Stopping"):
-        text = f"{status}, {plural(len(node.attempts), 'task')} there{f': {note}' if note else ''}"
+        there = f", {plural(len(node.attempts), 'task')} there" if node.attempts else ""
+        text = f"{status}{there}{f': {note}' if note else ''}"
         yield AlarmView("critical", "node", node.name, text)
     elif node.drain_reason is not None:
         yield AlarmView("notice", "node", node.name, f"drained: {node.drain_reason or 'no reason given'}")

@@ -20,6 +20,7 @@ from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.pages.changed import Changed
 from phalanx.coordinator.pages.job_rows import job_row
 from phalanx.coordinator.pages.map import holders_on, map_node
+from phalanx.coordinator.pages.totals import gpu_counts
 from phalanx.coordinator.pages.waiting import WaitingWords
 from phalanx.coordinator.requests import Requests
 from phalanx.errors import Gone, Unavailable
@@ -126,13 +127,11 @@ class ChangeStream:
         ids = list(changed.since(after, changed.jobs))
         nodes = [state.nodes[name] for name in names[:NODES_MAX] if name in state.nodes]
         rows = [job_row(state, state.jobs[id], self._words) for id in ids[:ROWS_MAX] if id in state.jobs]
-        ledgers = [each for each in state.table.ledgers if state.table.is_open(each.name)]
         return ChangesView(
             at=self._clock.now(),
             revision=self._head,
             tasks=Counts(*state.counts),
-            devices=sum(len(ledger.devices) for ledger in ledgers),
-            devices_free=sum(len(ledger.devices_free) for ledger in ledgers),
+            gpus=gpu_counts(state),
             nodes=[map_node(state, node, self._idle) for node in nodes],
             removed=[name for name in names if name not in state.nodes],
             holders=holders_on(state, nodes),

@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from phalanx.api.schema.pages import UseHistory
 from phalanx.clock import Clock
+from phalanx.coordinator.pages.totals import core_counts, gpu_counts
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.amounts import CORES, MILLICORES
 from phalanx.core.model.orders import Status
 from phalanx.errors import Unavailable
 
@@ -26,11 +26,11 @@ MEAN_OF = 5  # samples in one value that is told
 
 
 class UseSample(Struct, frozen=True):
-    """Of nodes that take work, and how many tasks run and wait."""
+    """Of all nodes, and how many tasks run and wait."""
 
     at: float
-    devices: int
-    devices_used: int
+    devices: float
+    devices_used: float
     cores: float
     cores_used: float
     running: int
@@ -66,16 +66,13 @@ class UseRing:
 
 def use_now(state: ClusterState, now: float) -> UseSample:
     """What is held at this moment."""
-    table = state.table
-    ledgers = [each for each in table.ledgers if table.is_open(each.name)]
-    devices = sum(len(ledger.devices) for ledger in ledgers)
-    cores = sum(MILLICORES[ledger.capacity.cores] for ledger in ledgers) / 1000
+    gpus, cores = gpu_counts(state), core_counts(state)
     return UseSample(
         now,
-        devices,
-        devices - sum(len(ledger.devices_free) for ledger in ledgers),
-        cores,
-        max(0.0, cores - sum(ledger.free[CORES] for ledger in ledgers) / 1000),
+        gpus.all,
+        gpus.held,
+        cores.all,
+        cores.held,
         state.counts[Status.RUNNING] + state.counts[Status.ASSIGNED],
         state.counts[Status.PENDING],
     )

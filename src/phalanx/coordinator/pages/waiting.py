@@ -1,5 +1,7 @@
 """Why jobs wait, counted: closed gates are asked of each job, lack of room of one job of each kind.
 
+Of a job of which a part runs it is the rest that waits (`coordinator/waiting_jobs.py` says which jobs wait).
+
 Those that ask for the same wait for the same reason (`core/model/waiting.py`), so the reason of the first of a kind
 counts for all of it. Only so many kinds are asked; the rest is counted as waiting for room.
 """
@@ -12,10 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from phalanx.api.schema.jobs import JobReason
 from phalanx.api.schema.pages import WaitingReason
 from phalanx.api.server.limits import TimeSlices
+from phalanx.coordinator.waiting_jobs import first_waiting, waiting_tasks
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.units import Gate
-from phalanx.core.model.orders import Status
+from phalanx.core.cluster.units import GangState, Gate, GroupState
+from phalanx.core.explain.gates import closed_gates
 
 KINDS_ASKED = 12
 REASONS_MAX = 30
@@ -28,7 +31,12 @@ GATES: dict[Gate, tuple[str, str]] = {
     Gate.MERGED: ("Merged", "running as a part of another job"),
     Gate.PROMISE: ("WaitingVictims", "their places are promised, and are being left"),
     Gate.RESTART: ("Restarting", "their previous run is still ending"),
+    Gate.RETRY: ("RetryBackoff", "pausing before they are retried"),
     Gate.BACKOFF: ("RestartBackoff", "pausing before another try"),
+    Gate.AFTER: ("WaitingDependency", "waiting for another group of their job"),
+    Gate.LIMIT: ("ArrayLimit", "their array runs as many tasks as it may at once"),
+    Gate.BARRIER: ("BarrierWait", "members wait for the rest of their gang"),
+    Gate.MEMBERS: ("GangIncomplete", "too few members of their gang can be placed"),
 }
 ROOM = ("WaitingCapacity", "waiting for room")
 Ask = Callable[[Sequence[str]], Awaitable[list[JobReason]]]
@@ -62,32 +70,40 @@ class WaitingWords:
         self.by_kind: dict[object, str] = {}
 
     def of(self, job: JobState) -> str:
-        """Nothing for a job of which something is placed, or of a kind that was not asked about."""
-        if job.live or not job.counts[Status.PENDING]:
+        """Nothing for a job that does not wait, or of a kind that was not asked about."""
+        if not waiting_tasks(job):
             return ""
-        gates = job.closed_gates()
-        return GATES[gates[0]][0] if gates else self.by_kind.get(job.units[0].kind, "")
+        gate = _first_gate(job)
+        return GATES[gate][0] if gate else self.by_kind.get(_unit(job).kind, "")
+
+
+def _unit(job: JobState) -> GroupState | GangState:
+    """What of a job waits, the first of its groups that does."""
+    return job.group_of(first_waiting(job)) if job.gang is None else job.gang
+
+
+def _first_gate(job: JobState) -> Gate | None:
+    return next(iter(closed_gates(job, first_waiting(job))), None)
 
 
 async def count_waiting(
     state: ClusterState, slices: TimeSlices, ask: Ask, words: WaitingWords
 ) -> list[WaitingReason]:
-    """Every job of which something waits and nothing runs, by why it does."""
+    """Every job that waits, by why it does."""
     found = WaitingCount()
     kinds: dict[object, list[JobState]] = {}
     piece = await slices.turn()
     for job in list(state.jobs.values()):
         if piece.is_over:
             piece = await slices.turn()
-        waiting = job.counts[Status.PENDING]
-        if not waiting or job.live:
+        waiting = waiting_tasks(job)
+        if not waiting:
             continue
-        gates = job.closed_gates()
-        if gates:
-            found.add(GATES[gates[0]], job.arrival, 1, waiting)
+        gate = _first_gate(job)
+        if gate:
+            found.add(GATES[gate], job.arrival, 1, waiting)
         else:
-            unit = job.units[0]
-            kinds.setdefault(unit.kind, []).append(job)
+            kinds.setdefault(_unit(job).kind, []).append(job)
     by_kind: dict[object, str] = {}
     ordered = sorted(kinds.items(), key=lambda each: len(each[1]), reverse=True)
     said = await ask([alike[0].job.id for _, alike in ordered[:KINDS_ASKED]])
@@ -95,7 +111,7 @@ async def count_waiting(
     for kind, alike in ordered:
         reason = reasons.get(alike[0].job.id, ROOM)  # it may have ended meanwhile
         by_kind[kind] = reason[0]
-        tasks = sum(job.counts[Status.PENDING] for job in alike)
+        tasks = sum(map(waiting_tasks, alike))
         found.add(reason, alike[0].arrival, len(alike), tasks)
     words.by_kind = by_kind
     return found.told()

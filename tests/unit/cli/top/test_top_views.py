@@ -10,7 +10,7 @@ from phalanx.cli.top.alarms import Failures, alarms_of
 from phalanx.cli.top.changes import cancel_question
 from phalanx.cli.top.heat_map import ColourBy, heat_map
 from phalanx.cli.top.job_details import cluster_line
-from phalanx.cli.top.job_rows import REASONS_AT_ONCE, JobQuery, JobsShown, ReasonCache, job_rows
+from phalanx.cli.top.job_rows import HEADINGS, REASONS_AT_ONCE, JobQuery, JobsShown, ReasonCache, job_rows
 from phalanx.cli.top.log_tail import LogTail
 from phalanx.cli.top.map_layout import Place, lay_out
 from phalanx.cli.top.snapshot import ClusterSnapshot, pause_s
@@ -150,6 +150,11 @@ def test_ended_jobs_are_listed_with_how_they_ended():
     failed = a_job(1, "Failed", started_at=0.0, ended_at=4.0, exit_code=3, reason="exited")
     row = job_rows([failed], JobQuery(shown=JobsShown.ENDED), {}, 100.0)[0]
     assert row.cells[-2:] == ("4.0s", "exited, exit code 3") and not row.is_waiting
+
+
+def test_gpus_are_those_of_one_task_as_in_ps():
+    row = job_rows([a_job(7, tasks=10, request=RequestView(1, gpus=4))], JobQuery(), {}, 100.0)[0]
+    assert row.cells[HEADINGS.index("GPUS")] == "×4"
 
 
 def test_the_question_before_a_cancel_names_whose_job_it_is_and_what_it_holds():

@@ -10,6 +10,7 @@ import { stream } from '../../lib/stream.svelte';
 export type Row = Schemas['JobRow'];
 export interface Filter {
   status?: string;
+  waiting?: boolean;
   queue?: string;
   user?: string;
   mine?: boolean;

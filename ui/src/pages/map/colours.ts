@@ -35,6 +35,8 @@ const FINE: Paint = { key: 'healthy', text: 'healthy', sign: '', fill: ofState('
 const DRAINED: Paint = { key: 'drained', text: 'node drained', sign: 'd', fill: ofState('Pending'), tone: 'warn' };
 const BUSY: Paint = { key: 'busy', text: 'in use', sign: '', fill: ofState('Running'), tone: 'held' };
 const IDLE: Paint = { key: 'idle', text: 'held, idle', sign: 'i', fill: ofState('Pending'), tone: 'warn' };
+/** Of a node without GPUs in a cluster that has some: its cell is no GPU and has the colour of no job. */
+const NO_GPUS: Paint = { key: 'no-gpus', text: 'node without GPUs, cores in use', sign: '', fill: ofState('Running'), tone: 'held' };
 const IDLE_LONG: Paint = { key: 'idle-long', text: 'held, idle over 1 h', sign: 'I', fill: ofState('Failed'), tone: 'warn' };
 
 /** What each cell stands for, by node and device; kept so that drawing asks nothing twice. */
@@ -53,6 +55,7 @@ export class Colouring {
   of(node: MapNode, device: Device | undefined): Paint {
     if (this.by === 'health') return health(node, device);
     const job = device ? device.job : (node.jobs[0] ?? '');
+    if (!device && this.cluster.root.devices && isOpen(node)) return job ? NO_GPUS : { ...NO_GPUS, fill: null, tone: 'free' };
     if (!job) return unheld(node, device);
     if (this.by === 'usage') return usage(device);
     if (this.by === 'job') return this.ofJob(job);

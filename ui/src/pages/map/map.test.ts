@@ -32,6 +32,16 @@ test('a node without a label stands last, and tasks are called by their index', 
   expect(nodes[0]!.devices.slice(0, 3).map((device) => device.task)).toEqual(['7.1', '7.3', '']);
 });
 
+test('a node without GPUs is counted as such beside nodes that have some, and by job where none has', () => {
+  const made = view(2, 1);
+  made.nodes[1] = { name: 'cpu', path: ['b0', 'r0'], cores: 8, cores_free: 4, jobs: [7] } as never;
+  const cluster = madeOf(made);
+  const legend = (among: typeof cluster) => new Colouring(among, 'job').legend(among.nodes).map((entry) => [entry.paint.key, entry.count]);
+  expect(legend(cluster)).toEqual([['7', 2], ['no-gpus', 1], ['free', 6]]);
+  made.nodes.splice(0, 1);
+  expect(legend(madeOf(made))).toEqual([['7', 1]]);
+});
+
 test('a change replaces nodes, removes them, and forgets who holds nothing', () => {
   const before = view(3, 1);
   const after = changed(before, { at: 1, revision: 2, tasks: {}, removed: ['n1'], nodes: [{ name: 'n2', devices: 1, held: [9] }], holders: [{ number: 9, id: 'j9', user: 'bob' }] } as never);

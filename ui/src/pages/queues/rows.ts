@@ -42,7 +42,8 @@ export function rules(queue: QueueView): [string, string][] {
   if (quota.priority_max !== null && quota.priority_max !== undefined) found.push(['Highest priority', String(quota.priority_max)]);
   if (quota.users?.length) found.push(['Users', quota.users.join(', ')]);
   if (quota.roles?.length) found.push(['Roles', quota.roles.join(', ')]);
-  if (quota.each_user) found.push(['Each user', limitWords(quota.each_user)]);
+  const each = quota.each_user ? limitWords(quota.each_user) : 'no limit';
+  if (each !== 'no limit') found.push(['Each user', each]);
   if (quota.approval) found.push(['Approval', quota.approval.by?.length ? `by ${quota.approval.by.join(', ')}` : 'needed']);
   if (quota.dispatch_mode) found.push(['Dispatch', quota.dispatch_mode]);
   if (quota.selection) found.push(['Choice of nodes', quota.selection]);

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { depths, graphOf, inOrder, mayRetryFrom, shapeOf, type WorkflowView } from './dag';
-import { inColumns } from './layout';
+import { directionIn, inColumns } from './layout';
 
 const stage = (name: string, after: string[], status = 'Waiting') => ({ name, after, status, job_id: '', waits_for: status === 'Waiting' ? after : [] });
 const flow = (...stages: object[]): WorkflowView => ({ id: 'w', name: 'w', user: 'ada', status: 'Failed', submitted_at: 0, counts: {}, stages }) as unknown as WorkflowView;
@@ -15,8 +15,18 @@ test('edges lead between stages that are there, once each', () => {
 test('a stage is one deeper than the deepest before it; a circle does not hang the page', () => {
   const graph = graphOf(flow(stage('a', []), stage('b', ['a']), stage('c', ['a', 'b']), stage('x', ['y']), stage('y', ['x'])));
   expect(Object.fromEntries(depths(graph))).toEqual({ a: 0, b: 1, c: 2, x: 0, y: 0 });
-  const points = [...inColumns(graph).values()].map((point) => `${point.x},${point.y}`);
+  const points = [...inColumns(graph, 'RIGHT').values()].map((point) => `${point.x},${point.y}`);
   expect(new Set(points).size).toBe(5);
+});
+
+test('a long chain goes down in a high area, and a wide fan goes right', () => {
+  const chain = graphOf(flow(...Array.from({ length: 6 }, (_, at) => stage(`s${at}`, at ? [`s${at - 1}`] : []))));
+  expect(directionIn(chain, 740, 720)).toBe('DOWN');
+  expect(directionIn(chain, 1600, 300)).toBe('RIGHT');
+  const fan = graphOf(flow(stage('a', []), ...Array.from({ length: 8 }, (_, at) => stage(`b${at}`, ['a']))));
+  expect(directionIn(fan, 740, 720)).toBe('RIGHT');
+  const down = [...inColumns(chain, 'DOWN').values()];
+  expect(new Set(down.map((point) => point.x)).size).toBe(1);
 });
 
 test('a retry begins where something has ended; counts come in the order of what matters', () => {
