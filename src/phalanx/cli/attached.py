@@ -219,5 +219,7 @@ def _left(id: str, task: TaskView, attempt: int) -> str:
     if told is not None and is_evicted:
         at = told.last_transition_at if told.status == "True" else SystemClock().now()
         return f"{id}: attempt {attempt} was evicted at {time_of_day(at)}: {told.message}"
+    if task.attempt == attempt and task.status != "Pending":
+        return ""  # its node has seen its end, which is not recorded yet
     why = task.message.removeprefix("an earlier attempt: ") or task.reason or "it is tried again"
     return f"{id}: attempt {attempt} ended: {why}"
