@@ -15,7 +15,7 @@ import pytest
 
 from phalanx.api.schema.jobs import TaskView
 from tests.support.forked import ForkedCommand
-from tests.support.real_cluster import RealCluster
+from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.terminal import a_terminal, command_environment, phalanx_words, run_phalanx
 from tests.support.waiting import wait_until
 
@@ -223,6 +223,28 @@ def test_a_second_attempt_has_the_input_from_its_beginning_or_not_at_all(
     done = run_phalanx(cluster, *fail_once("large"), stdin=bytes(3 << 20))
     assert (done.returncode, done.stdout.split()) == (1, [b"3145728"])
     assert b"attempt 2 cannot have its input: more than 1 MiB of it was read" in done.stderr
+
+
+def test_an_attempt_on_another_node_is_read_and_has_its_input_when_the_first_is_lost(tmp_path: Path):
+    flag, given = tmp_path / "flag", tmp_path / "given"
+    given.write_bytes(b"0123456789")
+    script = f"echo on $PHALANX_NODE; wc -c; until [ -e {flag} ]; do sleep 0.1; done; echo end"
+    with (
+        a_real_cluster(tmp_path, dict.fromkeys(("n1", "n2"), "cpus=4,ram=8GiB"), 0.5, 2.0) as cluster,
+        given.open("rb") as data,
+        attached(cluster, "-n", "moved", "--", "sh", "-c", script, stdin=data.fileno()) as client,
+    ):
+        task = wait_until(lambda: task_of(cluster, "moved"), 20.0, "it is there")
+        wait_until(lambda: b"10" in b"".join(cluster.client.logs(task.id)), 20.0, "it has its input")
+        lost = cluster.client.task(task.id).node
+        assert lost is not None
+        cluster.kill(lost, signal.SIGKILL)
+        wait_until(lambda: cluster.client.task(task.id).attempt == 2, 20.0, "it is tried again")
+        flag.touch()
+        out, err = client.communicate(60)
+    other = {"n1": "n2", "n2": "n1"}[lost]
+    assert out.decode().split()[-4:] == ["on", other, "10", "end"], err
+    assert client.process.returncode == 0
 
 
 def test_a_terminal_is_told_of_an_eviction_gives_input_if_asked_and_cancels_with_ctrl_c(cluster: RealCluster):

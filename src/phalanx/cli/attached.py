@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from math import inf
 from threading import Event, Lock, Thread
 from typing import IO, TYPE_CHECKING, Protocol, TypeVar
@@ -54,8 +53,7 @@ def write_whole(into: IO[bytes], piece: bytes) -> None:
 
 def patiently(ask: Callable[[], T]) -> T:
     """The answer, also of a coordinator that is just being restarted or replaced."""
-    delays = RetryDelays()
-    delays.renew()
+    delays = RetryDelays(begun=True)
     while True:
         try:
             return ask()
@@ -192,12 +190,19 @@ class Attached:
                 patiently(lambda: self._client.wait(id, timeout=self._pace_s))
 
     def _copy_attempt(self, id: str, stream: Stream, attempt: int, sink: Sink) -> None:
-        with suppress(NotFound):  # An attempt that never started has no output.
+        try:
             for piece in self._client.logs(id, stream=stream, attempt=attempt, offset=0, follow="hold"):
                 self._writing += 1
                 sink.write(piece)
                 self._writing -= 1
                 self._moved += 1
+        except NotFound:  # An attempt that never started has no output.
+            pass
+        except Unavailable as error:  # It was lost with its node: the next one may be read.
+            task = patiently(lambda: self._client.task(id))
+            if task.status in ENDED or (task.attempt == attempt and task.status != "Pending"):
+                raise
+            note(f"{id}: {stream} of attempt {attempt} was cut off: {error.detail}")
         sink.end()
 
 
@@ -215,5 +220,7 @@ def _left(id: str, task: TaskView, attempt: int) -> str:
     if told is not None and is_evicted:
         at = told.last_transition_at if told.status == "True" else SystemClock().now()
         return f"{id}: attempt {attempt} was evicted at {time_of_day(at)}: {said(told.message)}"
+    if task.attempt == attempt and task.status != "Pending":
+        return ""  # its node has seen its end, which is not recorded yet
     why = said(task.message.removeprefix("an earlier attempt: ")) or task.reason or "it is tried again"
     return f"{id}: attempt {attempt} ended: {why}"

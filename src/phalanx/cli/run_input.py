@@ -181,8 +181,7 @@ class TaskInput:
 
     def _give(self, attempt: int) -> None:
         """Until the attempt has all of it, or is over; over as many connections as it takes."""
-        pause_s, delays = PAUSE_FIRST_S, RetryDelays()
-        delays.renew()
+        pause_s, delays = PAUSE_FIRST_S, RetryDelays(begun=True)
         while True:
             try:
                 with self._client.stdin_session(self._task, attempt) as session:

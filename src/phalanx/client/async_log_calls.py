@@ -57,7 +57,7 @@ class AsyncLogCalls:
         follow: Follow = False,
     ) -> AsyncGenerator[LogPiece, None]:
         place = LogPosition(str(id), stream, attempt, offset, lines, follow=follow)
-        patience = RetryDelays()
+        patience = RetryDelays(begun=follow == "hold")
         while True:
             try:
                 async with aclosing(await self._opened(place.call())) as answer:

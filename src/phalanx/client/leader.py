@@ -273,8 +273,9 @@ def unconfirmed(call: Call[Any], error: PhalanxError) -> Unconfirmed:
 class RetryDelays:
     """How long to wait before each next try. What arrives makes it fresh; when it is used up, we give up."""
 
-    def __init__(self) -> None:
-        self._left: Iterator[float] = iter(())
+    def __init__(self, *, begun: bool = False) -> None:
+        """`begun`: what is asked for is known to be there, so the first question is worth repeating as well."""
+        self._left: Iterator[float] = iter(PAUSES_S if begun else ())
         self._met = False
 
     def renew(self) -> None:
@@ -288,7 +289,7 @@ class RetryDelays:
 
     def next(self, error: PhalanxError) -> float | None:
         """Seconds to wait, or None to give up. Before the first success there is nothing to go on with."""
-        if error.reason == LOG_AWAY:
+        if error.reason in (LOG_AWAY, "LogNotServed"):
             return None
         for _ in range(SEARCH_WORTH if error.reason == "NoLeader" else 0):
             next(self._left, None)

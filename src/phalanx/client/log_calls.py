@@ -79,7 +79,7 @@ class LogCalls:
     ) -> Iterator[LogPiece]:
         """The same with the place of each piece. The first comes at once, empty if nothing is written yet."""
         place = LogPosition(str(id), stream, attempt, offset, lines, follow=follow)
-        patience = RetryDelays()
+        patience = RetryDelays(begun=follow == "hold")
         while True:
             try:
                 with closing(self._opened(place.call())) as answer:

@@ -188,9 +188,9 @@ class AttemptInputs:
                     reason="InputUncertain",
                 )
             await connection.write(pack_frame(FrameKind.STARTED, count.written.to_bytes(8, "big")))
-            if not count.has_ended and await _given(found, count, connection, over):
+            if count.has_ended or await _given(found, count, connection, over):
                 count.end()
-                self._close(key)
+                self._close(key)  # once more, if an earlier runner was killed before its keeper heard of it
             if over.done():
                 raise task_ended()
             await connection.write(pack_exit(ExitFrame(0)))

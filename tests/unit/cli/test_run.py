@@ -171,6 +171,17 @@ def test_an_eviction_is_told_and_so_is_the_next_attempt(
     assert second == f"{ID}: attempt 2 on n2 begins"
 
 
+def test_nothing_is_said_of_an_end_that_is_not_recorded_yet(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    finished(cluster)
+    views = iter([a_task(status="Running"), a_task(status="Running")])
+    monkeypatch.setattr(cluster, "task", lambda _: next(views, a_task(status="Completed")))
+    monkeypatch.setattr("phalanx.cli.run.streams_differ", lambda: False)
+    said = cli("run", "--", "true")
+    assert (said.code, said.err) == (0, "")
+
+
 @pytest.mark.parametrize(
     ("number", "words", "cancelled"),
     [

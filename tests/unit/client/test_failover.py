@@ -18,7 +18,7 @@ from phalanx.client.async_client import AsyncClient
 from phalanx.client.async_http import HttpxTransport
 from phalanx.client.client import Client
 from phalanx.client.http import HttpTransport
-from phalanx.errors import NotActive, Unavailable, Unconfirmed
+from phalanx.errors import NotActive, PhalanxError, Unavailable, Unconfirmed
 from tests.support.http_servers import Script, a_cut_stream, a_free_address, a_stream, an_answer, scripted
 from tests.support.rest_app import TOKEN
 
@@ -29,7 +29,11 @@ ONE, TWO = WatchEvent(1, 1.0, "A"), WatchEvent(2, 1.0, "B")
 
 
 def a_refusal(leader: str = "") -> bytes:
-    body = spell_problem(NotActive("a standby was asked", extra={"leader": leader}))
+    return a_problem(NotActive("a standby was asked", extra={"leader": leader}))
+
+
+def a_problem(error: PhalanxError) -> bytes:
+    body = spell_problem(error)
     head = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: %d\r\n\r\n"
     return head % len(body) + body
 
@@ -126,6 +130,20 @@ def test_a_log_goes_on_with_the_new_leader_with_exactly_what_is_missing():
     with scripts(*answers) as (addresses, [_, second]), a_client(addresses) as client:
         assert b"".join(client.logs("j1", follow=True)) == b"one\ntwo\n"
     assert b"attempt=1&offset=16&split=true&follow=true" in second.requests[1]
+
+
+@pytest.mark.anyio
+async def test_only_one_for_whom_the_task_waits_asks_again_for_a_log_that_cannot_be_read_at_first():
+    away = a_problem(Unavailable("its runner went away", reason="LogUnavailable"))
+    answers = [away, a_stream(b"all\n", offset=0), a_stream(offset=4)]
+    with scripts([*answers], [*answers], [away]) as ([first, second, third], [_, _, plain]):
+        with a_client([first]) as client:
+            assert b"".join(client.logs("j1", offset=0, follow="hold")) == b"all\n"
+        async with an_async_client([second]) as others:
+            assert [piece async for piece in others.logs("j1", offset=0, follow="hold")] == [b"all\n"]
+        with a_client([third]) as client, pytest.raises(Unavailable):
+            list(client.logs("j1", follow=True))
+    assert len(plain.requests) == 1
 
 
 def test_what_each_address_said_is_told_in_the_end():

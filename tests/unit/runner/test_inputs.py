@@ -32,7 +32,8 @@ class Task:
         self.stopped: list[AttemptKey] = []
 
     def close_input(self, _: AttemptKey) -> None:
-        os.close(self.writer)
+        if self.writer >= 0:
+            os.close(self.writer)
         self.writer = -1
 
     def read(self) -> bytes | None:
@@ -162,6 +163,16 @@ async def test_a_runner_that_was_killed_within_a_write_does_not_guess(rig: Rig):
     with pytest.raises(Conflict) as refused:
         await serving
     assert refused.value.reason == "InputUncertain"
+
+
+async def test_an_end_of_which_the_keeper_has_not_heard_is_told_again(rig: Rig, task: Task):
+    rig.folder.mkdir()
+    count = InputCount(rig.folder / f"{KEY[0]}.0.1")
+    count.end()
+    count.close()
+    client, _ = await rig.client()
+    assert (await begun_at(client), await last_frame(client)) == (0, FrameKind.EXIT)
+    assert task.read() == b""
 
 
 async def test_a_newer_client_replaces_an_older_one(rig: Rig, task: Task):
