@@ -7,11 +7,13 @@ What a user calls a job, and what Kubernetes does, is read into an id before any
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 from msgspec import structs
 
 from phalanx.clock import Clock
 from phalanx.coordinator.naming import find_named, label, of_another
+from phalanx.coordinator.refusals import reused
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.decide.merging import parent_of
 from phalanx.core.cluster.dependencies import has_come, not_accepted_after
@@ -20,7 +22,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
-from phalanx.core.model.job import After, is_job_id, is_job_name, ulid
+from phalanx.core.model.job import After, Job, JobId, is_job_id, is_job_name, ulid
 from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.protocol import Store
 
@@ -114,6 +116,22 @@ async def _find_workflow(state: ClusterState, store: Store, text: str) -> Workfl
             hint="phalanx workflow list shows them; one that ended long ago is named by its whole id",
         )
     return state.workflows[found[0]]
+
+
+async def first_made(requests: Requests, store: Store, request_id: str, ids: Sequence[JobId]) -> Job | None:
+    """The first job of an earlier submission with this request id; None if it is not kept any more.
+
+    Raises Conflict if that submission was a workflow.
+    """
+    try:
+        return (await find_job(requests, store, ids[0])).job
+    except NotFound:
+        pass
+    try:
+        await find_workflow(requests, store, ids[0])
+    except NotFound:
+        return None
+    raise reused(request_id, ids[0])
 
 
 def stage_number(flow: WorkflowState, name: str) -> int:
