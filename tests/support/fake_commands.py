@@ -259,8 +259,11 @@ class FakeCommands(
         job = self._find(id)
         return job.id, job.user
 
-    async def tokens(self) -> list[TokenView]:
-        return list(self.granted.values())
+    async def tokens(self, user: str | None = None) -> list[TokenView]:
+        return [each for each in self.granted.values() if user in (None, each.name)]
+
+    async def token(self, id: str) -> TokenView | None:
+        return self.granted.get(id)
 
     async def create_token(self, request: TokenRequest, span_s: float | None, by: Identity) -> NewToken:
         id = f"{len(self.granted) + 1:016x}"

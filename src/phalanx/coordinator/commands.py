@@ -138,8 +138,8 @@ class CoordinatorCommands:
         self.make_login_ticket, self.open_login = logins.make_login_ticket, logins.open_login
         self.vouch_login, self.end_login = logins.vouch_login, logins.end_login
         self.logins = logins.logins
-        tokens = TokenCommands(loop, clock)
-        self.tokens, self.create_token = tokens.tokens, tokens.create_token
+        tokens = TokenCommands(loop, clock, self._reads.slices)
+        self.tokens, self.token, self.create_token = tokens.tokens, tokens.token, tokens.create_token
         self.revoke_token, self.rotate_token = tokens.revoke_token, tokens.rotate_token
 
     def _take_jobs(self, defaults: SubmitDefaults) -> SealedJobs:

@@ -33,9 +33,9 @@ from phalanx.clock import Clock
 from phalanx.coordinator.dependencies import find_before
 from phalanx.coordinator.environment_keys import is_of_another_key
 from phalanx.coordinator.environments import SealedJobs
-from phalanx.coordinator.lookup import new_ids
+from phalanx.coordinator.lookup import first_made, new_ids
 from phalanx.coordinator.naming import label, number_in
-from phalanx.coordinator.refusals import accepted, job_refusal, queue_full, refusal, reused, unwelcome
+from phalanx.coordinator.refusals import accepted, job_refusal, refusal, reused, unwelcome
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views_cluster import queue_view
 from phalanx.coordinator.waiting_jobs import waiting_by_queue
@@ -43,7 +43,7 @@ from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.dependencies import never_after
-from phalanx.core.cluster.decide.workflows import refused_stages
+from phalanx.core.cluster.decide.workflows import refused_stages, too_many_together
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit, SubmitWorkflow
 from phalanx.core.cluster.state import ClusterState
@@ -116,10 +116,12 @@ class Declarations:
         ]
         if jobs and self._loop.state.requests.get(user, request.request_id or ""):
             answers = await self._loop.ask([*submits])
-            return _replayed(self._loop.state, request.request_id or "", jobs, answers)
+            return await self._replayed(request.request_id or "", jobs, answers)
         self._refuse_infeasible(submits, declared, request.allow_infeasible, version)
         inputs = declared.inputs(user)
         answers = await self._loop.ask([*inputs, *submits])
+        if jobs and isinstance(answers[len(inputs)], Replayed):  # the same request was on its way already
+            return await self._replayed(request.request_id or "", jobs, answers[len(inputs) :])
         await self._all_or_none(jobs, answers[len(inputs) :])
         return ApplyReply(
             [
@@ -260,8 +262,6 @@ class Declarations:
         jobs = [each.job for each in submits]
         known = [applied_before(state, job, amends=version is not None) for job in jobs]
         new = [job for job, each in zip(jobs, known, strict=True) if not isinstance(each, Unchanged)]
-        if new and (full := queue_full(state, sum(job.tasks for job in new))) is not None:
-            raise full
         for declaration in declared.inputs(""):
             if isinstance(answer := decide(state, declaration, now).answer, Refused):
                 raise refusal(answer, "quotas")
@@ -271,6 +271,8 @@ class Declarations:
             answer = decide(then, structs.replace(each, request_id="", never=no), now).answer
             if isinstance(answer, Refused):
                 raise job_refusal(then, number, each.job, answer)
+        if version is None and new and (no := too_many_together(then, new)) is not None:
+            raise unwelcome(Refused(no, "too_many"))
 
     async def _all_or_none(self, jobs: list[Job], answers: list[Answer | None]) -> None:
         refused = [(n, each) for n, each in enumerate(answers) if isinstance(each, Refused)]
@@ -282,6 +284,27 @@ class Declarations:
         )
         number, answer = refused[0]
         raise job_refusal(self._loop.state, number, jobs[number], answer)
+
+    async def _replayed(self, request_id: str, jobs: list[Job], answers: list[Answer | None]) -> ApplyReply:
+        """The answer of the first time, if this is the same request."""
+        state, first = self._loop.state, answers[0]
+        if not isinstance(first, Replayed):  # it was forgotten at this very moment: the jobs are new ones
+            return ApplyReply([_told(state, job, each) for job, each in zip(jobs, answers, strict=True)])
+        await first_made(self._loop, self._store, request_id, first.jobs)
+        ids = list(first.jobs)
+        told: list[AppliedJob] = []
+        for left, job in zip(range(len(jobs), 0, -1), jobs, strict=True):
+            again = applied_before(state, job)
+            if isinstance(again, Unchanged) and again.job not in first.jobs and left > len(ids):
+                told.append(_told(state, job, again))
+                continue
+            known = state.jobs.get(ids[0]) if ids else None
+            if not ids or (known is not None and not is_same(known.job, job)):
+                raise reused(request_id, first.jobs[0])
+            told.append(AppliedJob(id := ids.pop(0), job.name, job.tasks, number=number_in(state, id)))
+        if ids:
+            raise reused(request_id, first.jobs[0])
+        return ApplyReply(told, replayed=True)
 
 
 class Declared:
@@ -308,29 +331,6 @@ def _with_layers(specs: list[JobSpec], topology: Topology) -> tuple[list[JobSpec
         fitted.append(fixed)
         warnings += map(str, cautions)
     return fitted, warnings
-
-
-def _replayed(
-    state: ClusterState, request_id: str, jobs: list[Job], answers: list[Answer | None]
-) -> ApplyReply:
-    """The answer of the first time, if this is the same request."""
-    first = answers[0]
-    if not isinstance(first, Replayed):  # it was forgotten at this very moment: the jobs are new ones
-        return ApplyReply([_told(state, job, each) for job, each in zip(jobs, answers, strict=True)])
-    ids = list(first.jobs)
-    told: list[AppliedJob] = []
-    for left, job in zip(range(len(jobs), 0, -1), jobs, strict=True):
-        again = applied_before(state, job)
-        if isinstance(again, Unchanged) and again.job not in first.jobs and left > len(ids):
-            told.append(_told(state, job, again))
-            continue
-        known = state.jobs.get(ids[0]) if ids else None
-        if not ids or (known is not None and not is_same(known.job, job)):
-            raise reused(request_id, first.jobs[0])
-        told.append(AppliedJob(id := ids.pop(0), job.name, job.tasks, number=number_in(state, id)))
-    if ids:
-        raise reused(request_id, first.jobs[0])
-    return ApplyReply(told, replayed=True)
 
 
 def _told(state: ClusterState, job: Job, answer: Answer | None) -> AppliedJob:

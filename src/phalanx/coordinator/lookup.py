@@ -7,9 +7,11 @@ What a user calls a job, and what Kubernetes does, is read into an id before any
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 
 from phalanx.clock import Clock
 from phalanx.coordinator.naming import label, of_another
+from phalanx.coordinator.refusals import reused
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.decide.merging import parent_of
 from phalanx.core.cluster.image import decode_job
@@ -17,7 +19,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_image import decode_workflow, is_workflow
 from phalanx.core.cluster.workflows import StagePhase, WorkflowState
-from phalanx.core.model.job import is_job_id, is_job_name, ulid
+from phalanx.core.model.job import Job, JobId, is_job_id, is_job_name, ulid
 from phalanx.errors import BadRequest, NotFound
 from phalanx.store.protocol import Store
 
@@ -111,6 +113,22 @@ async def _find_workflow(state: ClusterState, store: Store, text: str) -> Workfl
             hint="phalanx workflow list shows them; one that ended long ago is named by its whole id",
         )
     return state.workflows[found[0]]
+
+
+async def first_made(requests: Requests, store: Store, request_id: str, ids: Sequence[JobId]) -> Job | None:
+    """The first job of an earlier submission with this request id; None if it is not kept any more.
+
+    Raises Conflict if that submission was a workflow.
+    """
+    try:
+        return (await find_job(requests, store, ids[0])).job
+    except NotFound:
+        pass
+    try:
+        await find_workflow(requests, store, ids[0])
+    except NotFound:
+        return None
+    raise reused(request_id, ids[0])
 
 
 def stage_number(flow: WorkflowState, name: str) -> int:

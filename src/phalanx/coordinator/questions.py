@@ -92,14 +92,15 @@ class StateReads:
         return DraftView(found.job.id, draft.version, draft.lacks, draft.manifests, dict(found.job.applied))
 
     async def owner(self, id: str, *, kind: naming.Kind = "job") -> tuple[str, str]:
+        if kind == "workflow":  # never a job that the beginning of an id fits as well
+            flow = (await lookup.find_workflow(self._loop, self._store, id)).workflow
+            return flow.id, flow.user
         try:
             found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         except NotFound as error:
             try:
                 flow = (await lookup.find_workflow(self._loop, self._store, id.partition(":")[0])).workflow
             except NotFound:
-                if kind == "workflow":
-                    raise
                 raise error from None
             return flow.id, flow.user
         return found.job.id, found.job.user

@@ -45,9 +45,10 @@ def refusal(refused: Refused, what: str) -> PhalanxError:
 
 
 def unwelcome(refused: Refused) -> PhalanxError:
-    """The error for a queue that was not declared, or a priority that is too high in it."""
+    """The error for what a queue does not take: a user, a priority, so many tasks; or for one that was not declared."""
     no = refused.reason
-    return _error(refused.kind, no.text, no.code, _HINTS_BY_CODE.get(no.code, ""), [])
+    hint = _HINTS_BY_CODE.get(no.code, _HINTS.get(refused.kind, ""))
+    return _error(refused.kind, no.text, no.code, hint, [])
 
 
 def accepted(answers: list[Answer | None], what: str) -> Accepted:
@@ -63,15 +64,6 @@ def reused(request_id: str, id: str) -> Conflict:
     """The error for a request id that stands for something else."""
     detail = f"request_id {request_id!r} was used for {id}, which is another request"
     return Conflict(detail, reason="RequestIdReused", hint="use a new id for every new submission")
-
-
-def queue_full(state: ClusterState, more: int) -> TooMany | None:
-    """The error if so many more tasks may not wait; None if they may."""
-    waiting, most = state.waiting_tasks, state.rules.pending_max
-    if waiting + more <= most:
-        return None
-    detail = f"{waiting} tasks are waiting, {more} more would exceed the maximum of {most}"
-    return TooMany(detail, reason="QueueFull", hint=_HINTS["too_many"], retry_after_s=1.0)
 
 
 def job_refusal(state: ClusterState, number: int, job: Job, refused: Refused) -> PhalanxError:

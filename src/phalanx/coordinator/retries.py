@@ -195,13 +195,8 @@ class Repeats:
         self, request_id: str | None, ids: Sequence[str], is_of_it: Callable[[Job], bool]
     ) -> SubmitReply:
         """The answer of the first time, if this is the same request."""
-        try:
-            first = await lookup.find_job(self._loop, self._store, ids[0])
-        except NotFound:  # a workflow, or a job that nobody knows any more
-            is_other = ids[0] in self._loop.state.workflows
-        else:
-            is_other = not is_of_it(first.job)
-        if is_other:
+        first = await lookup.first_made(self._loop, self._store, request_id or "", ids)
+        if first is not None and not is_of_it(first):
             raise reused(request_id or "", ids[0])
         return SubmitReply(list(ids), ids[0], [self._accepted(id) for id in ids], replayed=True)
 

@@ -19,6 +19,7 @@ from phalanx.clock import Clock
 from phalanx.coordinator.declarations import IN_A_THREAD, is_same_elsewhere
 from phalanx.coordinator.dependencies import find_before
 from phalanx.coordinator.environments import SealedJobs
+from phalanx.coordinator.lookup import first_made
 from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.refusals import reused, submit_refusal
 from phalanx.coordinator.requests import Requests
@@ -70,7 +71,7 @@ class Submissions:
         vps: Vps | None = None,
     ) -> SubmitReply:
         """Accept a submission, or raise the error that says why not."""
-        if (known := self._committed(request, user)) is not None:
+        if (known := await self._committed(request, user)) is not None:
             return known
         warnings: list[str] = []
         if request.gather:
@@ -105,7 +106,7 @@ class Submissions:
         ]
         answers = await self._loop.ask(inputs) if inputs else []
         if answers and isinstance(answers[0], Replayed):
-            return self._replayed(request.request_id or "", jobs[0][1], answers[0].jobs)
+            return await self._replayed(request.request_id or "", jobs[0][1], answers[0].jobs)
         reply = self._reply(jobs, answers, failed)
         if request.rows is not None:
             self._uploads.drop(user, request.rows)
@@ -114,15 +115,17 @@ class Submissions:
             warnings.append(f"begin: {shown(request.begin)} has passed: it starts as soon as there is room")
         return structs.replace(reply, warnings=warnings)
 
-    def _committed(self, request: SubmitRequest, user: str) -> SubmitReply | None:
+    async def _committed(self, request: SubmitRequest, user: str) -> SubmitReply | None:
         """The answer to a submission whose rows have become a job: they are not here any more to compare."""
         if request.rows is None or not request.request_id or self._uploads.has(user, request.rows):
             return None
         ids = self._loop.state.requests.get(user, request.request_id)
-        first = self._loop.state.jobs.get(ids[0]) if ids else None
-        if first is not None and (first.job.params is None or first.job.params.rows is None):
-            raise reused(request.request_id, first.job.id)
-        return self._known(ids) if ids else None
+        if not ids:
+            return None
+        first = await first_made(self._loop, self._store, request.request_id, ids)
+        if first is not None and (first.params is None or first.params.rows is None):
+            raise reused(request.request_id, first.id)
+        return self._known(ids)
 
     def _reply(
         self,
@@ -145,11 +148,11 @@ class Submissions:
         node = wanted.host if len(jobs) == 1 and wanted else None
         return SubmitReply(ids, ids[0], taken, failed, node)
 
-    def _replayed(self, request_id: str, asked: Job, ids: tuple[str, ...]) -> SubmitReply:
+    async def _replayed(self, request_id: str, asked: Job, ids: tuple[str, ...]) -> SubmitReply:
         """The answer of the first time, if this is the same request."""
-        first = self._loop.state.jobs.get(ids[0])
-        if first is not None and not is_same_elsewhere(first.job, asked):
-            raise reused(request_id, first.job.id)
+        first = await first_made(self._loop, self._store, request_id, ids)
+        if first is not None and not is_same_elsewhere(first, asked):
+            raise reused(request_id, first.id)
         return self._known(ids)
 
     def _known(self, ids: Sequence[str]) -> SubmitReply:

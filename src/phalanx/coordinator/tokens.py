@@ -9,6 +9,7 @@ import secrets
 
 from phalanx.api.schema.cluster import NewToken, TokenRequest, TokenView
 from phalanx.api.server.auth import Identity, digest, fingerprint
+from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator.refusals import accepted
 from phalanx.coordinator.requests import Requests
@@ -22,16 +23,21 @@ PREFIXES = {"user": "phx_", "join": "phx_join_"}
 class TokenCommands:
     """What REST may ask about tokens."""
 
-    def __init__(self, loop: Requests, clock: Clock) -> None:
+    def __init__(self, loop: Requests, clock: Clock, slices: TimeSlices) -> None:
         self._loop = loop
         self._clock = clock
+        self._slices = slices
 
-    async def tokens(self) -> list[TokenView]:
+    async def tokens(self, user: str | None = None) -> list[TokenView]:
+        await self._slices.turn()  # thousands take milliseconds
         now = self._clock.now()
-        records = sorted(
-            self._loop.state.keyring.by_id.values(), key=lambda each: each.created_at, reverse=True
-        )
-        return [_view(each, now) for each in records]
+        known = self._loop.state.keyring.by_id.values()
+        found = [each for each in known if user is None or (each.kind == "user" and each.name == user)]
+        return [_view(each, now) for each in sorted(found, key=lambda each: each.created_at, reverse=True)]
+
+    async def token(self, id: str) -> TokenView | None:
+        known = self._loop.state.keyring.by_id.get(id)
+        return None if known is None else _view(known, self._clock.now())
 
     async def create_token(self, request: TokenRequest, span_s: float | None, by: Identity) -> NewToken:
         self._loop.require_active()

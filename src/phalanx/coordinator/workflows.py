@@ -37,7 +37,7 @@ from phalanx.core.cluster.inputs import CancelWorkflow, RetryWorkflow, SubmitWor
 from phalanx.core.explain.estimate import estimate
 from phalanx.core.model.job import After, Job, is_job_id
 from phalanx.core.model.workflow import Workflow, stage_job_id, workflow_id
-from phalanx.errors import BadRequest, NeverFits
+from phalanx.errors import BadRequest, NeverFits, NotFound
 from phalanx.store.protocol import Store
 
 IN_A_THREAD = 200  # stages from which a workflow is read beside the loop
@@ -78,7 +78,7 @@ class WorkflowCommands:
         given = SubmitWorkflow(made, request.request_id or "", request.allow_infeasible, role=role)
         [answer] = await self._loop.ask([given])
         if isinstance(answer, Replayed):
-            return self._replayed(request.request_id or "", made, answer.jobs)
+            return await self._replayed(request.request_id or "", made, answer.jobs)
         if isinstance(answer, Refused):
             error = refusal(answer, made.name or "workflow")
             if isinstance(error, NeverFits):
@@ -131,9 +131,12 @@ class WorkflowCommands:
     async def _before(self, job: Job) -> tuple[After, ...]:
         return await find_before(self._loop, self._store, job.after, job.user)
 
-    def _replayed(self, request_id: str, asked: Workflow, ids: tuple[str, ...]) -> SubmittedWorkflow:
-        first = self._loop.state.workflows.get(ids[0])
-        if first is None or not _is_same(first.workflow, asked):
+    async def _replayed(self, request_id: str, asked: Workflow, ids: tuple[str, ...]) -> SubmittedWorkflow:
+        try:
+            first = await lookup.find_workflow(self._loop, self._store, ids[0])
+        except NotFound:
+            raise reused(request_id, ids[0]) from None
+        if not _is_same(first.workflow, asked):
             raise reused(request_id, ids[0])
         return structs.replace(_submitted(first.workflow), replayed=True)
 

@@ -142,6 +142,47 @@ def test_there_is_an_end_to_how_many_tokens_are_kept(monkeypatch: pytest.MonkeyP
     assert code(stage.do(CreateCredential(more))) == "TooManyTokens"
 
 
+def test_one_user_leaves_room_for_tokens_of_others(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(declared, "USER_CREDENTIALS_MAX", 3)
+    stage = Stage()
+    first, *_ = [stage.made(each, name="ada", role="user", created_by="ada") for each in "abc"]
+    more = Credential(fingerprint("d"), "user", digest("d"), 1000.0, "ada", "user", "ada")
+    assert code(stage.do(CreateCredential(more))) == "TooManyTokens"
+    stage.made("e", name="bob", role="user", created_by="bob")
+    stage.made("f", name="ada", role="user", created_by="root")
+    stage.do(RevokeCredential(first))
+    assert stage.do(CreateCredential(more)) == Accepted()
+    assert first not in stage.state.keyring.by_id  # an ended one of the same user gave way
+    assert names(stage.credentials, "a", "b", "d", "e", "f") == [False, True, True, True, True]
+
+
+def test_who_rotates_a_token_for_ever_keeps_nobody_else_from_making_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(declared, "USER_CREDENTIALS_MAX", 3)
+    stage = Stage()
+    start = stage.made("0", name="ada", role="user", created_by="root")
+    parent = start
+    for number in range(1, 10):
+        new = Credential(
+            fingerprint(str(number)), "user", digest(str(number)), 1000.0, "ada", "user", "ada", parent
+        )
+        assert stage.do(RotateCredential(parent, new, stage.clock.at)) == Accepted()
+        parent, stage.clock.at = new.id, stage.clock.at + 1.0
+    assert len(stage.state.keyring.by_id) == 1 + 3
+    assert names(stage.credentials, "8", "9") == [False, True]
+
+
+def test_a_token_falls_with_the_one_that_it_descends_from_though_one_between_them_is_forgotten():
+    stage = Stage()
+    first = stage.made("a", name="ada", role="user")
+    second = stage.made("b", name="ada", role="user", parent=first, expires_at=1001.0)
+    stage.made("c", name="ada", role="user", parent=second)
+    stage.clock.at = 1002.0 + KEEP_ENDED_S
+    stage.made("d", name="bob", role="user")
+    assert second not in stage.state.keyring.by_id
+    assert stage.do(RevokeCredential(first)) == Accepted(2)
+    assert names(stage.credentials, "a", "c", "d") == [False, False, True]
+
+
 def test_a_use_is_written_down_seldom():
     stage = Stage()
     id = stage.made("a", name="ada", role="user")

@@ -13,7 +13,7 @@ from phalanx.api.schema.apply import AmendSpec, ApplyRequest
 from phalanx.api.schema.cluster import LayerSpec, TopologySpec
 from phalanx.api.schema.groupspec import GatherSpec, GroupSpec
 from phalanx.api.schema.jobspec import DraftSpec, GangSpec, JobSpec
-from phalanx.api.schema.queues import QuotaSpec
+from phalanx.api.schema.queues import QuotaSpec, UserLimitsSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.workflows import StageSpec, WorkflowRequest, WorkflowSpec
 from phalanx.coordinator.credentials import Credentials
@@ -182,6 +182,15 @@ async def test_asking_twice_under_one_id_submits_once():
         assert len(here.leadership.state.jobs) == 2
 
 
+async def test_asking_twice_at_the_same_moment_submits_once():
+    async with a_coordinator() as here:
+        request = ApplyRequest([a_spec(), a_spec(2)], request_id="once")
+        first, again = await asyncio.gather(*(here.commands.apply(request, "ada") for _ in range(2)))
+        assert (first.replayed, again.replayed) == (False, True)
+        assert [job.id for job in again.jobs] == [job.id for job in first.jobs]
+        assert [job.number for job in again.jobs] == [1, 2]
+
+
 @pytest.mark.parametrize("specs", [[a_spec()], [a_spec(3), a_spec(2)]], ids=["fewer", "other"])
 async def test_an_id_that_was_used_for_something_else_is_a_conflict(specs: list[JobSpec]):
     async with a_coordinator() as here:
@@ -196,6 +205,26 @@ async def test_too_many_tasks_are_refused_together():
         with pytest.raises(TooMany):
             await here.commands.apply(ApplyRequest([a_spec(3), a_spec(3)]), "ada")
         assert here.leadership.state.jobs == {}
+
+
+@pytest.mark.parametrize(
+    ("quota", "code"),
+    [
+        (QuotaSpec(submitted=5), "QueueSubmitLimit"),
+        (QuotaSpec(each_user=UserLimitsSpec(submitted=5)), "UserSubmitLimit"),
+    ],
+    ids=["of the queue", "of a user there"],
+)
+async def test_too_many_tasks_for_their_queue_are_refused_before_any_is_submitted(
+    quota: QuotaSpec, code: str
+):
+    async with a_coordinator() as here:
+        request = ApplyRequest([a_spec(3), a_spec(3)], quotas={"default": quota}, request_id="once")
+        with pytest.raises(TooMany) as refused:
+            await here.commands.apply(request, "ada")
+        assert (refused.value.reason, here.leadership.state.jobs) == (code, {})
+        more = ApplyRequest(request.specs, request_id="once")  # the same, when there is room
+        assert len((await here.commands.apply(more, "ada")).jobs) == 2
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ import pytest
 
 from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.coordinator.main import Coordinator
-from phalanx.errors import NotFound
+from phalanx.errors import Forbidden, NotFound
 from phalanx.manifests.read import read
 from tests.unit.coordinator.test_declarations import a_coordinator
+from tests.unit.coordinator.test_lookup import client_of
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +67,21 @@ async def test_a_workflow_given_as_a_job_is_called_one():
             await here.commands.cancel(id)
         assert refused.value.reason == "JobNotFound"
         assert f"phalanx workflow cancel {id}" in refused.value.hint
+
+
+async def test_the_beginning_of_an_id_that_fits_ones_own_job_opens_nobody_elses_workflow():
+    async with a_coordinator() as here, client_of(here, "bob") as bob:
+        id = await submitted(here)
+        bobs = (await bob.submit(command=["true"])).batch_id
+        state = here.leadership.state
+        for job in [each for each in state.jobs if each != bobs]:  # the stages' jobs are not kept any more
+            state.names.remove(state.jobs.pop(job))
+            state.job_ids.remove(job)
+        both = bobs[: next(at for at in range(26) if id[at] != bobs[at])]
+        for ask in (bob.cancel_workflow, bob.retry_workflow):
+            with pytest.raises(Forbidden):
+                await ask(both)
+        assert not state.workflows[id].is_over
 
 
 async def test_what_is_unknown_is_called_what_was_asked_for():

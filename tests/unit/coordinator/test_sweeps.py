@@ -7,8 +7,12 @@ from typing import Any
 
 import pytest
 
+from phalanx.api.schema.apply import ApplyRequest
+from phalanx.api.schema.groupspec import GroupSpec
+from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.sweeps import RowsPiece
+from phalanx.api.schema.workflows import StageSpec, WorkflowRequest, WorkflowSpec
 from phalanx.client import calls
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.sweeps import pieces
@@ -420,6 +424,40 @@ async def test_a_request_id_answers_for_its_own_request_alone(here: Coordinator,
             await asked
         assert caught.value.reason == "RequestIdReused"
     assert len(here.leadership.state.jobs) == 4
+
+
+async def test_a_request_id_of_a_workflow_answers_for_no_job(here: Coordinator, ada: AsyncClient):
+    first = (await ada.submit(command=["true"], array="1-3")).batch_id
+    await ended(here, ada, first, (2,))
+    spec = JobSpec([GroupSpec(command=["true"])])
+    flow = WorkflowSpec([StageSpec("a", spec)])
+    made = await ada.submit_workflow(WorkflowRequest(flow, request_id="flow"))
+    assert (await ada.submit_workflow(WorkflowRequest(flow, request_id="flow"))).id == made.id
+    jobs = len(here.leadership.state.jobs)
+    wrong: list[Awaitable[Any]] = [
+        ada.submit(command=["true"], request_id="flow"),
+        ada._ask(calls.submit(SubmitRequest(["x"], rows="gone", request_id="flow"), {})),
+        ada.apply(ApplyRequest([spec], request_id="flow")),
+        ada.retry(first, request_id="flow"),
+        ada.resubmit(first, {"cores": 2}, request_id="flow"),
+    ]
+    for asked in wrong:
+        with pytest.raises(Conflict) as caught:
+            await asked
+        assert caught.value.reason == "RequestIdReused"
+    assert len(here.leadership.state.jobs) == jobs
+
+
+async def test_a_request_id_answers_for_its_own_request_when_that_has_left_memory(
+    here: Coordinator, ada: AsyncClient
+):
+    first = (await ada.submit(command=["true"], array="1-3", request_id="submit")).batch_id
+    await ended(here, ada, first, (2,))
+    await forgotten(here, first)
+    assert (await ada.submit(command=["true"], array="1-3", request_id="submit")).batch_id == first
+    with pytest.raises(Conflict) as caught:
+        await ada.submit(command=["false"], array="1-3", request_id="submit")
+    assert caught.value.reason == "RequestIdReused"
 
 
 async def test_why_of_a_failed_sweep_counts_its_failures_and_has_the_parameters_of_the_first(

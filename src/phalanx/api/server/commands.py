@@ -332,9 +332,11 @@ class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, Page
 
     async def give_results(self, job: str, request: GiveRequest) -> GiveReply: ...
 
-    async def tokens(self) -> list[TokenView]:
-        """Every token that was created, newest first. Who may see which is decided before."""
+    async def tokens(self, user: str | None = None) -> list[TokenView]:
+        """Every token that was created, newest first, or those of one user. Who may see which is decided before."""
         ...
+
+    async def token(self, id: str) -> TokenView | None: ...
 
     async def create_token(self, request: TokenRequest, span_s: float | None, by: Identity) -> NewToken: ...
 

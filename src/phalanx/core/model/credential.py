@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 Role = Literal["viewer", "user", "operator", "admin"]
 Kind = Literal["user", "node", "join"]
@@ -16,6 +16,7 @@ Kind = Literal["user", "node", "join"]
 ROLES: tuple[Role, ...] = ("viewer", "user", "operator", "admin")  # each may do all that the one before may
 FINGERPRINT_CHARACTERS = 16
 CREDENTIALS_MAX = 10_000
+USER_CREDENTIALS_MAX = 500  # that one user made for their own name, so that others find room
 
 
 def power(role: str) -> int:
@@ -58,8 +59,19 @@ class Keyring:
         self.by_digest[credential.digest] = credential
 
     def remove(self, id: str) -> None:
+        """Forget a record. Those that were made with it count as made with its parent, and fall with that one."""
         credential = self.by_id.pop(id)
         self.by_digest.pop(credential.digest, None)
+        for child in [each for each in self.by_id.values() if each.parent == id]:
+            self.put(structs.replace(child, parent=credential.parent))
+
+    def own_of(self, name: str) -> list[Credential]:
+        """What a user made for their own name."""
+        return [
+            each
+            for each in self.by_id.values()
+            if each.kind == "user" and each.name == each.created_by == name
+        ]
 
     def of_node(self, name: str, now: float) -> list[Credential]:
         """The valid credentials of one node."""

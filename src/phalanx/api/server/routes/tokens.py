@@ -30,8 +30,8 @@ ELSEWHERE = "`phalanx token list` shows them; tokens out of settings end in thei
 
 
 async def tokens(service: Service, http_request: HttpRequest) -> Response:
-    found = await service.commands.tokens()
-    return json_reply([each for each in found if _is_theirs(http_request.identity, each)])
+    sees_all = http_request.identity.scope("grant") == "all"
+    return json_reply(await service.commands.tokens(None if sees_all else http_request.user))
 
 
 async def create(service: Service, http_request: HttpRequest) -> Response:
@@ -103,10 +103,10 @@ def _user(request: TokenRequest, identity: Identity) -> TokenRequest:
 
 async def _found(service: Service, http_request: HttpRequest) -> TokenView:
     """The token in the path, if it may be touched. Others' tokens are not even said to exist."""
-    found = [each for each in await service.commands.tokens() if each.id == http_request.id]
-    if not found or not _is_theirs(http_request.identity, found[0]):
+    found = await service.commands.token(http_request.id)
+    if found is None or not _is_theirs(http_request.identity, found):
         raise NotFound(f"no token {http_request.id!r}", reason="TokenNotFound", hint=ELSEWHERE)
-    return found[0]
+    return found
 
 
 def _is_theirs(identity: Identity, token: TokenView) -> bool:

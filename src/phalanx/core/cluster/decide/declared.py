@@ -16,12 +16,13 @@ from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, r
 from phalanx.core.cluster.exclusion_events import NodeRecovered
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.credential import CREDENTIALS_MAX, Credential
+from phalanx.core.model.credential import CREDENTIALS_MAX, USER_CREDENTIALS_MAX, Credential
 from phalanx.core.model.queues import QUEUES_MAX
 from phalanx.core.model.reason import Reason, Tier
 
 USED_EVERY_S = 600.0  # a use is written down at most so often: it tells of months, not of seconds
 KEEP_ENDED_S = 30 * 86_400.0  # how long a credential that has ended is still listed
+FORGOTTEN_AT_ONCE = 20  # for each, those that were made with it are looked for
 
 
 def set_topology(state: ClusterState, given: i.SetTopology, now: float) -> Decision:
@@ -108,12 +109,26 @@ def know_secret(state: ClusterState, given: i.KnowSecret, now: float) -> Decisio
 
 
 def create_credential(state: ClusterState, given: i.CreateCredential, now: float) -> Decision:
+    made = given.credential
     old = _to_forget(state, now)
+    if made.kind == "user" and made.name == made.created_by:
+        own = [each for each in state.keyring.own_of(made.name) if each.id not in old]
+        ended = sorted(
+            (each for each in own if not each.is_valid(now)), key=lambda one: one.expires_at or 0.0
+        )
+        valid = len(own) - len(ended)
+        if valid >= USER_CREDENTIALS_MAX:
+            text = f"{made.name} made {valid} tokens that are valid, at most {USER_CREDENTIALS_MAX} may be"
+            return refuse_because("TooManyTokens", f"{text}: revoke some", "too_many")
+        old += [each.id for each in ended[: max(0, len(own) + 1 - USER_CREDENTIALS_MAX)]]
     if len(state.keyring.by_id) - len(old) >= CREDENTIALS_MAX:
         text = f"there are {CREDENTIALS_MAX} tokens already: revoke some, they are forgotten 30 days later"
         return refuse_because("TooManyTokens", text, "too_many")
-    made = e.CredentialCreated(at=now, cause=given.cause, credential=given.credential)
-    return Decision([*old, made], [], Accepted())
+    events: list[e.Event] = [
+        e.CredentialForgotten(at=now, cause="ended long ago", id=each) for each in old[:FORGOTTEN_AT_ONCE]
+    ]
+    events.append(e.CredentialCreated(at=now, cause=given.cause, credential=made))
+    return Decision(events, [], Accepted())
 
 
 def revoke_credential(state: ClusterState, given: i.RevokeCredential, now: float) -> Decision:
@@ -219,13 +234,9 @@ def _with_descendants(state: ClusterState, known: Credential) -> list[Credential
     return found
 
 
-def _to_forget(state: ClusterState, now: float) -> list[e.Event]:
+def _to_forget(state: ClusterState, now: float) -> list[str]:
     ended = (each for each in state.keyring.by_id.values() if each.expires_at is not None)
-    return [
-        e.CredentialForgotten(at=now, cause="ended long ago", id=each.id)
-        for each in ended
-        if each.expires_at is not None and now - each.expires_at > KEEP_ENDED_S
-    ]
+    return [each.id for each in ended if each.expires_at is not None and now - each.expires_at > KEEP_ENDED_S]
 
 
 def _unknown(id: str) -> Decision:

@@ -43,7 +43,7 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
     flow = given.workflow
     if given.request_id and (known := state.requests.get(flow.user, given.request_id)):
         return Decision([], [], Replayed(tuple(known)))
-    if (no := queue_full(state, flow.user, flow.tasks) or _over_limit(state, flow.stages)) is not None:
+    if (no := too_many_together(state, [stage.job for stage in flow.stages])) is not None:
         return refuse(no, "too_many")
     for stage, answer in refused_stages(state, given):
         named = structs.replace(answer.reason, text=f"stage {stage.name}: {answer.reason.text}")
@@ -61,12 +61,13 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
     return Decision([event], [], Accepted(flow.tasks))
 
 
-def _over_limit(state: ClusterState, stages: Sequence[Stage]) -> Reason | None:
-    """Why the tasks of these stages are too many for one of their queues, or for their user there."""
+def too_many_together(state: ClusterState, jobs: Sequence[Job]) -> Reason | None:
+    """Why the tasks of a user's jobs that are submitted together may not all wait, or be in their queues."""
     added: dict[QueueUser, int] = {}
-    for stage in stages:
-        whose = stage.job.queue_user
-        added[whose] = added.get(whose, 0) + stage.job.tasks
+    for job in jobs:
+        added[job.queue_user] = added.get(job.queue_user, 0) + job.tasks
+    if (no := queue_full(state, jobs[0].user, sum(added.values()))) is not None:
+        return no
     found = (state.queues.too_many(whose, tasks) for whose, tasks in added.items())
     return next((no for no in found if no is not None), None)
 
@@ -252,12 +253,11 @@ def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Dec
     no = _why_not_again(flow, stages) or why_stopped_again(flow, given.deadline_at, given.budget, now)
     if no is not None:
         return refuse(no)
-    added = sum(flow.workflow.stages[number].job.tasks for number in stages)
-    again = [flow.workflow.stages[number] for number in stages]
-    if (no := queue_full(state, flow.workflow.user, added) or _over_limit(state, again)) is not None:
+    again = [flow.workflow.stages[number].job for number in stages]
+    if (no := too_many_together(state, again)) is not None:
         return refuse(no, "too_many")
-    for stage in again if given.role else ():
-        if (no_entry := unwelcome(state, stage.job, given.role)) is not None:
+    for job in again if given.role else ():
+        if (no_entry := unwelcome(state, job, given.role)) is not None:
             return Decision([], [], no_entry)
     event = w.WorkflowRetried(
         at=now,
