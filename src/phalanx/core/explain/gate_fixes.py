@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.core.cluster.dependencies import predecessor
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Gate
@@ -18,9 +19,14 @@ def fix_at_gate(state: ClusterState, job: JobState, asker: Asker) -> Change | No
             return _approve(state, job, asker)
         case Gate.BEGIN if asker.may_cancel(job.job):
             return Change("let it begin at once", {}, f"phalanx update {job.job.id} --begin now")
-        case Gate.DEPENDENCY if asker.may_cancel(job.job) and not job.awaits & state.jobs.keys():
+        case Gate.DEPENDENCY if asker.may_cancel(job.job) and _is_for_nobody(state, job):
             return Change("cancel it", {}, f"phalanx cancel {job.job.id}")
     return None
+
+
+def _is_for_nobody(state: ClusterState, job: JobState) -> bool:
+    """Whether it waits for what nobody knows (any more)."""
+    return bool(job.awaits) and all(predecessor(state, id) is None for id in job.awaits)
 
 
 def _release(job: JobState, asker: Asker) -> Change:
