@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from phalanx.api.schema.jobs import gap_mark
+from phalanx.api.schema.log_times import gap_mark
 from phalanx.core.model.patterns import LinePattern
 
 if TYPE_CHECKING:

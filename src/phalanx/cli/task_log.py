@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from phalanx.api.schema.jobs import gap_mark
+from phalanx.api.schema.log_times import gap_mark
 from phalanx.cli.instants import read_since
 from phalanx.cli.log_lines import LineTimes, LogLine, cut, matching, merged, stamp, without_first
 from phalanx.cli.pages import collected

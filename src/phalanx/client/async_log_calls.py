@@ -7,8 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from phalanx.api.schema.jobs import gap_mark
-from phalanx.api.schema.log_times import LogTimesView
+from phalanx.api.schema.log_times import LogTimesView, gap_mark
 from phalanx.api.schema.queries import Follow, Stream
 from phalanx.client.calls import Call
 from phalanx.client.http import AsyncAnswer

@@ -8,8 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from phalanx.api.schema.jobs import gap_mark
-from phalanx.api.schema.log_times import LogTimesView
+from phalanx.api.schema.log_times import LogTimesView, gap_mark
 from phalanx.api.schema.queries import Follow, Stream
 from phalanx.client.calls import Call, path_of, query_of
 from phalanx.client.http import Answer

@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from phalanx.api.schema.cluster import ClusterView
-from phalanx.api.schema.jobs import Counts, WatchEvent, gap_mark
+from phalanx.api.schema.jobs import Counts, WatchEvent
+from phalanx.api.schema.log_times import gap_mark
 from phalanx.api.schema.queues import QuotaSpec
 from phalanx.api.schema.sse import spell_event
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest

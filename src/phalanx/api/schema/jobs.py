@@ -394,8 +394,3 @@ class NamedView(Struct):
 
     name: str
     id: str
-
-
-def gap_mark(missing: int) -> bytes:
-    """The line that stands for `missing` bytes."""
-    return b"\n--- %d bytes of this log were not kept: it grew past runner.log_max_bytes ---\n" % missing

@@ -1,4 +1,4 @@
-"""When the output of a task was written: what is asked and answered."""
+"""Logs of tasks: when they were written, as it is asked and answered, and the mark of a gap in one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from phalanx.api.schema.queries import REVISION_MAX
 from phalanx.core.model.log_times import LogRow
 
-__all__ = ["LogRow", "LogTimesQuery", "LogTimesView"]
+__all__ = ["LogRow", "LogTimesQuery", "LogTimesView", "gap_mark"]
 
 
 class LogTimesQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,3 +30,8 @@ class LogTimesView(Struct):
     split_output: bool  # there are two logs
     is_live: bool = False  # more may be written
     rows: list[LogRow] = []
+
+
+def gap_mark(missing: int) -> bytes:
+    """The line that stands for `missing` bytes."""
+    return b"\n--- %d bytes of this log were not kept: it grew past runner.log_max_bytes ---\n" % missing

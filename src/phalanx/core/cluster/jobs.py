@@ -14,6 +14,7 @@ from itertools import accumulate
 import numpy as np
 
 from phalanx.core.cluster.conditions import Condition
+from phalanx.core.cluster.ranking import urgency_of
 from phalanx.core.cluster.units import Attempt, Formation, GangState, Gate, GroupState, Promise
 from phalanx.core.cluster.usage import JobUsage
 from phalanx.core.model.job import Job, JobId
@@ -48,14 +49,6 @@ _OWN_ENDS = (Why.NONE, Why.EXITED)  # one that was stopped says nothing about ho
 
 class IllegalMove(AssertionError):
     """A move that is not in the table: a defect of ours."""
-
-    def __init__(self, who: str, before: Status, after: Status) -> None:
-        super().__init__(f"{who} cannot go from {before.word} to {after.word}")
-
-
-def urgency_of(job: Job, aging_s: float) -> float:
-    """Where it stands in the queue by its priority, and by its age if that counts; the smaller goes first."""
-    return -float(job.priority) + (job.submitted_at / aging_s if aging_s else 0.0)
 
 
 class JobState:
@@ -252,7 +245,7 @@ class JobState:
         """Change a task's status, if the table of moves allows it."""
         before = STATUSES[self.status[position]]
         if (before, after) not in MOVES:
-            raise IllegalMove(f"task {position} of {self.job.id}", before, after)
+            raise IllegalMove(f"task {position} of {self.job.id}: {before.word} to {after.word}")
         self.status[position] = after
         self.counts[before] -= 1
         self.counts[after] += 1

@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from phalanx.api.schema.jobs import LogChunk, WatchEvent, gap_mark
+from phalanx.api.schema.jobs import LogChunk, WatchEvent
+from phalanx.api.schema.log_times import gap_mark
 from phalanx.api.server.route import with_beats
 from phalanx.client import calls
 from phalanx.client.calls import Call

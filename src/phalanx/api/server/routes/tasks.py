@@ -17,9 +17,8 @@ from phalanx.api.schema.jobs import (
     StoryLine,
     TaskView,
     WhyReply,
-    gap_mark,
 )
-from phalanx.api.schema.log_times import LogTimesQuery, LogTimesView
+from phalanx.api.schema.log_times import LogTimesQuery, LogTimesView, gap_mark
 from phalanx.api.schema.queries import LogsQuery, StoryQuery, WaitQuery
 from phalanx.api.server.auth import forbidden
 from phalanx.api.server.messages import Header, HttpRequest, Response, StreamedResponse, json_reply

@@ -15,7 +15,8 @@ from phalanx.core.cluster.apply.grants import (
 )
 from phalanx.core.cluster.change_events import JobHeld, JobReleased, JobUpdated
 from phalanx.core.cluster.decision import Effect, Rebrief
-from phalanx.core.cluster.jobs import JobState, urgency_of
+from phalanx.core.cluster.jobs import JobState
+from phalanx.core.cluster.ranking import urgency_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import kind_of
 from phalanx.core.model.job import Job, QueueUser
