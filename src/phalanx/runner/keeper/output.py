@@ -13,6 +13,7 @@ Pipes of attempts that last are shared with the watchdog, which reads them if th
 from __future__ import annotations
 
 import fcntl
+import mmap
 import os
 import select
 import stat
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 YOUNG_S = 0.02  # before it is listened to
 SHARED_AFTER_S = 0.25  # before it is shared
 REST_S = 0.003
+PACE_BYTES_PER_S = 512 << 20  # of all pipes together, so that copying takes a fraction of a core
 PIECE_BYTES = 1 << 20  # of one pipe at a time, and what a large one holds
 _USUAL_BYTES = 64 << 10  # what a pipe holds when it is made
 _ENDED_READS_MAX = 4  # no process of it is left, but one that escaped may write on
@@ -127,6 +129,7 @@ class OutputReader:
             _enlarge(fd)
         if not self._resting:
             self._rested_at = at + REST_S
+        self._rested_at += (size or 0) / PACE_BYTES_PER_S
         self._resting.append(fd)
 
     def ended(self, attempt: KeptAttempt) -> None:
@@ -160,7 +163,7 @@ class LogWriter:
     """Moves what is in a pipe to the end of a log."""
 
     def __init__(self) -> None:
-        self._room = memoryview(bytearray(PIECE_BYTES))
+        self._room = memoryview(mmap.mmap(-1, PIECE_BYTES))  # takes memory when it is used
         self._lost: dict[str, tuple[int, bytes]] = {}  # by log: how many bytes could not be written, and why
 
     def take(self, fd: int, path: str) -> int | None:

@@ -248,6 +248,7 @@ class _Watch:
         self._is_first = True
         while self._try_kill():
             self._output.read_for(self._next_pause_s(True))
+        self._output.read_for(0.0)
 
     def _next_pause_s(self, found: bool) -> float:
         """Longer and longer pauses, if some process does not die."""
