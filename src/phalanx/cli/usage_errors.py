@@ -13,6 +13,10 @@ from phalanx.cli.foreign_words import our_option
 def plain(message: str) -> str:
     """What Click says of a wrong number or option, in words of everybody."""
     message = re.sub(r"^(No such option: (\S+)) \(Possible options: (.*)\)$", _nearest, message)
+    message = re.sub(r"(\S+) is not in the range x>=(\S+)\.$", r"\1 is too low: \2 is the least.", message)
+    message = re.sub(
+        r"(\S+) is not in the range (\S+)<=x<=(\S+)\.$", r"\1 is not between \2 and \3.", message
+    )
     message = re.sub(r"is not a valid (int|integer)( range)?\.", "is not a whole number.", message)
     return re.sub(r"is not a valid float( range)?\.", "is not a number.", message)
 
