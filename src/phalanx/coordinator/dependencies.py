@@ -59,6 +59,8 @@ async def _before(requests: Requests, store: Store, after: After, user: str) -> 
         try:
             flow, number = await find_stage(requests, store, text)
         except NotFound as error:
+            if error.reason == "StageNotFound":  # it names those that there are
+                raise
             error.hint = (
                 f"JOB and WORKFLOW:STAGE may be followed by {', '.join(f':{when}' for when in WHENS)}"
             )
