@@ -87,9 +87,10 @@ OUR_OPTIONS = {
 _A_FILE = "phalanx apply -f FILE, or phalanx workflow submit -f FILE"
 OF_COMMANDS: dict[str, dict[str, str]] = {
     "submit": dict.fromkeys(("-f", "--file"), _A_FILE)
-    | dict.fromkeys(("--detach", "--background"), "no option for it: `phalanx submit` returns at once"),
+    | dict.fromkeys(("--detach", "--background"), "`phalanx submit` without it: it returns at once"),
     "run": dict.fromkeys(("-f", "--file"), _A_FILE)
-    | dict.fromkeys(("--detach", "--background"), "phalanx submit, which returns at once"),
+    | dict.fromkeys(("--detach", "--background"), "phalanx submit, which returns at once")
+    | {"-d": "phalanx submit to return at once, --after JOB to start after another one"},
     "token create": dict.fromkeys(("-u", "--user"), "--name NAME: the user that the token is of"),
 }
 # What `update` cannot change: it is part of the request that a job was placed by.

@@ -89,8 +89,10 @@ def member_table(tasks: list[TaskView]) -> Table:
     ordered = sorted(tasks, key=lambda task: (task.rank is None, task.rank or 0))
     for task in ordered:
         node = node_of(task)
-        told = [each.message for each in task.conditions] if task.status not in ENDED else []
-        says = "; ".join(dict.fromkeys(filter(None, [task.preparing, task.message, *told])))
+        told = [each.message for each in task.conditions if each.message not in task.message]
+        says = "; ".join(
+            filter(None, [task.preparing, task.message, *(told if task.status not in ENDED else [])])
+        )
         name = [task.object] if named else []
         table.add(
             label(task), *name, task.group, task.rank, standing(task), node, ",".join(map(str, task.devices)),

@@ -147,7 +147,8 @@ def test_gang_show_lists_members_by_rank(cli: Cli, cluster: FakeClient):
 
 def test_a_member_that_waits_again_is_on_no_node_and_says_once_why(cli: Cli, cluster: FakeClient):
     cluster.held = [a_gang()]
-    cluster.kept_tasks = members({"status": "Pending", "message": EVICTED.message, "conditions": [EVICTED]})
+    said = f"an earlier attempt: {EVICTED.message}"
+    cluster.kept_tasks = members({"status": "Pending", "message": said, "conditions": [EVICTED]})
     line = cli("gang", "show", ID).out.splitlines()[-1]
     assert line.count(EVICTED.message) == 1
     assert "n1" not in line.split()

@@ -16,7 +16,7 @@ from tests.support.fake_client import ID, Cli, FakeClient
         ("submit --gpu 1 -- true", "--gpus"),
         ("submit --gpus=one -- true", "'one' is not a whole number"),
         ("submit --gpus -1 -- true", "-1 is too low: 0 is the least"),
-        ("submit --detach -- true", "`phalanx submit` returns at once"),
+        ("submit --detach -- true", "`phalanx submit` without it"),
         ("run --detach -- true", "use phalanx submit"),
         ("submit --cpus 4 -- true", "use -c N"),
         ("submit --resource=gpus/nvidia=1 -- true", "--gpus N"),
@@ -58,6 +58,7 @@ def test_a_mistake_is_answered_with_what_would_be_right(cli: Cli, cluster: FakeC
     said = cli(*(word.replace("_", " ") for word in line.split()))
     assert said.code == 2
     assert told in said.err
+    assert "did you mean" not in said.err or "see `phalanx" in said.err, "one thing is meant, not two"
     assert not [each for each in cluster.asked if each[0] == "submit"]
 
 
