@@ -9,7 +9,6 @@ import typer
 
 from phalanx.cli.foreign_words import our_option
 
-
 _UNKNOWN_OPTION = r"^(No such option: (\S+)) \(Possible options: (.*)\)$"
 
 

@@ -185,7 +185,7 @@ async def test_a_job_comes_after_a_stage_and_a_workflow_by_their_names(here: Coo
     assert refused.value.reason == "WholeJob"
     for wrong, reason in (
         ("1:started", "BadRequest"),
-        ("2:soon", "WorkflowNotFound"),
+        ("2:soon", "BadRequest"),
         ("1:b", "StageNotFound"),
     ):
         with pytest.raises(PhalanxError) as refused_too:
