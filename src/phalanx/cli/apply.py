@@ -27,7 +27,7 @@ from phalanx.cli.environment import exported_variables
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, note, tell_error
 from phalanx.cli.session import TimeoutOption, deadline, session
-from phalanx.cli.wait import await_all, exit_code, tell_end
+from phalanx.cli.wait import await_submitted, exit_code, tell_end
 from phalanx.cli.workflows import await_workflow, exit_of, hand_in, tell_ends
 from phalanx.errors import BadRequest, Conflict, PhalanxError
 from phalanx.preview.refusals import located, refusals_at
@@ -106,7 +106,7 @@ def apply(
     if not wait:
         return 0
     sys.stdout.flush()
-    views = await_all(client, [job.id for job in reply.jobs], until)
+    views = await_submitted(client, reply.jobs, until)
     if views:
         tell_end(views, chosen)
     ends = [await_workflow(client, flow.id, until) for flow in flows]

@@ -124,6 +124,9 @@ class Attached:
         """
         self._begun = {} if begun is None else {next(iter(tasks)): begun}
         self._client = client
+        self._several = len(tasks) > 1
+        self._told: set[str] = set()  # what happened to several tasks at once is told once
+        self._telling = Lock()
         self._pace_s = PACE_S * max(1, len(tasks) // 4)
         self._copiers: list[Thread] = []
         self._moved = 0  # pieces that were copied
@@ -178,12 +181,10 @@ class Attached:
                 if stream == "stdout" and id in self._begun:
                     self._begun[id](copied)
                 if copied > 1 and stream == "stdout":
-                    note(_again(id, task, copied))
+                    self._tell_begin(id, task, copied)
                 self._copy_attempt(id, stream, copied, sink)
-                if stream == "stdout" and (
-                    text := _left(id, patiently(lambda: self._client.task(id)), copied)
-                ):
-                    note(text)
+                if stream == "stdout":
+                    self._tell_end(id, patiently(lambda: self._client.task(id)), copied)
             elif task.status in ENDED:
                 return
             else:
@@ -205,22 +206,34 @@ class Attached:
             note(f"{id}: {stream} of attempt {attempt} was cut off: {error.detail}")
         sink.end()
 
+    def _tell_begin(self, id: str, task: TaskView, attempt: int) -> None:
+        """A next attempt begins: of a gang, that of all its members."""
+        if self._several:
+            self._tell(f"{_job_of(id)}: attempt {attempt} begins")
+            return
+        where = f" on {task.node}" if task.attempt == attempt and task.node else ""
+        self._tell(f"{id}: attempt {attempt}{where} begins")
 
-def _again(id: str, task: TaskView, attempt: int) -> str:
-    where = f" on {task.node}" if task.attempt == attempt and task.node else ""
-    return f"{id}: attempt {attempt}{where} begins"
-
-
-def _left(id: str, task: TaskView, attempt: int) -> str:
-    """Of an attempt that is over while its task is not: why, and what follows."""
-    if task.status in ENDED:
-        return ""
-    told = next((each for each in task.conditions if each.type == "DisruptionTarget"), None)
-    is_evicted = told is not None and (told.status == "True" or task.attempt > attempt)
-    if told is not None and is_evicted:
+    def _tell_end(self, id: str, task: TaskView, attempt: int) -> None:
+        """Of an attempt that is over while its task is not: why. A member that did its part waits for the others."""
+        if task.status in ENDED or (task.status == "Running" and task.exit_code == 0):
+            return
+        told = next((each for each in task.conditions if each.type == "DisruptionTarget"), None)
+        if told is None or not (told.status == "True" or task.attempt > attempt):
+            if task.attempt > attempt or task.status == "Pending":  # else its end is not recorded yet
+                why = said(task.message.removeprefix("an earlier attempt: ")) or task.reason
+                self._tell(f"{id}: attempt {attempt} ended: {why or 'it is tried again'}")
+            return
         at = told.last_transition_at if told.status == "True" else SystemClock().now()
-        return f"{id}: attempt {attempt} was evicted at {time_of_day(at)}: {said(told.message)}"
-    if task.attempt == attempt and task.status != "Pending":
-        return ""  # its node has seen its end, which is not recorded yet
-    why = said(task.message.removeprefix("an earlier attempt: ")) or task.reason or "it is tried again"
-    return f"{id}: attempt {attempt} ended: {why}"
+        whose = f"{_job_of(id) if self._several else id}: attempt {attempt} was evicted"
+        self._tell(f"{whose} at {time_of_day(at)}: {said(told.message)}", once_by=whose)
+
+    def _tell(self, text: str, once_by: str = "") -> None:
+        with self._telling:
+            if (key := once_by or text) not in self._told:
+                self._told.add(key)
+                note(text)
+
+
+def _job_of(task: str) -> str:
+    return task.rpartition(".")[0] or task

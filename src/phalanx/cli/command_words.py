@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from shutil import which
 
 import typer
 
@@ -16,8 +17,18 @@ _ARRAY_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 BARE_SECONDS_MAX = 60  # a smaller number without a unit was likely meant as minutes
 
 
-def check_words(words: list[str], *, is_shell: bool) -> None:
-    """A command in quotes is one word, the name of a program with spaces in it."""
+_INTERPRETERS = {
+    ".py": "python",
+    ".sh": "bash",
+    ".bash": "bash",
+    ".pl": "perl",
+    ".rb": "ruby",
+    ".R": "Rscript",
+}
+
+
+def check_words(words: list[str], *, is_shell: bool, in_image: bool = False) -> None:
+    """A command in quotes is one word, the name of a program with spaces in it. A script here is no program of PATH."""
     if not words:
         raise typer.BadParameter("no command: give the command to run last, after `--`", param_hint="CMD")
     if is_shell and len(words) > 1:
@@ -25,6 +36,18 @@ def check_words(words: list[str], *, is_shell: bool) -> None:
     if not is_shell and len(words) == 1 and len(words[0].split()) > 1 and not words[0].startswith(("/", ".")):
         text = f"{words[0]!r} is one word with spaces in it: leave the quotes out, or use --shell"
         raise typer.BadParameter(text, param_hint="CMD")
+    if not is_shell and not in_image:
+        _check_script(words[0])
+
+
+def _check_script(word: str) -> None:
+    """A file of this folder is looked for in PATH if no slash is in it; one that may not be executed cannot be run."""
+    script = Path(word)
+    interpreter = _INTERPRETERS.get(script.suffix)
+    if interpreter is None or not script.is_file() or which(word) is not None:
+        return
+    why = "may not be executed" if "/" in word else "is a file here, and no program of PATH"
+    raise typer.BadParameter(f"{word} {why}: write {interpreter} {word}", param_hint="CMD")
 
 
 def tell_bare_seconds(text: str | None) -> str | None:

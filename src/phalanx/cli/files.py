@@ -95,7 +95,7 @@ def _stage_hint(client: Client, workflow: str, path: str) -> str:
     with suppress(PhalanxError):  # the error of the command is the one to show
         for stage in client.workflow_view(workflow).stages:
             if stage.name == name:
-                return f"{stage.job_id}:{rest} names it by the job of stage {name}"
+                return f"{stage.number or stage.job_id}:{rest} names it by the job of stage {name}"
     return ""
 
 
@@ -115,7 +115,7 @@ def _copy_folder(client: Client, view: FilesView, folder: str, target: Path, is_
         if folder and not each.path.startswith(f"{folder}/"):
             continue
         inside = each.path.removeprefix(f"{folder}/") if folder else each.path
-        place = target / view.id / inside if is_one_of_many else target / inside
+        place = target / label(view) / inside if is_one_of_many else target / inside
         place.parent.mkdir(parents=True, exist_ok=True)
         _copy(client, view.id, each.path, place, view.attempt)
         copied += 1

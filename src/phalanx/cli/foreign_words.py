@@ -24,7 +24,11 @@ OURS = {
     "bsub": "phalanx submit -- COMMAND",
     "bjobs": "phalanx ps",
     "bkill": "phalanx cancel ID",
-    # kubectl, docker, Ray, HyperQueue, shells
+    # HyperQueue
+    "hq": "the command without hq: phalanx submit, phalanx ps, phalanx nodes",
+    "server": "phalanx up, phalanx status",
+    "worker": "phalanx nodes, phalanx runner to add one",
+    # kubectl, docker, Ray, shells
     "kill": "phalanx cancel ID",
     "rm": "phalanx cancel ID",
     "delete": "phalanx cancel ID",
@@ -69,11 +73,24 @@ OUR_OPTIONS = {
     **dict.fromkeys(("-D", "--chdir"), "--cwd FOLDER"),
     "--wrap": "--shell -- 'COMMAND'",
     "--requeue": "--retries N",
+    # HyperQueue
+    "--cpus": "-c N",
+    "--resource": "-c N, -m SIZE, --gpus N",
+    **dict.fromkeys(("--crash-limit", "--max-fails"), "--retries N for each task"),
+    "--progress": "--wait",
+    **dict.fromkeys(
+        ("--stdout", "--stderr", "--log"), "phalanx logs ID, which has the output; --split-output keeps two"
+    ),
+    "--time-request": "--time-limit TIME, such as 1h30m",
+    "--directory": "--cwd FOLDER",
 }
 _A_FILE = "phalanx apply -f FILE, or phalanx workflow submit -f FILE"
 OF_COMMANDS: dict[str, dict[str, str]] = {
-    "submit": dict.fromkeys(("-f", "--file"), _A_FILE),
-    "run": dict.fromkeys(("-f", "--file"), _A_FILE),
+    "submit": dict.fromkeys(("-f", "--file"), _A_FILE)
+    | dict.fromkeys(("--detach", "--background"), "`phalanx submit` without it: it returns at once"),
+    "run": dict.fromkeys(("-f", "--file"), _A_FILE)
+    | dict.fromkeys(("--detach", "--background"), "phalanx submit, which returns at once")
+    | {"-d": "phalanx submit to return at once, --after JOB to start after another one"},
     "token create": dict.fromkeys(("-u", "--user"), "--name NAME: the user that the token is of"),
 }
 # What `update` cannot change: it is part of the request that a job was placed by.

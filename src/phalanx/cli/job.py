@@ -138,7 +138,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         ("Queue", f"{job.queue}, priority {job.priority}"),
         ("Status", f"{job_status(job)} ({job.reason})" if job.reason else job_status(job)),
         ("Held", job.held),
-        ("After", ", ".join(job.after)),
+        ("After", ", ".join(job.after_numbers or job.after)),
         ("Begins", moment(job.begin_at) if job.begin_at else None),
         ("Exit code", job.exit_code),
         ("Tasks", counted(job.counts, job.finished) if job.tasks > 1 else None),

@@ -16,7 +16,8 @@ from msgspec import structs
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
 from phalanx.cli.task_log import LogOptions, TaskLog
-from phalanx.errors import NotFound, PhalanxError
+from phalanx.core.model.amounts import plural
+from phalanx.errors import BadRequest, NotFound, PhalanxError
 
 if TYPE_CHECKING:
     from phalanx.api.schema.jobs import JobView, TaskView
@@ -37,10 +38,16 @@ class JobLogs:
         self._attempt = attempt
         self._options = structs.replace(options, whole_lines=True)
         self._job = client.job(id)
-        self._left_out = 0
+        self._left_out = self._newest = 0
 
     def lines(self) -> Iterator[bytes]:
         yield from self._followed() if self._options.follow else self._in_order()
+        if self._newest < (self._attempt or 0):
+            raise BadRequest(
+                f"--attempt {self._attempt}: no task of {label(self._job)} has had more than "
+                f"{plural(self._newest, 'attempt')}",
+                hint=f"phalanx ps --tasks {label(self._job)} has the newest attempt of each",
+            )
         if self._left_out:
             note(
                 f"{self._left_out} of {self._job.tasks} tasks have no log; `phalanx ps --tasks {label(self._job)}`"
@@ -111,6 +118,7 @@ class JobLogs:
         cursor: str | None = None
         while True:
             page = self._client.tasks(self._job.id, cursor=cursor, limit=PAGE)
+            self._newest = max(self._newest, *(task.attempt for task in page.items), 0)
             yield from page.items
             cursor = page.next_cursor
             if cursor is None:

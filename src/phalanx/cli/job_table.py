@@ -7,7 +7,7 @@ from typing import Any
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.labels import label
-from phalanx.cli.members import placed, standing
+from phalanx.cli.members import node_of, placed, standing
 from phalanx.cli.output import Table, moment, soon, span, time_of_day
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest
@@ -92,7 +92,7 @@ OF_JOBS: dict[str, Cell] = {
 OF_TASKS: dict[str, Cell] = {
     "ID": lambda task, _: label(task),
     "STATUS": lambda task, _: standing(task),
-    "NODE": lambda task, _: task.node if task.nominated_node is None else f"({task.nominated_node})",
+    "NODE": lambda task, _: node_of(task),
     "GPUS": lambda task, _: ",".join(map(str, task.devices)),
     "PARAMETERS": lambda task, _: " ".join(f"{name}={value}" for name, value in task.params.items()),
     "ATTEMPT": lambda task, _: task.attempt,

@@ -21,7 +21,7 @@ from phalanx.cli.command_words import tell_unspelled
 from phalanx.cli.foreign_words import OURS
 from phalanx.cli.output import tell_error
 from phalanx.cli.session import CliSession, flags_before
-from phalanx.cli.usage_errors import plain, usage_hint
+from phalanx.cli.usage_errors import foreign_hint, plain, usage_hint
 from phalanx.errors import PhalanxError
 
 Entries = Mapping[str, "str | CommandGroup | Daemon"]
@@ -379,7 +379,7 @@ def run(args: Sequence[str]) -> int:
         tell_error(error.detail, error.hint)
         return error.exit_code
     except typer.TyperException as error:
-        tell_error(plain(error.format_message()), usage_hint(error))
+        tell_error(plain(error.format_message(), is_known=bool(foreign_hint(error))), usage_hint(error))
         return error.exit_code
     except UnicodeEncodeError:
         return tell_unspelled(args)

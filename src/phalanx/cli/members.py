@@ -89,16 +89,22 @@ def member_table(tasks: list[TaskView]) -> Table:
     )
     ordered = sorted(tasks, key=lambda task: (task.rank is None, task.rank or 0))
     for task in ordered:
-        node = None if task.status == "Pending" else task.node  # that of an earlier attempt holds nothing
-        node = node if task.nominated_node is None else f"({task.nominated_node})"
-        told = [each.message for each in task.conditions] if task.status not in ENDED else []
+        told = [each.message for each in task.conditions if each.message not in task.message]
+        told = told if task.status not in ENDED else []
         says = "; ".join(dict.fromkeys(map(said, filter(None, [task.preparing, task.message, *told]))))
         name = [task.object] if named else []
         table.add(
-            label(task), *name, task.group, task.rank, standing(task), node, ",".join(map(str, task.devices)),
-            task.attempt, task.exit_code, says,
+            label(task), *name, task.group, task.rank, standing(task), node_of(task),
+            ",".join(map(str, task.devices)), task.attempt, task.exit_code, says,
         )  # fmt: skip
     return table
+
+
+def node_of(task: TaskView) -> str | None:
+    """Where a task is or was; of one that waits, the node that it is nominated for, in brackets."""
+    if task.nominated_node is not None:
+        return f"({task.nominated_node})"
+    return None if task.status == "Pending" else task.node
 
 
 def standing(task: TaskView) -> str:

@@ -88,7 +88,7 @@ def _table(reply: ReportReply, wide: bool) -> Table:
     of_jobs = ("NAME", "USER", "QUEUE", "STATUS") if reply.by == "job" else ()
     more = ("READ", "WRITTEN", "ATTEMPTS", *(("LONG ID",) if of_jobs else ())) if wide else ()
     table = Table(
-        *(reply.by.upper(), *of_jobs, "JOBS", "TASKS", "CORE-HOURS", "USED", "CPU", "MEMORY"),
+        *(reply.by.upper(), *(of_jobs or ("JOBS",)), "TASKS", "CORE-HOURS", "USED", "CPU", "MEMORY"),
         *("GPU-HOURS", "GPU USE", "GPU IDLE", "COST", *more),
         narrows={"NAME": 10, "USER": 6, "QUEUE": 7},
         spare=("JOBS", "QUEUE", "USED", "GPU IDLE", "MEMORY", "USER", "STATUS", "GPU USE"),
@@ -97,8 +97,7 @@ def _table(reply: ReportReply, wide: bool) -> Table:
         used = row.usage
         table.add(
             row.number or row.key,
-            *((row.name, row.user, row.queue, row.status) if of_jobs else ()),
-            row.jobs,
+            *((row.name, row.user, row.queue, row.status) if of_jobs else (row.jobs,)),
             used.tasks,
             f"{used.core_hours:.2f}",
             f"{used.core_hours_used:.2f}",

@@ -35,7 +35,7 @@ OWN = (
     *("task", "status", "exit_code", "seconds", "index", "attempts", "reason"),
     *("memory_peak_bytes", "cpu_s", "gpu_use", "gpu_memory_peak_bytes"),
 )
-Format = Literal["table", "csv", "json"]
+Format = Literal["table", "csv", "json", "yaml", "wide", "name"]
 
 
 class ResultRow(Struct):
@@ -101,7 +101,7 @@ def results(
         typer.echo(_csv(rows), nl=False)
     else:
         emit(rows, output, [label(row) for row in rows], lambda _wide: _table(rows))
-        if output == "table" and (same := _same(rows)):
+        if output in {"table", "wide"} and (same := _same(rows)):
             note(f"the same for all of them: {' '.join(f'{name}={rows[0].params[name]}' for name in same)}")
     if more:
         note(f"showing {limit} tasks; use --limit for more")

@@ -12,7 +12,7 @@ from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, session
 from phalanx.cli.submit import pair
-from phalanx.cli.wait import await_all, exit_code, tell_end
+from phalanx.cli.wait import await_submitted, exit_code, tell_end
 from phalanx.settings import Output
 
 WaitOption = Annotated[bool, typer.Option("--wait", help="Wait until it ends and exit with its exit code.")]
@@ -43,7 +43,7 @@ def retry(
     _show(reply, here.output(output))
     if not wait:
         return 0
-    views = await_all(client, reply.task_ids, deadline(timeout))
+    views = await_submitted(client, reply.accepted, deadline(timeout))
     tell_end(views, here.output(output))
     return exit_code(views)
 
@@ -81,7 +81,7 @@ def resubmit(
     _show(reply, here.output(output))
     if not wait:
         return 0
-    views = await_all(client, reply.task_ids, deadline(timeout))
+    views = await_submitted(client, reply.accepted, deadline(timeout))
     tell_end(views, here.output(output))
     return exit_code(views)
 

@@ -30,7 +30,7 @@ from phalanx.cli.option_form import with_options
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, read_cores, read_memory, session
 from phalanx.cli.sweep_files import Read, each_line, from_csv, from_json
-from phalanx.cli.wait import await_all, exit_code, tell_end
+from phalanx.cli.wait import await_submitted, exit_code, tell_end
 from phalanx.cli.words import listed
 from phalanx.settings import Output
 
@@ -231,7 +231,7 @@ class SubmitOptions(Struct, kw_only=True):
     def request(self) -> SubmitRequest:
         """The same in the words of the API."""
         words = [_spelled(word, "CMD") for word in self.command or []]
-        check_words(words, is_shell=self.shell)
+        check_words(words, is_shell=self.shell, in_image=bool(self.image))
         return SubmitRequest(
             command=[] if self.shell else words,
             shell=words[0] if self.shell else None,
@@ -367,7 +367,7 @@ def submit(
     if chosen in {"table", "wide"}:
         _show(reply, chosen)
         sys.stdout.flush()
-    views = await_all(client, reply.task_ids, until)
+    views = await_submitted(client, reply.accepted, until)
     tell_end(views, chosen)
     return exit_code(views) or int(bool(reply.failed_targets))
 

@@ -16,6 +16,7 @@ import msgspec
 
 from phalanx.api.schema.params import check_columns, check_rows, rows_of_objects
 from phalanx.cli.output import note
+from phalanx.core.model.amounts import plural
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.parameters import LINE
 from phalanx.errors import BadRequest
@@ -44,10 +45,9 @@ def from_csv(file: str) -> Read:
         columns = [name.strip() for name in next(reader, [])]
         for row in reader:
             if row and len(row) != len(columns):
-                names = ", ".join(columns[:8])
-                raise BadRequest(
-                    f"{_shown(file)}: line {reader.line_num} has {len(row)} values, expected {len(columns)} ({names})"
-                )
+                found, names = plural(len(row), "value"), ", ".join(columns[:8])
+                where = f"{_shown(file)}: line {reader.line_num}"
+                raise BadRequest(f"{where} has {found}, expected {len(columns)} ({names})")
             rows += [row] if row else []
     except csv.Error as error:
         raise BadRequest(f"{_shown(file)}: line {reader.line_num} is not CSV: {error}") from None

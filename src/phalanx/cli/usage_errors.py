@@ -9,10 +9,16 @@ import typer
 
 from phalanx.cli.foreign_words import our_option
 
+_UNKNOWN_OPTION = r"^(No such option: (\S+)) \(Possible options: (.*)\)$"
 
-def plain(message: str) -> str:
-    """What Click says of a wrong number or option, in words of everybody."""
-    message = re.sub(r"^(No such option: (\S+)) \(Possible options: (.*)\)$", _nearest, message)
+
+def plain(message: str, *, is_known: bool = False) -> str:
+    """What Click says of a wrong number or option, in words of everybody. `is_known`: the hint has what was meant."""
+    message = re.sub(_UNKNOWN_OPTION, r"\1" if is_known else _nearest, message)
+    message = re.sub(r"(\S+) is not in the range x>=(\S+)\.$", r"\1 is too low: \2 is the least.", message)
+    message = re.sub(
+        r"(\S+) is not in the range (\S+)<=x<=(\S+)\.$", r"\1 is not between \2 and \3.", message
+    )
     message = re.sub(r"is not a valid (int|integer)( range)?\.", "is not a whole number.", message)
     return re.sub(r"is not a valid float( range)?\.", "is not a number.", message)
 
@@ -24,13 +30,20 @@ def _nearest(said: re.Match[str]) -> str:
     return f"{said[1]}; did you mean {near[0]}?"
 
 
+def foreign_hint(error: typer.TyperException) -> str:
+    """What to use instead of an option of another scheduler; empty if it is none."""
+    ctx, option = getattr(error, "ctx", None), getattr(error, "option_name", None)
+    if ctx is None or option is None:
+        return ""
+    return our_option(ctx.command_path.partition(" ")[2], option)
+
+
 def usage_hint(error: typer.TyperException) -> str:
     """What to use instead of an option of another scheduler, or where to read more: the help of the command."""
     ctx = getattr(error, "ctx", None)
     if ctx is None:
         return ""
-    path = ctx.command_path.partition(" ")[2]
-    if (option := getattr(error, "option_name", None)) is not None and (ours := our_option(path, option)):
+    if ours := foreign_hint(error):
         return ours
     given = getattr(getattr(error, "param", None), "opts", [])
     if error.format_message().startswith("Missing option") and "--file" in given:

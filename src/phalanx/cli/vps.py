@@ -6,9 +6,9 @@ A private key that is made with a VPS is shown once: in a file (`--key-out`), or
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import typer
 from msgspec import Struct
@@ -21,12 +21,13 @@ from phalanx.cli.option_form import with_options
 from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note, size
 from phalanx.cli.session import read_cores, read_memory, session
 from phalanx.cli.submit import pair
-from phalanx.errors import BadRequest, Conflict
+from phalanx.errors import BadRequest, Conflict, NotFound
 
 VpsArgument = Annotated[
     str, typer.Argument(metavar="VPS", help="Number, name or id of the VPS.", autocompletion=job_ids)
 ]
 KEY_BYTES_MAX = 1 << 20
+T = TypeVar("T")
 
 
 class VpsOptions(Struct, kw_only=True):
@@ -150,14 +151,14 @@ def listed(
 def show(ctx: typer.Context, vps: VpsArgument, output: OutputOption = None) -> None:
     """Show one VPS."""
     here = session(ctx)
-    view = here.client().vps(vps)
+    view = asked(here.client().vps, vps)
     emit(view, here.output(output), [label(view)], lambda _wide: _lines(view))
 
 
 def restart(ctx: typer.Context, vps: VpsArgument, output: OutputOption = None) -> None:
     """Start a VPS anew on its node; its files, keys and host key stay."""
     here = session(ctx)
-    view = here.client().restart_vps(vps)
+    view = asked(here.client().restart_vps, vps)
     emit(
         view,
         here.output(output),
@@ -169,8 +170,19 @@ def restart(ctx: typer.Context, vps: VpsArgument, output: OutputOption = None) -
 def stop(ctx: typer.Context, vps: VpsArgument, output: OutputOption = None) -> None:
     """Stop a VPS for good; its files are removed."""
     here = session(ctx)
-    done = here.client().stop_vps(vps)
+    done = asked(here.client().stop_vps, vps)
     emit(done, here.output(output), [label(done)], lambda _wide: [f"{label(done)} stopped"])
+
+
+def asked(ask: Callable[[str], T], vps: str) -> T:
+    """The answer about a VPS. A name that nothing has is said to be that of no VPS."""
+    try:
+        return ask(vps)
+    except NotFound as error:
+        if error.reason != "JobNotFound":
+            raise
+        text = f"no VPS {vps[:80]!r}"
+        raise NotFound(text, reason="VpsNotFound", hint="phalanx vps list --all shows them") from None
 
 
 def _public(file: Path) -> str:

@@ -22,7 +22,7 @@ from phalanx.api.schema.vps import VpsView
 from phalanx.cli.exec import KEYS, request_of, run_in
 from phalanx.cli.labels import label
 from phalanx.cli.session import session
-from phalanx.cli.vps import VpsArgument
+from phalanx.cli.vps import VpsArgument, asked
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest, Conflict, PhalanxError, Unavailable
 
@@ -57,7 +57,7 @@ def connect(
     """
     here = session(ctx)
     client = here.client()
-    view = _not_ended(client.vps(vps))
+    view = _not_ended(asked(client.vps, vps))
     if view.ssh == "disabled":
         tty = os.isatty(0) and not command
         return run_in(client, view.id, request_of(command or [], tty=tty, stdin=True), KEYS)
@@ -76,7 +76,7 @@ def connect(
 
 def ssh_config(ctx: typer.Context, vps: VpsArgument, identity: IdentityOption = None) -> None:
     """Print a part of an ssh configuration for a VPS, for ssh, scp, rsync and editors."""
-    view = session(ctx).client().vps(vps)
+    view = asked(session(ctx).client().vps, vps)
     if view.ssh == "disabled":
         raise Conflict(f"VPS {label(view)} has no SSH (mode disabled)", reason="NoSsh")
     lines = [f"Host {' '.join(filter(None, (view.name, view.id)))}"]

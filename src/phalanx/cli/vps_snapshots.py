@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -10,7 +11,7 @@ from phalanx.api.schema.vps import SnapshotView
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, Table, emit, moment, size
 from phalanx.cli.session import session
-from phalanx.cli.vps import VpsArgument
+from phalanx.cli.vps import VpsArgument, asked
 
 
 def snapshot(
@@ -26,7 +27,7 @@ def snapshot(
     Everything in the container is in it but its home folder and other mounts, and what is only in memory.
     """
     here = session(ctx)
-    made = here.client().snapshot_vps(vps, name)
+    made = asked(partial(here.client().snapshot_vps, name=name), vps)
     emit(made, here.output(output), [made.name], lambda _wide: [f"{made.name} ({size(made.size_bytes)})"])
 
 
@@ -41,7 +42,9 @@ def snapshots(
     """List the snapshots of a VPS."""
     here = session(ctx)
     client = here.client()
-    found = client.vps_snapshots(vps) if remove is None else client.remove_snapshot(vps, remove)
+    found = asked(
+        client.vps_snapshots if remove is None else partial(client.remove_snapshot, name=remove), vps
+    )
     emit(found, here.output(output), [each.name for each in found], lambda _wide: _table(found))
 
 
@@ -53,7 +56,7 @@ def restore(
 ) -> None:
     """Start a VPS anew from a snapshot, now and at later restarts; its home folder stays as it is."""
     here = session(ctx)
-    view = here.client().restore_vps(vps, name)
+    view = asked(partial(here.client().restore_vps, name=name), vps)
     emit(view, here.output(output), [label(view)], lambda _wide: [f"{label(view)} restarts from {name}"])
 
 

@@ -16,7 +16,7 @@ import typer
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
 from phalanx.cli.job import id_of
-from phalanx.cli.labels import label
+from phalanx.cli.labels import Numbered, label
 from phalanx.cli.output import OutputOption, clean, emit, note, span
 from phalanx.cli.session import TimeoutOption, deadline, session
 from phalanx.clock import Deadline
@@ -34,6 +34,7 @@ ENDED = frozenset({"Completed", "Failed", "Cancelled"})
 BAR_PACE_S = 0.5
 LINE_PACE_S = 10.0
 QUIET_PACE_S = 60.0
+NAMES_TOLD = 5
 
 
 class TimedOut(PhalanxError):
@@ -67,6 +68,21 @@ def await_all(client: Client, ids: Sequence[str], until: Deadline) -> list[View]
     """Each of `ids` as it ended, or TimedOut."""
     with Progress() as progress:
         return [_await(client, each, until, progress) for each in ids]
+
+
+def await_submitted(client: Client, jobs: Sequence[Numbered], until: Deadline) -> list[View]:
+    """The same of what was just submitted. Ctrl-C ends only the waiting, and that is said."""
+    try:
+        return await_all(client, [each.id for each in jobs], until)
+    except KeyboardInterrupt:
+        tell_goes_on([label(each) for each in jobs], "phalanx cancel", "phalanx wait")
+        raise
+
+
+def tell_goes_on(names: Sequence[str], cancel: str, wait: str) -> None:
+    """After Ctrl-C: what was submitted is not cancelled by it."""
+    told = " ".join(names[:NAMES_TOLD]) + (" …" if len(names) > NAMES_TOLD else "")
+    note(f"{told} not cancelled: `{wait} {told}` waits again, `{cancel} {told}` cancels")
 
 
 def _await(client: Client, id: str, until: Deadline, progress: Progress) -> View:

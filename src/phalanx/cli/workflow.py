@@ -17,6 +17,7 @@ from phalanx.cli.output import OutputOption, Table, emit, moment, note, span
 from phalanx.cli.pages import collected
 from phalanx.cli.session import TimeoutOption, session
 from phalanx.cli.session import deadline as deadline_of
+from phalanx.cli.wait import tell_goes_on
 from phalanx.cli.workflow_graph import GraphForm, draw_graph, follow_graph
 from phalanx.cli.workflows import (
     BudgetOption,
@@ -79,7 +80,12 @@ def submit(  # noqa: PLR0913, PLR0917 - its options
         sys.stdout.flush()
     if not wait:
         return 0
-    views = [await_workflow(client, each.id, until) for each in replies]
+    try:
+        views = [await_workflow(client, each.id, until) for each in replies]
+    except KeyboardInterrupt:
+        names = [label(each) for each in replies]
+        tell_goes_on(names, "phalanx workflow cancel", "phalanx workflow wait")
+        raise
     tell_ends(views, chosen)
     return exit_of(views)
 
@@ -154,8 +160,10 @@ def retry(
 ) -> None:
     """Run stages of an ended workflow again: whatever did not complete. Finished results are kept."""
     here = session(ctx)
-    reply = here.client().retry_workflow(id, from_stage, deadline=deadline, budget=budget)
-    lines = [f"{id}: {plural(len(reply.jobs), 'stage')} run again: {', '.join(reply.jobs)}"]
+    client = here.client()
+    reply = client.retry_workflow(id, from_stage, deadline=deadline, budget=budget)
+    again, name = plural(len(reply.jobs), "stage"), label(client.workflow_view(reply.id))
+    lines = [f"{name}: {again} {'runs' if len(reply.jobs) == 1 else 'run'} again: {', '.join(reply.jobs)}"]
     emit(reply, here.output(output), list(reply.jobs.values()), lambda _wide: lines)
 
 

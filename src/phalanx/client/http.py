@@ -100,11 +100,10 @@ def unreachable(address: str, why: BaseException) -> Unavailable:
         return Unavailable(f"cannot trust {address}: {said.text}", reason="Untrusted", hint=said.hint)
     if said is not None:
         return Unavailable(f"cannot reach {address}: {said.text}", reason="Unreachable", hint=said.hint)
-    return Unavailable(
-        f"cannot reach {address}: {why}",
-        reason="Unreachable",
-        hint="is the coordinator running? start one with: phalanx up",
-    )
+    hint = "is the coordinator running? start one with: phalanx up"
+    if address.startswith("http://") and urlsplit(address).port is None:
+        hint = f"the address has no port, so port 80 was tried; that of a coordinator is mostly 7433: {address}:7433"
+    return Unavailable(f"cannot reach {address}: {why}", reason="Unreachable", hint=hint)
 
 
 def dropped(address: str, why: object) -> Unavailable:

@@ -59,10 +59,11 @@ async def _before(requests: Requests, store: Store, after: After, user: str) -> 
         try:
             flow, number = await find_stage(requests, store, text)
         except NotFound as error:
-            error.hint = (
-                f"JOB and WORKFLOW:STAGE may be followed by {', '.join(f':{when}' for when in WHENS)}"
-            )
-            raise
+            if error.reason == "StageNotFound":  # it names those that there are
+                raise
+            whens = ", ".join(f":{when}" for when in WHENS)
+            hint = f"JOB and WORKFLOW:STAGE may be followed by {whens}"
+            raise BadRequest(f"after: {error.detail}", hint=hint) from None
         id = flow.job_id(number)
         return id, requests.state.jobs.get(id) or StageWithoutJob(flow, number)
     if (known := predecessor(requests.state, text)) is not None:

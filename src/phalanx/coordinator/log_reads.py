@@ -16,6 +16,7 @@ from phalanx.coordinator.logs import LogLinks, WantedLog, one_log
 from phalanx.coordinator.questions import StateReads
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.model.amounts import plural
 from phalanx.core.model.orders import AttemptKey, Status
 from phalanx.errors import LOG_AWAY, BadRequest, NotFound, Unavailable
 from phalanx.store.protocol import Store
@@ -150,7 +151,8 @@ class LogReads:
         number = job.attempts[position] if attempt is None else attempt
         if not 0 <= number <= job.attempts[position]:
             raise BadRequest(
-                f"task {id} has had {job.attempts[position]} attempts, not {attempt}", reason="NoAttempt"
+                f"task {id} has had {plural(job.attempts[position], 'attempt')}, not {attempt}",
+                reason="NoAttempt",
             )
         return number
 

@@ -239,7 +239,8 @@ def _is_workflow(id: str) -> NotFound:
     return NotFound(
         f"{id} is a workflow, not a job",
         reason="JobNotFound",
-        hint=f"phalanx workflow show {id}, phalanx workflow cancel {id}; {id}:STAGE names the job of a stage",
+        hint=f"phalanx workflow show {id}, phalanx workflow wait {id}, phalanx workflow cancel {id};"
+        f" {id}:STAGE names the job of a stage",
     )
 
 

@@ -82,6 +82,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         object=spec.object_name,
         tags=dict(spec.tags),
         after=[str(each) for each in spec.after],
+        after_numbers=[in_numbers(state, str(each)) for each in spec.after],
         workflow=stage_of(state, spec),
         written=written_by(state, spec),
         kind="command" if spec.vps is None else "vps",

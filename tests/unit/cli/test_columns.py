@@ -110,7 +110,7 @@ def test_what_a_list_leaves_out_is_told_and_wide_has_it(
 def test_into_a_pipe_goes_everything(cli: Cli, cluster: FakeClient):
     fill(cluster)
     said = cli("report", "--by", "job")
-    assert said.out.splitlines()[0].split()[:6] == ["JOB", "NAME", "USER", "QUEUE", "STATUS", "JOBS"]
+    assert said.out.splitlines()[0].split()[:6] == ["JOB", "NAME", "USER", "QUEUE", "STATUS", "TASKS"]
     assert said.err == ""
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from phalanx.api.schema.files import FilesView
+from phalanx.api.schema.files import FilesView, FileView
 from phalanx.api.schema.workflows import StageView, WorkflowView
 from phalanx.errors import NotFound
 from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
@@ -14,7 +15,7 @@ from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
 
 @pytest.mark.parametrize("more", [(), ("-r",)])
 @pytest.mark.parametrize(
-    ("path", "hint"), [("lab:out", "j1:out"), ("other:out", "as it was"), ("out", "as it was")]
+    ("path", "hint"), [("lab:out", "17:out"), ("other:out", "as it was"), ("out", "as it was")]
 )
 def test_a_stage_is_named_by_its_job(
     cli: Cli,
@@ -27,13 +28,31 @@ def test_a_stage_is_named_by_its_job(
     def missing(*_args: Any, **_more: Any) -> Any:
         raise NotFound(f"{ID} is a workflow, not a job", reason="JobNotFound", hint="as it was")
 
-    view = WorkflowView(ID, "ft", "ada", "Running", 1.0, {}, None, [StageView("lab", "Completed", "j1")])
+    view = WorkflowView(
+        ID, "ft", "ada", "Running", 1.0, {}, None, [StageView("lab", "Completed", "j1", number=17)]
+    )
     monkeypatch.setattr(cluster, "file", missing, raising=False)
     monkeypatch.setattr(cluster, "tasks", missing)
     monkeypatch.setattr(cluster, "workflow_view", lambda _id: view, raising=False)
     said = cli("cp", *more, f"{ID}:{path}", ".")
     assert said.code != 0
     assert f"hint: {hint}" in said.err
+
+
+def test_folders_of_several_tasks_are_named_by_their_numbers(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    cluster.kept_tasks = [a_task(f"{ID}.{number}", number=f"17.{number}") for number in range(2)]
+    found = [FileView("model.pt", 2, "")]
+    monkeypatch.setattr(
+        cluster, "files", lambda id, **_: FilesView(id, 1, found, number=f"17.{id[-1]}"), raising=False
+    )
+    monkeypatch.setattr(cluster, "file", lambda *_, **__: iter([b"ok"]), raising=False)
+    assert cli("cp", "-r", f"{ID}:", str(tmp_path)).code == 0
+    assert sorted(str(each.relative_to(tmp_path)) for each in tmp_path.rglob("*.pt")) == [
+        "17.0/model.pt",
+        "17.1/model.pt",
+    ]
 
 
 def test_a_job_that_left_no_artifacts_says_so(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):

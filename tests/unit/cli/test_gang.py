@@ -145,6 +145,16 @@ def test_gang_show_lists_members_by_rank(cli: Cli, cluster: FakeClient):
     assert "(n7)" in lines[2]
 
 
+def test_a_member_that_waits_again_is_on_no_node_and_says_once_why(cli: Cli, cluster: FakeClient):
+    cluster.held = [a_gang()]
+    said = f"an earlier attempt: {EVICTED.message}"
+    cluster.kept_tasks = members({"status": "Pending", "message": said, "conditions": [EVICTED]})
+    line = cli("gang", "show", ID).out.splitlines()[-1]
+    assert line.count(EVICTED.message) == 1
+    assert "n1" not in line.split()
+    assert "n1" not in cli("ps", "--tasks", ID).out.split()
+
+
 def test_gang_list_leaves_others_out(cli: Cli, cluster: FakeClient):
     cluster.held = [a_gang(), a_job(ID[:-1] + "a")]
     rows = cli("gang", "list").out.splitlines()[1:]

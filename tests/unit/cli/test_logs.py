@@ -180,6 +180,14 @@ def test_following_goes_on_with_the_next_attempt(cli: Cli, cluster: FakeClient):
     assert [call[2]["lines"] for call in cluster.asked if call[0] == "logs"] == [1, None, None]
 
 
+def test_an_attempt_that_no_task_has_had_is_refused(cli: Cli, cluster: FakeClient):
+    cluster.array, cluster.held = ID, [a_job(tasks=2)]
+    cluster.kept_tasks = [a_task(id=f"{ID}.{number}", attempt=number + 1) for number in range(2)]
+    assert cli("logs", "--attempt", "2", ID).code == 0
+    said = cli("logs", "--attempt", "7", ID)
+    assert (said.code, "--attempt 7" in said.err, "2 attempts" in said.err) == (2, True, True)
+
+
 def test_a_follower_waits_for_a_node_that_is_not_connected(cli: Cli, cluster: FakeClient):
     cluster.output["stdout"] = [b"hello\n"]
     away = a_task(unreachable=True)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.fake_client import Cli, FakeClient
+from phalanx.errors import NotFound
+from tests.support.fake_client import ID, Cli, FakeClient
 
 
 @pytest.mark.parametrize(
@@ -14,6 +15,13 @@ from tests.support.fake_client import Cli, FakeClient
     [
         ("submit --gpu 1 -- true", "--gpus"),
         ("submit --gpus=one -- true", "'one' is not a whole number"),
+        ("submit --gpus -1 -- true", "-1 is too low: 0 is the least"),
+        ("submit --detach -- true", "`phalanx submit` without it"),
+        ("run --detach -- true", "use phalanx submit"),
+        ("submit --cpus 4 -- true", "use -c N"),
+        ("submit --resource=gpus/nvidia=1 -- true", "--gpus N"),
+        ("hq submit -- true", "phalanx submit"),
+        ("worker list", "use phalanx nodes"),
         ("submit --cores two -- true", "two"),
         ("submit -m 10 -- true", "write 10GiB"),
         ("submit python_train.py_--lr_1", "one word with spaces in it: leave the quotes out, or use --shell"),
@@ -50,6 +58,7 @@ def test_a_mistake_is_answered_with_what_would_be_right(cli: Cli, cluster: FakeC
     said = cli(*(word.replace("_", " ") for word in line.split()))
     assert said.code == 2
     assert told in said.err
+    assert "did you mean" not in said.err or "see `phalanx" in said.err, "one thing is meant, not two"
     assert not [each for each in cluster.asked if each[0] == "submit"]
 
 
@@ -66,6 +75,49 @@ def test_a_misspelled_option_is_told_the_one_that_was_meant(cli: Cli, args: tupl
     said = cli(*args)
     assert said.code == 2
     assert f"did you mean {meant}?" in said.err and "Possible options" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("script", "told"), [("train.py", "python train.py"), ("./prepare.sh", "bash ./prepare.sh")]
+)
+def test_a_script_that_could_not_be_run_is_not_submitted(
+    cli: Cli, cluster: FakeClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, told: str
+):
+    monkeypatch.chdir(tmp_path)
+    Path(script).write_text("")
+    said = cli("submit", script)
+    assert (said.code, cluster.verbs()) == (2, [])
+    assert f"write {told}" in said.err
+    for line in (("submit", "--image", "busybox", script), ("submit", "python", script)):
+        assert cli(*line).code == 0
+    Path(script).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli("submit", script).code == 0
+
+
+def test_ctrl_c_while_waiting_says_that_the_job_goes_on(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupted(id: str, timeout: float | None = None) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cluster, "wait", interrupted)
+    said = cli("submit", "--wait", "--", "true")
+    assert said.code == 130
+    assert f"phalanx wait {ID}" in said.err and f"phalanx cancel {ID}" in said.err
+
+
+def test_a_name_that_no_vps_has_is_that_of_no_vps(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    def unknown(*_: object, **__: object) -> object:
+        raise NotFound("no job 'x'", reason="JobNotFound", hint="phalanx ps")
+
+    for call in ("vps", "stop_vps", "restart_vps", "vps_snapshots"):
+        monkeypatch.setattr(cluster, call, unknown, raising=False)
+    for verb in ("show", "stop", "restart", "snapshots", "connect"):
+        said = cli("vps", verb, "x")
+        assert (said.code, "no VPS 'x'" in said.err, "phalanx vps list" in said.err) == (5, True, True)
 
 
 def test_a_range_written_as_arrays_write_it_is_one_value_and_that_is_said(cli: Cli, cluster: FakeClient):

@@ -7,6 +7,7 @@ import io
 from typing import Any
 
 import pytest
+import yaml
 
 from phalanx.api.schema.jobs import Page, TaskView
 from phalanx.cli.results import COLUMNS_MAX, OWN, ResultRow, _csv, _table
@@ -144,6 +145,16 @@ def swept_tasks() -> list[TaskView]:
         a_task(f"{ID}.{n}", index=n, status=status, result=result, params={"lr": f"{10 - n}", "opt": "adam"})
         for n, (status, result) in enumerate(ends, start=1)
     ]
+
+
+def test_results_have_the_formats_of_every_list(cli: Cli, cluster: FakeClient):
+    cluster.kept_tasks = [
+        a_task(f"{ID}.{number}", number=f"17.{number}", result=number) for number in range(2)
+    ]
+    cluster.held = [a_job(number=17)]
+    assert cli("results", ID, "-o", "name").out == "17.0\n17.1\n"
+    assert yaml.safe_load(cli("results", ID, "-o", "yaml").out)[1]["result"] == 1
+    assert cli("results", ID, "-o", "wide").out.splitlines()[0].split() == ["TASK", "STATUS", "RESULT"]
 
 
 def test_rows_are_chosen_by_status_and_sorted_by_any_column(cli: Cli, cluster: FakeClient):

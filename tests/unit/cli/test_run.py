@@ -182,6 +182,32 @@ def test_nothing_is_said_of_an_end_that_is_not_recorded_yet(
     assert (said.code, said.err) == (0, "")
 
 
+def test_what_happens_to_all_members_of_a_gang_is_told_once(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    finished(cluster)
+    left = a_task(status="Pending", attempt=1, conditions=[an_eviction()])
+    again = a_task(status="Completed", attempt=2, node="n2", conditions=[an_eviction("False")])
+    turns = {f"{ID}.{rank}": iter([a_task(), left, again]) for rank in range(4)}
+    monkeypatch.setattr(cluster, "task", lambda id: next(turns[id], again))
+    monkeypatch.setattr("phalanx.cli.run.streams_differ", lambda: False)
+    first, second = cli("run", "--tasks", "4", "--", "true").err.splitlines()
+    assert first.startswith(f"{ID}: attempt 1 was evicted at ")
+    assert second == f"{ID}: attempt 2 begins"
+
+
+def test_a_member_that_did_its_part_before_the_others_is_no_news(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    finished(cluster)
+    done = a_task(attempt=1, exit_code=0)
+    turns = {f"{ID}.{rank}": iter([a_task(), done]) for rank in range(2)}
+    ended = a_task(status="Completed")
+    monkeypatch.setattr(cluster, "task", lambda id: next(turns[id], ended))
+    monkeypatch.setattr("phalanx.cli.run.streams_differ", lambda: False)
+    assert cli("run", "--tasks", "2", "--", "true").err == ""
+
+
 @pytest.mark.parametrize(
     ("number", "words", "cancelled"),
     [

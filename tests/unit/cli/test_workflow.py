@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from phalanx.api.schema.workflows import StageView, SubmittedWorkflow, WorkflowView
+from phalanx.api.schema.workflows import RetryReply, StageView, SubmittedWorkflow, WorkflowView
 from phalanx.cli.workflow import _stage_table
 from tests.support.fake_client import ID, Cli, FakeClient
 
@@ -45,6 +46,28 @@ def test_a_pipe_gets_the_ids(
 
 def test_wide_is_a_table(cli: Cli, flows: FakeClient):
     assert "STAGES" in cli("workflow", "submit", "-f", "flow.yaml", "-o", "wide").out
+
+
+def test_what_runs_again_is_called_by_its_number(
+    cli: Cli, flows: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(
+        flows, "retry_workflow", lambda _id, _stage, **_: RetryReply(ID, {"a": "j"}), raising=False
+    )
+    monkeypatch.setattr(flows, "workflow_view", lambda _id: replace(a_view(), number=17), raising=False)
+    assert cli("workflow", "retry", "last").out.startswith("17: ")
+
+
+def test_ctrl_c_while_waiting_says_that_the_workflow_goes_on(
+    cli: Cli, flows: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    def interrupted(_id: str, timeout: float | None = None) -> WorkflowView:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(flows, "wait_workflow", interrupted)
+    said = cli("workflow", "submit", "-f", "flow.yaml", "--wait")
+    assert said.code == 130
+    assert f"phalanx workflow wait {ID}" in said.err
 
 
 def test_a_stage_that_never_began_is_asked_why(cli: Cli, flows: FakeClient, monkeypatch: pytest.MonkeyPatch):

@@ -6,6 +6,7 @@ import pytest
 
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.client import calls
+from phalanx.client.http import unreachable
 from phalanx.client.leader import SILENCE_S, TRY_S, KnownLeader, LeaderSearch, addresses_of
 from phalanx.errors import (
     BadRequest,
@@ -271,3 +272,11 @@ def test_when_no_address_can_be_trusted_that_is_told_at_once():
 def test_one_that_may_come_back_is_waited_for_though_the_other_cannot_be_trusted():
     search = a_search(KnownLeader([A, B]))
     assert way(search, failure("Untrusted"), failure("Unreachable")) == [A, B, A]
+
+
+@pytest.mark.parametrize(
+    ("address", "named"), [("http://here", True), ("http://here:1", False), ("https://here", False)]
+)
+def test_an_address_without_a_port_is_told_the_usual_one(address: str, named: bool):
+    refused = unreachable(address, ConnectionRefusedError(111, "refused"))
+    assert (f"{address}:7433" in refused.hint) == named

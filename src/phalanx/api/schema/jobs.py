@@ -170,6 +170,7 @@ class JobView(Struct):
     object: str = ""  # what Kubernetes calls it: namespace/name, of several PodGroups with commas
     tags: dict[str, str] = {}
     after: list[str] = []  # jobs that come first, such as ID:ok
+    after_numbers: list[str] = []  # the same as people write them, such as 17:ok or 12:fit:any
     workflow: str = ""  # of a stage: the workflow and the stage, as ID:STAGE
     image: str = ""  # the container it runs in
     mounts: list[str] = []  # what of the node that container sees

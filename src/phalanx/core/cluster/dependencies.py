@@ -85,7 +85,7 @@ def stage_without_job(state: ClusterState, id: JobId) -> StageWithoutJob | None:
 def name_of(other: Predecessor, id: JobId) -> str:
     """What a sentence calls it; the ids of jobs are replaced by their numbers where people read it."""
     if isinstance(other, StageWithoutJob):
-        return other.name
+        return f"stage {other.name}"
     return f"workflow {other.number or id}" if isinstance(other, WorkflowState) else id
 
 
@@ -126,7 +126,7 @@ def why_abandoned(other: Predecessor, after: After) -> str:
 
 def not_accepted_after(other: Predecessor, after: After) -> str:
     """Why a job is not accepted that could never start, and what would be."""
-    name = name_of(other, after.job).removeprefix("workflow ")
+    name = name_of(other, after.job).rpartition(" ")[2]
     if isinstance(other, JobState):
         name = str(other.arrival or name)
     way_out = f"use {name}:any for any end, or {_again(other, name)}"

@@ -17,7 +17,6 @@ from phalanx.core.cluster.dependencies import (
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, Gate, GroupState, Promise
-from phalanx.core.cluster.workflows import WorkflowState
 from phalanx.core.model import gang_reasons, reason
 from phalanx.core.model.amounts import describe_seconds
 from phalanx.core.model.orders import AttemptKey, Status
@@ -152,7 +151,7 @@ def _jobs_before(state: ClusterState, job: JobState, position: int) -> Iterator[
                 yield reason.waiting_unknown_job(after.job)
             else:
                 name = name_of(before, after.job)
-                what = name if isinstance(before, WorkflowState) else f"job {name}"
+                what = f"job {name}" if isinstance(before, JobState) else name
                 yield reason.waiting_job(after.job, what, WORDS[after.when], before.overall_status.word)
 
 

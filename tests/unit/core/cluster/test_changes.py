@@ -169,6 +169,7 @@ def test_another_begin_takes_the_place_of_the_first() -> None:
     update(cluster, job, begin_at=0.0)
     assert cluster.status(job) == ASSIGNED
     assert code(update(cluster, job, begin_at=900.0)) == "NothingWaiting"
+    assert code(update(cluster, job, begin_at=0.0)) == "NothingWaiting", "also where it would change nothing"
 
 
 def test_another_priority_is_another_place_in_the_queue() -> None:

@@ -26,7 +26,7 @@ from phalanx.api.server.route import Route, Service
 from phalanx.core.model.credential import power
 from phalanx.errors import BadRequest, Conflict, Forbidden, NotFound
 
-ELSEWHERE = "`phalanx token list` shows them; tokens out of settings end in their setting or file"
+ELSEWHERE = "`phalanx token list` shows them; tokens from settings are removed there"
 
 
 async def tokens(service: Service, http_request: HttpRequest) -> Response:

@@ -64,6 +64,9 @@ def update(state: ClusterState, given: Update, now: float) -> Decision:
     if given.if_revision is not None and given.if_revision != job.job.revision:
         text = f"{given.job} was changed: its settings are at revision {job.job.revision}, not {given.if_revision}"
         return refuse_because("Changed", f"{text}; read it again", tier=Tier.PROGRESS)
+    if given.begin_at is not None and not job.counts[Status.PENDING]:
+        text = f"begin: {given.job} has nothing that waits: all of its tasks have started"
+        return refuse_because("NothingWaiting", text)
     event = _news(job.job, given, now)
     if event is None:
         return Decision([], [], Accepted(0))
@@ -116,8 +119,6 @@ def _why_never(state: ClusterState, job: JobState, event: JobUpdated, given: Upd
     if event.time_limit_s is not None and _is_approved_shorter(state, job, event.time_limit_s, given.role):
         text = f"time_limit: {spec.id} was approved as it is: only an operator may lengthen it"
         return Refused(Reason("ApprovedShorter", Tier.POLICY, text), "forbidden")
-    if event.begin_at is not None and not job.counts[Status.PENDING]:
-        return _no("NothingWaiting", f"begin: {spec.id} has nothing that waits")
     if event.priority is None and event.queue is None:
         return None
     changed = structs.replace(

@@ -37,7 +37,7 @@ def never_after(state: ClusterState, job: Job) -> Refused | None:
 
 def _not_alike(job: Job, before: Predecessor, after: After) -> Reason | None:
     """Why the tasks of two jobs cannot follow each other one by one."""
-    name = name_of(before, after.job)
+    name = name_of(before, after.job).rpartition(" ")[2]
     if not isinstance(before, JobState):
         text = (
             f"after: {name}:each: it takes a job that exists; leave :each out to start after the whole of it"
