@@ -94,7 +94,7 @@ def rows_over_a_kill(cluster: RealCluster, folder: Path) -> None:
 def refused(cluster: RealCluster, folder: Path) -> None:
     before = len(cluster.client.jobs().items)
     for name, text, option, said in (
-        ("ragged.csv", "a,b\n1,2\n3\n", "--from-csv", "line 3 has 1 values, expected 2 (a, b)"),
+        ("ragged.csv", "a,b\n1,2\n3\n", "--from-csv", "line 3 has 1 value, expected 2 (a, b)"),
         ("twice.csv", "a,a\n1,2\n", "--from-csv", "'a' names two columns"),
         ("empty.csv", "a,b\n", "--from-csv", "it contains no rows"),
         ("nothing", "", "--each-line", "it contains no rows"),

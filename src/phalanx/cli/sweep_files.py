@@ -16,6 +16,7 @@ import msgspec
 
 from phalanx.api.schema.params import check_columns, check_rows, rows_of_objects
 from phalanx.cli.output import note
+from phalanx.core.model.amounts import plural
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.parameters import LINE
 from phalanx.errors import BadRequest
@@ -36,18 +37,20 @@ def each_line(file: str) -> Read:
 
 
 def from_csv(file: str) -> Read:
-    """A CSV whose first line names the columns."""
-    reader = csv.reader(io.StringIO(_text(file, "--from-csv"), newline=""), strict=True)
+    """A CSV whose first line names the columns. Names have no ';' and no tab, so these may stand for commas."""
+    text = _text(file, "--from-csv")
+    head = text.partition("\n")[0]
+    delimiter = next((sign for sign in ";\t" if sign in head and "," not in head), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     rows: list[list[str]] = []
     columns: list[str] = []
     try:
         columns = [name.strip() for name in next(reader, [])]
         for row in reader:
             if row and len(row) != len(columns):
+                has = f"line {reader.line_num} has {plural(len(row), 'value')}"
                 names = ", ".join(columns[:8])
-                raise BadRequest(
-                    f"{_shown(file)}: line {reader.line_num} has {len(row)} values, expected {len(columns)} ({names})"
-                )
+                raise BadRequest(f"{_shown(file)}: {has}, expected {len(columns)} ({names})")
             rows += [row] if row else []
     except csv.Error as error:
         raise BadRequest(f"{_shown(file)}: line {reader.line_num} is not CSV: {error}") from None

@@ -30,7 +30,7 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import decoder, read_problem
 from phalanx.api.schema.fields import check_name
-from phalanx.api.schema.groupspec import GatherRules, GroupSpec, parse_gather_rules
+from phalanx.api.schema.groupspec import GatherRules, parse_gather_rules
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -47,6 +47,7 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.queries import Follow, Stream
 from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.api.schema.short_forms import grouped
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.submit_fields import GangFields, SubmitFields
 from phalanx.client.surroundings import with_surroundings
@@ -137,9 +138,7 @@ def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitRe
 def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
     """A whole request, or job files by their content. The coordinator says what is wrong with them."""
     if not isinstance(request, ApplyRequest):
-        specs = [
-            _grouped(each) for each in ([request] if isinstance(request, JobSpec | Mapping) else request)
-        ]
+        specs = _specs(request)
         request_id = new_request_id()
         whole: Any = {"specs": specs, "request_id": request_id}
     else:
@@ -155,12 +154,13 @@ def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
     )
 
 
-def _grouped(spec: Spec) -> Spec:
-    """A job file's content; the fields of a single group may be beside those of the job, as in a file."""
-    if isinstance(spec, JobSpec) or "groups" in spec:
-        return spec
-    group = {k: spec[k] for k in spec if k in GroupSpec.__struct_fields__ and k not in ("name", "network")}
-    return {key: spec[key] for key in spec if key not in group} | {"groups": [group]}
+def _specs(given: Spec | Sequence[Spec]) -> list[Spec]:
+    """Job files by their content, as the coordinator reads them."""
+    each = [given] if isinstance(given, JobSpec | Mapping) else given
+    return [
+        spec if isinstance(spec, JobSpec) else grouped(spec, f"specs[{number}]")
+        for number, spec in enumerate(each)
+    ]
 
 
 def gang(command: Sequence[str], tasks: int, gather: GatherRules, fields: GangFields) -> Call[SubmitReply]:
@@ -304,7 +304,7 @@ def plan(request: PlanRequest | SubmitRequest | Spec | Sequence[Spec]) -> Call[P
     if isinstance(request, SubmitRequest):
         whole = PlanRequest(submit=request)
     elif not isinstance(request, PlanRequest):
-        whole = {"specs": [request] if isinstance(request, JobSpec | Mapping) else list(request)}
+        whole = {"specs": _specs(request)}
     body = msgspec.json.encode(whole)
     return Call(method="POST", path=PLAN, answer=PlanReply, body=body, repeatable=True)
 

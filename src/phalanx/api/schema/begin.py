@@ -19,8 +19,8 @@ _LATER = ("+", "now+")  # the second as Slurm writes it
 _EPOCH_MIN = 1_000_000_000  # a smaller number is no instant: somebody meant so many seconds from now
 _CLOCK = re.compile(r"(?:(today|tomorrow)[ T]?)?([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)?", re.IGNORECASE)
 _WAYS = (
-    "`phalanx` and the Python client take 18:00, tomorrow, 'tomorrow 8:00', +2h and 2027-01-31T08:00; "
-    "REST takes +2h and 2027-01-31T08:00:00Z, with its zone"
+    "`--begin` and the Python client take 18:00, tomorrow, 'tomorrow 8:00', +2h and 2027-01-31T08:00; "
+    "job files and REST take +2h and 2027-01-31T08:00:00Z, with its zone"
 )
 
 

@@ -110,7 +110,8 @@ def check_job_name(field: str, value: str) -> None:
         return
     if reads_as_number(value) or value == LAST:
         meant = "the newest job" if value == LAST else "a job or task by its number"
-        raise BadRequest(f"{field}: {shown(value)} is not a name: it means {meant}; add a letter")
+        better = shown(f"job-{value}"[:SHOWN_MAX])
+        raise BadRequest(f"{field}: {shown(value)} is not a name: it means {meant}; write such as {better}")
     raise BadRequest(
         f"{field}: {shown(value)} is not a name: write 1 to 63 letters, digits, '.', '_' or '-', with a letter or"
         " digit at both ends"

@@ -253,7 +253,7 @@ def _array(spec: JobSpec) -> Array | None:
     try:
         array = parse_array(spec.array)
     except ArrayError as error:
-        raise BadRequest(f"array: {error}") from None
+        raise BadRequest(str(error).replace("array ", "array: ", 1)) from None
     group = spec.groups[0]
     if group.tasks not in (1, len(array)):
         raise BadRequest(

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from phalanx.api.schema.fields import check_count, check_text, shown
+from phalanx.core.model.amounts import plural
 from phalanx.core.model.array import RANGES_MAX, TASKS_MAX, Array
 from phalanx.core.model.job import Group, Job
 from phalanx.core.model.parameters import (
@@ -147,7 +148,7 @@ def check_rows(rows: Sequence[Sequence[str]], names: Sequence[str], first: int, 
         if len(row) != len(names):
             columns = ", ".join(names[:8])
             raise BadRequest(
-                f"{field}: row {number} has {len(row)} values, expected {len(names)} ({columns})"
+                f"{field}: row {number} has {plural(len(row), 'value')}, expected {len(names)} ({columns})"
             )
         sizes = [
             check_text(f"{field}: row {number}, {name}", value, VALUE_BYTES_MAX)
@@ -206,10 +207,10 @@ def _row(value: Any, names: list[str], where: str) -> list[str]:
     if not isinstance(value, Mapping):
         raise BadRequest(f"{where}: {shown(value)} is not an object, but the rows before it are")
     if missing := [name for name in names if name not in value]:
-        raise BadRequest(f"{where} has no {shown(missing[0])}, which the first row has")
+        raise BadRequest(f"{where} has no {shown(missing[0])}, which row 1 has")
     if len(value) != len(names):
         more = next(name for name in value if name not in names)
-        raise BadRequest(f"{where} has {shown(more)}, which the first row has not")
+        raise BadRequest(f"{where} has {shown(more)}, which row 1 does not have")
     return [as_value(value[name], f"{where}, {name}") for name in names]
 
 
