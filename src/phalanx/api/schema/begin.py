@@ -32,7 +32,7 @@ def read_begin(field: str, value: float | str | None, now: float) -> float:
         at = _told(field, value, now)
     elif value < _EPOCH_MIN:
         raise Unprocessable(
-            f"{field}: {shown(value)} is no instant in seconds since 1970: {_WAYS}", reason="OutOfRange"
+            f"{field}: {shown(value)} is not an instant in seconds since 1970: {_WAYS}", reason="OutOfRange"
         )
     else:
         at = float(value)

@@ -261,7 +261,7 @@ def read_deadline(field: str, value: float | str, now: float) -> float:
         at = None
     if at is None or at.tzinfo is None:
         raise BadRequest(
-            f"{field}: {shown(value)} is no time with its zone: write 2027-01-31T08:00:00Z, or 2h for so long from now"
+            f"{field}: {shown(value)} is not a time with its zone: write 2027-01-31T08:00:00Z, or 2h from now"
         )
     if at.timestamp() <= now:
         raise Unprocessable(f"{field}: {shown(value)} has passed", reason="OutOfRange")
