@@ -141,6 +141,7 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
+    from phalanx.client.ids import HasId
     from phalanx.client.job_handles import AsyncJobHandle, JobHandle
     from phalanx.client.log_calls import LogPiece
     from phalanx.client.logins import DashboardAddress
@@ -192,7 +193,7 @@ __all__ = [
     "DraftSpec", "DraftView",
     "EnvironmentView", "EvictReply", "ExecRequest", "ExecResult", "ExecSession", "Executor", "FailedTarget",
     "FileView", "FilesView", "Fix", "Forbidden", "FormationView", "ForwardRequest", "GangFields",
-    "GangKeywords", "GangSpec", "GangView", "GatherSpec", "Gone", "GroupSpec", "GroupView", "IsolationView",
+    "GangKeywords", "GangSpec", "GangView", "GatherSpec", "Gone", "GroupSpec", "GroupView", "HasId", "IsolationView",
     "JobFailed", "JobFilters", "JobHandle", "JobReason", "JobSpec", "JobView", "LayerSpec", "LayerView", "LocalCluster",
     "LogPiece", "LogRow", "LogTimesView", "LoginRecord", "NamedView", "NetworkSpec", "NeverFits",
     "NewReservation", "NewToken",
@@ -260,6 +261,7 @@ _MODULES = {
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",
     "phalanx.client.executor_jobs": "CallFields",
+    "phalanx.client.ids": "HasId",
     "phalanx.client.job_handles": "AsyncJobHandle JobHandle",
     "phalanx.client.submit_names": "GangKeywords SubmitKeywords",
     "phalanx.client.pickles": "CallLost RemoteTraceback",

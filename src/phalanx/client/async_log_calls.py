@@ -12,6 +12,7 @@ from phalanx.api.schema.log_times import LogTimesView
 from phalanx.api.schema.queries import Follow, Stream
 from phalanx.client.calls import Call
 from phalanx.client.http import AsyncAnswer
+from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.log_calls import LogPiece, log_times
 from phalanx.errors import TooMany, Unavailable
@@ -28,7 +29,7 @@ class AsyncLogCalls:
 
     async def logs(
         self,
-        id: str | int,
+        id: AnyId,
         *,
         stream: Stream = "stdout",
         attempt: int | None = None,
@@ -48,7 +49,7 @@ class AsyncLogCalls:
 
     async def log_pieces(
         self,
-        id: str | int,
+        id: AnyId,
         *,
         stream: Stream = "stdout",
         attempt: int | None = None,
@@ -56,7 +57,7 @@ class AsyncLogCalls:
         lines: int | None = None,
         follow: Follow = False,
     ) -> AsyncGenerator[LogPiece, None]:
-        place = LogPosition(str(id), stream, attempt, offset, lines, follow=follow)
+        place = LogPosition(id_of(id), stream, attempt, offset, lines, follow=follow)
         patience = RetryDelays()
         while True:
             try:
@@ -73,9 +74,7 @@ class AsyncLogCalls:
             except (Unavailable, TooMany) as error:
                 await pause(patience, error)
 
-    async def log_times(
-        self, id: str | int, *, attempt: int | None = None, after: float = 0.0
-    ) -> LogTimesView:
+    async def log_times(self, id: AnyId, *, attempt: int | None = None, after: float = 0.0) -> LogTimesView:
         found: LogTimesView = await self._ask(log_times(id, attempt, after))
         return found
 

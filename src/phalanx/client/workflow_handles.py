@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from phalanx.api.schema.jobs import CancelReply, StatusWord
 from phalanx.api.schema.workflows import RetryReply, StageView, SubmittedWorkflow, WorkflowView
 from phalanx.client.calls import FINAL
+from phalanx.client.ids import AnyId
 from phalanx.client.job_handles import JobHandle
 from phalanx.errors import JobFailed
 
@@ -18,22 +19,22 @@ from phalanx.errors import JobFailed
 class WorkflowAnswers(Protocol):
     """What a handle asks of its client."""
 
-    def workflow_view(self, id: str | int) -> WorkflowView: ...
+    def workflow_view(self, id: AnyId) -> WorkflowView: ...
 
-    def wait_workflow(self, id: str | int, timeout: float | None = None) -> WorkflowView: ...
+    def wait_workflow(self, id: AnyId, timeout: float | None = None) -> WorkflowView: ...
 
-    def cancel_workflow(self, id: str | int) -> CancelReply: ...
+    def cancel_workflow(self, id: AnyId) -> CancelReply: ...
 
     def retry_workflow(
         self,
-        id: str | int,
+        id: AnyId,
         from_stage: str | None = None,
         *,
         deadline: float | str | None = None,
         budget: float | None = None,
     ) -> RetryReply: ...
 
-    def handle(self, id: str | int) -> JobHandle: ...
+    def handle(self, id: AnyId) -> JobHandle: ...
 
 
 class WorkflowHandle:

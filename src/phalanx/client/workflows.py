@@ -29,6 +29,7 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.client import workflow_calls
 from phalanx.client.calls import Call
+from phalanx.client.ids import AnyId
 from phalanx.client.job_handles import JobHandle
 from phalanx.client.stage_fields import StageFields, stage_job
 from phalanx.client.workflow_handles import WorkflowHandle
@@ -245,7 +246,7 @@ class WorkflowCalls:
     def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
-    def handle(self, id: str | int) -> JobHandle:
+    def handle(self, id: AnyId) -> JobHandle:
         raise NotImplementedError
 
     def _waited(
@@ -269,25 +270,25 @@ class WorkflowCalls:
         found: Page[WorkflowView] = self._ask(workflow_calls.workflows(cursor, limit))
         return found
 
-    def workflow_view(self, id: str | int) -> WorkflowView:
+    def workflow_view(self, id: AnyId) -> WorkflowView:
         """One workflow with its stages."""
         found: WorkflowView = self._ask(workflow_calls.workflow(id))
         return found
 
-    def wait_workflow(self, id: str | int, timeout: float | None = None) -> WorkflowView:
+    def wait_workflow(self, id: AnyId, timeout: float | None = None) -> WorkflowView:
         """Return when it has ended, or after `timeout` seconds as it then stands: look at its status."""
         call = partial(workflow_calls.wait_workflow, id)
         found: WorkflowView = self._waited(call, workflow_calls.has_ended, timeout)
         return found
 
-    def cancel_workflow(self, id: str | int) -> CancelReply:
+    def cancel_workflow(self, id: AnyId) -> CancelReply:
         """Cancel every stage that has not ended."""
         found: CancelReply = self._ask(workflow_calls.cancel_workflow(id))
         return found
 
     def retry_workflow(
         self,
-        id: str | int,
+        id: AnyId,
         from_stage: str | None = None,
         *,
         deadline: float | str | None = None,

@@ -210,7 +210,7 @@ def test_a_workflow_that_was_stopped_raises_why():
     late = EndedWorkflow(
         "Failed", StageView("fit", "Cancelled", ID, number=9), reason="the deadline has passed"
     )
-    with pytest.raises(JobFailed, match=r"^workflow tune \(7\) is Failed: the deadline has passed$"):
+    with pytest.raises(JobFailed, match=r"^workflow tune \(7\) is Failed: the deadline has passed\b"):
         handle_on(late).wait(check=True)
     with pytest.raises(TimeoutError, match="has not ended: it is Running"):
         handle_on(EndedWorkflow("Running")).wait(0.1, check=True)

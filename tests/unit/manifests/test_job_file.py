@@ -235,7 +235,7 @@ def test_a_gang_that_is_too_large_is_refused_with_its_line():
 
 def test_a_word_that_is_unknown_is_answered_with_those_that_are_known():
     said = refusal("name: a\ncommand: [x]\nrestart:\n  rules:\n    - {action: explode}\n")
-    assert "restart.rules[0].action: invalid enum value 'explode', give one of: fail, restart," in said
+    assert "restart.rules[0].action: 'explode' is not one of: fail, restart," in said
 
 
 @pytest.mark.parametrize("text", ["name: {0}\ncommand: [x]\n", "kind: {0}\n", "kind: Pod\napiVersion: {0}\n"])

@@ -41,6 +41,8 @@ _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+(:?)', re.DOTALL)
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _WRONG_TYPE = re.compile(r"expected ([a-z |]+), got ([a-z]+)")
+_OUT_OF_RANGE = re.compile(r"expected (?:int|float) (<=|>=) (-?[0-9.e+]+)")
+_LIMITS = {"<=": "most", ">=": "least"}
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -115,8 +117,11 @@ def complaint(error: msgspec.ValidationError, form: type, document: object = Non
             expected = f"a list such as {json.dumps(value.split()[:8])}, or the same text as shell"
         said = json.dumps(value) if isinstance(value, bool) else shown(value)
         return field, f"{said} is {found}, give {expected}{quoted}"
-    words = _words_of(_form_at(form, field)) if what.startswith("invalid enum value") else []
-    return field, f"{what}, give one of: {', '.join(words)}" if words else what
+    if limit := _OUT_OF_RANGE.fullmatch(what):
+        return field, f"give at {_LIMITS[limit[1]]} {limit[2]}"
+    value = what.removeprefix("invalid enum value ")
+    words = _words_of(_form_at(form, field)) if value != what else []
+    return field, f"{value} is not one of: {', '.join(words)}" if words else what
 
 
 def _with_example(expected: str, form: Any, value: object) -> str:

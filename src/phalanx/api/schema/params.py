@@ -174,7 +174,19 @@ def as_value(value: Any, where: str) -> str:
         return value
     if value is None:
         raise BadRequest(f"{where}: there is no value (null): give one, such as an empty text")
-    return msgspec.json.encode(value).decode()
+    try:
+        return msgspec.json.encode(value, enc_hook=_native).decode()
+    except TypeError:
+        raise BadRequest(
+            f"{where}: {shown(value)} is not a value that JSON has, give a text or a number"
+        ) from None
+
+
+def _native(value: Any) -> Any:
+    """A scalar or an array of NumPy and the like as Python's own."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(type(value))
 
 
 def rows_of_objects(objects: Sequence[Any], field: str, first: int = 1) -> tuple[list[str], list[list[str]]]:
