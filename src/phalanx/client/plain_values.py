@@ -25,19 +25,20 @@ def _number_text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-def _text(value: Any) -> Any:
+def plain_text(value: Any) -> Any:
+    """A number or a path as text."""
     return os.fspath(value) if isinstance(value, os.PathLike) else _number_text(_native(value))
 
 
 def _texts(value: Any) -> Any:
     """A list of texts, or a mapping to texts; one text alone is a mistake in some fields, and left as it is."""
     if isinstance(value, Mapping):
-        return {name: _text(each) for name, each in value.items()}
-    return [_text(each) for each in value] if isinstance(value, list | tuple) else value
+        return {name: plain_text(each) for name, each in value.items()}
+    return [plain_text(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _list(value: Any) -> Any:
-    return [_text(value)] if isinstance(value, str | os.PathLike) else _texts(value)
+    return [plain_text(value)] if isinstance(value, str | os.PathLike) else _texts(value)
 
 
 def _seconds(value: Any) -> Any:
@@ -70,13 +71,15 @@ def _jobs_before(given: Any) -> Any:
     """Jobs that come first, by their ids: they may be given as handles or numbers, and one alone without a list."""
     listed = [given] if isinstance(given, str | int | SubmitReply) else given
     return [
-        id for each in listed for id in (each.task_ids if isinstance(each, SubmitReply) else [_text(each)])
+        id
+        for each in listed
+        for id in (each.task_ids if isinstance(each, SubmitReply) else [plain_text(each)])
     ]
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("command", "env", "labels", "tags"), _texts),
-    **dict.fromkeys(("cwd", "name", "image"), _text),
+    **dict.fromkeys(("cwd", "name", "image"), plain_text),
     **dict.fromkeys(("targets", "mounts", "nodes", "exclude"), _list),
     **dict.fromkeys(("time_limit", "grace", "gang_wait", "min_run"), _seconds),
     "begin": _instant,

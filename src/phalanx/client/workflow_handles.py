@@ -13,7 +13,7 @@ from phalanx.api.schema.workflows import RetryReply, StageView, SubmittedWorkflo
 from phalanx.client.calls import FINAL
 from phalanx.client.ids import AnyId
 from phalanx.client.job_handles import JobHandle
-from phalanx.errors import JobFailed
+from phalanx.errors import JobFailed, NotFound
 
 
 class WorkflowAnswers(Protocol):
@@ -69,7 +69,14 @@ class WorkflowHandle:
         """The job of a stage, for its log and its tasks; NotFound if it has not begun."""
         if name not in self.jobs:
             raise KeyError(f"{self._called} has no stage {name!r}: it has {', '.join(self.jobs)}")
-        return self._client.handle(self.jobs[name])
+        try:
+            return self._client.handle(self.jobs[name])
+        except NotFound:
+            raise NotFound(
+                f"stage {name!r} of {self._called} has no job: it has not begun",
+                reason="StageNotBegun",
+                hint=f"phalanx workflow show {self.number or self.id} says what it waits for, or why it never will",
+            ) from None
 
     def wait(self, timeout: float | None = None, *, check: bool = False) -> WorkflowView:
         """As it ended, or as it stands after `timeout` seconds.
@@ -110,7 +117,7 @@ class WorkflowHandle:
         if view.status == "Completed":
             return
         stage = _first_failed(view)
-        if stage is not None and stage.number and stage.status == "Failed":
+        if stage is not None and stage.number and stage.status == "Failed" and not view.reason:
             try:
                 self._client.handle(stage.job_id).wait(0, check=True)
             except JobFailed as error:
@@ -123,7 +130,9 @@ class WorkflowHandle:
                     code=error.code,
                     log_tail=error.log_tail,
                 ) from None
-        why = view.reason or ("" if stage is None else stage.reason)
+        why = view.reason or (
+            "" if stage is None or not stage.reason else f"stage {stage.name!r}: {stage.reason}"
+        )
         raise JobFailed(
             f"{self._called} is {view.status}{f': {why}' if why else ''}",
             hint=f"phalanx workflow show {self.number or self.id} shows its stages",

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from os import PathLike
 from typing import Any, Self, Unpack
+
+import msgspec
 
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobs import CancelReply, Page
@@ -31,6 +34,7 @@ from phalanx.client import workflow_calls
 from phalanx.client.calls import Call
 from phalanx.client.ids import AnyId
 from phalanx.client.job_handles import JobHandle
+from phalanx.client.plain_values import plain_text
 from phalanx.client.stage_fields import StageFields, stage_job
 from phalanx.client.workflow_handles import WorkflowHandle
 from phalanx.core.model.references import as_text
@@ -101,7 +105,7 @@ class StageHandle:
         return StageText(self, "task_id")
 
 
-Word = str | ResultReference
+Word = str | int | float | PathLike[str] | ResultReference
 CONDITION_PARTS = 3
 
 
@@ -153,6 +157,7 @@ class WorkflowBuilder:
             condition = ConditionSpec(self._named(name, "when", when[0]), when[1], as_text(when[2]))
             names += [condition.node] if condition.node not in names else []
         plain = self._plain(name, "spec", spec or {})
+        _check_json(name, plain)
         self._stages.append(StageSpec(name, job, names, condition, task_type, plain))
         return StageHandle(name, self)
 
@@ -169,9 +174,15 @@ class WorkflowBuilder:
         self._check_own(stage, field, other)
         return other.name
 
-    def _text(self, stage: str, field: str, value: Word) -> str:
-        if isinstance(value, ResultReference | StageText):
-            self._check_own(stage, field, value.stage)
+    def _text(self, stage: str, field: str, value: Any) -> Any:
+        if isinstance(value, StageHandle):
+            raise TypeError(
+                f"stage {stage!r}: {field} has stage {value.name!r} itself: write what of it is meant, its result,"
+                " its artifact() or its job_id"
+            )
+        if not isinstance(value, ResultReference | StageText):
+            return plain_text(value)
+        self._check_own(stage, field, value.stage)
         return str(value)
 
     def _plain(self, stage: str, field: str, value: Any) -> Any:
@@ -234,6 +245,15 @@ def _check_inputs(stage: str, after: object, when: object) -> None:
             f"stage {stage!r}: when = {str(when)[:80]!r}: expected a stage, where in its result, and the value, such"
             " as (judge, 'verdict', 'pass')"
         )
+
+
+def _check_json(stage: str, spec: object) -> None:
+    try:
+        msgspec.json.encode(spec)
+    except TypeError as error:
+        raise TypeError(f"stage {stage!r}: spec has what JSON does not have: {error}") from None
+    except (ValueError, RecursionError):
+        return  # the coordinator says where
 
 
 def _called(name: str) -> str:
