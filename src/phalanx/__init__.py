@@ -151,8 +151,8 @@ if TYPE_CHECKING:
     from phalanx.client.stage_fields import StageFields
     from phalanx.client.submit_names import GangKeywords, SubmitKeywords
     from phalanx.client.waited_jobs import AsyncWaitedJob, WaitedJob
-    from phalanx.client.workflow_handles import WorkflowHandle
-    from phalanx.client.workflows import ResultReference, StageHandle, WorkflowBuilder
+    from phalanx.client.workflow_handles import AsyncWorkflowHandle, WorkflowHandle
+    from phalanx.client.workflows import AsyncWorkflowBuilder, ResultReference, StageHandle, WorkflowBuilder
     from phalanx.embedded import LocalCluster, local
     from phalanx.errors import (
         BadRequest,
@@ -186,8 +186,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AcceptedTask", "AddressesView", "AfterSpec", "AmendSpec", "AppliedJob", "ApplyReply", "ApplyRequest",
     "ApprovalReply", "ApprovalSpec", "ApprovalView", "AsyncClient", "AsyncExecSession", "AsyncJobHandle",
-    "AsyncWaitedJob", "AuditLine", "BadRequest", "Busy", "CallFailed", "CallFields", "CallLost", "Called",
-    "CancelReply",
+    "AsyncWaitedJob", "AsyncWorkflowBuilder", "AsyncWorkflowHandle", "AuditLine", "BadRequest", "Busy",
+    "CallFailed", "CallFields", "CallLost", "Called", "CancelReply",
     "Client", "ClusterView", "ConditionSpec", "ConditionView", "ConfigError", "Conflict", "CoordinatorView",
     "Counts", "CurvePoint", "DashboardAddress", "DeviceUsage", "DeviceView", "DomainSlots", "DomainView",
     "DraftSpec", "DraftView",
@@ -253,8 +253,8 @@ _MODULES = {
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.stage_fields": "StageFields",
     "phalanx.client.waited_jobs": "AsyncWaitedJob WaitedJob",
-    "phalanx.client.workflow_handles": "WorkflowHandle",
-    "phalanx.client.workflows": "ResultReference StageHandle WorkflowBuilder",
+    "phalanx.client.workflow_handles": "AsyncWorkflowHandle WorkflowHandle",
+    "phalanx.client.workflows": "AsyncWorkflowBuilder ResultReference StageHandle WorkflowBuilder",
     "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",
     "phalanx.api.schema.submit_fields": "GangFields SubmitFields SweepFields",
     "phalanx.client.async_client": "AsyncClient",

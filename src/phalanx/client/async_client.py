@@ -70,7 +70,7 @@ from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.submissions import AsyncSubmitCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
-from phalanx.client.workflows import WorkflowBuilder
+from phalanx.client.workflows import AsyncWorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
 
@@ -180,9 +180,9 @@ class AsyncClient(
 
     def workflow(
         self, name: str = "", *, deadline: float | str | None = None, budget: float | None = None
-    ) -> WorkflowBuilder:
-        """A new workflow; give its spec() to `submit_workflow`."""
-        return WorkflowBuilder(name, deadline=deadline, budget=budget)
+    ) -> AsyncWorkflowBuilder:
+        """A new workflow, to be built stage by stage; its `submit` is awaited, and gives an `AsyncWorkflowHandle`."""
+        return AsyncWorkflowBuilder(name, self, deadline=deadline, budget=budget)
 
     async def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow:
         return await self._ask(workflow_calls.submit_workflow(request))

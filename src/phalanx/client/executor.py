@@ -151,7 +151,9 @@ class Executor(StandardExecutor):
         """
         check_keywords("Executor", resources, _ARGUMENTS, hints=_NOT_OF_CALLS)
         if not isinstance(client, Client | None):
-            raise TypeError(f"client = {client!r:.80} is not a client: give phalanx.Client(ADDRESS), or none")
+            raise TypeError(
+                f"client = {client!r:.80} is not a phalanx.Client: give phalanx.Client(ADDRESS), or none"
+            )
         _check("max_workers", max_workers, 1, WORKERS_MAX)
         _check("lost_retries", lost_retries, 0, RETRIES_MAX)
         _check("idle_s", idle_s, 0, IDLE_S_MAX)

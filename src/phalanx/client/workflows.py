@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, Self, Unpack
+from typing import Any, Protocol, Self, TypedDict, Unpack
 
 import msgspec
 
@@ -36,7 +36,7 @@ from phalanx.client.ids import AnyId
 from phalanx.client.job_handles import JobHandle
 from phalanx.client.plain_values import plain_text
 from phalanx.client.stage_fields import StageFields, stage_job
-from phalanx.client.workflow_handles import WorkflowHandle
+from phalanx.client.workflow_handles import AsyncWorkflowAnswers, AsyncWorkflowHandle, WorkflowHandle
 from phalanx.core.model.references import as_text
 
 
@@ -107,6 +107,19 @@ class StageHandle:
 
 Word = str | int | float | PathLike[str] | ResultReference
 CONDITION_PARTS = 3
+
+
+class WorkflowLimits(TypedDict, total=False):
+    """When a workflow is stopped."""
+
+    deadline: float | str | None
+    budget: float | None
+
+
+class AsyncWorkflowCalls(AsyncWorkflowAnswers, Protocol):
+    """What an async builder asks of its client, besides its handle."""
+
+    async def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow: ...
 
 
 class WorkflowBuilder:
@@ -215,6 +228,19 @@ class WorkflowBuilder:
                 "this workflow was built without a client: give its spec() to client.submit_workflow"
             )
         return WorkflowHandle(self._client, self._client.submit_workflow(self.spec()))
+
+
+class AsyncWorkflowBuilder(WorkflowBuilder):
+    """A workflow of an async client, stage by stage; its `submit` is awaited."""
+
+    def __init__(self, name: str, client: AsyncWorkflowCalls, **limits: Unpack[WorkflowLimits]) -> None:
+        super().__init__(name, **limits)
+        self._async_client = client
+
+    async def submit(self) -> AsyncWorkflowHandle:  # type: ignore[override]  # as all that asks the cluster
+        """Submit it. It is durable when this returns."""
+        submitted = await self._async_client.submit_workflow(self.spec())
+        return AsyncWorkflowHandle(self._async_client, submitted)
 
 
 def _check_command(stage: str, command: object) -> None:

@@ -69,7 +69,7 @@ def test_an_executor_shows_what_it_was_given_and_takes_only_clients():
     assert repr(executor) == "Executor(max_workers=2, gpus=1)"
     assert repr(executor.with_resources(gpus=2)) == "Executor(max_workers=2, gpus=2)"
     assert repr(CLIENT) == "Client(http://127.0.0.1:9)"
-    with pytest.raises(TypeError, match="is not a client"):
+    with pytest.raises(TypeError, match=r"is not a phalanx\.Client"):
         phalanx.Executor("http://127.0.0.1:9")  # type: ignore[arg-type]
 
 
