@@ -141,6 +141,7 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.client.executor import Executor
     from phalanx.client.executor_jobs import CallFields
+    from phalanx.client.ids import HasId
     from phalanx.client.job_handles import AsyncJobHandle, JobHandle
     from phalanx.client.log_calls import LogPiece
     from phalanx.client.logins import DashboardAddress
@@ -150,8 +151,8 @@ if TYPE_CHECKING:
     from phalanx.client.stage_fields import StageFields
     from phalanx.client.submit_names import GangKeywords, SubmitKeywords
     from phalanx.client.waited_jobs import AsyncWaitedJob, WaitedJob
-    from phalanx.client.workflow_handles import WorkflowHandle
-    from phalanx.client.workflows import ResultReference, StageHandle, WorkflowBuilder
+    from phalanx.client.workflow_handles import AsyncWorkflowHandle, WorkflowHandle
+    from phalanx.client.workflows import AsyncWorkflowBuilder, ResultReference, StageHandle, WorkflowBuilder
     from phalanx.embedded import LocalCluster, local
     from phalanx.errors import (
         BadRequest,
@@ -185,14 +186,14 @@ if TYPE_CHECKING:
 __all__ = [
     "AcceptedTask", "AddressesView", "AfterSpec", "AmendSpec", "AppliedJob", "ApplyReply", "ApplyRequest",
     "ApprovalReply", "ApprovalSpec", "ApprovalView", "AsyncClient", "AsyncExecSession", "AsyncJobHandle",
-    "AsyncWaitedJob", "AuditLine", "BadRequest", "Busy", "CallFailed", "CallFields", "CallLost", "Called",
-    "CancelReply",
+    "AsyncWaitedJob", "AsyncWorkflowBuilder", "AsyncWorkflowHandle", "AuditLine", "BadRequest", "Busy",
+    "CallFailed", "CallFields", "CallLost", "Called", "CancelReply",
     "Client", "ClusterView", "ConditionSpec", "ConditionView", "ConfigError", "Conflict", "CoordinatorView",
     "Counts", "CurvePoint", "DashboardAddress", "DeviceUsage", "DeviceView", "DomainSlots", "DomainView",
     "DraftSpec", "DraftView",
     "EnvironmentView", "EvictReply", "ExecRequest", "ExecResult", "ExecSession", "Executor", "FailedTarget",
     "FileView", "FilesView", "Fix", "Forbidden", "FormationView", "ForwardRequest", "GangFields",
-    "GangKeywords", "GangSpec", "GangView", "GatherSpec", "Gone", "GroupSpec", "GroupView", "IsolationView",
+    "GangKeywords", "GangSpec", "GangView", "GatherSpec", "Gone", "GroupSpec", "GroupView", "HasId", "IsolationView",
     "JobFailed", "JobFilters", "JobHandle", "JobReason", "JobSpec", "JobView", "LayerSpec", "LayerView", "LocalCluster",
     "LogPiece", "LogRow", "LogTimesView", "LoginRecord", "NamedView", "NetworkSpec", "NeverFits",
     "NewReservation", "NewToken",
@@ -252,14 +253,15 @@ _MODULES = {
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.stage_fields": "StageFields",
     "phalanx.client.waited_jobs": "AsyncWaitedJob WaitedJob",
-    "phalanx.client.workflow_handles": "WorkflowHandle",
-    "phalanx.client.workflows": "ResultReference StageHandle WorkflowBuilder",
+    "phalanx.client.workflow_handles": "AsyncWorkflowHandle WorkflowHandle",
+    "phalanx.client.workflows": "AsyncWorkflowBuilder ResultReference StageHandle WorkflowBuilder",
     "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",
     "phalanx.api.schema.submit_fields": "GangFields SubmitFields SweepFields",
     "phalanx.client.async_client": "AsyncClient",
     "phalanx.client.client": "Client",
     "phalanx.client.executor": "Executor",
     "phalanx.client.executor_jobs": "CallFields",
+    "phalanx.client.ids": "HasId",
     "phalanx.client.job_handles": "AsyncJobHandle JobHandle",
     "phalanx.client.submit_names": "GangKeywords SubmitKeywords",
     "phalanx.client.pickles": "CallLost RemoteTraceback",

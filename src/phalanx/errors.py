@@ -57,6 +57,8 @@ class PhalanxError(Exception):
         self.hint = hint
         self.retry_after_s = retry_after_s
         self.extra = extra or {}
+        if hint:  # so that the traceback of a program has it
+            self.add_note(f"hint: {hint}")
 
 
 class BadRequest(PhalanxError):

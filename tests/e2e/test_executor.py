@@ -454,9 +454,9 @@ def test_what_never_fits_is_an_error_of_the_calls(cluster):
 def test_wrong_settings_are_named(local):
     with pytest.raises(BadRequest, match="max_workers = 0"):
         phalanx.Executor(local, max_workers=0)
-    with pytest.raises(BadRequest, match="gpu: not a resource"):
+    with pytest.raises(TypeError, match="did you mean 'gpus'"):
         phalanx.Executor(local, gpu=1)  # type: ignore[call-arg]
-    with phalanx.Executor(local) as executor, pytest.raises(BadRequest, match="gpu: not a resource"):
+    with phalanx.Executor(local) as executor, pytest.raises(TypeError, match="did you mean 'gpus'"):
         executor.with_resources(gpu=1)  # type: ignore[call-arg]
     with pytest.raises(BadRequest, match="retries = -1"):
         phalanx.Executor(local, retries=-1)

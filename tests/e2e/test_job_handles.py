@@ -136,6 +136,36 @@ def test_the_same_in_asyncio(cluster: phalanx.LocalCluster) -> None:
     asyncio.run(use())
 
 
+def test_a_workflow_in_asyncio(cluster: phalanx.LocalCluster) -> None:
+    there = cluster.session_access()
+
+    async def use() -> None:
+        async with phalanx.AsyncClient(there.address, there.token) as client:
+            flow = client.workflow("sums")
+            one = flow.stage("one", shell=RESULT)
+            flow.stage("two", ["echo", one.result["loss"]])
+            run = await flow.submit()
+            assert (await run.wait(30, check=True)).status == "Completed"
+            assert (await run.status(), await run.done()) == ("Completed", True)
+            assert (await run.results(), list(run.jobs)) == ({"one": {"loss": 0.5}}, ["one", "two"])
+            assert await (await run.stage("two")).logs() == "0.5\n"
+            flow = client.workflow("bad")
+            flow.stage("after", ["true"], after=[flow.stage("one", shell=BROKEN, retries=0)])
+            run = await flow.submit()
+            with pytest.raises(phalanx.JobFailed, match="stage 'one'") as failed:
+                await run.wait(30, check=True)
+            assert (failed.value.code, failed.value.log_tail) == (3, "last words")
+            with pytest.raises(phalanx.NotFound) as missing:
+                await run.stage("after")
+            assert missing.value.reason == "StageNotBegun"
+            assert (await run.retry("one")).jobs.keys() == {"one", "after"}
+            assert (await run.wait(30)).status == "Failed"
+            with pytest.raises(phalanx.Conflict):
+                await run.cancel()
+
+    asyncio.run(use())
+
+
 def test_names_of_the_command_line_are_understood_and_others_explained(cluster: phalanx.LocalCluster) -> None:
     with pytest.raises(TypeError, match="did you mean 'gpus'"):
         cluster.submit(command=["true"], gpu=1)  # type: ignore[call-arg]

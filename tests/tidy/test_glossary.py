@@ -17,7 +17,7 @@ PLAIN = {
         access address aliases archive attached audit calls change check child claim cli client clock
         command config connecting connection contents convert copy core daemon density depth detach digest disk duplex
         embedded endpoint environment errors feed files collector garbage goal graph harm history home homes hosts http
-        id image fields keywords waited
+        id image fields keywords waited plain values
         handle instants key labels launches limits lines future submission listener listing live load lone one logger
         located option form choice approve closed foreign
         logs lookup loop machine main message metrics model names naming network offline online open output owners

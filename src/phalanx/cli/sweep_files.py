@@ -37,17 +37,20 @@ def each_line(file: str) -> Read:
 
 
 def from_csv(file: str) -> Read:
-    """A CSV whose first line names the columns."""
-    reader = csv.reader(io.StringIO(_text(file, "--from-csv"), newline=""), strict=True)
+    """A CSV whose first line names the columns. Names have no ';' and no tab, so these may stand for commas."""
+    text = _text(file, "--from-csv")
+    head = text.partition("\n")[0]
+    delimiter = next((sign for sign in ";\t" if sign in head and "," not in head), ",")
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     rows: list[list[str]] = []
     columns: list[str] = []
     try:
         columns = [name.strip() for name in next(reader, [])]
         for row in reader:
             if row and len(row) != len(columns):
-                found, names = plural(len(row), "value"), ", ".join(columns[:8])
-                where = f"{_shown(file)}: line {reader.line_num}"
-                raise BadRequest(f"{where} has {found}, expected {len(columns)} ({names})")
+                has = f"line {reader.line_num} has {plural(len(row), 'value')}"
+                names = ", ".join(columns[:8])
+                raise BadRequest(f"{_shown(file)}: {has}, expected {len(columns)} ({names})")
             rows += [row] if row else []
     except csv.Error as error:
         raise BadRequest(f"{_shown(file)}: line {reader.line_num} is not CSV: {error}") from None

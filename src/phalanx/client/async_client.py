@@ -62,6 +62,7 @@ from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.client import Client
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
+from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import PATIENCE_S, RetryDelays
 from phalanx.client.logins import AsyncLoginCalls
 from phalanx.client.overlay import AsyncOverlayCalls
@@ -69,7 +70,7 @@ from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.submissions import AsyncSubmitCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
-from phalanx.client.workflows import WorkflowBuilder
+from phalanx.client.workflows import AsyncWorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
 
@@ -132,16 +133,16 @@ class AsyncClient(
     ) -> None:
         await self.close()
 
-    async def cancel(self, id: str | int) -> CancelReply:
+    async def cancel(self, id: AnyId) -> CancelReply:
         return await self._ask(calls.cancel(id))
 
-    async def evict(self, id: str | int) -> EvictReply:
+    async def evict(self, id: AnyId) -> EvictReply:
         return await self._ask(calls.evict(id))
 
-    async def pause(self, id: str | int) -> TaskView:
+    async def pause(self, id: AnyId) -> TaskView:
         return await self._ask(calls.pause(id))
 
-    async def resume(self, id: str | int) -> TaskView:
+    async def resume(self, id: AnyId) -> TaskView:
         return await self._ask(calls.resume(id))
 
     async def jobs(
@@ -152,15 +153,15 @@ class AsyncClient(
         """
         return await self._ask(calls.jobs(filters, cursor, limit))
 
-    async def job(self, id: str | int) -> JobView:
+    async def job(self, id: AnyId) -> JobView:
         return await self._ask(calls.job(id))
 
-    async def task(self, id: str | int) -> TaskView:
+    async def task(self, id: AnyId) -> TaskView:
         return await self._ask(calls.task(id))
 
     async def tasks(
         self,
-        job: str | int,
+        job: AnyId,
         *,
         status: StatusWord | None = None,
         selector: str | None = None,
@@ -169,7 +170,7 @@ class AsyncClient(
     ) -> Page[TaskView]:
         return await self._ask(calls.tasks(job, status, selector, cursor, limit))
 
-    async def draft(self, id: str | int) -> DraftView:
+    async def draft(self, id: AnyId) -> DraftView:
         """A gang that waits for members; NotFound if it waits for none."""
         return await self._ask(calls.draft(id))
 
@@ -179,9 +180,9 @@ class AsyncClient(
 
     def workflow(
         self, name: str = "", *, deadline: float | str | None = None, budget: float | None = None
-    ) -> WorkflowBuilder:
-        """A new workflow; give its spec() to `submit_workflow`."""
-        return WorkflowBuilder(name, deadline=deadline, budget=budget)
+    ) -> AsyncWorkflowBuilder:
+        """A new workflow, to be built stage by stage; its `submit` is awaited, and gives an `AsyncWorkflowHandle`."""
+        return AsyncWorkflowBuilder(name, self, deadline=deadline, budget=budget)
 
     async def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow:
         return await self._ask(workflow_calls.submit_workflow(request))
@@ -189,20 +190,20 @@ class AsyncClient(
     async def workflows(self, *, cursor: str | None = None, limit: int = 100) -> Page[WorkflowView]:
         return await self._ask(workflow_calls.workflows(cursor, limit))
 
-    async def workflow_view(self, id: str | int) -> WorkflowView:
+    async def workflow_view(self, id: AnyId) -> WorkflowView:
         return await self._ask(workflow_calls.workflow(id))
 
-    async def wait_workflow(self, id: str | int, timeout: float | None = None) -> WorkflowView:  # noqa: ASYNC109
+    async def wait_workflow(self, id: AnyId, timeout: float | None = None) -> WorkflowView:  # noqa: ASYNC109
         return await self._waited(
             partial(workflow_calls.wait_workflow, id), workflow_calls.has_ended, timeout
         )
 
-    async def cancel_workflow(self, id: str | int) -> CancelReply:
+    async def cancel_workflow(self, id: AnyId) -> CancelReply:
         return await self._ask(workflow_calls.cancel_workflow(id))
 
     async def retry_workflow(
         self,
-        id: str | int,
+        id: AnyId,
         from_stage: str | None = None,
         *,
         deadline: float | str | None = None,
@@ -210,9 +211,9 @@ class AsyncClient(
     ) -> RetryReply:
         return await self._ask(workflow_calls.retry_workflow(id, RetryRequest(from_stage, deadline, budget)))
 
-    async def wait(self, id: str | int, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
+    async def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
         # Another job may be called so while we wait.
-        asked = id if calls.is_lasting(id) else (await self.named(str(id))).id
+        asked = id if calls.is_lasting(id) else (await self.named(id_of(id))).id
         return await self._waited(partial(calls.wait, asked), calls.has_ended, timeout)
 
     async def _waited(
@@ -233,10 +234,10 @@ class AsyncClient(
             if has_ended(view) or left_s <= 0:
                 return view
 
-    async def why(self, id: str | int) -> WhyReply:
+    async def why(self, id: AnyId) -> WhyReply:
         return await self._ask(calls.why(id))
 
-    async def reasons(self, ids: Iterable[str | int]) -> list[JobReason]:
+    async def reasons(self, ids: Iterable[AnyId]) -> list[JobReason]:
         """Why each of these jobs waits, in its first reason; those that do not wait are left out. At most 100.
 
         In a cluster where that takes longer than half a second the last ones are left out, too.
@@ -244,7 +245,7 @@ class AsyncClient(
         return await self._ask(calls.reasons(ids))
 
     async def story(
-        self, id: str | int, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
+        self, id: AnyId, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[StoryLine]:
         return await self._ask(calls.story(id, of, cursor, limit))
 
@@ -312,15 +313,13 @@ class AsyncClient(
     async def ready(self) -> None:
         await self._ask(calls.ready())
 
-    async def result(self, id: str | int) -> Any:
+    async def result(self, id: AnyId) -> Any:
         return await self._ask(file_calls.result(id))
 
-    async def files(self, id: str | int, *, attempt: int | None = None) -> FilesView:
+    async def files(self, id: AnyId, *, attempt: int | None = None) -> FilesView:
         return await self._ask(file_calls.files(id, attempt))
 
-    async def file(
-        self, id: str | int, path: str, *, attempt: int | None = None
-    ) -> AsyncGenerator[bytes, None]:
+    async def file(self, id: AnyId, path: str, *, attempt: int | None = None) -> AsyncGenerator[bytes, None]:
         async with aclosing(await self._opened(file_calls.file(id, path, attempt))) as answer:
             arriving = ArrivingFile(answer.headers)
             async for piece in answer.pieces():
@@ -329,7 +328,7 @@ class AsyncClient(
         arriving.check()
 
     async def watch(
-        self, *, after: int | None = None, job: str | None = None
+        self, *, after: int | None = None, job: AnyId | None = None
     ) -> AsyncGenerator[WatchEvent, None]:
         feed, patience = EventReader(after), RetryDelays()
         while True:

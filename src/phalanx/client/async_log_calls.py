@@ -11,6 +11,7 @@ from phalanx.api.schema.log_times import LogTimesView, gap_mark
 from phalanx.api.schema.queries import Follow, Stream
 from phalanx.client.calls import Call
 from phalanx.client.http import AsyncAnswer
+from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.log_calls import LogPiece, log_times
 from phalanx.errors import TooMany, Unavailable
@@ -27,7 +28,7 @@ class AsyncLogCalls:
 
     async def logs(
         self,
-        id: str | int,
+        id: AnyId,
         *,
         stream: Stream = "stdout",
         attempt: int | None = None,
@@ -47,7 +48,7 @@ class AsyncLogCalls:
 
     async def log_pieces(
         self,
-        id: str | int,
+        id: AnyId,
         *,
         stream: Stream = "stdout",
         attempt: int | None = None,
@@ -55,7 +56,7 @@ class AsyncLogCalls:
         lines: int | None = None,
         follow: Follow = False,
     ) -> AsyncGenerator[LogPiece, None]:
-        place = LogPosition(str(id), stream, attempt, offset, lines, follow=follow)
+        place = LogPosition(id_of(id), stream, attempt, offset, lines, follow=follow)
         patience = RetryDelays(begun=follow == "hold")
         while True:
             try:
@@ -72,9 +73,7 @@ class AsyncLogCalls:
             except (Unavailable, TooMany) as error:
                 await pause(patience, error)
 
-    async def log_times(
-        self, id: str | int, *, attempt: int | None = None, after: float = 0.0
-    ) -> LogTimesView:
+    async def log_times(self, id: AnyId, *, attempt: int | None = None, after: float = 0.0) -> LogTimesView:
         found: LogTimesView = await self._ask(log_times(id, attempt, after))
         return found
 

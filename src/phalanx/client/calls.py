@@ -30,7 +30,7 @@ from phalanx.api.schema.cluster import (
 )
 from phalanx.api.schema.documents import decoder, read_problem
 from phalanx.api.schema.fields import check_name
-from phalanx.api.schema.groupspec import GatherRules, GroupSpec, parse_gather_rules
+from phalanx.api.schema.groupspec import GatherRules, parse_gather_rules
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -47,8 +47,11 @@ from phalanx.api.schema.jobs import (
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.queries import Follow, Stream
 from phalanx.api.schema.queues import QueueView, QuotaSpec
+from phalanx.api.schema.short_forms import grouped
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.api.schema.submit_fields import GangFields, SubmitFields
+from phalanx.api.schema.submit_fields import GangFields, SubmitFields, Word
+from phalanx.client.ids import AnyId, id_of
+from phalanx.client.plain_values import plain_value
 from phalanx.client.surroundings import with_surroundings
 from phalanx.clock import local_now
 from phalanx.errors import Unavailable
@@ -128,18 +131,35 @@ def submit(request: SubmitRequest | None, fields: SubmitFields) -> Call[SubmitRe
         method="POST",
         path=SUBMIT,
         answer=SubmitReply,
-        body=msgspec.json.encode(request),
+        body=_encoded(request),
         repeatable=True,
         request_id=request.request_id or "",
     )
 
 
+def _encoded(request: SubmitRequest) -> bytes:
+    """The body; TypeError for a value that JSON does not have, with its field."""
+    try:
+        return msgspec.json.encode(request)
+    except TypeError:
+        for field in request.__struct_fields__:
+            _check_value(field, getattr(request, field))
+        raise
+
+
+def _check_value(field: str, value: object) -> None:
+    try:
+        msgspec.json.encode(value)
+    except TypeError:
+        raise TypeError(
+            f"submit(): {field} = {value!r:.80} cannot be sent: it is not what JSON has"
+        ) from None
+
+
 def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
     """A whole request, or job files by their content. The coordinator says what is wrong with them."""
     if not isinstance(request, ApplyRequest):
-        specs = [
-            _grouped(each) for each in ([request] if isinstance(request, JobSpec | Mapping) else request)
-        ]
+        specs = _specs(request)
         request_id = new_request_id()
         whole: Any = {"specs": specs, "request_id": request_id}
     else:
@@ -155,34 +175,38 @@ def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
     )
 
 
-def _grouped(spec: Spec) -> Spec:
-    """A job file's content; the fields of a single group may be beside those of the job, as in a file."""
-    if isinstance(spec, JobSpec) or "groups" in spec:
-        return spec
-    group = {k: spec[k] for k in spec if k in GroupSpec.__struct_fields__ and k not in ("name", "network")}
-    return {key: spec[key] for key in spec if key not in group} | {"groups": [group]}
+def _specs(given: Spec | Sequence[Spec]) -> list[Spec]:
+    """Job files by their content, as the coordinator reads them."""
+    each = [given] if isinstance(given, JobSpec | Mapping) else given
+    return [
+        spec if isinstance(spec, JobSpec) else grouped(spec, f"specs[{number}]")
+        for number, spec in enumerate(each)
+    ]
 
 
-def gang(command: Sequence[str], tasks: int, gather: GatherRules, fields: GangFields) -> Call[SubmitReply]:
+def gang(command: Sequence[Word], tasks: int, gather: GatherRules, fields: GangFields) -> Call[SubmitReply]:
     """A submission whose tasks start together. The coordinator refuses a command that is one text."""
-    words: Any = command if isinstance(command, str) else list(command)
-    more: SubmitFields = {"command": words, "tasks": tasks, "gather": parse_gather_rules(gather)}
+    more: SubmitFields = {
+        "command": plain_value("command", command),
+        "tasks": tasks,
+        "gather": parse_gather_rules(gather),
+    }
     return submit(None, {**fields, **more})
 
 
-def cancel(id: str | int) -> Call[CancelReply]:
+def cancel(id: AnyId) -> Call[CancelReply]:
     return Call(method="POST", path=path_of(noun_of(id), id, "cancel"), answer=CancelReply)
 
 
-def evict(id: str | int) -> Call[EvictReply]:
+def evict(id: AnyId) -> Call[EvictReply]:
     return Call(method="POST", path=path_of(noun_of(id), id, "evict"), answer=EvictReply)
 
 
-def pause(id: str | int) -> Call[TaskView]:
+def pause(id: AnyId) -> Call[TaskView]:
     return Call(method="POST", path=path_of("tasks", id, "pause"), answer=TaskView)
 
 
-def resume(id: str | int) -> Call[TaskView]:
+def resume(id: AnyId) -> Call[TaskView]:
     return Call(method="POST", path=path_of("tasks", id, "resume"), answer=TaskView)
 
 
@@ -196,26 +220,26 @@ def named(name: str, *, own: bool) -> Call[NamedView]:
     return get(f"/v1/names/{quote(name, safe='')}", NamedView, query)
 
 
-def draft(id: str | int) -> Call[DraftView]:
+def draft(id: AnyId) -> Call[DraftView]:
     return get(path_of("jobs", id, "draft"), DraftView)
 
 
-def job(id: str | int) -> Call[JobView]:
+def job(id: AnyId) -> Call[JobView]:
     return get(path_of("jobs", id), JobView)
 
 
-def task(id: str | int) -> Call[TaskView]:
+def task(id: AnyId) -> Call[TaskView]:
     return get(path_of("tasks", id), TaskView)
 
 
 def tasks(
-    id: str | int, status: StatusWord | None, selector: str | None, cursor: str | None, limit: int
+    id: AnyId, status: StatusWord | None, selector: str | None, cursor: str | None, limit: int
 ) -> Call[Page[TaskView]]:
     query = query_of(status=status, selector=selector, cursor=cursor, limit=limit)
     return get(path_of("jobs", id, "tasks"), Page[TaskView], query)
 
 
-def wait(id: str | int, timeout_s: float) -> Call[JobView | TaskView]:
+def wait(id: AnyId, timeout_s: float) -> Call[JobView | TaskView]:
     """One long poll. Its answer may take as long as asked, and a little for the way."""
     noun = noun_of(id)
     return Call(
@@ -232,15 +256,15 @@ def has_ended(view: JobView | TaskView) -> bool:
     return view.status in FINAL
 
 
-def why(id: str | int) -> Call[WhyReply]:
+def why(id: AnyId) -> Call[WhyReply]:
     return get(path_of(noun_of(id), id, "why"), WhyReply)
 
 
-def reasons(ids: Iterable[str | int]) -> Call[list[JobReason]]:
-    return get("/v1/reasons", list[JobReason], query_of(jobs=",".join(map(str, ids))))
+def reasons(ids: Iterable[AnyId]) -> Call[list[JobReason]]:
+    return get("/v1/reasons", list[JobReason], query_of(jobs=",".join(map(id_of, ids))))
 
 
-def story(id: str | int, of: Noun | None, cursor: str | None, limit: int) -> Call[Page[StoryLine]]:
+def story(id: AnyId, of: Noun | None, cursor: str | None, limit: int) -> Call[Page[StoryLine]]:
     return get(path_of(of or noun_of(id), id, "story"), Page[StoryLine], query_of(cursor=cursor, limit=limit))
 
 
@@ -304,7 +328,7 @@ def plan(request: PlanRequest | SubmitRequest | Spec | Sequence[Spec]) -> Call[P
     if isinstance(request, SubmitRequest):
         whole = PlanRequest(submit=request)
     elif not isinstance(request, PlanRequest):
-        whole = {"specs": [request] if isinstance(request, JobSpec | Mapping) else list(request)}
+        whole = {"specs": _specs(request)}
     body = msgspec.json.encode(whole)
     return Call(method="POST", path=PLAN, answer=PlanReply, body=body, repeatable=True)
 
@@ -332,11 +356,11 @@ def logs(
     return Call(method="GET", path=path_of("tasks", id, "logs"), query=query, timeout_s=timeout_s)
 
 
-def watch(after: int | None, job: str | None) -> Call[None]:
+def watch(after: int | None, job: AnyId | None) -> Call[None]:
     headers = {"Accept": sse.MEDIA_TYPE}
     if after is not None:
         headers["Last-Event-ID"] = str(after)
-    query = query_of(job=job)
+    query = query_of(job=None if job is None else id_of(job))
     return Call(method="GET", path="/v1/events", query=query, headers=headers, timeout_s=QUIET_S_MAX)
 
 
@@ -348,19 +372,19 @@ def get(path: str, answer: Any, query: dict[str, str] | None = None) -> Call[Any
     return Call(method="GET", path=path, answer=answer, query=query or {}, repeatable=True, anywhere=True)
 
 
-def path_of(noun: Noun, id: str | int, verb: str = "") -> str:
-    path = f"/v1/{noun}/{quote(str(id), safe='')}"
+def path_of(noun: Noun, id: AnyId, verb: str = "") -> str:
+    path = f"/v1/{noun}/{quote(id_of(id), safe='')}"
     return f"{path}/{verb}" if verb else path
 
 
-def is_lasting(id: str | int) -> bool:
+def is_lasting(id: AnyId) -> bool:
     """Whether this names the same job for ever: an id, the beginning of one, or a number."""
-    return (text := str(id))[:1].isdigit() and not {"/", "-", "_"} & {*text}
+    return (text := id_of(id))[:1].isdigit() and not {"/", "-", "_"} & {*text}
 
 
-def noun_of(id: str | int) -> Noun:
+def noun_of(id: AnyId) -> Noun:
     """What is named: the tasks of an array have a dot and their index in their id."""
-    return "tasks" if _TASK_ID.fullmatch(str(id)) else "jobs"
+    return "tasks" if _TASK_ID.fullmatch(id_of(id)) else "jobs"
 
 
 def query_of(**words: str | float | None) -> dict[str, str]:

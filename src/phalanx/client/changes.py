@@ -10,20 +10,21 @@ from phalanx.api.schema.begin import local_begin
 from phalanx.api.schema.changes import HoldRequest, UpdateFields, UpdateRequest
 from phalanx.api.schema.jobs import JobView
 from phalanx.client.calls import Call, path_of
+from phalanx.client.ids import AnyId
 from phalanx.client.keywords import check_keywords
 from phalanx.clock import local_now
 
 
-def hold_call(id: str | int, reason: str) -> Call[JobView]:
+def hold_call(id: AnyId, reason: str) -> Call[JobView]:
     body = msgspec.json.encode(HoldRequest(reason))
     return Call(method="POST", path=path_of("jobs", id, "hold"), answer=JobView, body=body, repeatable=True)
 
 
-def release_call(id: str | int) -> Call[JobView]:
+def release_call(id: AnyId) -> Call[JobView]:
     return Call(method="POST", path=path_of("jobs", id, "release"), answer=JobView)
 
 
-def update_call(id: str | int, fields: UpdateFields) -> Call[JobView]:
+def update_call(id: AnyId, fields: UpdateFields) -> Call[JobView]:
     """Settings that a job has already change nothing, so a lost answer may be asked for again."""
     check_keywords("update", fields, UpdateFields.__annotations__)
     request = UpdateRequest(**fields)
@@ -40,17 +41,17 @@ class ChangeCalls:
     def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
-    def hold(self, id: str | int, reason: str = "") -> JobView:
+    def hold(self, id: AnyId, reason: str = "") -> JobView:
         """Place nothing more of a job until it is released; what has a place goes on."""
         view: JobView = self._ask(hold_call(id, reason))
         return view
 
-    def release(self, id: str | int) -> JobView:
+    def release(self, id: AnyId) -> JobView:
         """Let a job that is held be placed again."""
         view: JobView = self._ask(release_call(id))
         return view
 
-    def update(self, id: str | int, **fields: Unpack[UpdateFields]) -> JobView:
+    def update(self, id: AnyId, **fields: Unpack[UpdateFields]) -> JobView:
         """Change the `priority`, `time_limit` ("none" removes it), `queue` or `begin` ("now": at once) of a job.
 
         With `if_revision` it is refused (Conflict) if the settings were changed since that revision.
@@ -65,14 +66,14 @@ class AsyncChangeCalls:
     async def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
-    async def hold(self, id: str | int, reason: str = "") -> JobView:
+    async def hold(self, id: AnyId, reason: str = "") -> JobView:
         view: JobView = await self._ask(hold_call(id, reason))
         return view
 
-    async def release(self, id: str | int) -> JobView:
+    async def release(self, id: AnyId) -> JobView:
         view: JobView = await self._ask(release_call(id))
         return view
 
-    async def update(self, id: str | int, **fields: Unpack[UpdateFields]) -> JobView:
+    async def update(self, id: AnyId, **fields: Unpack[UpdateFields]) -> JobView:
         view: JobView = await self._ask(update_call(id, fields))
         return view

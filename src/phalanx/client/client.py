@@ -51,6 +51,7 @@ from phalanx.client.calls import Call, Noun, Spec
 from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
+from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import RetryDelays, addresses_of
 from phalanx.client.log_calls import LogCalls
 from phalanx.client.logins import LoginCalls
@@ -105,6 +106,9 @@ class Client(
         self._clock = SystemClock()
         self._closed = threading.Event()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self._reach.addresses)})"
+
     def _carrier(self) -> object:
         return self._exchange
 
@@ -121,19 +125,19 @@ class Client(
     ) -> None:
         self.close()
 
-    def cancel(self, id: str | int) -> CancelReply:
+    def cancel(self, id: AnyId) -> CancelReply:
         """Cancel a job, or one task of an array."""
         return self._ask(calls.cancel(id))
 
-    def evict(self, id: str | int) -> EvictReply:
+    def evict(self, id: AnyId) -> EvictReply:
         """Take the places of a job's tasks, or of one task. What follows is up to its restart policy."""
         return self._ask(calls.evict(id))
 
-    def pause(self, id: str | int) -> TaskView:
+    def pause(self, id: AnyId) -> TaskView:
         """Stop the processes of a running task. It keeps its node and everything it was granted."""
         return self._ask(calls.pause(id))
 
-    def resume(self, id: str | int) -> TaskView:
+    def resume(self, id: AnyId) -> TaskView:
         """Let the processes of a paused task run again."""
         return self._ask(calls.resume(id))
 
@@ -145,17 +149,17 @@ class Client(
         """
         return self._ask(calls.jobs(filters, cursor, limit))
 
-    def job(self, id: str | int) -> JobView:
+    def job(self, id: AnyId) -> JobView:
         """One job, by its number, its id or the beginning of it, its name, `last`, or its `namespace/name`."""
         return self._ask(calls.job(id))
 
-    def task(self, id: str | int) -> TaskView:
+    def task(self, id: AnyId) -> TaskView:
         """One task: `JOB.INDEX` of an array or a gang, or the id of a job of one task."""
         return self._ask(calls.task(id))
 
     def tasks(
         self,
-        job: str | int,
+        job: AnyId,
         *,
         status: StatusWord | None = None,
         selector: str | None = None,
@@ -165,7 +169,7 @@ class Client(
         """The tasks of a job, in order; `next_cursor` of a page leads to the next one."""
         return self._ask(calls.tasks(job, status, selector, cursor, limit))
 
-    def draft(self, id: str | int) -> DraftView:
+    def draft(self, id: AnyId) -> DraftView:
         """A gang that waits for members; NotFound if it waits for none."""
         return self._ask(calls.draft(id))
 
@@ -173,13 +177,13 @@ class Client(
         """The id of what this number, name, `last` or namespace/name means; with `own` never another user's."""
         return self._ask(calls.named(name, own=own))
 
-    def wait(self, id: str | int, timeout: float | None = None) -> JobView | TaskView:
+    def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:
         """Return when it has ended, or after `timeout` seconds as it then stands: look at its status.
 
         A coordinator that goes away meanwhile is waited for: one that was restarted knows the answer too.
         """
         # Another job may be called so while we wait.
-        asked = id if calls.is_lasting(id) else self.named(str(id)).id
+        asked = id if calls.is_lasting(id) else self.named(id_of(id)).id
         return self._waited(partial(calls.wait, asked), calls.has_ended, timeout)
 
     def _waited(
@@ -199,11 +203,11 @@ class Client(
             if has_ended(view) or left_s <= 0:
                 return view
 
-    def why(self, id: str | int) -> WhyReply:
+    def why(self, id: AnyId) -> WhyReply:
         """Why a job or a task is where it is, and the nearest fix."""
         return self._ask(calls.why(id))
 
-    def reasons(self, ids: Iterable[str | int]) -> list[JobReason]:
+    def reasons(self, ids: Iterable[AnyId]) -> list[JobReason]:
         """Why each of these jobs waits, in its first reason; those that do not wait are left out. At most 100.
 
         In a cluster where that takes longer than half a second the last ones are left out, too.
@@ -211,7 +215,7 @@ class Client(
         return self._ask(calls.reasons(ids))
 
     def story(
-        self, id: str | int, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
+        self, id: AnyId, *, of: Noun | None = None, cursor: str | None = None, limit: int = 100
     ) -> Page[StoryLine]:
         """All that happened to a job or a task, or to a node with `of="nodes"`."""
         return self._ask(calls.story(id, of, cursor, limit))
@@ -296,15 +300,15 @@ class Client(
         """Return if the coordinator can serve; raise Unavailable if not."""
         self._ask(calls.ready())
 
-    def result(self, id: str | int) -> Any:
+    def result(self, id: AnyId) -> Any:
         """What a task gave as its result, however large; raises NotFound if it gave none."""
         return self._ask(file_calls.result(id))
 
-    def files(self, id: str | int, *, attempt: int | None = None) -> FilesView:
+    def files(self, id: AnyId, *, attempt: int | None = None) -> FilesView:
         """The artifacts of a task: of its newest attempt, or of another one."""
         return self._ask(file_calls.files(id, attempt))
 
-    def file(self, id: str | int, path: str, *, attempt: int | None = None) -> Iterator[bytes]:
+    def file(self, id: AnyId, path: str, *, attempt: int | None = None) -> Iterator[bytes]:
         """The bytes of an artifact, in pieces. They end with Unavailable if they are not what the task wrote."""
         with closing(self._opened(file_calls.file(id, path, attempt))) as answer:
             arriving = ArrivingFile(answer.headers)
@@ -313,7 +317,7 @@ class Client(
                 yield piece
         arriving.check()
 
-    def watch(self, *, after: int | None = None, job: str | None = None) -> Iterator[WatchEvent]:
+    def watch(self, *, after: int | None = None, job: AnyId | None = None) -> Iterator[WatchEvent]:
         """What happens, as it happens, without end. A cut connection is taken up again without a gap."""
         feed, patience = EventReader(after), RetryDelays()
         while True:

@@ -6,9 +6,10 @@ from typing import Any
 
 from phalanx.api.schema.jobs import EnvironmentView
 from phalanx.client.calls import Call, get, path_of
+from phalanx.client.ids import AnyId
 
 
-def environment_call(id: str | int) -> Call[EnvironmentView]:
+def environment_call(id: AnyId) -> Call[EnvironmentView]:
     return get(path_of("jobs", id, "environment"), EnvironmentView)
 
 
@@ -18,7 +19,7 @@ class EnvironmentCalls:
     def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
-    def environment(self, id: str | int) -> EnvironmentView:
+    def environment(self, id: AnyId) -> EnvironmentView:
         """The variables that a job of yours was submitted with: exported ones and its own, with their values."""
         reply: EnvironmentView = self._ask(environment_call(id))
         return reply
@@ -30,6 +31,6 @@ class AsyncEnvironmentCalls:
     async def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
-    async def environment(self, id: str | int) -> EnvironmentView:
+    async def environment(self, id: AnyId) -> EnvironmentView:
         reply: EnvironmentView = await self._ask(environment_call(id))
         return reply

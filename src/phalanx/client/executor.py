@@ -30,6 +30,7 @@ from phalanx.client.executor_jobs import WORKERS_MAX, CallFields, WorkerJobs
 from phalanx.client.executor_pool import CallPool
 from phalanx.client.keywords import check_keywords
 from phalanx.client.pickles import pickle_arguments, pickle_function
+from phalanx.client.plain_values import plain_value
 from phalanx.clock import Deadline
 from phalanx.errors import BadRequest, CallFailed
 
@@ -58,6 +59,7 @@ class SharedPools:
         lost_retries: int,
         reach: dict[str, str],
     ) -> None:
+        self.told: dict[str, object] = {} if max_workers is None else {"max_workers": max_workers}
         self._owns_client = client is None
         self.client = client or Client()
         self._max_workers = max_workers
@@ -148,6 +150,10 @@ class Executor(StandardExecutor):
         lost at most `lost_retries` times. A worker without calls ends after `idle_s` and gives back what it holds.
         """
         check_keywords("Executor", resources, _ARGUMENTS, hints=_NOT_OF_CALLS)
+        if not isinstance(client, Client | None):
+            raise TypeError(
+                f"client = {client!r:.80} is not a phalanx.Client: give phalanx.Client(ADDRESS), or none"
+            )
         _check("max_workers", max_workers, 1, WORKERS_MAX)
         _check("lost_retries", lost_retries, 0, RETRIES_MAX)
         _check("idle_s", idle_s, 0, IDLE_S_MAX)
@@ -156,7 +162,7 @@ class Executor(StandardExecutor):
             reach["PHALANX_EXECUTOR_ADDRESS"] = address
         self._rule = _rule(retries, retry_on)
         self._shared = SharedPools(client, max_workers, python, lost_retries, reach)
-        self._fields = resources
+        self._fields = _plain(resources)
 
     def with_resources(
         self, *, retries: int | None = None, retry_on: RetryOn | None = None, **resources: Unpack[CallFields]
@@ -172,8 +178,12 @@ class Executor(StandardExecutor):
             self._rule.retries if retries is None else retries,
             self._rule.retry_on if retry_on is None else retry_on,
         )
-        other._fields = cast(CallFields, {**self._fields, **resources})
+        other._fields = cast(CallFields, {**self._fields, **_plain(resources)})
         return other
+
+    def __repr__(self) -> str:
+        told = self._shared.told | self._fields
+        return f"Executor({', '.join(f'{name}={value!r}' for name, value in told.items())})"
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
         """A future of `fn(*args, **kwargs)`. What cannot be pickled is an error of this future."""
@@ -230,6 +240,12 @@ def _in_order(
     finally:
         if futures:
             pool.cancel([future.call for future in futures])
+
+
+def _plain(given: CallFields) -> CallFields:
+    """Resources in the form of a submission; what is None is as if it were not given."""
+    found = {name: plain_value(name, value) for name, value in given.items() if value is not None}
+    return cast(CallFields, found)
 
 
 def _failed(error: CallFailed) -> Future[Any]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from os import PathLike
 from typing import TypedDict
 
 from msgspec import structs
@@ -17,6 +19,7 @@ from msgspec import structs
 from phalanx.api.schema.calls import EXECUTOR_TAG
 from phalanx.api.schema.jobs import JobView
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.submit_fields import Word
 from phalanx.client.calls import FINAL
 from phalanx.client.client import Client
 from phalanx.core.model.resources import Cores
@@ -42,8 +45,8 @@ class CallFields(TypedDict, total=False):
     priority: int
     queue: str
     name: str
-    env: dict[str, str]
-    cwd: str | None
+    env: Mapping[str, Word]
+    cwd: str | PathLike[str] | None
 
 
 class WorkerJobs:
@@ -94,7 +97,9 @@ class WorkerJobs:
                 if not self.has_served or self._ended > ENDED_MAX:
                     raise self._failed(view)
             elif view.status == "Cancelled":
-                raise CallFailed(f"the job {id} of the workers was cancelled", reason="WorkersCancelled")
+                raise CallFailed(
+                    f"job {view.number or id} of the workers was cancelled", reason="WorkersCancelled"
+                )
 
     def progressed(self) -> None:
         """A result has come."""
@@ -132,13 +137,14 @@ class WorkerJobs:
 
     def _failed(self, view: JobView) -> CallFailed:
         """Why workers did not come, as one of their tasks says it."""
+        called = view.number or view.id
         said = ""
         for task in self._client.tasks(view.id, status="Failed", limit=1).items:
             said = (self._client.task(task.id).stderr_tail or task.message).strip()
         return CallFailed(
-            f"the workers of the executor could not run: job {view.id} failed{': ' if said else ''}{said[-2000:]}",
+            f"the workers of the executor could not run: job {called} failed{': ' if said else ''}{said[-2000:]}",
             reason="WorkersFailed",
-            hint=f"phalanx why {view.id} says more; python= names the program that workers run",
+            hint=f"phalanx why {called} says more; python= names the program that workers run",
         )
 
 

@@ -9,22 +9,25 @@ from urllib.parse import quote
 
 from phalanx.api.schema.files import FilesView
 from phalanx.client.calls import Call
+from phalanx.client.ids import AnyId, id_of
 from phalanx.errors import Unavailable
 
 QUIET_S_MAX = 60.0
 
 
-def result(id: str | int) -> Call[Any]:
-    return Call(method="GET", path=f"/v1/tasks/{quote(str(id), safe='')}/result", answer=Any, repeatable=True)
+def result(id: AnyId) -> Call[Any]:
+    return Call(
+        method="GET", path=f"/v1/tasks/{quote(id_of(id), safe='')}/result", answer=Any, repeatable=True
+    )
 
 
-def files(id: str | int, attempt: int | None) -> Call[FilesView]:
-    path = f"/v1/tasks/{quote(str(id), safe='')}/files"
+def files(id: AnyId, attempt: int | None) -> Call[FilesView]:
+    path = f"/v1/tasks/{quote(id_of(id), safe='')}/files"
     return Call(method="GET", path=path, answer=FilesView, query=_query(attempt), repeatable=True)
 
 
-def file(id: str | int, path: str, attempt: int | None) -> Call[None]:
-    where = f"/v1/tasks/{quote(str(id), safe='')}/files/{quote(path, safe='/')}"
+def file(id: AnyId, path: str, attempt: int | None) -> Call[None]:
+    where = f"/v1/tasks/{quote(id_of(id), safe='')}/files/{quote(path, safe='/')}"
     return Call(method="GET", path=where, query=_query(attempt), timeout_s=QUIET_S_MAX)
 
 

@@ -332,6 +332,12 @@ def _number(view: JobView | TaskView) -> str:
     return str(view.number or view.id)
 
 
+def _called(task: TaskView) -> str:
+    """The number of a task, and its parameters if it has some."""
+    params = ", ".join(f"{name}={value}" for name, value in task.params.items())
+    return f"{_number(task)} ({params})" if params else _number(task)
+
+
 def _job_of(view: JobView | TaskView) -> JobView:
     assert isinstance(view, JobView), "the id of a job has no index"
     return view
@@ -361,8 +367,13 @@ def _only(results: list[Any], id: str) -> Any:
 def _failure(view: JobView, task: TaskView | None, tail: str) -> JobFailed:
     """Why it did not complete, of the first task that did not."""
     what = view.name or (view.command[0] if view.command else view.id)
-    message = "" if task is None else task.message
     code = view.exit_code if task is None else task.exit_code
+    message = "" if task is None else task.message
+    if task is not None and view.tasks > 1:
+        count = view.counts.failed if view.status == "Failed" else view.counts.cancelled
+        message = (
+            f"{count} of {view.tasks} tasks, the first is {_called(task)}{f', {message}' if message else ''}"
+        )
     detail = f"{what} ({_number(view)}) is {view.status}{f': {message}' if message else ''}"
     last = tail.strip()
     return JobFailed(

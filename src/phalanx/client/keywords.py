@@ -7,35 +7,8 @@ to the coordinator.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from difflib import get_close_matches
 
-# As other schedulers and libraries call a field: the name that we have for it.
-_ELSEWHERE = {
-    "args": "command",
-    "argv": "command",
-    "chdir": "cwd",
-    "cmd": "command",
-    "cpu": "cores",
-    "cpus": "cores",
-    "depends_on": "after",
-    "dependencies": "after",
-    "dependency": "after",
-    "env_vars": "env",
-    "environment": "env",
-    "gres": "gpus",
-    "job_name": "name",
-    "max_tries": "max_attempts",
-    "n_workers": "max_workers",
-    "ntasks": "tasks",
-    "num_cpus": "cores",
-    "partition": "queue",
-    "retry": "retries",
-    "timeout": "time_limit",
-    "walltime": "time_limit",
-    "workdir": "cwd",
-    "working_dir": "cwd",
-}
-_TYPING_ERROR, _ALIKE = 0.8, 0.65  # how alike names are, at most 1
+from phalanx.api.schema.nearest import nearest
 
 
 def check_keywords(
@@ -57,16 +30,5 @@ def check_keywords(
 def _meant(name: str, known: Collection[str], hints: Mapping[str, str]) -> str:
     if name in hints:
         return f": {hints[name]}"
-    near = _nearest(name, known)
+    near = nearest(name, known)
     return f", did you mean {near!r}?" if near else ""
-
-
-def _nearest(name: str, known: Collection[str]) -> str | None:
-    """The name that is meant: that of another library, one spelt alike, or the only one with this word in it."""
-    if (meant := _ELSEWHERE.get(name)) in known:
-        return meant
-    with_word = [each for each in known if name in each.split("_")]
-    close = get_close_matches(name, known, 1, _TYPING_ERROR)
-    return next(
-        iter(close or with_word[: len(with_word) == 1] or get_close_matches(name, known, 1, _ALIKE)), None
-    )

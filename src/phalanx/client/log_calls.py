@@ -12,6 +12,7 @@ from phalanx.api.schema.log_times import LogTimesView, gap_mark
 from phalanx.api.schema.queries import Follow, Stream
 from phalanx.client.calls import Call, path_of, query_of
 from phalanx.client.http import Answer
+from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.errors import TooMany, Unavailable
 
@@ -25,7 +26,7 @@ class LogPiece(Struct, frozen=True):
     gap: int = 0  # bytes right before `offset` that were not kept
 
 
-def log_times(id: str | int, attempt: int | None, after: float) -> Call[LogTimesView]:
+def log_times(id: AnyId, attempt: int | None, after: float) -> Call[LogTimesView]:
     query = query_of(attempt=attempt, after=after or None)
     path = path_of("tasks", id, "log-times")
     return Call(method="GET", path=path, answer=LogTimesView, query=query, repeatable=True)
@@ -45,7 +46,7 @@ class LogCalls:
 
     def logs(
         self,
-        id: str | int,
+        id: AnyId,
         *,
         stream: Stream = "stdout",
         attempt: int | None = None,
@@ -68,7 +69,7 @@ class LogCalls:
 
     def log_pieces(
         self,
-        id: str | int,
+        id: AnyId,
         *,
         stream: Stream = "stdout",
         attempt: int | None = None,
@@ -77,7 +78,7 @@ class LogCalls:
         follow: Follow = False,
     ) -> Iterator[LogPiece]:
         """The same with the place of each piece. The first comes at once, empty if nothing is written yet."""
-        place = LogPosition(str(id), stream, attempt, offset, lines, follow=follow)
+        place = LogPosition(id_of(id), stream, attempt, offset, lines, follow=follow)
         patience = RetryDelays(begun=follow == "hold")
         while True:
             try:
@@ -94,7 +95,7 @@ class LogCalls:
             except (Unavailable, TooMany) as error:
                 self._pause(patience, error)
 
-    def log_times(self, id: str | int, *, attempt: int | None = None, after: float = 0.0) -> LogTimesView:
+    def log_times(self, id: AnyId, *, attempt: int | None = None, after: float = 0.0) -> LogTimesView:
         """When the output of a task was written, and on which node: of its newest attempt, or of another one."""
         found: LogTimesView = self._ask(log_times(id, attempt, after))
         return found

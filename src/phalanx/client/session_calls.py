@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputRequest, SessionTicket
 from phalanx.client.calls import Call, path_of
+from phalanx.client.ids import AnyId
 from phalanx.errors import Unavailable
 
 OUTPUT_BYTES_MAX = 64 << 20
@@ -54,17 +55,17 @@ def reach_of(exchange: object, token: str) -> SessionAccess:
     return SessionAccess(*exchange.leads_at(), token)
 
 
-def open_exec(id: str | int, request: ExecRequest) -> Call[SessionTicket]:
+def open_exec(id: AnyId, request: ExecRequest) -> Call[SessionTicket]:
     body = msgspec.json.encode(request)
     return Call(method="POST", path=path_of("tasks", id, "exec"), answer=SessionTicket, body=body)
 
 
-def open_forward(id: str | int, request: ForwardRequest) -> Call[SessionTicket]:
+def open_forward(id: AnyId, request: ForwardRequest) -> Call[SessionTicket]:
     body = msgspec.json.encode(request)
     return Call(method="POST", path=path_of("tasks", id, "forward"), answer=SessionTicket, body=body)
 
 
-def open_input(id: str | int, attempt: int) -> Call[SessionTicket]:
+def open_input(id: AnyId, attempt: int) -> Call[SessionTicket]:
     body = msgspec.json.encode(InputRequest(attempt=attempt))
     return Call(method="POST", path=path_of("tasks", id, "stdin"), answer=SessionTicket, body=body)
 
@@ -181,7 +182,7 @@ class SessionCalls:
 
     def exec(
         self,
-        task: str | int,
+        task: AnyId,
         command: Sequence[str],
         *,
         input: bytes = b"",  # noqa: A002 - as subprocess.run has it
@@ -197,7 +198,7 @@ class SessionCalls:
 
     def exec_session(
         self,
-        task: str | int,
+        task: AnyId,
         command: Sequence[str] = (),
         *,
         tty: bool = False,
@@ -211,23 +212,23 @@ class SessionCalls:
         ticket = self.exec_ticket(task, request)
         return ExecSession(self.session_access(), ticket)
 
-    def forward_session(self, task: str | int, port: int, *, rank: int | None = None) -> ExecSession:
+    def forward_session(self, task: AnyId, port: int, *, rank: int | None = None) -> ExecSession:
         """A connection to a TCP port of a running task: input goes there, `stdout` comes from there."""
         ticket = self.forward_ticket(task, ForwardRequest(port=port, rank=rank))
         return ExecSession(self.session_access(), ticket)
 
-    def stdin_session(self, task: str | int, attempt: int) -> ExecSession:
+    def stdin_session(self, task: AnyId, attempt: int) -> ExecSession:
         """The standard input of an attempt whose job was submitted with `stdin`: write it, from `input_at` on, and end
         it. It is over when the task has all of it, or reads no more."""
         ticket: SessionTicket = self._ask(open_input(task, attempt))
         return ExecSession(self.session_access(), ticket)
 
-    def exec_ticket(self, task: str | int, request: ExecRequest) -> SessionTicket:
+    def exec_ticket(self, task: AnyId, request: ExecRequest) -> SessionTicket:
         """The right to open one session; for programs that open it themselves."""
         found: SessionTicket = self._ask(open_exec(task, request))
         return found
 
-    def forward_ticket(self, task: str | int, request: ForwardRequest) -> SessionTicket:
+    def forward_ticket(self, task: AnyId, request: ForwardRequest) -> SessionTicket:
         """The right to open one connection; for programs that open it themselves."""
         found: SessionTicket = self._ask(open_forward(task, request))
         return found

@@ -21,6 +21,7 @@ from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, SessionTick
 from phalanx.client.access import ClientToken
 from phalanx.client.calls import Call
 from phalanx.client.http import AsyncTransport
+from phalanx.client.ids import AnyId
 from phalanx.client.session_calls import (
     OUTPUT_BYTES_MAX,
     ExecResult,
@@ -81,7 +82,7 @@ class AsyncSessionCalls:
 
     async def exec(
         self,
-        task: str | int,
+        task: AnyId,
         command: Sequence[str],
         *,
         input: bytes = b"",  # noqa: A002 - as subprocess.run has it
@@ -94,7 +95,7 @@ class AsyncSessionCalls:
 
     async def exec_session(
         self,
-        task: str | int,
+        task: AnyId,
         command: Sequence[str] = (),
         *,
         tty: bool = False,
@@ -108,25 +109,23 @@ class AsyncSessionCalls:
         ticket = await self.exec_ticket(task, request)
         return await open_session(self.session_access(), ticket)
 
-    async def forward_session(
-        self, task: str | int, port: int, *, rank: int | None = None
-    ) -> AsyncExecSession:
+    async def forward_session(self, task: AnyId, port: int, *, rank: int | None = None) -> AsyncExecSession:
         """A connection to a TCP port of a running task: input goes there, `stdout` comes from there."""
         ticket = await self.forward_ticket(task, ForwardRequest(port=port, rank=rank))
         return await open_session(self.session_access(), ticket)
 
-    async def stdin_session(self, task: str | int, attempt: int) -> AsyncExecSession:
+    async def stdin_session(self, task: AnyId, attempt: int) -> AsyncExecSession:
         """The standard input of an attempt whose job was submitted with `stdin`: write it, from `input_at` on, once it
         has `started`, and end it. It is over when the task has all of it, or reads no more."""
         ticket: SessionTicket = await self._ask(open_input(task, attempt))
         return await open_session(self.session_access(), ticket)
 
-    async def exec_ticket(self, task: str | int, request: ExecRequest) -> SessionTicket:
+    async def exec_ticket(self, task: AnyId, request: ExecRequest) -> SessionTicket:
         """The right to open one session; for programs that open it themselves."""
         found: SessionTicket = await self._ask(open_exec(task, request))
         return found
 
-    async def forward_ticket(self, task: str | int, request: ForwardRequest) -> SessionTicket:
+    async def forward_ticket(self, task: AnyId, request: ForwardRequest) -> SessionTicket:
         """The right to open one connection; for programs that open it themselves."""
         found: SessionTicket = await self._ask(open_forward(task, request))
         return found

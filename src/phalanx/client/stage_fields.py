@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from os import PathLike
 from typing import Any, Literal, TypedDict
 
 import msgspec
 
 from phalanx.api.schema.fields import check_number
-from phalanx.api.schema.groupspec import GatherRules, GroupSpec, Network, parse_gather_rules
+from phalanx.api.schema.groupspec import GatherRules, GroupSpec, Network
 from phalanx.api.schema.jobspec import GangSpec, JobSpec
+from phalanx.api.schema.submit_fields import Several, Span
 from phalanx.client.keywords import check_keywords
+from phalanx.client.plain_values import plain_value
 from phalanx.core.model.job import RETRIES_MAX
 from phalanx.core.model.resources import Cores
 
@@ -25,14 +29,14 @@ class StageFields(TypedDict, total=False):
     labels: dict[str, str]
     require_isolation: bool
     target: str | None
-    nodes: list[str]
-    exclude: list[str]
+    nodes: Several
+    exclude: Several
     exclusive: bool
     spread: bool
     image: str
-    mounts: list[str]
+    mounts: Several
     network: Network
-    cwd: str | None
+    cwd: str | PathLike[str] | None
     tasks: int
     array: str | None
     gang: bool | GangSpec
@@ -41,13 +45,13 @@ class StageFields(TypedDict, total=False):
     priority: int
     preemption: Literal["lower", "never"]
     evictable: bool
-    min_run: float | str
-    begin: float | str | None
+    min_run: Span
+    begin: float | str | datetime | None
     max_retries: int
     retries: int  # the same as max_retries
     max_attempts: int  # runs in all: one more than max_retries
-    time_limit: float | str
-    grace: float | str
+    time_limit: Span
+    grace: Span
     tags: dict[str, str]
     split_output: bool
 
@@ -64,9 +68,11 @@ _RETRIES = ("max_retries", "retries", "max_attempts")
 def stage_job(given: StageFields, group: GroupSpec) -> JobSpec:
     """The job of a stage; `group` has its command and its variables. TypeError for a field that there is not."""
     check_keywords("stage", given, [*_ARGUMENTS, *StageFields.__annotations__], hints=_HINTS)
-    fields: dict[str, Any] = {key: value for key, value in given.items() if key not in _RETRIES}
-    if "gather" in fields:
-        fields["gather"] = parse_gather_rules(fields["gather"])
+    fields: dict[str, Any] = {
+        key: plain_value(key, value)
+        for key, value in given.items()
+        if key not in _RETRIES and value is not None
+    }
     retries = _retries(given)
     if retries is not None:
         fields["max_retries"] = retries

@@ -10,8 +10,10 @@ from phalanx.api.schema.apply import ApplyReply, ApplyRequest
 from phalanx.api.schema.groupspec import GatherRules
 from phalanx.api.schema.jobs import JobView
 from phalanx.api.schema.submission import SubmitRequest
+from phalanx.api.schema.submit_fields import Word
 from phalanx.client import calls
 from phalanx.client.calls import Spec
+from phalanx.client.ids import AnyId
 from phalanx.client.job_handles import (
     AsyncJobCalls,
     AsyncJobHandle,
@@ -74,25 +76,25 @@ class SubmitCalls(SweepCalls):
         """
         return job_handle(self._submitted(request, read_keywords(fields)), cast(JobCalls, self))
 
-    def retry(self, job: str | int, *, cancelled: bool = False, request_id: str | None = None) -> JobHandle:
+    def retry(self, job: AnyId, *, cancelled: bool = False, request_id: str | None = None) -> JobHandle:
         """Run the failed tasks of an ended job again, or that of `job.index` alone: a new job with the same indexes."""
         again = super().retry(job, cancelled=cancelled, request_id=request_id)
         return job_handle(again, cast(JobCalls, self))
 
     def resubmit(
-        self, job: str | int, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self, job: AnyId, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
     ) -> JobHandle:
         """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
         return job_handle(super().resubmit(job, changes, request_id=request_id), cast(JobCalls, self))
 
-    def handle(self, id: str | int) -> JobHandle:
+    def handle(self, id: AnyId) -> JobHandle:
         """A handle on a job that was submitted before, by its number, id or name: to wait for it, or read its log."""
         view: JobView = self._ask(calls.job(id))
         return handle_of(view, cast(JobCalls, self))
 
     def gang(
         self,
-        command: Sequence[str],
+        command: Sequence[Word],
         tasks: int,
         *,
         gather: GatherRules = (),
@@ -127,27 +129,27 @@ class AsyncSubmitCalls(AsyncSweepCalls):
         return async_job_handle(reply, cast(AsyncJobCalls, self))
 
     async def retry(
-        self, job: str | int, *, cancelled: bool = False, request_id: str | None = None
+        self, job: AnyId, *, cancelled: bool = False, request_id: str | None = None
     ) -> AsyncJobHandle:
         """Run the failed tasks of an ended job again, or that of `job.index` alone: a new job with the same indexes."""
         again = await super().retry(job, cancelled=cancelled, request_id=request_id)
         return async_job_handle(again, cast(AsyncJobCalls, self))
 
     async def resubmit(
-        self, job: str | int, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self, job: AnyId, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
     ) -> AsyncJobHandle:
         """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
         again = await super().resubmit(job, changes, request_id=request_id)
         return async_job_handle(again, cast(AsyncJobCalls, self))
 
-    async def handle(self, id: str | int) -> AsyncJobHandle:
+    async def handle(self, id: AnyId) -> AsyncJobHandle:
         """A handle on a job that was submitted before, by its number, id or name: to wait for it, or read its log."""
         view: JobView = await self._ask(calls.job(id))
         return async_handle_of(view, cast(AsyncJobCalls, self))
 
     async def gang(
         self,
-        command: Sequence[str],
+        command: Sequence[Word],
         tasks: int,
         *,
         gather: GatherRules = (),

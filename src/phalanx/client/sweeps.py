@@ -20,6 +20,7 @@ from phalanx.api.schema.submit_fields import SubmitFields, SweepFields
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece, RowsTaken
 from phalanx.client import calls
 from phalanx.client.calls import Call, new_request_id, path_of
+from phalanx.client.ids import AnyId
 from phalanx.client.surroundings import Export, with_surroundings
 from phalanx.errors import BadRequest, Conflict
 
@@ -45,15 +46,15 @@ def pieces(upload: str, columns: Sequence[str], rows: Sequence[list[str]]) -> It
             number += 1
 
 
-def retry(job: str | int, cancelled: bool, request_id: str | None) -> Call[SubmitReply]:
+def retry(job: AnyId, cancelled: bool, request_id: str | None) -> Call[SubmitReply]:
     return _again(job, "retry", RetryTasksRequest(request_id or new_request_id(), cancelled))
 
 
-def resubmit(job: str | int, changes: Mapping[str, Any], request_id: str | None) -> Call[SubmitReply]:
+def resubmit(job: AnyId, changes: Mapping[str, Any], request_id: str | None) -> Call[SubmitReply]:
     return _again(job, "resubmit", ResubmitRequest(dict(changes), request_id or new_request_id()))
 
 
-def _again(job: str | int, verb: str, request: RetryTasksRequest | ResubmitRequest) -> Call[SubmitReply]:
+def _again(job: AnyId, verb: str, request: RetryTasksRequest | ResubmitRequest) -> Call[SubmitReply]:
     return Call(
         method="POST",
         path=path_of("jobs", job, verb),
@@ -127,13 +128,13 @@ class SweepCalls:
         """Submit a sweep over rows, each with one text for each column; `export` as in `submit`."""
         return self._sent_sweep(_Sweep(with_surroundings(request, export), columns, rows))
 
-    def retry(self, job: str | int, *, cancelled: bool = False, request_id: str | None = None) -> SubmitReply:
+    def retry(self, job: AnyId, *, cancelled: bool = False, request_id: str | None = None) -> SubmitReply:
         """Run the failed tasks of an ended job again, or that of `job.index` alone: a new job with the same indexes."""
         found: SubmitReply = self._ask(retry(job, cancelled, request_id))
         return found
 
     def resubmit(
-        self, job: str | int, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self, job: AnyId, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
     ) -> SubmitReply:
         """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
         found: SubmitReply = self._ask(resubmit(job, changes or {}, request_id))
@@ -175,13 +176,13 @@ class AsyncSweepCalls:
         return await self._sent_sweep(_Sweep(with_surroundings(request, export), columns, rows))
 
     async def retry(
-        self, job: str | int, *, cancelled: bool = False, request_id: str | None = None
+        self, job: AnyId, *, cancelled: bool = False, request_id: str | None = None
     ) -> SubmitReply:
         found: SubmitReply = await self._ask(retry(job, cancelled, request_id))
         return found
 
     async def resubmit(
-        self, job: str | int, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self, job: AnyId, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
     ) -> SubmitReply:
         found: SubmitReply = await self._ask(resubmit(job, changes or {}, request_id))
         return found

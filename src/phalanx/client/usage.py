@@ -7,11 +7,12 @@ from datetime import datetime
 from phalanx.api.schema.usage import ReportBy, ReportReply, UsageReply
 from phalanx.client.calls import Call, get, noun_of, path_of, query_of
 from phalanx.client.environments import AsyncEnvironmentCalls, EnvironmentCalls
+from phalanx.client.ids import AnyId
 
 Moment = float | datetime
 
 
-def usage_call(id: str | int, points: int, cursor: str | None, limit: int) -> Call[UsageReply]:
+def usage_call(id: AnyId, points: int, cursor: str | None, limit: int) -> Call[UsageReply]:
     return get(
         path_of(noun_of(id), id, "usage"), UsageReply, query_of(points=points, cursor=cursor, limit=limit)
     )
@@ -37,7 +38,7 @@ class UsageCalls(EnvironmentCalls):
     """What a client has of usage, and of the variables of jobs."""
 
     def usage(
-        self, id: str | int, *, points: int = 60, cursor: str | None = None, limit: int = 100
+        self, id: AnyId, *, points: int = 60, cursor: str | None = None, limit: int = 100
     ) -> UsageReply:
         """What a job or task uses or used, against what it asked for; a running task with a curve of so many points."""
         reply: UsageReply = self._ask(usage_call(id, points, cursor, limit))
@@ -62,7 +63,7 @@ class AsyncUsageCalls(AsyncEnvironmentCalls):
     """The same for asyncio."""
 
     async def usage(
-        self, id: str | int, *, points: int = 60, cursor: str | None = None, limit: int = 100
+        self, id: AnyId, *, points: int = 60, cursor: str | None = None, limit: int = 100
     ) -> UsageReply:
         reply: UsageReply = await self._ask(usage_call(id, points, cursor, limit))
         return reply

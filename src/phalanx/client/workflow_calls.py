@@ -15,6 +15,7 @@ from phalanx.api.schema.workflows import (
     check_limits,
 )
 from phalanx.client.calls import FINAL, TIMEOUT_S, Call, get, new_request_id, path_of, query_of
+from phalanx.client.ids import AnyId
 from phalanx.client.surroundings import in_this_folder
 
 WORKFLOWS = "/v1/workflows"
@@ -41,11 +42,11 @@ def workflows(cursor: str | None, limit: int) -> Call[Page[WorkflowView]]:
     return get(WORKFLOWS, Page[WorkflowView], query_of(cursor=cursor, limit=limit))
 
 
-def workflow(id: str | int) -> Call[WorkflowView]:
+def workflow(id: AnyId) -> Call[WorkflowView]:
     return get(path_of("workflows", id), WorkflowView)
 
 
-def wait_workflow(id: str | int, timeout_s: float) -> Call[WorkflowView]:
+def wait_workflow(id: AnyId, timeout_s: float) -> Call[WorkflowView]:
     return Call(
         method="GET",
         path=path_of("workflows", id, "wait"),
@@ -56,11 +57,11 @@ def wait_workflow(id: str | int, timeout_s: float) -> Call[WorkflowView]:
     )
 
 
-def cancel_workflow(id: str | int) -> Call[CancelReply]:
+def cancel_workflow(id: AnyId) -> Call[CancelReply]:
     return Call(method="POST", path=path_of("workflows", id, "cancel"), answer=CancelReply)
 
 
-def retry_workflow(id: str | int, request: RetryRequest) -> Call[RetryReply]:
+def retry_workflow(id: AnyId, request: RetryRequest) -> Call[RetryReply]:
     check_limits(request.deadline, request.budget)
     body = msgspec.json.encode(request)
     return Call(method="POST", path=path_of("workflows", id, "retry"), answer=RetryReply, body=body)

@@ -13,7 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self, Unpack
+from os import PathLike
+from typing import Any, Protocol, Self, TypedDict, Unpack
+
+import msgspec
 
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobs import CancelReply, Page
@@ -29,9 +32,11 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.client import workflow_calls
 from phalanx.client.calls import Call
+from phalanx.client.ids import AnyId
 from phalanx.client.job_handles import JobHandle
+from phalanx.client.plain_values import plain_text
 from phalanx.client.stage_fields import StageFields, stage_job
-from phalanx.client.workflow_handles import WorkflowHandle
+from phalanx.client.workflow_handles import AsyncWorkflowAnswers, AsyncWorkflowHandle, WorkflowHandle
 from phalanx.core.model.references import as_text
 
 
@@ -100,8 +105,21 @@ class StageHandle:
         return StageText(self, "task_id")
 
 
-Word = str | ResultReference
+Word = str | int | float | PathLike[str] | ResultReference
 CONDITION_PARTS = 3
+
+
+class WorkflowLimits(TypedDict, total=False):
+    """When a workflow is stopped."""
+
+    deadline: float | str | None
+    budget: float | None
+
+
+class AsyncWorkflowCalls(AsyncWorkflowAnswers, Protocol):
+    """What an async builder asks of its client, besides its handle."""
+
+    async def submit_workflow(self, request: WorkflowRequest | WorkflowSpec, /) -> SubmittedWorkflow: ...
 
 
 class WorkflowBuilder:
@@ -152,6 +170,7 @@ class WorkflowBuilder:
             condition = ConditionSpec(self._named(name, "when", when[0]), when[1], as_text(when[2]))
             names += [condition.node] if condition.node not in names else []
         plain = self._plain(name, "spec", spec or {})
+        _check_json(name, plain)
         self._stages.append(StageSpec(name, job, names, condition, task_type, plain))
         return StageHandle(name, self)
 
@@ -168,9 +187,15 @@ class WorkflowBuilder:
         self._check_own(stage, field, other)
         return other.name
 
-    def _text(self, stage: str, field: str, value: Word) -> str:
-        if isinstance(value, ResultReference | StageText):
-            self._check_own(stage, field, value.stage)
+    def _text(self, stage: str, field: str, value: Any) -> Any:
+        if isinstance(value, StageHandle):
+            raise TypeError(
+                f"stage {stage!r}: {field} has stage {value.name!r} itself: write what of it is meant, its result,"
+                " its artifact() or its job_id"
+            )
+        if not isinstance(value, ResultReference | StageText):
+            return plain_text(value)
+        self._check_own(stage, field, value.stage)
         return str(value)
 
     def _plain(self, stage: str, field: str, value: Any) -> Any:
@@ -205,6 +230,19 @@ class WorkflowBuilder:
         return WorkflowHandle(self._client, self._client.submit_workflow(self.spec()))
 
 
+class AsyncWorkflowBuilder(WorkflowBuilder):
+    """A workflow of an async client, stage by stage; its `submit` is awaited."""
+
+    def __init__(self, name: str, client: AsyncWorkflowCalls, **limits: Unpack[WorkflowLimits]) -> None:
+        super().__init__(name, **limits)
+        self._async_client = client
+
+    async def submit(self) -> AsyncWorkflowHandle:  # type: ignore[override]  # as all that asks the cluster
+        """Submit it. It is durable when this returns."""
+        submitted = await self._async_client.submit_workflow(self.spec())
+        return AsyncWorkflowHandle(self._async_client, submitted)
+
+
 def _check_command(stage: str, command: object) -> None:
     """A text would be taken for a list of letters. A function is no command, and is called by an Executor."""
     if callable(command):
@@ -235,6 +273,15 @@ def _check_inputs(stage: str, after: object, when: object) -> None:
         )
 
 
+def _check_json(stage: str, spec: object) -> None:
+    try:
+        msgspec.json.encode(spec)
+    except TypeError as error:
+        raise TypeError(f"stage {stage!r}: spec has what JSON does not have: {error}") from None
+    except (ValueError, RecursionError):
+        return  # the coordinator says where
+
+
 def _called(name: str) -> str:
     return f" ({name!r})" if name else ""
 
@@ -245,7 +292,7 @@ class WorkflowCalls:
     def _ask(self, call: Call[Any]) -> Any:
         raise NotImplementedError
 
-    def handle(self, id: str | int) -> JobHandle:
+    def handle(self, id: AnyId) -> JobHandle:
         raise NotImplementedError
 
     def _waited(
@@ -269,25 +316,25 @@ class WorkflowCalls:
         found: Page[WorkflowView] = self._ask(workflow_calls.workflows(cursor, limit))
         return found
 
-    def workflow_view(self, id: str | int) -> WorkflowView:
+    def workflow_view(self, id: AnyId) -> WorkflowView:
         """One workflow with its stages."""
         found: WorkflowView = self._ask(workflow_calls.workflow(id))
         return found
 
-    def wait_workflow(self, id: str | int, timeout: float | None = None) -> WorkflowView:
+    def wait_workflow(self, id: AnyId, timeout: float | None = None) -> WorkflowView:
         """Return when it has ended, or after `timeout` seconds as it then stands: look at its status."""
         call = partial(workflow_calls.wait_workflow, id)
         found: WorkflowView = self._waited(call, workflow_calls.has_ended, timeout)
         return found
 
-    def cancel_workflow(self, id: str | int) -> CancelReply:
+    def cancel_workflow(self, id: AnyId) -> CancelReply:
         """Cancel every stage that has not ended."""
         found: CancelReply = self._ask(workflow_calls.cancel_workflow(id))
         return found
 
     def retry_workflow(
         self,
-        id: str | int,
+        id: AnyId,
         from_stage: str | None = None,
         *,
         deadline: float | str | None = None,

@@ -6,6 +6,8 @@ documents have in common is reported once. With `strict`, the first caution is a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from msgspec import Struct
 
 from phalanx.core.model.amounts import plural
@@ -18,7 +20,15 @@ class ManifestError(BadRequest):
     def __init__(self, where: str, detail: str, *, reason: str = "", hint: str = "") -> None:
         super().__init__(f"{where}: {detail}", reason=reason or "InvalidManifest", hint=hint)
         self.where = where
-        self.others: list[ManifestError] = []  # of the documents after it
+        self.others: list[ManifestError] = []  # what else is wrong, in this document and in those after it
+
+
+def together(errors: Sequence[ManifestError]) -> ManifestError:
+    """The first of several errors, with all others, also those that they have themselves."""
+    first, *others = errors
+    for each in others:
+        first.others += [each, *each.others]
+    return first
 
 
 class Caution(Struct, frozen=True):

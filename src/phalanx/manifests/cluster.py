@@ -34,6 +34,9 @@ _ACCESS = ("users", "roles", "submitted", "each_user", "by_user", "approval")
 _RANGE = re.compile(r"\[([0-9]{1,9})-([0-9]{1,9})\]", re.ASCII)
 
 
+_OF_JOBS = ("groups", "command", "shell")  # `nodes` of a job are those that it may run on
+
+
 class ClusterSpec(Struct):
     """A cluster at one instant. Jobs that hold places have them in `placed`; the others wait, in this order."""
 
@@ -46,7 +49,8 @@ class ClusterSpec(Struct):
 
 def is_cluster_file(document: View) -> bool:
     """Whether a document without a kind is a cluster file of ours rather than a job file."""
-    return any(word in document.content for word in WORDS) and "groups" not in document.content
+    content = document.content
+    return any(word in content for word in WORDS) and not any(word in content for word in _OF_JOBS)
 
 
 def read_cluster_file(document: View) -> ClusterSpec:

@@ -6,9 +6,9 @@ key. In a cluster file the same keys describe jobs that run or wait, and `places
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Collection
-from contextlib import suppress
+import re
+from collections.abc import Collection, Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -25,10 +25,11 @@ from phalanx.api.schema.jobspec import (
     SuccessSpec,
     to_job,
 )
-from phalanx.core.model.amounts import parse_cores
+from phalanx.api.schema.nearest import nearest
+from phalanx.api.schema.short_forms import ONLY_OF_GROUPS, ease_group, ease_job
 from phalanx.core.model.job import Job
-from phalanx.errors import PhalanxError
-from phalanx.manifests.caution import ManifestError
+from phalanx.errors import BadRequest, PhalanxError
+from phalanx.manifests.caution import ManifestError, together
 from phalanx.manifests.containers import NOTHING_RUNS
 from phalanx.manifests.lines import line_of
 from phalanx.manifests.load import Map, place
@@ -40,8 +41,10 @@ INTERNAL = frozenset(
     {"applied", "attached", "draft", "indexes", "object", "objects", "stdin"}
 )  # taken, and set by programs
 OF_WORKFLOWS = ("stages", "graph", "dependsOn", "spec")
-ONLY_GROUP_FIELDS = GROUP_FIELDS - {"name", "after", "network"}  # at the top these are the job's
 PLACES = ("places", "started_at", "ending")
+ERRORS_MAX = 8  # of one document, told at once
+_PLACE = re.compile(r"(?:groups\[(?P<group>[0-9]+)\]\.)?(?P<key>[a-z_]+)")
+_HINTS = {"max_attempts": "write max_retries, one less: the runs after the first"}
 _FORMS: dict[str, type[msgspec.Struct]] = {
     "gang": GangSpec,
     "restart": RestartSpec,
@@ -67,12 +70,39 @@ def read_native(document: View, *, placed: bool = False) -> JobSpec:
             raise document.error("groups", f"{shown(plain['groups'])} is not a list of groups")
         plain["groups"] = [{k: v for k, v in each.items() if k not in PLACES} for each in plain["groups"]]
     else:
-        plain["groups"] = [{key: plain.pop(key) for key in list(plain) if key in ONLY_GROUP_FIELDS}]
+        plain["groups"] = [{key: plain.pop(key) for key in list(plain) if key in ONLY_OF_GROUPS}]
     plain["groups"] = [_eased(each, placed or document.source.for_plan) for each in plain["groups"]]
     try:
-        return msgspec.convert(plain, JobSpec)
-    except msgspec.ValidationError as error:
-        raise _error(document, *complaint(error, JobSpec, plain)) from None
+        plain = ease_job(plain)
+    except BadRequest as error:
+        raise _error(document, "gather", error.detail) from None
+    return _converted(plain, document)
+
+
+def _converted(plain: dict[str, Any], document: View) -> JobSpec:
+    """The spec, or every field that is of the wrong type in one error."""
+    errors: list[ManifestError] = []
+    spec: JobSpec | None = None
+    while spec is None:
+        try:
+            spec = msgspec.convert(plain, JobSpec)
+        except msgspec.ValidationError as error:
+            field, what = complaint(error, JobSpec, plain)
+            errors.append(_error(document, field, what))
+            if len(errors) == ERRORS_MAX or not _is_left_out(plain, field):
+                break
+    if spec is None or errors:
+        raise together(errors)
+    return spec
+
+
+def _is_left_out(plain: dict[str, Any], field: str) -> bool:
+    """Take a field that was told away, to see what is wrong besides it; False if it is not there."""
+    path = _PLACE.match(field)
+    if path is None:
+        return False
+    holder = plain if path["group"] is None else plain["groups"][int(path["group"])]
+    return holder.pop(path["key"], None) is not None
 
 
 def validate(spec: JobSpec, document: View | None, where: str, title: str) -> Job:
@@ -91,55 +121,59 @@ def _check_keys(document: View, placed: bool) -> None:
     content = document.content
     extra = set(PLACES) if placed else set()
     if "groups" not in document:
-        extra |= ONLY_GROUP_FIELDS
+        extra |= ONLY_OF_GROUPS
     for key in content:
-        if "groups" in document and key in ONLY_GROUP_FIELDS:
+        if "groups" in document and key in ONLY_OF_GROUPS:
             raise document.error(key, "with groups it belongs in each of them, not beside them")
         if key in OF_WORKFLOWS:
             text = (
                 "is of a workflow, not of a job: one begins with `kind: Workflow` and `spec: {stages: […]}`"
             )
             raise document.error(key, f"{text} (docs/guides/workflows.md)", reason="UnknownField")
-    _known(content, JOB_FIELDS | extra, document, "")
+    if errors := list(islice(_unknown_keys(document, extra, placed), ERRORS_MAX)):
+        raise together(errors)
+
+
+def _unknown_keys(document: View, extra: set[str], placed: bool) -> Iterator[ManifestError]:
+    content = document.content
+    yield from _unknown(content, JOB_FIELDS | extra, document, "")
     group_extra = GROUP_FIELDS | (set(PLACES) if placed else set())
     for path, form in _FORMS.items():
-        _known(content.get(path), form.__struct_fields__, document, path)
+        yield from _unknown(content.get(path), form.__struct_fields__, document, path)
     for number, group in enumerate(_listed(content.get("groups"))):
-        _known(group, group_extra, document, f"groups[{number}]")
+        yield from _unknown(group, group_extra, document, f"groups[{number}]")
         if isinstance(group, dict):
-            _known(group.get("after"), AfterSpec.__struct_fields__, document, f"groups[{number}].after")
+            path = f"groups[{number}].after"
+            yield from _unknown(group.get("after"), AfterSpec.__struct_fields__, document, path)
     restart = content.get("restart")
     if isinstance(restart, dict):
-        _known(restart.get("rules"), RuleSpec.__struct_fields__, document, "restart.rules")
+        yield from _unknown(restart.get("rules"), RuleSpec.__struct_fields__, document, "restart.rules")
 
 
-def _known(found: Any, fields: Collection[str], document: View, path: str) -> None:
-    """Refuse keys that are not among `fields`, in a mapping or in each mapping of a list."""
+def _unknown(found: Any, fields: Collection[str], document: View, path: str) -> Iterator[ManifestError]:
+    """Keys that are not among `fields`, in a mapping or in each mapping of a list."""
     if isinstance(found, list):
         for number, each in enumerate(found):
-            _known(each, fields, document, f"{path}[{number}]")
+            yield from _unknown(each, fields, document, f"{path}[{number}]")
     elif isinstance(found, Map):
         for key in found:
             if key not in fields:
-                near = difflib.get_close_matches(key[:80], sorted({*fields} - INTERNAL), n=1)
-                known = f" (known are: {', '.join(sorted({*fields} - INTERNAL))})"
-                meant = f", did you mean {near[0]!r}?" if near else known
+                text = f"unknown key {shown(key)}{_meant(key, {*fields} - INTERNAL)}"
                 line = found.lines.get(key, found.line or document.line)
-                message = ": ".join(
-                    filter(None, (document.source.title, path, f"unknown key {shown(key)}{meant}"))
-                )
-                raise ManifestError(place(document.source.file, line), message, reason="UnknownField")
+                message = ": ".join(filter(None, (document.source.title, path, text)))
+                yield ManifestError(place(document.source.file, line), message, reason="UnknownField")
+
+
+def _meant(key: str, fields: set[str]) -> str:
+    if hint := _HINTS.get(key):
+        return f": {hint}"
+    near = nearest(key, fields)
+    return f", did you mean {near!r}?" if near else f" (known are: {', '.join(sorted(fields))})"
 
 
 def _eased(group: dict[str, Any], needs_no_command: bool) -> dict[str, Any]:
-    """Text and numbers are taken for each other where that is clear; a job that is not run needs no command."""
-    eased = {key: value for key, value in group.items() if value is not None}
-    for key in ("env", "labels", "tags"):
-        if isinstance(eased.get(key), dict):
-            eased[key] = {k: str(v) if type(v) is int else v for k, v in eased[key].items()}
-    if isinstance(eased.get("cores"), str):  # 500m; what is no number of cores is refused as text
-        with suppress(ValueError):
-            eased["cores"] = parse_cores(eased["cores"])
+    """A group in the form of its struct; a job that is not run needs no command."""
+    eased = ease_group(group)
     if needs_no_command and "shell" not in eased:
         eased.setdefault("command", list(NOTHING_RUNS))
     return eased

@@ -298,6 +298,8 @@ def _yaml(file: str, text: str, most: int) -> list[Any]:
 
 def _unreadable(file: str, error: Exception) -> ManifestError:
     mark = getattr(error, "problem_mark", None)
+    if getattr(error, "context", None) == _OPEN_QUOTE:
+        mark = getattr(error, "context_mark", mark)
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
     said = _YAML_WORDS.get(what, what)
     return ManifestError(
@@ -305,6 +307,7 @@ def _unreadable(file: str, error: Exception) -> ManifestError:
     )
 
 
+_OPEN_QUOTE = "while scanning a quoted scalar"
 # What libyaml says of the most common mistakes, and what to look at.
 _ALIGN = "keys of one object begin in the same column, and what belongs to a key is indented below it"
 _YAML_WORDS = {
@@ -313,6 +316,8 @@ _YAML_WORDS = {
         f"a key begins where a value was expected: {_ALIGN}; text with ': ' in it needs quotes"
     ),
     "did not find expected '-' indicator": "the indentation is wrong here: items of one list begin in the same column",
+    "found a tab character that violates indentation": "this line is indented with a tab: YAML takes spaces alone",
+    "found unexpected end of stream": "the text that begins here has no closing quote",
     "found character that cannot start any token": "a tab or another sign that YAML does not take: indent with spaces",
 }
 

@@ -22,7 +22,7 @@ from phalanx.core.model.topology import Topology
 from phalanx.manifests.aichor import is_aichor, read_aichor
 from phalanx.manifests.assembly import assemble
 from phalanx.manifests.batchjob import read_batch_job
-from phalanx.manifests.caution import Caution, Cautions, ManifestError
+from phalanx.manifests.caution import Caution, Cautions, ManifestError, together
 from phalanx.manifests.cluster import ClusterSpec, is_cluster_file, read_cluster_file
 from phalanx.manifests.contents import settled
 from phalanx.manifests.drafts import in_folder, is_same_document, with_classes
@@ -256,8 +256,7 @@ class _Reading:
     def _refuse(self) -> None:
         """Every document that cannot be read, in one error."""
         if self.errors:
-            self.errors[0].others += self.errors[1:]
-            raise self.errors[0]
+            raise together(self.errors)
 
     def _workloads(self, book: GangBook) -> list[ParsedJob]:
         readers: tuple[tuple[str, Callable[[View], ParsedJob | None]], ...] = (

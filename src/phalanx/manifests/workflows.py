@@ -18,10 +18,11 @@ from phalanx.api.schema.documents import complaint
 from phalanx.api.schema.fields import shown
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.short_forms import ease_group, ease_job
 from phalanx.api.schema.workflows import ConditionSpec, StageSpec, TaskProgram, WorkflowSpec, to_workflow
 from phalanx.core.model.job import RETRIES_MAX, is_job_id
 from phalanx.core.model.references import as_text
-from phalanx.errors import PhalanxError
+from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.containers import NOTHING_RUNS
 from phalanx.manifests.found import ParsedJob, plain_name
@@ -301,11 +302,13 @@ def _job_spec(view: View, plain: dict[str, Any], spec: dict[str, Any], jobs: lis
         if isinstance(group.get(key), dict):
             group[key] = {k: str(v) if type(v) in (int, float) else v for k, v in group[key].items()}
     fields["tags"] = group.pop("tags", {})
-    fields["groups"] = [group]
+    fields["groups"] = [ease_group(group)]
     fields["after"] = jobs
     fields["max_retries"] = _retries(view, spec)
     try:
-        return msgspec.convert(_plain(fields), JobSpec)
+        return msgspec.convert(_plain(ease_job(fields)), JobSpec)
+    except BadRequest as error:
+        raise wrong(view, "spec.gather", error.detail) from None
     except msgspec.ValidationError as error:
         field, what = complaint(error, JobSpec, fields)
         raise wrong(view, f"spec.{field.removeprefix('groups[0].')}", what) from None

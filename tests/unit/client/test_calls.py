@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +105,23 @@ def test_a_queue_that_cannot_be_one_is_refused_by_the_rule(name: str):
     for make in (calls.queue, lambda name: calls.set_quota(name, None)):
         with pytest.raises(BadRequest, match=r"queue: .* is not a name: write 1 to 63 lower-case letters"):
             make(name)
+
+
+@pytest.mark.parametrize("call", [calls.apply, calls.plan])
+def test_the_content_of_a_job_file_may_be_a_dict(call: Any):
+    given = {"name": 12, "command": ["true"], "gpus": 1, "gather": "rack", "gang": True, "nodes": "n1"}
+    sent = json.loads(call(given).body)["specs"]
+    assert sent == json.loads(call([given]).body)["specs"]
+    assert sent == [
+        {
+            "name": "12",
+            "gather": [{"layer": "rack"}],
+            "gang": True,
+            "groups": [{"command": ["true"], "gpus": 1, "nodes": ["n1"]}],
+        }
+    ]
+
+
+def test_an_unknown_field_of_a_dict_names_the_one_that_was_meant():
+    with pytest.raises(BadRequest, match=r"specs\[1\]: unknown field 'comand', did you mean 'command'\?"):
+        calls.apply([{"command": ["true"]}, {"comand": ["true"]}])

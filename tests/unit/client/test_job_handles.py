@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import pytest
 
+from phalanx.api.schema.jobs import Counts
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply
 from phalanx.client.job_handles import job_handle
 from phalanx.errors import BadRequest, JobFailed
@@ -34,3 +35,24 @@ def test_errors_call_a_job_by_its_number():
     with pytest.raises(JobFailed, match=r"train \(29\) is Failed: exited with code 3") as failed:
         a_handle(cluster).wait(check=True)
     assert failed.value.hint == "phalanx logs 29 shows all that it wrote"
+
+
+def test_of_an_array_the_error_counts_the_tasks_and_names_the_first_that_failed():
+    cluster = FakeClient()
+    cluster.ends = [
+        a_job(number=29, status="Failed", name="sweep", tasks=6, counts=Counts(completed=4, failed=2))
+    ]
+    first = a_task(
+        number="29.2", status="Failed", message="exited with code 1", attempt=0, params={"lr": "0.1"}
+    )
+    cluster.kept_tasks = [a_task(number="29.1", status="Completed"), first]
+    with pytest.raises(JobFailed) as failed:
+        a_handle(cluster, tasks=6).wait(check=True)
+    assert str(failed.value) == (
+        "sweep (29) is Failed: 2 of 6 tasks, the first is 29.2 (lr=0.1), exited with code 1"
+    )
+
+
+def test_a_traceback_has_the_hint():
+    assert BadRequest("no", hint="write yes").__notes__ == ["hint: write yes"]
+    assert not hasattr(BadRequest("no"), "__notes__")

@@ -64,6 +64,15 @@ def test_a_function_names_itself_and_what_is_meant(call: Any, told: str):
         call()
 
 
+def test_an_executor_shows_what_it_was_given_and_takes_only_clients():
+    executor = phalanx.Executor(CLIENT, max_workers=2, gpus=1, memory=None)  # type: ignore[arg-type]
+    assert repr(executor) == "Executor(max_workers=2, gpus=1)"
+    assert repr(executor.with_resources(gpus=2)) == "Executor(max_workers=2, gpus=2)"
+    assert repr(CLIENT) == "Client(http://127.0.0.1:9)"
+    with pytest.raises(TypeError, match=r"is not a phalanx\.Client"):
+        phalanx.Executor("http://127.0.0.1:9")  # type: ignore[arg-type]
+
+
 def test_the_names_that_an_executor_knows_are_its_arguments():
     written = set(inspect.signature(phalanx.Executor).parameters) - {"client", "resources"}
     assert {*_ARGUMENTS} == written | set(CallFields.__annotations__)

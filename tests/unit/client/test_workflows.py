@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -16,7 +17,7 @@ from phalanx.client.stage_fields import StageFields
 from phalanx.client.workflow_calls import retry_workflow, submit_workflow
 from phalanx.client.workflow_handles import WorkflowHandle
 from phalanx.client.workflows import Word, WorkflowBuilder
-from phalanx.errors import JobFailed, PhalanxError
+from phalanx.errors import JobFailed, NotFound, PhalanxError
 from tests.support.fake_client import ID, FakeClient, a_job, a_task
 
 
@@ -27,7 +28,7 @@ def test_a_text_is_no_command():
     assert "['python', 'train.py']" in str(caught.value)
     assert "shell='python train.py'" in str(caught.value)
     with pytest.raises(TypeError, match="is a text"):
-        flow.stage("train", b"python train.py")  # type: ignore[arg-type]
+        flow.stage("train", b"python train.py")
     assert flow.spec().stages == []
 
 
@@ -176,6 +177,7 @@ class EndedWorkflow:
         self.ended = WorkflowView(
             "w1", "tune", "ada", status, 0.0, {}, stages=list(stages), reason=reason, number=7
         )
+        self.error: NotFound | None = None
         self.jobs = FakeClient()
         self.jobs.ends = [a_job(number=9, status="Failed", name="tune.fit", exit_code=3)]
         self.jobs.kept_tasks = [
@@ -187,6 +189,8 @@ class EndedWorkflow:
         return self.ended
 
     def handle(self, id: str | int) -> JobHandle:
+        if self.error is not None:
+            raise self.error
         return job_handle(SubmitReply([ID], ID, [AcceptedTask(ID, number=9)]), cast(Any, self.jobs))
 
 
@@ -210,7 +214,7 @@ def test_a_workflow_that_was_stopped_raises_why():
     late = EndedWorkflow(
         "Failed", StageView("fit", "Cancelled", ID, number=9), reason="the deadline has passed"
     )
-    with pytest.raises(JobFailed, match=r"^workflow tune \(7\) is Failed: the deadline has passed$"):
+    with pytest.raises(JobFailed, match=r"^workflow tune \(7\) is Failed: the deadline has passed\b"):
         handle_on(late).wait(check=True)
     with pytest.raises(TimeoutError, match="has not ended: it is Running"):
         handle_on(EndedWorkflow("Running")).wait(0.1, check=True)
@@ -222,3 +226,31 @@ def test_the_job_of_a_stage_is_asked_by_its_name():
     assert handle.stage("fit").logs() == "no data\n"
     with pytest.raises(KeyError, match="has no stage 'fitt': it has fit, test"):
         handle.stage("fitt")
+
+
+def test_of_a_workflow_at_its_limit_the_limit_is_the_reason():
+    fit = StageView("fit", "Failed", ID, number=9, reason="cancelled")
+    with pytest.raises(JobFailed, match=r"^workflow tune \(7\) is Failed: the deadline has passed\b"):
+        handle_on(EndedWorkflow("Failed", fit, reason="the deadline has passed")).wait(check=True)
+
+
+def test_a_stage_that_never_began_is_told_by_its_name():
+    client = EndedWorkflow("Failed", StageView("fit", "Failed", ID, reason="${a.result.x}: no"))
+    with pytest.raises(JobFailed, match=r"is Failed: stage 'fit': \$\{a\.result\.x\}: no"):
+        handle_on(client).wait(check=True)
+    client.error = NotFound("no job")
+    with pytest.raises(NotFound, match=r"^stage 'fit' of workflow tune \(7\) has no job") as told:
+        handle_on(client).stage("fit")
+    assert told.value.reason == "StageNotBegun"
+
+
+def test_words_are_texts_numbers_paths_and_references():
+    flow = WorkflowBuilder("f")
+    one = flow.stage("one", ["python", Path("/a.py"), 1, 0.5], env={"SEED": 3})
+    group = flow.spec().stages[0].job.groups[0]
+    assert (group.command, group.env) == (["python", "/a.py", "1", "0.5"], {"SEED": "3"})
+    wrong: list[Any] = ["echo", one]
+    with pytest.raises(TypeError, match="stage 'two': command has stage 'one' itself"):
+        flow.stage("two", wrong)
+    with pytest.raises(TypeError, match="stage 'two': spec has what JSON does not have"):
+        flow.stage("two", task_type="sft", spec={"x": object()})

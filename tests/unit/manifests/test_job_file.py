@@ -112,12 +112,53 @@ def test_several_documents_and_files_are_several_jobs():
         ("command: [x]\nenv:\n  B: b\n  A: 1.5\n", 4, "env['A']: 1.5 is a number, give text"),
         ("name: x\ncommand: [x]\nshell: x\n", 3, "shell: given beside command"),
         ("command: [x]\ngang: true\ngather: [{layer: a}, {layer: a}]\n", 3, "named twice"),
+        ("command: [x]\ngang: true\ngather: rack:mus\n", 3, "gather: 'rack:mus' is not a rule"),
+        ("name: 12\ncommand: [x]\n", 1, "name: '12' is not a name: it means a job or task by its number"),
+        ("command: [x]\nmax_attempts: 3\n", 2, "'max_attempts': write max_retries, one less"),
+        ("command: [x]\nmemory: 10\n", 2, "memory: 10 without a unit is 10 bytes"),
+        ("command: [x]\narray: 4-1\n", 2, "job.yaml:2: array: '4-1': '4-1' ends before it begins"),
+        (
+            "groups:\n- {name: b, command: [x]}\n- {name: a, command: [x], after: [b]}\n",
+            3,
+            'groups[1].after[0]: \'b\' is text, give an object such as {"group": "b"} (optional: when: started or',
+        ),
     ],
 )
 def test_what_is_wrong_is_told_with_its_line(text: str, line: int, told: str):
     detail = refusal(text)
     assert detail.startswith(f"job.yaml:{line}: ")
     assert told in detail
+
+
+def test_what_can_mean_one_thing_may_be_written_shorter():
+    job = the_job(
+        "command: [x]\ntasks: 2\ngang: true\ngather: rack:must\nafter: 17\nnodes: n1\nexclude: n2\nname: 12a\n"
+    )
+    assert (job.gather, job.after) == ([GatherSpec("rack", must=True)], ["17"])
+    assert (job.groups[0].nodes, job.groups[0].exclude) == (["n1"], ["n2"])
+    assert the_job("command: [x]\nafter: [17, '18:any']\n").after == ["17", "18:any"]
+
+
+def test_a_job_that_names_its_nodes_is_no_cluster_file():
+    assert the_job("command: [x]\nnodes: [n1, n2]\n").groups[0].nodes == ["n1", "n2"]
+    assert the_job("shell: x\nnodes: [n1]\n").groups[0].nodes == ["n1"]
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        ("nam: x\ncomand: [x]\ngang: {mach: x}\n", [1, 2, 3]),
+        ("name: [x]\ncommand: x\nmemory: [1]\ntasks: 3\n", [1, 2, 3]),
+        ("groups:\n- {command: [x], gpu: 1}\n- {command: [x], cpus: 1}\n", [2, 3]),
+        ("groups:\n- {command: x}\n- {command: [x], gpus: many}\nhold: 1\n", [4, 2, 3]),
+        ("command: x\n---\ncommand: [x]\ngpus: many\n", [1, 4]),
+    ],
+)
+def test_all_keys_and_types_that_are_wrong_are_told_at_once(text: str, lines: list[int]):
+    with pytest.raises(ManifestError) as caught:
+        read([("job.yaml", text)])
+    found = [caught.value, *caught.value.others]
+    assert sorted(each.where for each in found) == sorted(f"job.yaml:{line}" for line in lines)
 
 
 def test_keys_that_only_programs_set_are_not_told_as_known():
@@ -194,7 +235,7 @@ def test_a_gang_that_is_too_large_is_refused_with_its_line():
 
 def test_a_word_that_is_unknown_is_answered_with_those_that_are_known():
     said = refusal("name: a\ncommand: [x]\nrestart:\n  rules:\n    - {action: explode}\n")
-    assert "restart.rules[0].action: invalid enum value 'explode', give one of: fail, restart," in said
+    assert "restart.rules[0].action: 'explode' is not one of: fail, restart," in said
 
 
 @pytest.mark.parametrize("text", ["name: {0}\ncommand: [x]\n", "kind: {0}\n", "kind: Pod\napiVersion: {0}\n"])

@@ -110,6 +110,8 @@ def test_toml_is_read_by_its_name():
         ("a: b: c", 1, "text with ': ' in it needs quotes"),
         ("a:\n  b: 1\n c: 2\n", 3, "the indentation is wrong here or above"),
         ("a:\n\tb: 1\n", 2, "indent with spaces"),
+        ("a: 1\n\tb: 1\n", 2, "indented with a tab: YAML takes spaces alone"),
+        ('a: 1\nb: "x\nc: 1\n', 2, "no closing quote"),
         ("a: " + "9" * 500, 1, "too long"),
         ("x:\n- <<: [1]\n", 2, "takes a mapping"),
     ],

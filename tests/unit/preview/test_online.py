@@ -193,7 +193,7 @@ class TestWorkflows:
     @pytest.mark.parametrize(
         ("limits", "told"),
         [
-            ({"deadline": "2001-01-01T00:00:00"}, "is no time with its zone"),
+            ({"deadline": "2001-01-01T00:00:00"}, "is not a time with its zone"),
             ({"deadline": "1960-01-01T00:00:00Z"}, "has passed"),
             ({"deadline": "soon"}, "deadline: "),
             ({"deadline": -1.0}, "deadline: "),

@@ -134,7 +134,7 @@ def check_files(request: PlanFilesRequest) -> None:
         check_text(f"files[{number}].name", file.name, FILE_NAME_BYTES_MAX)
         if not file.name or not file.name.isprintable():
             raise BadRequest(
-                f"files[{number}].name: {shown(file.name)} is no name: write printable characters"
+                f"files[{number}].name: {shown(file.name)} is not a name: write printable characters"
             )
 
 

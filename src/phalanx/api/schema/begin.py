@@ -19,8 +19,8 @@ _LATER = ("+", "now+")  # the second as Slurm writes it
 _EPOCH_MIN = 1_000_000_000  # a smaller number is no instant: somebody meant so many seconds from now
 _CLOCK = re.compile(r"(?:(today|tomorrow)[ T]?)?([0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?)?", re.IGNORECASE)
 _WAYS = (
-    "`phalanx` and the Python client take 18:00, tomorrow, 'tomorrow 8:00', +2h and 2027-01-31T08:00; "
-    "REST takes +2h and 2027-01-31T08:00:00Z, with its zone"
+    "`--begin` and the Python client take 18:00, tomorrow, 'tomorrow 8:00', +2h and 2027-01-31T08:00; "
+    "job files and REST take +2h and 2027-01-31T08:00:00Z, with its zone"
 )
 
 
@@ -32,7 +32,7 @@ def read_begin(field: str, value: float | str | None, now: float) -> float:
         at = _told(field, value, now)
     elif value < _EPOCH_MIN:
         raise Unprocessable(
-            f"{field}: {shown(value)} is no instant in seconds since 1970: {_WAYS}", reason="OutOfRange"
+            f"{field}: {shown(value)} is not an instant in seconds since 1970: {_WAYS}", reason="OutOfRange"
         )
     else:
         at = float(value)

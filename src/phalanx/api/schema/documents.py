@@ -15,7 +15,6 @@ Headers and status lines are left to `api/server/messages.py` and to the clients
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -27,6 +26,7 @@ from msgspec import Struct
 
 from phalanx import errors
 from phalanx.api.schema.fields import shown, too_deep
+from phalanx.api.schema.nearest import nearest
 from phalanx.core.model.json_depth import too_deep_at
 from phalanx.errors import BadRequest, PhalanxError, TooMany, Unavailable
 
@@ -41,6 +41,8 @@ _STRING = re.compile(rb'"([^"\\]*+(?:\\.[^"\\]*+)*+)"\s*+(:?)', re.DOTALL)
 _STEP = re.compile(r"\[[^\]]*\]|[^.\[\]]+")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _WRONG_TYPE = re.compile(r"expected ([a-z |]+), got ([a-z]+)")
+_OUT_OF_RANGE = re.compile(r"expected (?:int|float) (<=|>=) (-?[0-9.e+]+)")
+_LIMITS = {"<=": "most", ">=": "least"}
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
@@ -49,6 +51,9 @@ _TYPES = {
     "array": 'a list such as ["a", "b"]',
     "object": "an object with fields",
 }
+
+LISTED_MAX = 8  # fields of a struct in an example
+_FOUND = {"bool": "a truth value", "object": "an object"}
 
 _SHORT_BYTES = 4096  # of a body whose keys may well all differ
 _LOOKED_AT_BYTES = 256 * 1024  # of a body that is nested too deep, to name the field
@@ -99,25 +104,58 @@ def complaint(error: msgspec.ValidationError, form: type, document: object = Non
     what, _, where = str(error).partition(" - at `$")
     what, field = what[:1].lower() + what[1:].replace("`", ""), where.rstrip("`").lstrip(".")
     if wrong := _WRONG_TYPE.fullmatch(what):
-        expected = " or ".join(
-            _TYPES.get(each, each) for each in wrong[1].replace("int | float", "float").split(" | ")
-        )
+        kinds = wrong[1].replace("int | float", "float").removesuffix(" | null").split(" | ")
+        expected = " or ".join(_TYPES.get(each, each) for each in kinds)
+        wanted = _form_at(form, field)
         field, value = _value_at(document, field, wrong[2])
-        found = _TYPES.get(wrong[2], wrong[2]).partition(" such as")[0]
+        expected = _with_example(expected, wanted, value)
+        found = _FOUND.get(wrong[2], _TYPES.get(wrong[2], wrong[2])).partition(" such as")[0]
         if value is None:
             return field, f"expected {expected}, got {found}"
         quoted = f': "{json.dumps(value)}"' if expected == "text" and wrong[2] != "str" else ""
         if isinstance(value, str) and field.rpartition(".")[2] == "command":
             expected = f"a list such as {json.dumps(value.split()[:8])}, or the same text as shell"
-        return field, f"{shown(value)} is {found}, give {expected}{quoted}"
-    words = _words_of(_form_at(form, field)) if what.startswith("invalid enum value") else []
-    return field, f"{what}, give one of: {', '.join(words)}" if words else what
+        said = json.dumps(value) if isinstance(value, bool) else shown(value)
+        return field, f"{said} is {found}, give {expected}{quoted}"
+    if limit := _OUT_OF_RANGE.fullmatch(what):
+        return field, f"give at {_LIMITS[limit[1]]} {limit[2]}"
+    value = what.removeprefix("invalid enum value ")
+    words = _words_of(_form_at(form, field)) if value != what else []
+    return field, f"{value} is not one of: {', '.join(words)}" if words else what
+
+
+def _with_example(expected: str, form: Any, value: object) -> str:
+    """What is expected, with an example of the list, the mapping or the struct that it is, and what else that may have.
+
+    A text that was given in the place of a struct with one field that it needs is most likely that one.
+    """
+    struct = _struct_of(get_args(form)[0]) if get_origin(form) is list else form
+    if get_origin(struct) is dict and get_args(struct)[1] is str:
+        return expected.replace(_TYPES["object"], 'an object such as {"NAME": "value"}')
+    fields = msgspec.structs.fields(struct) if _is_struct(struct) else ()
+    if not 0 < len(fields) <= LISTED_MAX:
+        return expected
+    needed = [each.name for each in fields if each.required]
+    others = ", ".join(_described(each.name, each.type) for each in fields if not each.required)
+    if not needed:
+        return expected.replace(_TYPES["object"], f"an object with any of {others}")
+    given = value if isinstance(value, str) and len(needed) == 1 else "…"
+    example = json.dumps(dict.fromkeys(needed, given), ensure_ascii=False)
+    more = f" (optional: {others})" if others else ""
+    expected = expected.replace(_TYPES["array"], f"a list such as [{example}]{more}")
+    return expected.replace(_TYPES["object"], f"an object such as {example}{more}")
+
+
+def _described(name: str, form: Any) -> str:
+    """A field, with the words that it may have."""
+    words = _words_of(form)
+    return f"{name}: {' or '.join(words)}" if words else name
 
 
 def _unknown_field(name: str, form: type, where: str, noun: str) -> BadRequest:
     fields = getattr(_form_at(form, where), "__struct_fields__", ())
-    near = difflib.get_close_matches(name[:80], fields, n=1)
-    meant = f", did you mean {near[0]!r}?" if near else ""
+    near = nearest(name, fields)
+    meant = f", did you mean {near!r}?" if near else ""
     known = f"known: {', '.join(sorted(fields))}" if fields else f"no {noun} is known here"
     place = f"{where}: " if where else ""
     return BadRequest(f"{place}unknown {noun} {shown(name)}{meant}", reason="UnknownField", hint=known)

@@ -105,7 +105,8 @@ def check_job_name(field: str, value: str) -> None:
         return
     if reads_as_number(value) or value == LAST:
         meant = "the newest job" if value == LAST else "a job or task by its number"
-        raise BadRequest(f"{field}: {shown(value)} is not a name: it means {meant}; add a letter")
+        better = shown(f"job-{value}"[:SHOWN_MAX])
+        raise BadRequest(f"{field}: {shown(value)} is not a name: it means {meant}; write such as {better}")
     raise BadRequest(
         f"{field}: {shown(value)} is not a name: write 1 to 63 letters, digits, '.', '_' or '-', with a letter or"
         " digit at both ends"
@@ -236,7 +237,7 @@ def read_deadline(field: str, value: float | str, now: float) -> float:
         at = None
     if at is None or at.tzinfo is None:
         raise BadRequest(
-            f"{field}: {shown(value)} is no time with its zone: write 2027-01-31T08:00:00Z, or 2h for so long from now"
+            f"{field}: {shown(value)} is not a time with its zone: write 2027-01-31T08:00:00Z, or 2h from now"
         )
     if at.timestamp() <= now:
         raise Unprocessable(f"{field}: {shown(value)} has passed", reason="OutOfRange")

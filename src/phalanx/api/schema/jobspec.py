@@ -160,7 +160,7 @@ def to_job(spec: JobSpec, *, id: JobId, now: float, user: str, default_retries: 
     _check_labels(spec)
     params = read_params(spec.params, spec.each, None)
     if params is not None and (spec.gang is not False or [group.tasks for group in spec.groups] != [1]):
-        raise BadRequest("params: a sweep has one group, without tasks of its own, and is no gang")
+        raise BadRequest("params: a sweep has one group, without tasks of its own, and is not a gang")
     array = sweep_array(params, _array(spec))
     if spec.gang is not False:
         _check_gang_size(spec, array)
@@ -210,7 +210,7 @@ def _applied(spec: JobSpec) -> tuple[tuple[str, str], ...]:
     for key, digest in spec.applied.items():
         kind, space, name = key.partition(" ")
         if not (kind.isascii() and kind.isalpha() and len(kind) <= NAME_MAX):
-            raise BadRequest(f"applied: {shown(key)} is no kind and name, give such as 'Pod default/a'")
+            raise BadRequest(f"applied: {shown(key)} is not a kind and name, give such as 'Pod default/a'")
         if space:
             check_object("applied", name)
         check_text("applied", digest, TEXT_BYTES_MAX)
@@ -253,7 +253,7 @@ def _array(spec: JobSpec) -> Array | None:
     try:
         array = parse_array(spec.array)
     except ArrayError as error:
-        raise BadRequest(f"array: {error}") from None
+        raise BadRequest(str(error).replace("array ", "array: ", 1)) from None
     group = spec.groups[0]
     if group.tasks not in (1, len(array)):
         raise BadRequest(

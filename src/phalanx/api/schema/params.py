@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from phalanx.api.schema.fields import check_count, check_text, shown
+from phalanx.core.model.amounts import plural
 from phalanx.core.model.array import RANGES_MAX, TASKS_MAX, Array
 from phalanx.core.model.job import Group, Job
 from phalanx.core.model.parameters import (
@@ -147,7 +148,7 @@ def check_rows(rows: Sequence[Sequence[str]], names: Sequence[str], first: int, 
         if len(row) != len(names):
             columns = ", ".join(names[:8])
             raise BadRequest(
-                f"{field}: row {number} has {len(row)} values, expected {len(names)} ({columns})"
+                f"{field}: row {number} has {plural(len(row), 'value')}, expected {len(names)} ({columns})"
             )
         sizes = [
             check_text(f"{field}: row {number}, {name}", value, VALUE_BYTES_MAX)
@@ -173,7 +174,19 @@ def as_value(value: Any, where: str) -> str:
         return value
     if value is None:
         raise BadRequest(f"{where}: there is no value (null): give one, such as an empty text")
-    return msgspec.json.encode(value).decode()
+    try:
+        return msgspec.json.encode(value, enc_hook=_native).decode()
+    except TypeError:
+        raise BadRequest(
+            f"{where}: {shown(value)} is not a value that JSON has, give a text or a number"
+        ) from None
+
+
+def _native(value: Any) -> Any:
+    """A scalar or an array of NumPy and the like as Python's own."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(type(value))
 
 
 def rows_of_objects(objects: Sequence[Any], field: str, first: int = 1) -> tuple[list[str], list[list[str]]]:
@@ -206,10 +219,10 @@ def _row(value: Any, names: list[str], where: str) -> list[str]:
     if not isinstance(value, Mapping):
         raise BadRequest(f"{where}: {shown(value)} is not an object, but the rows before it are")
     if missing := [name for name in names if name not in value]:
-        raise BadRequest(f"{where} has no {shown(missing[0])}, which the first row has")
+        raise BadRequest(f"{where} has no {shown(missing[0])}, which row 1 has")
     if len(value) != len(names):
         more = next(name for name in value if name not in names)
-        raise BadRequest(f"{where} has {shown(more)}, which the first row has not")
+        raise BadRequest(f"{where} has {shown(more)}, which row 1 does not have")
     return [as_value(value[name], f"{where}, {name}") for name in names]
 
 

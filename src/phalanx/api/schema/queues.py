@@ -192,7 +192,7 @@ def _roles(field: str, roles: list[str]) -> tuple[str, ...]:
     known = ROLES[1:]  # a viewer submits nothing
     for role in roles:
         if role not in known:
-            detail = f"{field}: {shown(role)} is no role that submits: {', '.join(known)}"
+            detail = f"{field}: {shown(role)} is not a role that submits: {', '.join(known)}"
             raise BadRequest(detail)
     return tuple(dict.fromkeys(roles))
 

@@ -70,7 +70,7 @@ def _check(field: str, line: str) -> None:
             return
         found = load_ssh_public_key(f"{kind} {body}".encode())
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise BadRequest(f"{field}: {shown(line)} is no key: {error}") from None
+        raise BadRequest(f"{field}: {shown(line)} is not a key: {error}") from None
     if isinstance(found, RSAPublicKey) and found.key_size < RSA_BITS_MIN:
         raise BadRequest(
             f"{field}: an RSA key of {found.key_size} bits, give one of at least {RSA_BITS_MIN}, or ed25519"

@@ -5,7 +5,9 @@ Some may be written in a shorter form than in the request; `client/submit_names.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from os import PathLike
 from typing import Any, Literal, TypedDict
 
 from phalanx.api.schema.groupspec import GatherRules, Network
@@ -15,6 +17,9 @@ from phalanx.core.model.resources import Cores
 # Jobs by their ids or numbers, or as what `submit` returned.
 JobBefore = str | int | SubmitReply
 JobsBefore = JobBefore | Sequence[JobBefore]
+Word = str | int | float | PathLike[str]
+Several = str | Sequence[str]
+Span = float | str | timedelta
 
 
 class GangFields(TypedDict, total=False):
@@ -28,34 +33,34 @@ class GangFields(TypedDict, total=False):
     priority: int
     queue: str
     name: str
-    env: dict[str, str]
+    env: Mapping[str, Word]
     export: str | Sequence[str] | None  # variables of this process: ALL, NONE, or names
     exported: dict[str, str]
-    cwd: str | None
-    time_limit: float | str | None
-    grace: float | str | None
+    cwd: str | PathLike[str] | None
+    time_limit: Span | None
+    grace: Span | None
     max_retries: int | None
     max_attempts: int | None
     allow_infeasible: bool
     request_id: str | None
     min: int
-    gang_wait: float | str | None
+    gang_wait: Span | None
     labels: dict[str, str]
     require_isolation: bool
-    nodes: str | list[str]
-    exclude: str | list[str]
+    nodes: Several
+    exclude: Several
     exclusive: bool
     spread: bool
     tags: dict[str, str]
     after: JobsBefore
     preemption: Literal["lower", "never"]
     evictable: bool
-    min_run: float | str
+    min_run: Span
     network: Network
     subdomain: str
     image: str
-    mounts: list[str]
-    begin: float | str | None
+    mounts: Several
+    begin: float | str | datetime | None
     split_output: bool
     attached: bool
     stdin: bool
@@ -64,10 +69,10 @@ class GangFields(TypedDict, total=False):
 class SubmitFields(GangFields, total=False):
     """All fields of `SubmitRequest`, for `submit(command=[…], gpus=2)`."""
 
-    command: list[str]
+    command: Sequence[Word]
     shell: str | None
     kind: Literal["command", "vps"]
-    targets: list[str]
+    targets: Several
     required_gpus: list[list[int]] | None
     array: str | None
     no_queue: bool

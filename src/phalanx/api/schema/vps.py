@@ -163,7 +163,7 @@ def _mode(request: VpsRequest) -> SshMode:
     found = next((mode for mode in MODES if mode == request.ssh), None)
     if found is None:
         raise BadRequest(
-            f"ssh: {shown(request.ssh)} is no mode: give one of {listed}", reason="SshModeUnknown"
+            f"ssh: {shown(request.ssh)} is not a mode: give one of {listed}", reason="SshModeUnknown"
         )
     if found == "upload" and not request.public_key.strip():
         raise BadRequest(

@@ -46,17 +46,17 @@ MEANINGS: dict[Permission, str] = {
     "open": "ask whether it lives, is ready, and leads; no token is needed",
     "read": "see the names and states of all jobs, nodes and queues, and why they are so; plan",
     "follow": "see one job: its state, its tasks, its story",
-    "inspect": "read what a job's tasks wrote, and the values of its environment",
-    "submit": "submit jobs",
-    "approve": "approve or deny jobs that wait for it, where the queue lets one",
-    "control": "cancel, evict, pause, resume, hold, release, retry, resubmit and change jobs",
-    "enter": "run commands beside a job's running tasks, and connect to their ports",
+    "inspect": "read what a job's tasks wrote, or the values of its environment",
+    "submit": "submit jobs (under one's own name)",
+    "approve": "approve or deny jobs (where the queue allows it)",
+    "control": "cancel, evict, pause, resume, hold, release, retry, resubmit or change jobs",
+    "enter": "run commands beside a job's running tasks, or connect to their ports",
     "operate": "drain or resume nodes",
     "declare": "set quotas or network layers",
-    "grant": "create, list, rotate and revoke tokens (own: for one's own name, of no more power)",
+    "grant": "create, list, rotate or revoke tokens (own: for one's own name, of no more power)",
     "audit": "read the audit log",
     "serve": "carry out the calls of an executor, as a worker of its job",
-    "browse": "log in to the dashboard with a browser, and log out",
+    "browse": "log in to the dashboard, or log out",
 }
 
 GRANTS: dict[Bearer, dict[Permission, Scope]] = {
@@ -177,7 +177,7 @@ def forbidden(identity: Identity, permission: Permission, what: str = "", *, who
     takes = f"the role {' or '.join(whole)}"
     if own:
         noun = "tokens" if permission == "grant" else "jobs"
-        takes += f"; the role {' or '.join(own)} allows it only for one's own {noun}"
+        takes += f"; the role {' or '.join(own)} allows it only for your own {noun}"
     if identity.role in _ELSEWHERE:
         detail = f"{_ELSEWHERE[identity.role]}; it may not {what}"
     else:

@@ -83,7 +83,7 @@ class TrustedProxies(Struct, frozen=True):
             )
         if not is_name(name):
             raise Forbidden(
-                f"{self.user_header} = {name[:80]!r} is no name of a user: expected letters, digits, '.', '_', '-'",
+                f"{self.user_header} = {name[:80]!r} is not a user name: expected letters, digits, '.', '_', '-'",
                 reason="BadProxyUser",
             )
         if name in OF_SETTINGS and f"user:{name}" not in self.roles:

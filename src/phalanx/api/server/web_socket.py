@@ -40,7 +40,7 @@ def accept_header(headers: Mapping[bytes, bytes]) -> tuple[bytes, bytes]:
         is_key = False
     if not is_key or headers.get(b"sec-websocket-version") != VERSION:
         raise BadRequest(
-            "this is no handshake of a WebSocket: expected Sec-WebSocket-Key and Sec-WebSocket-Version: 13",
+            "this is not a WebSocket handshake: expected Sec-WebSocket-Key and Sec-WebSocket-Version: 13",
             reason="UpgradeRequired",
         )
     return b"sec-websocket-accept", accept_key(key).encode()

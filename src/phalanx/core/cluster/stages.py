@@ -14,6 +14,7 @@ from phalanx.core.cluster.workflows import StagePhase, WorkflowState
 from phalanx.core.model.job import Command, Group, Job
 from phalanx.core.model.program_words import program_places
 from phalanx.core.model.references import (
+    RESULT,
     NullValue,
     Reference,
     Unresolved,
@@ -32,6 +33,9 @@ class SkippedStage(Struct, frozen=True):
     """The condition of a stage does not hold, so it does not run."""
 
     text: str
+
+
+NO_RESULT = "the stage gave no result: it wrote nothing to the file in PHALANX_RESULT"
 
 
 def job_of_stage(
@@ -89,7 +93,8 @@ class _Results:
         try:
             value = self.at(stage, reference.path)
         except Unresolved as error:
-            raise Unresolved(f"${{{'.'.join((reference.stage, *reference.path))[:200]}}}: {error}") from None
+            written = ".".join((reference.stage, RESULT, *reference.path))
+            raise Unresolved(f"${{{written[:200]}}}: {error}") from None
         self._count(reference, value)
         return value
 
@@ -120,7 +125,7 @@ class _Results:
         text, kept = self._flow.results.get(stage), self._flow.kept.get(stage, ())
         if text is None and not kept:
             skipped = self._flow.phase(stage) == StagePhase.SKIPPED
-            raise Unresolved("the stage was skipped" if skipped else "the stage gave no result")
+            raise Unresolved("the stage was skipped" if skipped else NO_RESULT)
         tasks = self._flow.workflow.stages[stage].job.tasks
         found = [None] * tasks if text is None else msgspec.json.decode(text)
         for each in kept:

@@ -170,7 +170,7 @@ async def test_a_refusal_about_anothers_job_says_what_is_refused_and_whose_job_i
     route = next(each for each in ROUTES if each.path == path)
     told = (await http_request(stage, route, "user", stage.other)).json()
     assert says in told["detail"] and told["detail"].endswith("jobs of bob")
-    assert "only for one's own jobs" in told["hint"]
+    assert "only for your own jobs" in told["hint"]
 
 
 async def test_anothers_environment_last_words_and_results_are_hidden():

@@ -178,7 +178,7 @@ def test_a_condition_on_a_value_that_is_not_there_says_so():
 def test_a_reference_to_a_null_says_so():
     cluster = WorkflowCluster(CHAIN)
     cluster.finish("a", result='{"name": null, "n": 1}')
-    assert cluster.ends()["b"].text == "${a.name}: the value at name of the result is null"
+    assert cluster.ends()["b"].text == "${a.result.name}: the value at name of the result is null"
 
 
 def test_a_reference_to_a_stage_that_was_skipped_fails():
