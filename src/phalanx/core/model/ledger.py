@@ -114,7 +114,7 @@ class Ledger:
         """All cores and memory of a node that runs one task at a time; exclusively, its devices too."""
         has = self.capacity
         if request.exclusive and self.holders:
-            return reason.not_empty(self.name, self.holders)
+            return reason.not_empty(self.name, self.holders, amounts.plural(self.holders, "other task"))
         if not self.is_empty:
             return reason.not_enough_cores(self.name, has.cores, self.cores_free, has.cores)
         cores = tuple((each.id, each.cores) for each in has.numa)

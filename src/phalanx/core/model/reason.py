@@ -79,8 +79,6 @@ quarantined = _reason("NodeQuarantined", _HELD, "host left",
 losses_braked = _reason("LossesBraked", _HELD, "host silent nodes",
     "{host} is silent, as are {silent} of {nodes} nodes; no node is declared lost while so many are, and its"
     " tasks stay allocated")
-drained = _reason("Maintenance", _HELD, "host reason",
-    "{host} is drained: {reason}")
 disabled = _reason("NodeDisabled", _HELD, "host _reason automatic",
     "{host} is disabled {_reason}")
 disabled_away = _reason("NodeDisabled", _HELD, "host _reason automatic",
@@ -188,8 +186,8 @@ stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
 # What gangs need
 not_chosen = _reason("NodeNotChosen", _NEVER, "host lacking",
     "{host} is not among the nodes that the job may use (--nodes, --exclude)")
-not_empty = _reason("NodeNotEmpty", _CAPACITY, "host holders",
-    "{host} is not empty: others hold {holders} places there, and the job wants the node for itself (--exclusive)")
+not_empty = _reason("NodeNotEmpty", _CAPACITY, "host holders _others",
+    "{host} is not empty ({_others} there), and --exclusive needs an empty node")
 held_whole = _reason("NodeHeldWhole", _CAPACITY, "host",
     "{host} is held by a job that has it for itself (--exclusive)")
 no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
@@ -230,6 +228,11 @@ def held_back(because: str) -> Reason:
 def begins_later(at: float, seconds: float) -> Reason:
     text = f"Begins at {utc(at)}, in {describe_seconds(seconds)}"
     return Reason("BeginTime", Tier.HELD, text, {"begin_at": at, "seconds": seconds})
+
+
+def drained(host: str, why: str) -> Reason:
+    text = f"{host} {why.removeprefix('it ')}" if why.startswith("it is ") else f"{host} is drained: {why}"
+    return Reason("Maintenance", Tier.HELD, text, {"host": host, "reason": why})
 
 
 def node_excluded(host: str, failures: int, until: float, own: str = "") -> Reason:

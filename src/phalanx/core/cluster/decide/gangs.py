@@ -90,7 +90,7 @@ def evict(state: ClusterState, given: Evict, now: float) -> Decision:
     chosen = job.live.values() if given.position is None else [job.live.get(given.position)]
     keys = tuple(attempt.key for attempt in chosen if attempt is not None and attempt.ending is None)
     if not keys:
-        return refuse_because("NotRunning", "only a task that holds a place can be evicted")
+        return refuse_because("NotRunning", "only running tasks can be evicted")
     event = e.TasksEvicted(at=now, cause=given.cause, keys=keys, text=f"phalanx: evicted by {given.cause}")
     return Decision([event, *recalls(state, keys, now, given.cause)], [], Accepted(len(keys), len(keys)))
 
