@@ -297,7 +297,8 @@ class Ledger:
         if others:
             return reason.no_matching_labels(self.name, ", ".join(others), others)
         if ours[1] in lacking:
-            return reason.no_containers(self.name, self.capacity.containers or "it has no runtime", lacking)
+            because = self.capacity.containers.removeprefix("none: ") or "it has no runtime"
+            return reason.no_containers(self.name, because, lacking)
         if ours[2] in lacking:
             because = f"only podman takes a folder (rootfs:), and it has {self.capacity.containers}"
             return reason.no_containers(self.name, because, lacking)

@@ -193,13 +193,13 @@ held_whole = _reason("NodeHeldWhole", _CAPACITY, "host",
 no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
     "{host} does not have {_shown}")
 not_isolated = _reason("NotIsolated", _NEVER, "host _shown lacking",
-    "{host} does not hold tasks to their {_shown}, and the job requires isolation")
+    "{host} cannot limit tasks to their {_shown}, and the job requires isolation")
 no_containers = _reason("NoContainers", _NEVER, "host _because lacking",
     "{host} cannot run containers of this image: {_because}")
 not_a_multiple = _reason("MustGatherImpossible", _NEVER, "needed layer multiple",
     "{needed} members cannot be split into multiples of {multiple} per {layer}")
-exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted total",
-    "Needs {wanted} {what} at once; all nodes of this cluster together have {total}")
+exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted total _needs _room",
+    "Needs {_needs} at once; all nodes of this cluster together have room for {_room}")
 # fmt: on
 
 _OF_TARGET = frozenset({
