@@ -102,6 +102,17 @@ def test_only_an_operator_is_told_how_to_resume_a_node():
     assert ["an operator" in fix.text for fix in fixes] == [False, False, True], "ada is told whom to ask"
 
 
+def test_an_operator_brings_back_the_node_of_anothers_job_and_a_user_goes_elsewhere():
+    cluster = a_cluster(n1={"cores": 1}, n2={"cores": 1})
+    cluster.give(Disconnect("n1", "a"))
+    job = a_job(target="n1", user="ada")
+    cluster.submit(job)
+    fixes = [why(cluster, job, asker=asker).fix for asker in (Asker("op", operates=True), ADA)]
+    assert fixes[0] is not None and fixes[1] is not None
+    assert fixes[0].command == "phalanx runner --join HOST:7434 --name n1"
+    assert fixes[1].change["targets"] == []
+
+
 def test_devices_in_use_are_told_with_who_holds_them_and_whose_end_helps():
     cluster = a_cluster(n1={"cores": 8, "gpus": 1}, n2={"cores": 8, "gpus": 1})
     gang = a_gang(a_group(2, gpus=1), user="bo")
