@@ -67,6 +67,9 @@ def test_what_waits_of_a_job_that_runs_in_part_is_released_so():
     cluster.started("n1", (job.id, 0, 1))
     cluster.give(Hold(job.id, "ada"))
     assert command(cluster, job, ADA) == f"phalanx release {job.id}"
+    cluster.give(ReleaseJob(job.id, "ada"))
+    cluster.give(Update(job.id, "ada", begin_at=1000.0))
+    assert command(cluster, job, ADA) == f"phalanx update {job.id} --begin now"
 
 
 @pytest.mark.parametrize(("asker", "is_offered"), [(ADA, True), (ADMIN, True), (BO, False)])
