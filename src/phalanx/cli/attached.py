@@ -18,7 +18,6 @@ from phalanx.cli.output import note, time_of_day
 from phalanx.cli.signals import output_closed
 from phalanx.cli.wait import ENDED
 from phalanx.client.leader import RetryDelays
-from phalanx.clock import SystemClock
 from phalanx.core.model.reason import said
 from phalanx.errors import NotFound, PhalanxError, Unavailable
 
@@ -130,7 +129,8 @@ class Attached:
         self._copiers: list[Thread] = []
         self._moved = 0  # pieces that were copied
         self._writing = 0  # copiers whose piece is being taken by whoever reads our output
-        lock = Lock()
+        self._told: set[str] = set()  # what was said of members of a gang
+        self._lock = lock = Lock()
         streams: list[tuple[Stream, IO[bytes]]] = [("stdout", sys.stdout.buffer)]
         if split:
             streams.append(("stderr", sys.stderr.buffer))
@@ -182,14 +182,19 @@ class Attached:
                 if copied > 1 and stream == "stdout":
                     note(_again(id, task, copied))
                 self._copy_attempt(id, stream, copied, sink)
-                if stream == "stdout" and (
-                    text := _left(id, patiently(lambda: self._client.task(id)), copied)
-                ):
-                    note(text)
+                if stream == "stdout":
+                    self._tell(_left(id, patiently(lambda: self._client.task(id)), copied))
             elif task.status in ENDED:
                 return
             else:
                 patiently(lambda: self._client.wait(id, timeout=self._pace_s))
+
+    def _tell(self, text: str) -> None:
+        """Say it on standard error, once, though several members of a gang have it."""
+        with self._lock:
+            if text and text not in self._told:
+                self._told.add(text)
+                note(text)
 
     def _copy_attempt(self, id: str, stream: Stream, attempt: int, sink: Sink) -> None:
         with suppress(NotFound):  # An attempt that never started has no output.
@@ -213,7 +218,10 @@ def _left(id: str, task: TaskView, attempt: int) -> str:
     told = next((each for each in task.conditions if each.type == "DisruptionTarget"), None)
     is_evicted = told is not None and (told.status == "True" or task.attempt > attempt)
     if told is not None and is_evicted:
-        at = told.last_transition_at if told.status == "True" else SystemClock().now()
-        return f"{id}: attempt {attempt} was evicted at {time_of_day(at)}: {said(told.message)}"
+        at = time_of_day(told.last_transition_at)
+        if task.rank is not None:  # gangs leave whole, but for members beyond those that they need
+            job = id.rpartition(".")[0]
+            return f"{job}: attempt {attempt} of its members was evicted at {at}: {said(told.message)}"
+        return f"{id}: attempt {attempt} was evicted at {at}: {said(told.message)}"
     why = said(task.message.removeprefix("an earlier attempt: ")) or task.reason or "it is tried again"
     return f"{id}: attempt {attempt} ended: {why}"

@@ -11,7 +11,7 @@ import pytest
 from phalanx.api.schema.jobs import ConditionView, JobView, TaskView
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.errors import BadRequest, NotFound, Unauthorized, Unavailable
-from tests.support.fake_client import ID, Cli, FakeClient, a_job, a_task
+from tests.support.fake_client import ID, Cli, FakeClient, a_gang, a_job, a_task
 
 
 def finished(cluster: FakeClient, code: int = 0, attempts: int = 1) -> None:
@@ -169,6 +169,21 @@ def test_an_eviction_is_told_and_so_is_the_next_attempt(
     assert first.startswith(f"{ID}: attempt 1 was evicted at ")
     assert first.endswith(" UTC: preempted for urgent")
     assert second == f"{ID}: attempt 2 on n2 begins"
+
+
+def test_the_eviction_of_a_gang_is_told_once(cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch):
+    cluster.ends = [a_gang(status="Completed", exit_code=0)]
+    ids = [f"{ID}.{rank}" for rank in range(4)]
+    cluster.kept_tasks = [a_task(id) for id in ids]
+    left = a_task(status="Pending", rank=0, conditions=[an_eviction()])
+    again = a_task(status="Completed", attempt=2, node="n2", rank=0)
+    views = {id: iter([a_task(), left]) for id in ids}
+    monkeypatch.setattr(cluster, "task", lambda id: next(views[id], again))
+    monkeypatch.setattr("phalanx.cli.run.streams_differ", lambda: False)
+    said = cli("run", "--tasks", "4", "--", "true")
+    assert said.code == 0
+    assert said.err.count("was evicted at") == 1
+    assert f"{ID}: attempt 1 of its members was evicted at " in said.err
 
 
 @pytest.mark.parametrize(
