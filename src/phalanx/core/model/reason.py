@@ -171,7 +171,7 @@ preparing = _reason("Preparing", _PROGRESS, "host",
 finished = _reason("Finished", _PROGRESS, "",
     "Exited with code 0; waiting for the rest of the job")
 tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
-    "{count} of {tasks} tasks are waiting; `phalanx why {first}` says why")
+    "{count} of {tasks} tasks waiting; `phalanx why {first}` says why")
 tasks_failed = _reason("TasksFailed", _PROGRESS, "count tasks _job",
     "{count} of {tasks} tasks failed; `phalanx results {_job} --status failed` lists them")
 retried = _reason("Retried", _PROGRESS, "last _job",
@@ -179,9 +179,9 @@ retried = _reason("Retried", _PROGRESS, "last _job",
 devices_idle = _reason("DevicesIdle", _PROGRESS, "host devices idle_s _text",
     "On {host}: {_text}; others could use what is held and not used")
 stages_running = _reason("StagesRunning", _PROGRESS, "count stages _text",
-    "{count} of {stages} stages are under way: {_text}")
+    "{count} of {stages} stages under way: {_text}")
 stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
-    "{count} of {stages} stages wait for others: {_text}")
+    "{count} of {stages} stages waiting for others: {_text}")
 
 # What gangs need
 not_chosen = _reason("NodeNotChosen", _NEVER, "host lacking",
