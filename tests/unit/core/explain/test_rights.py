@@ -11,7 +11,7 @@ from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decision import Accepted
 from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Undrain
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import After, Job
 from phalanx.core.model.orders import Status, Why
 from phalanx.preview.plan import preview
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
@@ -51,6 +51,19 @@ def test_a_member_that_its_gang_needs_is_not_named_as_the_one_to_cancel():
     for attempt in live:
         cluster.ended(attempt.node, attempt.key, why=Why.CANCELLED)
     assert cluster.status(other) == Status.ASSIGNED
+
+
+def test_an_end_that_lets_others_go_first_is_not_named():
+    cluster = a_cluster(n1={"cores": 4})
+    first, other = a_job(cores=4), a_job(cores=4)
+    cluster.submit(first)
+    cluster.submit(a_job(cores=4, after=(After(first.id, "any"),)))
+    cluster.submit(other)
+    assert why(cluster, other).fix is None
+    ahead = a_job(cores=4, priority=1, may_evict=False)
+    cluster.submit(ahead)
+    fix = why(cluster, ahead).fix
+    assert fix is not None and fix.command == f"phalanx cancel {first.id}"
 
 
 def test_a_task_far_back_in_its_array_is_told_its_place_and_no_end_that_would_not_start_it():
