@@ -64,8 +64,7 @@ def _holders(case: Case) -> Iterator[list[Tenant]]:
 
 def _lets_others_go_first(case: Case, id: JobId) -> bool:
     """Whether others that go first wait for this job, and could start when it ends."""
-    dependents = (case.state.jobs[each] for each in case.state.dependents.get(id, ()))
-    return any(unit.rank < case.unit.rank for job in dependents if not job.is_over for unit in job.units)
+    return any(unit.rank < case.unit.rank for job in case.followers(id) for unit in job.units)
 
 
 def _holds_alone(case: Case, tenant: Tenant) -> bool:
@@ -103,5 +102,5 @@ def _ending(case: Case, tenants: Sequence[Tenant]) -> Change:
         what, where = job.job.task_id(next(iter(lane.attempts))[1]), f" on {node}"
     is_urgent = job.job.priority > case.job.job.priority  # whoever waits is not worth its end
     may_say = case.asker.may_cancel(job.job) and not all(each.is_leaving for each in tenants)
-    may_say = may_say and not is_urgent
+    may_say = may_say and not is_urgent and not case.followers(job.job.id)
     return Change(f"it starts when {what}{where} ends", {}, f"phalanx cancel {what}" if may_say else "")
