@@ -11,7 +11,6 @@ from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.shortage import place_gang
 from phalanx.core.explain.submit_command import submit_line
 from phalanx.core.explain.trial import Trials
-from phalanx.core.model.amounts import plural
 from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import GangPlacement
@@ -19,6 +18,8 @@ from phalanx.core.model.reason import Reason
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.node_limits import counted, spot_within
+
+NAMES_SHOWN = 5
 
 
 class Case(Struct):
@@ -87,10 +88,10 @@ class Case(Struct):
         if asker.user != job.user or not asker.may_cancel(job):
             return Change(f"{text} (its user would have to cancel it and submit it so)", fields)
         if others := self.followers(job.id):
-            text += (
-                f" (cancel it, then submit it so; {plural(len(others), 'job')} that come after it as well)"
-            )
-            return Change(text, fields)
+            names = ", ".join(each.job.id for each in others[:NAMES_SHOWN])
+            more = ", …" if len(others) > NAMES_SHOWN else ""
+            again = f"what comes after it has to be submitted again: {names}{more}"
+            return Change(f"{text} (cancel it, then submit it so; {again})", fields)
         cancel = f"phalanx cancel {job.id}"
         return Change(
             f"{text} (cancel it, then submit it so)", fields, f"{cancel} && {line}" if line else cancel
