@@ -13,6 +13,7 @@ from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.core.model.reason import said
 
 ENDED = ("Completed", "Failed", "Cancelled")
+EARLIER = "an earlier attempt: "  # of a task on a node: its message is of the attempt before
 
 
 def placed(job: JobView) -> str:
@@ -91,7 +92,8 @@ def member_table(tasks: list[TaskView]) -> Table:
     for task in ordered:
         told = [each.message for each in task.conditions if each.message not in task.message]
         told = told if task.status not in ENDED else []
-        says = "; ".join(dict.fromkeys(map(said, filter(None, [task.preparing, task.message, *told]))))
+        message = task.message.replace(f"{EARLIER}phalanx: ", EARLIER)
+        says = "; ".join(dict.fromkeys(map(said, filter(None, [task.preparing, message, *told]))))
         name = [task.object] if named else []
         table.add(
             label(task), *name, task.group, task.rank, standing(task), node_of(task),

@@ -173,6 +173,8 @@ def _standing(node: NodeView) -> str:
 def told(node: NodeView) -> str:
     """Whether a node takes work, and if not, why, in one line."""
     standing, why = _standing(node), node.drain_reason or _note(node)
+    if standing == "Offline" and node.last_seen_at is not None:
+        why = f"last heard from at {moment(node.last_seen_at)}"
     takes = "takes work" if standing == "Online" and not node.elastic_disabled else "takes no new work"
     return f"{node.name} is a node: {standing}, it {takes}{f' ({why})' if why else ''}"
 

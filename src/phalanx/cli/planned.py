@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from phalanx.cli.output import Table, clean, moment
+from phalanx.cli.why import repeats
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.core.model.reason import said
 
@@ -46,8 +47,10 @@ def _paragraph(reply: PlanReply, job: str, wide: bool) -> Iterator[str]:
     yield from _evictions(evicted, wide)
     for why in dict.fromkeys(said(each.why) for each in evicted):
         yield f"    their users read: {why}"
+    nodes = [group for no in reasons for group in no.nodes]
     for no in reasons:
-        yield from _reason(no)
+        if wide or no.dominant or not any(repeats(group, no) for group in nodes):
+            yield from _reason(no, wide)
 
 
 def _evictions(evicted: list[PlannedEviction], wide: bool) -> Iterator[str]:
@@ -133,7 +136,7 @@ def _places(placed: list[PlannedPlacement], wide: bool) -> Iterator[str]:
     yield from table.lines()
 
 
-def _reason(reason: PlanReason) -> Iterator[str]:
+def _reason(reason: PlanReason, wide: bool) -> Iterator[str]:
     if not reason.waits:
         more = f"{plural(reason.tasks, 'more task')}; " if reason.tasks else ""
         yield f"  later: {more}{reason.text} ({reason.code})"
@@ -145,7 +148,8 @@ def _reason(reason: PlanReason) -> Iterator[str]:
         yield f"  {each.layer} {'/'.join(each.domain)}: room for {each.slots}{of}"
     for group in reason.nodes:
         names = ", ".join(group.nodes) + (", …" if group.count > len(group.nodes) else "")
-        yield f"  {plural(group.count, 'node')}: {group.reason.text} ({group.reason.code}) [{names}]"
+        if wide or group.count > 1 or not repeats(group, reason):
+            yield f"  {plural(group.count, 'node')}: {group.reason.text} ({group.reason.code}) [{names}]"
     if reason.expected_at is not None:
         yield f"  expected to start by {moment(reason.expected_at)}, if time limits are used up and nobody passes it"
     if reason.fix is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 from msgspec.structs import replace
 
+from phalanx.api.schema.apply import PlanReason
 from phalanx.api.schema.cluster import NodeView
 from phalanx.api.schema.jobs import DomainSlots, NodeReasons, ReasonView, WhyReply
 from phalanx.cli.job import IdArgument
@@ -69,14 +70,14 @@ def why_lines(reply: WhyReply, wide: bool = False) -> Iterable[str]:
     name = f"{reply.object} ({label(reply)})" if reply.object else label(reply)
     yield f"{name} is {reply.status}: {reply.dominant.text.removeprefix(f'{name}: ')} ({reply.dominant.code})"
     for other in reply.others:
-        if not wide and any(_repeats(group, other) for group in reply.nodes):
+        if not wide and any(repeats(group, other) for group in reply.nodes):
             continue
         at = f", {moment(other.numbers['at'])}" if other.code == "WasEvicted" else ""
         yield f"  also: {other.text} ({other.code}{at})"
     for domain in reply.domains:
         yield f"  {_in_domain(domain, reply.needed or 0)}"
     for group in reply.nodes:
-        if wide or group.count > 1 or not _repeats(group, reply.dominant):
+        if wide or group.count > 1 or not repeats(group, reply.dominant):
             yield f"  {_on_nodes(group)}"
     if reply.fix is not None:
         yield f"{'next' if reply.status in ENDED else 'fix'}: {reply.fix.text}"
@@ -88,7 +89,7 @@ def why_lines(reply: WhyReply, wide: bool = False) -> Iterable[str]:
         yield f"as of {moment(reply.at)}, epoch {reply.epoch}"
 
 
-def _repeats(group: NodeReasons, reason: ReasonView) -> bool:
+def repeats(group: NodeReasons, reason: ReasonView | PlanReason) -> bool:
     """Whether a line of nodes has what a reason says of one of them."""
     return (group.reason.code, group.reason.text.removeprefix("for example: ").removeprefix("closest: ")) == (
         reason.code,

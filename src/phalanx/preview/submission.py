@@ -33,7 +33,7 @@ def as_submitted(state: ClusterState, job: Job, arrival: int, now: float, by: Su
     found.begins_at = job.begin_at if job.begin_at > now else 0.0
     found.approve_by = needed_until(state, job, by.role, now)
     if job.id in by.held:
-        found.held_because, found.held_by = f"by {job.user}", job.user
+        found.held_because, found.held_by = f"by {job.user or 'its user'}", job.user
     found.awaits = not_come(state, job)
     if found.by_task:
         found.wait_one_by_one(tuple(_come(state, job)))

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec import json
+from msgspec.structs import replace
 
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.jobs import ConditionView, Counts, DomainSlots, EvictReply, FormationView, PromiseView
@@ -197,3 +198,8 @@ def test_a_member_that_was_evicted_has_no_node_and_its_message_once(cli: Cli, cl
     assert "n7" not in out
     assert out.count("preempted") == 1
     assert "phalanx: " not in out
+    over = replace(evicted, status="False")
+    cluster.kept_tasks = members({"message": f"an earlier attempt: {text}", "conditions": [over], "rank": 0})
+    assert (
+        cli("gang", "show", ID).out.rstrip().endswith("an earlier attempt: preempted to make room for urgent")
+    )

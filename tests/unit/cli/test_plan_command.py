@@ -206,3 +206,15 @@ def test_limits_are_of_workflows_on_a_running_cluster(
     said = cli("plan", "--budget", "1", *args)
     assert (said.code, cluster.asked) == (2, [])
     assert "--budget" in said.err
+
+
+def test_a_plan_says_nothing_twice_unless_all_is_asked_for(cli: Cli, files: Path):
+    (files / "nodes.yaml").write_text(
+        "nodes: [{name: n1, cores: 1}, {name: n2, cores: 4, closed: bad fan}]\n"
+    )
+    (files / "wide.yaml").write_text("name: wide\ncores: 3\n")
+    said = cli("plan", "--cluster", "nodes.yaml", "-f", "wide.yaml")
+    assert said.code == 3
+    assert (said.out.count("bad fan"), said.out.count("on n1")) == (2, 1), "once in the fix"
+    wide = cli("plan", "--cluster", "nodes.yaml", "-f", "wide.yaml", "-o", "wide")
+    assert (wide.out.count("bad fan"), wide.out.count("on n1")) == (3, 2)

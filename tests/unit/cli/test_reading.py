@@ -78,6 +78,8 @@ def test_why_of_a_node_says_whether_it_takes_work(cli: Cli, cluster: FakeClient)
     assert (said.code, said.err) == (0, "")
     assert said.out.splitlines()[0] == "x9 is a node: Unhealthy, it takes no new work (disk / is 99% full)"
     assert "phalanx story x9" in said.out
+    cluster.machines = [a_node("x9", status="Offline", last_seen_at=0.0)]
+    assert "takes no new work (last heard from at 1970-01-01" in cli("why", "x9").out
     cluster.machines = [a_node("x9")]
     assert cli("why", "x9").out.splitlines()[0] == "x9 is a node: Online, it takes work"
     assert cli("why", "x9", "-o", "name").out == "x9\n"

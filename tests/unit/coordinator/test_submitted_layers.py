@@ -76,7 +76,7 @@ async def test_labels_that_no_node_carries_are_no_wrong_request_but_one_that_nev
 async def test_isolation_that_no_node_gives_never_fits_and_the_hint_says_where_to_look(tasks: int):
     async with a_coordinator() as here:
         options = SubmitRequest(command=["true"], tasks=tasks, require_isolation=True)
-        with pytest.raises(NeverFits, match="does not hold tasks to their") as refused:
+        with pytest.raises(NeverFits, match="cannot limit tasks to their") as refused:
             await here.commands.submit(options, "ada")
         assert refused.value.reason == "NotIsolated"
         assert "phalanx node show" in refused.value.hint

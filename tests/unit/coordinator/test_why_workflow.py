@@ -102,9 +102,9 @@ def test_a_workflow_names_what_runs_and_what_waits_for_others():
     assert (reply.id, reply.status) == (cluster.workflow.id, "Running")
     assert (reply.dominant.code, reply.dominant.text) == (
         "StagesRunning",
-        "1 of 3 stages are under way: a (Assigned)",
+        "1 of 3 stages under way: a (Assigned)",
     )
-    assert others(reply) == [("WaitingDependency", "2 of 3 stages wait for others: b, c")]
+    assert others(reply) == [("WaitingDependency", "2 of 3 stages waiting for others: b, c")]
 
 
 def test_a_workflow_of_which_nothing_runs_gives_the_reason_of_its_first_job():
@@ -116,4 +116,4 @@ def test_a_workflow_of_which_nothing_runs_gives_the_reason_of_its_first_job():
     assert (reply.status, reply.dominant.code) == ("Running", "WaitingCapacity")
     assert reply.dominant.text.startswith("Stage a: ")
     assert reply.nodes
-    assert ("WaitingDependency", "2 of 3 stages wait for others: b, c") in others(reply)
+    assert ("WaitingDependency", "2 of 3 stages waiting for others: b, c") in others(reply)

@@ -183,3 +183,11 @@ status: {{phase: Running}}
     node = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\nstatus: {allocatable: {cpu: '4'}}\n"
     assert plan(node + pods, job="name: a\ncores: 2\n").exit == 0
     assert plan(node + pods, job="name: a\ncores: 3\n").exit in (3, 4)
+
+
+def test_a_job_file_that_is_held_waits():
+    reply = plan("nodes: [{name: n1, cores: 4}]\n", job="name: a\nhold: true\n")
+    assert (reply.exit, [(no.code, no.numbers) for no in reply.reasons]) == (
+        3,
+        [("Held", {"because": "by its user"})],
+    )

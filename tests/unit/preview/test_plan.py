@@ -308,3 +308,11 @@ def test_no_job_is_named_that_is_not_there():
     cluster.submit(a_job())
     (evicted,) = by_alice(cluster, a_job(user="alice", priority=9, name="urgent")).evictions
     assert evicted.why == "phalanx: preempted to make room for urgent (priority 9)"
+
+
+def test_a_gate_of_the_whole_job_is_told_once():
+    groups = a_group(1, name="prep"), a_group(2, name="train", after=(("prep", "started"),))
+    job = structs.replace(a_job(user="alice", begin_at=1000.0), groups=groups)
+    reply = by_alice(a_cluster(n1={"cores": 4}), job)
+    begins = [(no.code, no.tasks, no.dominant) for no in reply.reasons if no.code == "BeginTime"]
+    assert begins == [("BeginTime", 3, True)]

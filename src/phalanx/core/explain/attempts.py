@@ -103,6 +103,8 @@ def _ended(
     message = "" if attempt is not None else job.details.get(position, ("", ""))[0]
     why, code = Why(job.why[position]), job.exit_code(position)
     text = message or (f"exited with code {code}" if code else f"ended: {why.word}")
+    if why == Why.CANCELLED and not message and not job.attempts[position]:
+        text = "before it started"
     flow = None if job.job.workflow is None else state.workflows.get(job.job.workflow[0])
     if status == Status.CANCELLED and flow is not None and flow.stopped:
         text += f"; {flow.stopped}"

@@ -11,13 +11,15 @@ from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.shortage import place_gang
 from phalanx.core.explain.submit_command import submit_line
 from phalanx.core.explain.trial import Trials
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, JobId
 from phalanx.core.model.orders import Status
 from phalanx.core.model.plan import GangPlacement
 from phalanx.core.model.reason import Reason
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.node_limits import counted, spot_within
+
+NAMES_SHOWN = 5
 
 
 class Case(Struct):
@@ -42,6 +44,11 @@ class Case(Struct):
     def may_change(self) -> bool:
         """Whether something else could be asked for instead: of a job that waits in the cluster, all of it waits."""
         return not self.is_submitted or self.job.counts[Status.PENDING] == self.job.job.tasks
+
+    def followers(self, id: JobId) -> list[JobState]:
+        """The jobs that start after this one, and have not ended: its cancellation ends them, or lets them start."""
+        jobs = (self.state.jobs[each] for each in self.state.dependents.get(id, ()))
+        return [job for job in jobs if not job.is_over]
 
     def has_room(self, ended: JobState | None = None) -> bool:
         """Whether the draft has room for a whole gang, or for one task of a group, and the next pass would give it."""
@@ -80,6 +87,11 @@ class Case(Struct):
         job, asker = self.job.job, self.asker
         if asker.user != job.user or not asker.may_cancel(job):
             return Change(f"{text} (its user would have to cancel it and submit it so)", fields)
+        if others := self.followers(job.id):
+            names = ", ".join(each.job.id for each in others[:NAMES_SHOWN])
+            more = ", …" if len(others) > NAMES_SHOWN else ""
+            again = f"what comes after it has to be submitted again: {names}{more}"
+            return Change(f"{text} (cancel it, then submit it so; {again})", fields)
         cancel = f"phalanx cancel {job.id}"
         return Change(
             f"{text} (cancel it, then submit it so)", fields, f"{cancel} && {line}" if line else cancel

@@ -9,6 +9,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import Change
+from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import Status
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.tenants import Tenant
@@ -48,6 +49,7 @@ def _holders(case: Case) -> Iterator[list[Tenant]]:
     of_job = {
         id: [each for each in places.values() if each.key not in draft.gone and not each.is_promise]
         for id, places in draft.tenants.of_job.items()
+        if not _lets_others_go_first(case, id)
     }
     if not isinstance(case.unit, GangState):
         alone = [each for id, places in of_job.items() if jobs[id].gang is None for each in places]
@@ -58,6 +60,11 @@ def _holders(case: Case) -> Iterator[list[Tenant]]:
     whole = [places for id, places in of_job.items() if places and id != case.job.job.id]
     whole = [places for places in whole if len(places) > 1 or isinstance(case.unit, GangState)]
     yield from sorted(whole, key=lambda each: (len(each), each[0].priority, each[0].job))[:TRIES]
+
+
+def _lets_others_go_first(case: Case, id: JobId) -> bool:
+    """Whether others that go first wait for this job, and could start when it ends."""
+    return any(unit.rank < case.unit.rank for job in case.followers(id) for unit in job.units)
 
 
 def _holds_alone(case: Case, tenant: Tenant) -> bool:
@@ -95,5 +102,5 @@ def _ending(case: Case, tenants: Sequence[Tenant]) -> Change:
         what, where = job.job.task_id(next(iter(lane.attempts))[1]), f" on {node}"
     is_urgent = job.job.priority > case.job.job.priority  # whoever waits is not worth its end
     may_say = case.asker.may_cancel(job.job) and not all(each.is_leaving for each in tenants)
-    may_say = may_say and not is_urgent
+    may_say = may_say and not is_urgent and not case.followers(job.job.id)
     return Change(f"it starts when {what}{where} ends", {}, f"phalanx cancel {what}" if may_say else "")

@@ -60,9 +60,10 @@ def explain(
         found.reasons.append(there)
     if job.held_because and not job.is_over:  # what runs of it goes on, and nothing else starts
         found.reasons.append(reason.held_back(job.held_because))
-        found.fix = found.fix or fix_at_gate(state, job, asker)
     if job.begins_at and not job.is_over:
         found.reasons.append(reason.begins_later(job.begins_at, max(0.0, job.begins_at - seen.now)))
+    if position is None and not job.is_over:
+        found.fix = found.fix or fix_at_gate(state, job, asker)
     if status == Status.RUNNING and found.dominant.code == "Running":
         found.reasons.extend(_evicted(job, speaker, seen.now))
     return found

@@ -214,10 +214,11 @@ def _repair(case: Case) -> Change | None:
 
 
 def _bring_back(case: Case) -> Change | None:
-    """Something else that starts now, or the runner that is away."""
-    if (other := _other_request(case)) is not None:
-        return other
+    """The runner that is away, for an operator whose job it is not; for others first something else that starts now."""
     host = str(case.no.numbers["host"])
+    is_for_operator = case.asker.operates and case.asker.user != case.job.job.user
+    if not (is_for_operator and _with_open(case, [host])) and (other := _other_request(case)) is not None:
+        return other
     if not _with_open(case, [host]):
         return None
     if case.asker.operates:

@@ -187,6 +187,8 @@ class _Rehearsal:
             yield self._of_task(share, share.position)
         elif job.gang is not None:
             yield from self._of_gang(share, job.gang)
+        elif job.closed_gates() and (waiting := job.counts[Status.PENDING]):
+            yield self._one(job, job.status.index(Status.PENDING), waiting, waiting)
         else:
             for group in job.groups:
                 yield from self._of_group(share, group)

@@ -16,12 +16,12 @@ from phalanx.core.cluster.decide import jobs as decide_jobs
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import amounts, gang_reasons, reason
-from phalanx.core.model.amounts import ANY, CORES, WORDS, written
+from phalanx.core.model.amounts import ANY, CORES, WORDS, describe_bytes, written
 from phalanx.core.model.job import Job
 from phalanx.core.model.plan import GangPlacement, Snapshot
 from phalanx.core.model.queues import Queues
 from phalanx.core.model.reason import Reason
-from phalanx.core.model.resources import Request
+from phalanx.core.model.resources import Cores, Request
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.tree import Column
@@ -143,7 +143,7 @@ class Shortage:
         needed = sum(self._needs)
         total = self._all_together(totals)
         if total < needed:
-            return reason.exceeds_cluster_total("members", needed, total)
+            return _beyond("members", needed, total)
         top = self._rules.top
         assert top is not None
         multiples = () if self._is_mixed else self._search.multiples
@@ -195,7 +195,7 @@ class Shortage:
         for row, (column, wanted) in enumerate(zip(every, needed, strict=True)):
             if wanted > (there := int(column.sum())):
                 shown = (written(wanted), written(there)) if row == CORES else (wanted, there)
-                return reason.exceeds_cluster_total(WORDS[1 + row], *shown)
+                return _beyond(WORDS[1 + row], *shown)
         return None
 
     def _not_now(self) -> Reason:
@@ -242,3 +242,11 @@ class Shortage:
             "domains": shown,
             "domains_total": len(room),
         }
+
+
+def _beyond(what: str, wanted: Cores, total: Cores) -> Reason:
+    """That all nodes together have less than is needed at once."""
+    needs, room = f"{wanted} {what}", f"{total}"
+    if what == WORDS[2]:  # they are counted in bytes
+        needs, room = f"{describe_bytes(int(wanted))} of memory", describe_bytes(int(total))
+    return reason.exceeds_cluster_total(what, wanted, total, needs, room)

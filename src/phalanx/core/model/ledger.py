@@ -114,7 +114,7 @@ class Ledger:
         """All cores and memory of a node that runs one task at a time; exclusively, its devices too."""
         has = self.capacity
         if request.exclusive and self.holders:
-            return reason.not_empty(self.name, self.holders)
+            return reason.not_empty(self.name, self.holders, amounts.plural(self.holders, "other task"))
         if not self.is_empty:
             return reason.not_enough_cores(self.name, has.cores, self.cores_free, has.cores)
         cores = tuple((each.id, each.cores) for each in has.numa)
@@ -297,7 +297,8 @@ class Ledger:
         if others:
             return reason.no_matching_labels(self.name, ", ".join(others), others)
         if ours[1] in lacking:
-            return reason.no_containers(self.name, self.capacity.containers or "it has no runtime", lacking)
+            because = self.capacity.containers.removeprefix("none: ") or "it has no runtime"
+            return reason.no_containers(self.name, because, lacking)
         if ours[2] in lacking:
             because = f"only podman takes a folder (rootfs:), and it has {self.capacity.containers}"
             return reason.no_containers(self.name, because, lacking)

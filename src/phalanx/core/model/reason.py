@@ -80,8 +80,6 @@ quarantined = _reason("NodeQuarantined", _HELD, "host left",
 losses_braked = _reason("LossesBraked", _HELD, "host silent nodes",
     "{host} is silent, as are {silent} of {nodes} nodes; no node is declared lost while so many are, and its"
     " tasks stay allocated")
-drained = _reason("Maintenance", _HELD, "host reason",
-    "{host} is drained: {reason}")
 disabled = _reason("NodeDisabled", _HELD, "host _reason automatic",
     "{host} is disabled {_reason}")
 disabled_away = _reason("NodeDisabled", _HELD, "host _reason automatic",
@@ -174,7 +172,7 @@ preparing = _reason("Preparing", _PROGRESS, "host",
 finished = _reason("Finished", _PROGRESS, "",
     "Exited with code 0; waiting for the rest of the job")
 tasks_waiting = _reason("TasksWaiting", _PROGRESS, "count tasks first",
-    "{count} of {tasks} tasks are waiting; `phalanx why {first}` says why")
+    "{count} of {tasks} tasks waiting; `phalanx why {first}` says why")
 tasks_failed = _reason("TasksFailed", _PROGRESS, "count tasks _job",
     "{count} of {tasks} tasks failed; `phalanx results {_job} --status failed` lists them")
 retried = _reason("Retried", _PROGRESS, "last _job",
@@ -182,27 +180,27 @@ retried = _reason("Retried", _PROGRESS, "last _job",
 devices_idle = _reason("DevicesIdle", _PROGRESS, "host devices idle_s _text",
     "On {host}: {_text}; others could use what is held and not used")
 stages_running = _reason("StagesRunning", _PROGRESS, "count stages _text",
-    "{count} of {stages} stages are under way: {_text}")
+    "{count} of {stages} stages under way: {_text}")
 stages_waiting = _reason("WaitingDependency", _HELD, "count stages _text",
-    "{count} of {stages} stages wait for others: {_text}")
+    "{count} of {stages} stages waiting for others: {_text}")
 
 # What gangs need
 not_chosen = _reason("NodeNotChosen", _NEVER, "host lacking",
     "{host} is not among the nodes that the job may use (--nodes, --exclude)")
-not_empty = _reason("NodeNotEmpty", _CAPACITY, "host holders",
-    "{host} is not empty: others hold {holders} places there, and the job wants the node for itself (--exclusive)")
+not_empty = _reason("NodeNotEmpty", _CAPACITY, "host holders _others",
+    "{host} is not empty ({_others} there), and --exclusive needs an empty node")
 held_whole = _reason("NodeHeldWhole", _CAPACITY, "host",
     "{host} is held by a job that has it for itself (--exclusive)")
 no_matching_labels = _reason("NoMatchingLabels", _NEVER, "host _shown lacking",
     "{host} does not have {_shown}")
 not_isolated = _reason("NotIsolated", _NEVER, "host _shown lacking",
-    "{host} does not hold tasks to their {_shown}, and the job requires isolation")
+    "{host} cannot limit tasks to their {_shown}, and the job requires isolation")
 no_containers = _reason("NoContainers", _NEVER, "host _because lacking",
     "{host} cannot run containers of this image: {_because}")
 not_a_multiple = _reason("MustGatherImpossible", _NEVER, "needed layer multiple",
     "{needed} members cannot be split into multiples of {multiple} per {layer}")
-exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted total",
-    "Needs {wanted} {what} at once; all nodes of this cluster together have {total}")
+exceeds_cluster_total = _reason("ExceedsClusterTotal", _NEVER, "what wanted total _needs _room",
+    "Needs {_needs} at once; all nodes of this cluster together have room for {_room}")
 # fmt: on
 
 _OF_TARGET = frozenset({
@@ -231,6 +229,11 @@ def held_back(because: str) -> Reason:
 def begins_later(at: float, seconds: float) -> Reason:
     text = f"Begins at {utc(at)}, in {describe_seconds(seconds)}"
     return Reason("BeginTime", Tier.HELD, text, {"begin_at": at, "seconds": seconds})
+
+
+def drained(host: str, why: str) -> Reason:
+    text = f"{host} {why.removeprefix('it ')}" if why.startswith("it is ") else f"{host} is drained: {why}"
+    return Reason("Maintenance", Tier.HELD, text, {"host": host, "reason": why})
 
 
 def node_excluded(host: str, failures: int, until: float, own: str = "") -> Reason:

@@ -7,11 +7,21 @@ import pytest
 from phalanx.api.schema.jobs import Fix
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decision import Accepted
-from phalanx.core.cluster.inputs import Approve, Hold, ReleaseJob, SetQuota, Submit, Update
+from phalanx.core.cluster.inputs import (
+    Approve,
+    ApproveWorkflow,
+    Hold,
+    ReleaseJob,
+    SetQuota,
+    Submit,
+    SubmitWorkflow,
+    Update,
+)
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.queues import Approval, Quota
+from phalanx.core.model.workflow import Stage, Workflow
 from tests.support.builders import Cluster, a_cluster, a_job
 
 ADA, BO, CAROL = Asker("ada"), Asker("bo"), Asker("carol")
@@ -57,6 +67,9 @@ def test_what_waits_of_a_job_that_runs_in_part_is_released_so():
     cluster.started("n1", (job.id, 0, 1))
     cluster.give(Hold(job.id, "ada"))
     assert command(cluster, job, ADA) == f"phalanx release {job.id}"
+    cluster.give(ReleaseJob(job.id, "ada"))
+    cluster.give(Update(job.id, "ada", begin_at=1000.0))
+    assert command(cluster, job, ADA) == f"phalanx update {job.id} --begin now"
 
 
 @pytest.mark.parametrize(("asker", "is_offered"), [(ADA, True), (ADMIN, True), (BO, False)])
@@ -81,6 +94,22 @@ def test_an_approval_is_offered_to_approvers(asker: Asker, role: str):
     offered = command(cluster, job, asker)
     approved = cluster.give(Approve(job.id, True, asker.user, role))[0]
     assert offered == (f"phalanx approve {job.id}" if isinstance(approved, Accepted) else "")
+
+
+@pytest.mark.parametrize(("other", "whole"), [("lab", True), ("default", True), ("hall", False)])
+def test_a_workflow_is_approved_as_a_whole_by_those_who_may(other: str, whole: bool):
+    cluster = a_cluster(n1={"cores": 1})
+    cluster.give(SetQuota("lab", Quota(approval=Approval(by=("carol",)))))
+    cluster.give(SetQuota("hall", Quota(approval=Approval(by=("dan",)))))
+    stages = (
+        Stage("a", a_job(user="ada", queue="lab")),
+        Stage("b", a_job(user="ada", queue=other), after=(0,)),
+    )
+    cluster.give(SubmitWorkflow(Workflow("w1", stages, 0.0, user="ada"), role="user"))
+    job = cluster.state.jobs[cluster.state.workflows["w1"].job_id(0)].job
+    assert command(cluster, job, CAROL) == f"phalanx approve {'w1' if whole else job.id}"
+    approved = cluster.give(ApproveWorkflow("w1", True, "carol", "user"))[0]
+    assert isinstance(approved, Accepted) == whole
 
 
 def test_a_higher_limit_is_offered_only_where_there_is_room_for_more():

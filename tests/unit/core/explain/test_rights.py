@@ -11,7 +11,7 @@ from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decision import Accepted
 from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Undrain
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import After, Job
 from phalanx.core.model.orders import Status, Why
 from phalanx.preview.plan import preview
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
@@ -51,6 +51,32 @@ def test_a_member_that_its_gang_needs_is_not_named_as_the_one_to_cancel():
     for attempt in live:
         cluster.ended(attempt.node, attempt.key, why=Why.CANCELLED)
     assert cluster.status(other) == Status.ASSIGNED
+
+
+def test_an_end_that_lets_others_go_first_is_not_named():
+    cluster = a_cluster(n1={"cores": 4})
+    first, other = a_job(cores=4), a_job(cores=4)
+    cluster.submit(first)
+    cluster.submit(a_job(cores=4, after=(After(first.id, "any"),)))
+    cluster.submit(other)
+    assert why(cluster, other).fix is None
+    ahead = a_job(cores=4, priority=1, may_evict=False)
+    cluster.submit(ahead)
+    fix = why(cluster, ahead).fix
+    assert fix is not None and first.id in fix.text
+    assert fix.command == "", "the job that comes after it would start or end with it"
+
+
+def test_no_command_cancels_a_job_that_others_come_after():
+    cluster = a_cluster(n1={"cores": 4})
+    cluster.submit(a_job(cores=2))
+    job = a_job(cores=4, user="ada")
+    cluster.submit(job)
+    fix = why(cluster, job, asker=ADA).fix
+    assert fix is not None and fix.command.startswith(f"phalanx cancel {job.id}")
+    cluster.submit(a_job(after=(After(job.id, "ok"),)))
+    fix = why(cluster, job, asker=ADA).fix
+    assert fix is not None and (fix.change, fix.command) == ({"cores": 2}, "")
 
 
 def test_a_task_far_back_in_its_array_is_told_its_place_and_no_end_that_would_not_start_it():
@@ -100,6 +126,17 @@ def test_only_an_operator_is_told_how_to_resume_a_node():
     ]
     assert [fix.command for fix in fixes] == ["phalanx node resume n1", "phalanx node resume n1", ""]
     assert ["an operator" in fix.text for fix in fixes] == [False, False, True], "ada is told whom to ask"
+
+
+def test_an_operator_brings_back_the_node_of_anothers_job_and_a_user_goes_elsewhere():
+    cluster = a_cluster(n1={"cores": 1}, n2={"cores": 1})
+    cluster.give(Disconnect("n1", "a"))
+    job = a_job(target="n1", user="ada")
+    cluster.submit(job)
+    fixes = [why(cluster, job, asker=asker).fix for asker in (Asker("op", operates=True), ADA)]
+    assert fixes[0] is not None and fixes[1] is not None
+    assert fixes[0].command == "phalanx runner --join HOST:7434 --name n1"
+    assert fixes[1].change["targets"] == []
 
 
 def test_devices_in_use_are_told_with_who_holds_them_and_whose_end_helps():
