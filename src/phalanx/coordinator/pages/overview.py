@@ -99,7 +99,7 @@ class Overview:
         )
 
     async def _recent(self, state: ClusterState) -> list[AlarmView]:
-        """Failed jobs, and nodes that were lost since a browser has been logged in."""
+        """Failed jobs, and nodes that were lost while this coordinator has been up."""
         since = self._clock.now() - RECENT_S
         lost = [alarm for _, alarm in self._changed.alarms if alarm.about == "node"]
         found = [*lost, *await failed_jobs(state, self._slices, since)]
