@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -135,14 +136,17 @@ def test_the_overview_counts_and_leads_to_the_list(dashboard: Dashboard, cluster
 
 
 @pytest.mark.parametrize("width", [1280, 1024])
-@pytest.mark.parametrize("path", ["/jobs", "/nodes"])
+@pytest.mark.parametrize("path", ["/jobs", "/nodes", "/tokens", "/audit", "/workflows"])
 def test_no_column_is_cut(dashboard: Dashboard, path: str, width: int) -> None:
     dashboard.page.set_viewport_size({"width": width, "height": 800})
+    dashboard.page.clock.set_fixed_time(time.time() + 2 * 3600 + 48 * 60)  # longer words than just now
     grid = dashboard.open(path).get_by_role("grid")
     grid.locator("[role=row]").nth(1).wait_for()
     assert grid.evaluate("grid => grid.scrollWidth - grid.clientWidth") == 0
     cut = "heads => heads.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim())"
     assert grid.get_by_role("columnheader").evaluate_all(cut) == []
+    times = grid.get_by_role("gridcell").filter(has_text=re.compile(r"\d (s|min|h)( ago)?$"))
+    assert times.evaluate_all(cut) == []
 
 
 def test_jobs_are_filtered_searched_and_sorted_in_the_address(dashboard: Dashboard) -> None:
