@@ -128,6 +128,11 @@ def test_the_overview_counts_and_leads_to_the_list(dashboard: Dashboard, cluster
     failed.get_by_text("40 of").first.wait_for()  # before the page was opened, and one line for all of them
     cluster.client.submit(command=["sh", "-c", "exit 7"], max_retries=0)
     failed.get_by_text("exited with code 7").first.wait_for()
+    page.get_by_role("link", name="WaitingCapacity").click()
+    heading(page, "Jobs")
+    page.get_by_role("button", name="Any reason").click()
+    page.wait_for_url(lambda url: url.endswith("/ui/jobs?waiting=1"))
+    page = dashboard.open("/")
     page.locator(".tile").filter(has_text="Waiting").click()
     heading(page, "Jobs")
     assert page.url.endswith("/ui/jobs?waiting=1")

@@ -34,7 +34,7 @@ export function duration(seconds: number): string {
 
 /** How long ago: one unit, so that a column of a table holds it. */
 export function age(seconds: number): string {
-  if (seconds < 90) return duration(seconds);
+  if (seconds < 90) return `${Math.max(0, Math.floor(seconds))} s`;
   if (seconds < 90 * 60) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)} h`;
   return `${Math.floor(seconds / DAY_S)} d`;

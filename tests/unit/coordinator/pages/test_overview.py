@@ -47,6 +47,8 @@ async def test_the_rest_of_a_running_array_waits_and_every_page_counts_it():
         await submit(here, name="held", hold=True, queue="lab")
         await an_array(here, "1-5%2", 2, name="limited", queue="lab")
         await an_array(here, "1-6", 4, name="sweep", gpus=8)
+        rows = (await here.commands.job_rows(JobRowsQuery(reason="ArrayLimit"), "ada")).rows
+        assert [row.name for row in rows] == ["limited"]
         found = await here.commands.overview()
         reasons = {each.code: (each.jobs, each.tasks) for each in found.waiting}
         assert reasons == {"Held": (1, 1), "ArrayLimit": (1, 3), "WaitingCapacity": (1, 2)}
