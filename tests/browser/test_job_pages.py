@@ -113,6 +113,9 @@ def test_a_ticket_logs_in_once_and_leaves_no_trace(browser: Browser, cluster: Re
     heading(first.page, "Jobs")
     first.page.get_by_role("button", name="Log out").click()
     first.page.get_by_text("To log in").wait_for()
+    first.page.reload()
+    first.page.get_by_text("To log in").wait_for()
+    assert first.page.get_by_role("alert").count() == 0  # who has not logged in yet did nothing wrong
     first.close()
     second.close()
 
