@@ -294,6 +294,7 @@ def test_a_node_is_drained_with_a_reason_and_resumed(dashboard: Dashboard, clust
     dialog.get_by_label("Reason").fill(" ".join(HOSTILE[:3]))
     dialog.get_by_role("button", name="Drain").click()
     page.get_by_text("Drained: <img").first.wait_for()
+    page.get_by_role("region", name="NUMA node 0").get_by_text("not given out").wait_for()
     assert cluster.client.node("n4").drain_reason == " ".join(HOSTILE[:3])
     dashboard.open("/nodes?show=drained")
     wait_until(lambda: rows.count() == 1 or None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -112,6 +113,9 @@ def test_a_ticket_logs_in_once_and_leaves_no_trace(browser: Browser, cluster: Re
     heading(first.page, "Jobs")
     first.page.get_by_role("button", name="Log out").click()
     first.page.get_by_text("To log in").wait_for()
+    first.page.reload()
+    first.page.get_by_text("To log in").wait_for()
+    assert first.page.get_by_role("alert").count() == 0  # who has not logged in yet did nothing wrong
     first.close()
     second.close()
 
@@ -127,6 +131,11 @@ def test_the_overview_counts_and_leads_to_the_list(dashboard: Dashboard, cluster
     failed.get_by_text("40 of").first.wait_for()  # before the page was opened, and one line for all of them
     cluster.client.submit(command=["sh", "-c", "exit 7"], max_retries=0)
     failed.get_by_text("exited with code 7").first.wait_for()
+    page.get_by_role("link", name="WaitingCapacity").click()
+    heading(page, "Jobs")
+    page.get_by_role("button", name="Any reason").click()
+    page.wait_for_url(lambda url: url.endswith("/ui/jobs?waiting=1"))
+    page = dashboard.open("/")
     page.locator(".tile").filter(has_text="Waiting").click()
     heading(page, "Jobs")
     assert page.url.endswith("/ui/jobs?waiting=1")
@@ -135,14 +144,17 @@ def test_the_overview_counts_and_leads_to_the_list(dashboard: Dashboard, cluster
 
 
 @pytest.mark.parametrize("width", [1280, 1024])
-@pytest.mark.parametrize("path", ["/jobs", "/nodes"])
+@pytest.mark.parametrize("path", ["/jobs", "/nodes", "/tokens", "/audit", "/workflows"])
 def test_no_column_is_cut(dashboard: Dashboard, path: str, width: int) -> None:
     dashboard.page.set_viewport_size({"width": width, "height": 800})
+    dashboard.page.clock.set_fixed_time(time.time() + 2 * 3600 + 48 * 60)  # longer words than just now
     grid = dashboard.open(path).get_by_role("grid")
     grid.locator("[role=row]").nth(1).wait_for()
     assert grid.evaluate("grid => grid.scrollWidth - grid.clientWidth") == 0
     cut = "heads => heads.filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.textContent.trim())"
     assert grid.get_by_role("columnheader").evaluate_all(cut) == []
+    times = grid.get_by_role("gridcell").filter(has_text=re.compile(r"\d (s|min|h)( ago)?$"))
+    assert times.evaluate_all(cut) == []
 
 
 def test_jobs_are_filtered_searched_and_sorted_in_the_address(dashboard: Dashboard) -> None:

@@ -39,9 +39,9 @@ GPU 0 h100 80 GiB  held by 1 runs of local in default, Running for TIME
 JOBS = """\
 running and waiting: 3 jobs, sorted by number ↓  waits: WaitingCapacity 1
 ID    NAME         USER     STATUS    TASKS  GPUS TIME   REASON OR NODES
-3     waits        local    Pending   0/1    2    TIME REASON
-2     other        local    Running   0/1    2    TIME n2
-1     runs         local    Running   0/1    2    TIME n1
+3     waits        local    Pending   0/1    ×2   TIME REASON
+2     other        local    Running   0/1    ×2   TIME n2
+1     runs         local    Running   0/1    ×2   TIME n1
 3 waits  local  default  Pending  1 task
 REASON
 ⏎ open o logs / filter w which s sort x cancel h hold 1-3 views ? keys q quit"""

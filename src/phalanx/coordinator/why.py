@@ -58,10 +58,11 @@ def why_reply(
 def reasons_of(
     state: ClusterState, jobs: Iterable[JobState], now: float, policy: Policy, memory: PlanMemory | None
 ) -> list[JobReason]:
-    """The first reason of each of these jobs that waits, whole or in part."""
+    """The first reason of each of these jobs that waits, whole or in part; with numbers for the ids in it."""
     waiting = [job for job in jobs if waiting_tasks(job)]
     said = why_waiting(state, waiting, policy, state.snapshot(now, memory), QUESTION_MAX)
-    return [JobReason(job.job.id, reason_view(no)) for job, no in zip(waiting, said, strict=True)]
+    told = [structs.replace(no, text=in_numbers(state, no.text)) for no in said]
+    return [JobReason(job.job.id, reason_view(no)) for job, no in zip(waiting, told, strict=True)]
 
 
 def stage_reply(state: ClusterState, flow: WorkflowState, number: int, now: float, asker: Asker) -> WhyReply:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.app import build_app
@@ -38,7 +39,8 @@ async def test_the_first_reason_of_each_that_waits():
         found = {each.id: each.reason for each in await here.commands.reasons(asked)}
         assert list(found) == [held, after, large, many], "what runs or is unknown is left out"
         for id, reason in found.items():
-            assert reason == (await here.commands.why(id)).dominant
+            told = (await here.commands.why(id)).dominant
+            assert reason == structs.replace(told, text=here.commands.in_numbers(told.text))
         assert len({reason.code for reason in found.values()}) >= 3
 
 

@@ -32,6 +32,14 @@ export function duration(seconds: number): string {
   return h % 24 && d < 10 ? `${d} d ${h % 24} h` : `${d} d`;
 }
 
+/** How long ago: one unit, so that a column of a table holds it. */
+export function age(seconds: number): string {
+  if (seconds < 90) return `${Math.max(0, Math.floor(seconds))} s`;
+  if (seconds < 90 * 60) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 48 * 3600) return `${Math.floor(seconds / 3600)} h`;
+  return `${Math.floor(seconds / DAY_S)} d`;
+}
+
 const DAY_S = 86_400;
 const two = (value: number): string => String(value).padStart(2, '0');
 

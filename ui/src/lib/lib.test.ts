@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { inSlots, nextSort, sorted, visibleRange } from '../components/table';
-import { bytes, duration, percent, shellWords } from './format';
+import { age, bytes, duration, percent, shellWords } from './format';
 import { CATEGORY_COUNT, categoryOf, colourOf, STATES } from './palette';
 import { EventReader } from './sse';
 import { short, visible } from './text';
@@ -25,6 +25,7 @@ test('marks that turn the direction of writing are seen', () => {
 test('sizes, times and shares have units', () => {
   expect([bytes(0), bytes(1536), bytes(64 * 2 ** 30)]).toEqual(['0 B', '1.5 KiB', '64 GiB']);
   expect([duration(0.25), duration(75), duration(260), duration(7500), duration(4 * 86_400 + 3 * 3600)]).toEqual(['0.3 s', '75 s', '4 min 20 s', '2 h 5 min', '4 d 3 h']);
+  expect([age(0.4), age(7), age(333), age(7500), age(4 * 86_400 + 3 * 3600)]).toEqual(['0 s', '7 s', '5 min', '2 h', '4 d']);
   expect([percent(0), percent(0.034), percent(0.5)]).toEqual(['0%', '3.4%', '50%']);
   expect(shellWords(['sh', '-c', "echo 'a b'"])).toBe("sh -c 'echo '\\''a b'\\'''");
 });

@@ -51,7 +51,8 @@ class Session {
     } catch (error) {
       // Development against a coordinator without logins: Vite's proxy shows a token itself.
       if (import.meta.env.DEV && error instanceof ApiError && error.status === 409) return this.#take(DEVELOPER);
-      this.#over(error instanceof ApiError ? error : new ApiError(0, { detail: String(error) }));
+      const refused = error instanceof ApiError ? error : new ApiError(0, { detail: String(error) });
+      this.#over(!ticket && refused.status === 401 ? null : refused); // nothing went wrong: nobody has logged in yet
     }
   }
 

@@ -189,6 +189,7 @@ class JobRowsQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     status: Annotated[str, Meta(max_length=100)] = ""  # several with commas
     waiting: bool = False  # those with a task that waits, whatever else of them runs
+    reason: Word | None = None  # those that wait for it, as the last count of waiting jobs found
     queue: Word | None = None
     user: Word | None = None
     mine: bool = False

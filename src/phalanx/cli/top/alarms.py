@@ -8,9 +8,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from phalanx.api.schema.jobs import WatchEvent
+from phalanx.api.schema.jobs import JobView, WatchEvent
+from phalanx.cli.labels import label
 from phalanx.cli.output import clean
 from phalanx.cli.top.heat_map import natural
+from phalanx.cli.top.job_rows import ended_by
 from phalanx.cli.top.snapshot import ClusterSnapshot
 from phalanx.core.model.amounts import describe_seconds, plural
 
@@ -52,9 +54,8 @@ def _of_nodes(snapshot: ClusterSnapshot) -> Iterable[Alarm]:
     for node in snapshot.nodes:
         note = f": {clean(node.note)}" if node.note else ""
         if node.status not in {"Online", "Stopping"}:
-            yield Alarm(
-                "critical", node.name, f"{node.status}, {plural(node.task_count, 'task')} there{note}"
-            )
+            there = f", {plural(node.task_count, 'task')} there" if node.task_count else ""
+            yield Alarm("critical", node.name, f"{node.status}{there}{note}")
         elif node.drained:
             yield Alarm("notice", node.name, f"drained: {clean(node.drain_reason) or 'no reason given'}")
         elif node.note:
@@ -75,10 +76,19 @@ def _of_devices(snapshot: ClusterSnapshot) -> Iterable[Alarm]:
 
 
 class Failures:
-    """The newest failures of tasks and losses of nodes since `phalanx top` was opened."""
+    """The newest failures of tasks and losses of nodes, and before those the jobs that had failed already."""
 
     def __init__(self) -> None:
         self._kept: deque[Alarm] = deque(maxlen=FAILURES_MAX)
+        self._before: list[Alarm] = []
+
+    def begin(self, failed: Iterable[JobView]) -> None:
+        """Jobs that had failed before `phalanx top` was opened."""
+        ended = sorted(failed, key=lambda job: job.ended_at or 0.0, reverse=True)
+        self._before = [
+            Alarm("notice", label(job), clean(f"{job.name} {job.user}: {ended_by(job)}"), job.ended_at)
+            for job in ended
+        ]
 
     def take(self, event: WatchEvent) -> bool:
         """Keep the event if it is one of those."""
@@ -93,4 +103,5 @@ class Failures:
         return True
 
     def newest(self) -> list[Alarm]:
-        return list(self._kept)
+        known = {alarm.subject.partition(".")[0] for alarm in self._kept}
+        return [*self._kept, *(alarm for alarm in self._before if alarm.subject not in known)][:FAILURES_MAX]

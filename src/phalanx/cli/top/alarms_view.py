@@ -1,4 +1,4 @@
-"""The view of alarms: what is unusual now, and under it what failed since `phalanx top` was opened."""
+"""The view of alarms: what is unusual now, and under it what failed lately."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def alarms_text(now: list[Alarm], failures: list[Alarm]) -> Text:
     text = Text()
     text.append(f"Now ({len(now)})\n", "bold")
     _add(text, now, "nothing unusual")
-    text.append(f"\nSince this was opened ({len(failures)})\n", "bold")
+    text.append(f"\nFailed lately ({len(failures)})\n", "bold")
     _add(text, failures, "no task failed, no node was lost")
     text.rstrip()
     return text

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from phalanx.client.async_client import AsyncClient
 
 AGAIN_S = 1.0  # after an error
+FAILED_MAX = 50  # jobs that had failed already
 
 
 class SnapshotFeed:
@@ -46,6 +47,7 @@ class SnapshotFeed:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._read())
             tasks.create_task(self._watch())
+            tasks.create_task(self._read_failures())
 
     def hurry(self) -> None:
         """Something was changed or asked for from here: read again at once."""
@@ -80,6 +82,12 @@ class SnapshotFeed:
             self.snapshot, self.alarms = snapshot, alarms_of(snapshot)
             self._say("")
             await self._rest(loop.time() - begun)
+
+    async def _read_failures(self) -> None:
+        """What had failed before this was opened; what fails from now on is told by the stream of events."""
+        with suppress(PhalanxError):  # the next reading says what is wrong
+            self.failures.begin((await self._client.jobs(status="Failed", limit=FAILED_MAX)).items)
+            self._on_change()
 
     def _say(self, trouble: str) -> None:
         self.trouble, self.asked_at = trouble, None

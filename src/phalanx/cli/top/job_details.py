@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from phalanx.api.schema.cluster import ClusterView, DeviceView, NodeView
+from phalanx.api.schema.cluster import DeviceView, NodeView
 from phalanx.api.schema.jobs import JobView, StoryLine, TaskView
 from phalanx.cli.job_table import job_status
 from phalanx.cli.labels import label
 from phalanx.cli.members import standing
 from phalanx.cli.output import clean, size, span, time_of_day
 from phalanx.cli.top.heat_map import rack_of
+from phalanx.cli.top.snapshot import ClusterSnapshot
 from phalanx.core.model.amounts import plural
 
 TASK_HEADINGS = ("ID", "STATUS", "NODE", "GPUS", "TRY", "EXIT", "TIME", "REASON")
 
 
-def cluster_line(cluster: ClusterView, alarms: int, width: int) -> str:
-    """The cluster in one line, for the top of every screen.
+def cluster_line(snapshot: ClusterSnapshot, alarms: int, width: int) -> str:
+    """The cluster in one line, for the top of every screen. GPUs are those of all nodes.
 
     Where that is too narrow, the alarms come first and the coordinator's name is left out.
     """
-    by = cluster.coordinator
+    cluster, by = snapshot.cluster, snapshot.cluster.coordinator
     who = f"{by.name} {by.role}  " if by is not None else ""
-    gpus = f"{cluster.devices_free}/{cluster.devices} GPUs free  " if cluster.devices else ""
+    devices = sum(len(node.devices) for node in snapshot.nodes)
+    gpus = f"{cluster.devices_free}/{devices} GPUs free  " if devices else ""
     tasks = cluster.tasks
     counts = (
         f"{cluster.nodes_online}/{cluster.nodes} nodes  {gpus}"

@@ -54,7 +54,8 @@ class TopJobRow(Struct, frozen=True):
 
 
 def is_waiting(job: JobView) -> bool:
-    return job.status == "Pending"
+    """Whether one of its tasks waits, whatever else of it runs."""
+    return job.counts.pending > 0
 
 
 def job_rows(
@@ -107,19 +108,19 @@ class ReasonCache:
 
 
 def _fits(job: JobView, query: JobQuery) -> bool:
-    if query.shown in {JobsShown.RUNNING, JobsShown.WAITING} and is_waiting(job) != (
-        query.shown is JobsShown.WAITING
-    ):
+    if query.shown is JobsShown.RUNNING and job.status == "Pending":
+        return False
+    if query.shown is JobsShown.WAITING and not is_waiting(job):
         return False
     said = f"{label(job)} {job.name} {job.user} {job.queue} {job_status(job)} {' '.join(job.nodes)}".lower()
     return all(word in said for word in query.text.lower().split())
 
 
 def _row(job: JobView, reason: str, now: float, last: int) -> TopJobRow:
-    waits = is_waiting(job)
+    waits = job.status == "Pending"
     since = job.submitted_at if waits else job.started_at
     gpus = gpus_of(job)
-    told = (reason or job.held or "…") if waits else _ended_by(job) or " ".join(job.nodes)
+    told = (reason or job.held or "…") if waits else ended_by(job) or " ".join(job.nodes)
     queue = "" if job.queue == DEFAULT_QUEUE else f"[{job.queue}] "
     ended = job.counts.completed + job.counts.failed + job.counts.cancelled + job.finished
     cells = (
@@ -133,7 +134,7 @@ def _row(job: JobView, reason: str, now: float, last: int) -> TopJobRow:
         f"{queue}{told}",
     )
     fitted = (cut(clean(cell), width) for cell, width in zip(cells, (*WIDTHS, last), strict=True))
-    return TopJobRow(job.id, tuple(fitted), waits)
+    return TopJobRow(job.id, tuple(fitted), is_waiting(job))
 
 
 def gpus_of(job: JobView) -> int:
@@ -141,7 +142,7 @@ def gpus_of(job: JobView) -> int:
     return max([job.request.gpus, *(group.request.gpus for group in job.groups)])
 
 
-def _ended_by(job: JobView) -> str:
+def ended_by(job: JobView) -> str:
     """Of a job that has ended, how."""
     if job.ended_at is None:
         return ""

@@ -24,6 +24,7 @@ from phalanx.cli.top.job_rows import (
     JobsShown,
     TopJobRow,
     counted_reasons,
+    is_waiting,
     job_rows,
     last_width,
 )
@@ -153,8 +154,9 @@ class JobsView(Vertical):
         if job is None or feed is None:
             text = "no job fits the filter" if self._query.text else "there is no such job"
         else:
-            said = feed.reasons.texts.get(job.id, "") if job.status == "Pending" else " ".join(job.command)
-            text = f"{job_title(job)}\n{clean(said)}"
+            reason = feed.reasons.texts.get(job.id, "") if is_waiting(job) else ""
+            rest = f"{job.counts.pending} waiting: " if job.status != "Pending" else ""
+            text = f"{job_title(job)}\n{clean(f'{rest}{reason}' if reason else ' '.join(job.command))}"
         self.query_one("#reason-line", Static).update(text)
 
     def on_data_table_row_highlighted(self) -> None:

@@ -51,7 +51,7 @@ def _first_line(feed: SnapshotFeed, width: int) -> str:
     now = time_of_day(SystemClock().now())[:8]
     if feed.snapshot is None:
         return "phalanx top: waiting for the first answer"
-    told = cluster_line(feed.snapshot.cluster, len(feed.alarms), width - 10)
+    told = cluster_line(feed.snapshot, len(feed.alarms), width - 10)
     return f"{cut(told, width - 10):<{max(0, width - 10)}}  {now}"
 
 

@@ -1,7 +1,7 @@
 """Which jobs and nodes have changed since a revision: what goes to pages, and what their indexes look at again.
 
 Noted from durable turns, of this coordinator and of another whose log it follows, so a page may go on at the next one.
-It costs a few microseconds an event, and nothing while no browser is logged in and nobody asks.
+It costs a few microseconds an event. While no browser is logged in and nobody asks, only lost nodes are noted.
 """
 
 from __future__ import annotations
@@ -48,6 +48,9 @@ class Changed:
         self.revision = turn.revision
         if not self.is_on and not state.logins.by_id:
             self.floor = turn.revision
+            for event in turn.events:
+                if type(event) is e.NodeLost:
+                    self._note_alarm(event, turn.revision, state)
             return
         for event in turn.events:
             if type(event) not in e.VOLATILE:

@@ -61,7 +61,7 @@ class JobRowReads:
         self._words = words
         self._index = JobIndex()
         self._resets = -1  # of `changed`, when the index was made
-        self._lists: OrderedDict[object, tuple[float, int, Places]] = OrderedDict()
+        self._lists: OrderedDict[object, tuple[float, tuple[int, int], Places]] = OrderedDict()
         self._past_rows: OrderedDict[str, JobRow] = OrderedDict()
         self._gone: set[str] = set()  # to be removed from the index, while nobody looks for places in it
         self._reading: asyncio.Task[None] | None = None
@@ -87,14 +87,29 @@ class JobRowReads:
     async def _found(self, query: JobRowsQuery, user: str) -> Places:
         """The places of a list; one that was found a moment ago is the same for all who scroll in it."""
         key, now = key_of(query, user), self._clock.monotonic()
-        at, version, found = self._lists.get(key, (-LIST_S, -1, NONE))
-        if version != self._index.version and now - at >= LIST_S:
+        at, known, found = self._lists.get(key, (-LIST_S, (-1, -1), NONE))
+        version = self._index.version, self._words.version if query.reason else 0
+        if version != known and now - at >= LIST_S:
             found = await self._index.find(query, user, self._slices)
-            self._lists[key] = now, self._index.version, found
+            if query.reason:
+                found = await self._waiting_for(query.reason, found)
+            self._lists[key] = now, version, found
             while len(self._lists) > LISTS_MAX:
                 self._lists.popitem(last=False)
         self._lists.move_to_end(key)
         return found
+
+    async def _waiting_for(self, reason: str, places: Places) -> Places:
+        """Those of which the last count of waiting jobs has found this reason."""
+        found: list[int] = []
+        piece = await self._slices.turn()
+        for place in places.tolist():
+            if piece.is_over:
+                piece = await self._slices.turn()
+            job = self._loop.state.jobs.get(self._index.ids[place])
+            if job is not None and self._words.of(job) == reason:
+                found.append(place)
+        return np.array(found, dtype=np.int64)
 
     async def _refresh(self) -> None:
         """Look at what has changed, or at everything after the state was read anew."""

@@ -73,10 +73,7 @@ class Overview:
             return self._made
 
     async def _make(self) -> OverviewView:
-        self.count_soon()
-        is_old = self._clock.now() - self._waiting_at > WAITING_OLD_S
-        if is_old and self._counting is not None:  # nobody has asked for long
-            await asyncio.shield(self._counting)
+        await self.counted()
         cluster = await self._cluster()
         state = self._loop.state
         alarms = [*_of_cluster(cluster), *await self._of_nodes(state)]
@@ -99,7 +96,7 @@ class Overview:
         )
 
     async def _recent(self, state: ClusterState) -> list[AlarmView]:
-        """Failed jobs, and nodes that were lost since a browser has been logged in."""
+        """Failed jobs, and nodes that were lost while this coordinator has been up."""
         since = self._clock.now() - RECENT_S
         lost = [alarm for _, alarm in self._changed.alarms if alarm.about == "node"]
         found = [*lost, *await failed_jobs(state, self._slices, since)]
@@ -116,6 +113,12 @@ class Overview:
             counts[job.overall_status] += 1
             waiting += bool(waiting_tasks(job))
         return Counts(*counts), waiting
+
+    async def counted(self) -> None:
+        """Wait for a count of why jobs wait, if the last one is old because nobody has asked for long."""
+        self.count_soon()
+        if self._clock.now() - self._waiting_at > WAITING_OLD_S and self._counting is not None:
+            await asyncio.shield(self._counting)
 
     def count_soon(self) -> None:
         """Begin to count why jobs wait, if that was long ago."""

@@ -111,6 +111,8 @@ class PageReads:
         return MapView(now, revision, layers(state), nodes, holders)
 
     async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows:
+        if query.reason:
+            await self.overview_reads.counted()
         self.overview_reads.count_soon()
         return await self._rows.job_rows(query, user)
 

@@ -68,6 +68,12 @@ class WaitingWords:
 
     def __init__(self) -> None:
         self.by_kind: dict[object, str] = {}
+        self.version = 0
+
+    def note(self, by_kind: dict[object, str]) -> None:
+        """What another count has found."""
+        self.by_kind = by_kind
+        self.version += 1
 
     def of(self, job: JobState) -> str:
         """Nothing for a job that does not wait, or of a kind that was not asked about."""
@@ -113,5 +119,5 @@ async def count_waiting(
         by_kind[kind] = reason[0]
         tasks = sum(map(waiting_tasks, alike))
         found.add(reason, alike[0].arrival, len(alike), tasks)
-    words.by_kind = by_kind
+    words.note(by_kind)
     return found.told()

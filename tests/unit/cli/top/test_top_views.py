@@ -75,16 +75,23 @@ def test_a_thousand_nodes_fit_in_eighty_columns_and_the_cursor_reaches_all():
 
 
 def test_jobs_are_filtered_and_sorted():
-    jobs = [a_job(1), a_job(2, "Pending"), a_job(3, user="bob")]
+    partly = Counts(running=1, pending=4)
+    jobs = [
+        a_job(1),
+        a_job(2, "Pending", counts=Counts(pending=1)),
+        a_job(3, user="bob"),
+        a_job(4, tasks=5, counts=partly),
+    ]
 
     def ids(query: JobQuery) -> list[str]:
         return [row.id for row in job_rows(jobs, query, {"j2": "no room"}, 10.0)]
 
-    assert ids(JobQuery()) == ["j3", "j2", "j1"]
-    assert ids(JobQuery(shown=JobsShown.WAITING)) == ["j2"]
+    assert ids(JobQuery()) == ["j4", "j3", "j2", "j1"]
+    assert ids(JobQuery(shown=JobsShown.WAITING)) == ["j4", "j2"]
+    assert ids(JobQuery(shown=JobsShown.RUNNING)) == ["j4", "j3", "j1"]
     assert ids(JobQuery(text="BOB run")) == ["j3"]
     assert (
-        job_rows(jobs, JobQuery(shown=JobsShown.WAITING), {"j2": "no room"}, 10.0)[0].cells[-1] == "no room"
+        job_rows(jobs, JobQuery(shown=JobsShown.WAITING), {"j2": "no room"}, 10.0)[-1].cells[-1] == "no room"
     )
 
 
@@ -121,6 +128,13 @@ def test_only_failures_are_kept_of_the_stream():
     assert [each.subject for each in failures.newest()] == ["4.1"]
 
 
+def test_jobs_that_had_failed_before_come_after_what_fails_now():
+    failures = Failures()
+    failures.begin([a_job(number, "Failed", ended_at=float(number), exit_code=3) for number in (2, 4, 3)])
+    failures.take(WatchEvent(9, 9.0, "AttemptEnded", status="Failed", number="4.1", text="exit 1"))
+    assert [(each.subject, each.at) for each in failures.newest()] == [("4.1", 9.0), ("3", 3.0), ("2", 2.0)]
+
+
 def test_lines_of_a_log_cannot_take_over_the_terminal():
     tail = LogTail()
     assert tail.take(b"50%\r100%\n\x1b[2Jcle") == ["100%"]
@@ -141,9 +155,14 @@ def test_an_answer_that_does_not_come_is_told_with_the_age_of_what_is_shown():
 
 
 def test_the_alarms_are_seen_on_a_narrow_terminal():
-    cluster = a_snapshot([], []).cluster
-    assert cluster_line(cluster, 2, 80).endswith("2 alarms")
-    assert cluster_line(cluster, 2, 20).startswith("2 alarms")
+    snapshot = a_snapshot([], [])
+    assert cluster_line(snapshot, 2, 80).endswith("2 alarms")
+    assert cluster_line(snapshot, 2, 20).startswith("2 alarms")
+
+
+def test_gpus_of_nodes_that_take_no_work_are_counted_too():
+    nodes = [a_node("n1", a_device(0), a_device(1)), replace(a_node("n2", a_device(0)), status="Offline")]
+    assert "1/3 GPUs free" in cluster_line(a_snapshot(nodes, []), 0, 80)
 
 
 def test_ended_jobs_are_listed_with_how_they_ended():

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from phalanx.api.schema.pages import HeldCounts, JobRowsQuery, NodeCounts
 from phalanx.api.schema.queues import QuotaSpec
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.waiting_jobs import first_waiting
-from phalanx.core.cluster.inputs import Drain, Tell
+from phalanx.core.cluster.inputs import DeclareLost, Drain, Tell
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.orders import Ended, Exit, Started, Why
 from tests.support.builders import a_job
@@ -46,6 +47,8 @@ async def test_the_rest_of_a_running_array_waits_and_every_page_counts_it():
         await submit(here, name="held", hold=True, queue="lab")
         await an_array(here, "1-5%2", 2, name="limited", queue="lab")
         await an_array(here, "1-6", 4, name="sweep", gpus=8)
+        rows = (await here.commands.job_rows(JobRowsQuery(reason="ArrayLimit"), "ada")).rows
+        assert [row.name for row in rows] == ["limited"]
         found = await here.commands.overview()
         reasons = {each.code: (each.jobs, each.tasks) for each in found.waiting}
         assert reasons == {"Held": (1, 1), "ArrayLimit": (1, 3), "WaitingCapacity": (1, 2)}
@@ -69,6 +72,18 @@ async def test_a_task_in_backoff_does_not_speak_for_those_that_wait_for_room():
     assert first_waiting(job) == 0
 
 
+async def test_a_reason_that_names_another_job_has_its_number():
+    async with a_coordinator() as here:
+        await placed(here, await submit(here, gpus=8, targets=["n0"]))
+        await submit(here, tasks=4, min=4, gpus=8, name="head")
+        behind = await submit(here, gpus=1, name="behind")
+        (found,) = await here.commands.reasons([behind.partition(".")[0]])
+        assert found.reason.code == "ReservedForOther"
+        assert " 2, " in found.reason.text
+        told = [each.text for each in (await here.commands.overview()).waiting]
+        assert found.reason.text in told
+
+
 async def test_jobs_that_failed_before_anybody_looked_are_told_once_each():
     async with a_coordinator() as here:
         ended = await submit(here, name="ended", max_retries=0)
@@ -83,6 +98,15 @@ async def test_jobs_that_failed_before_anybody_looked_are_told_once_each():
             ("1", "ended", "ada"),
         ]
         assert "2 of 3 tasks failed" in recent[0].text
+
+
+async def test_a_node_that_was_lost_before_anybody_looked_is_told():
+    async with a_coordinator() as here:
+        state = here.leadership.state
+        state.rules = structs.replace(state.rules, lost_after_s=0.0)
+        await here.leadership.ask([DeclareLost("n2", "the rack burnt")])
+        recent = (await here.commands.overview()).recent
+        assert [(each.about, each.subject, each.severity) for each in recent] == [("node", "n2", "critical")]
 
 
 async def test_nodes_that_take_no_work_count_and_what_is_free_there_does_not():

@@ -11,6 +11,7 @@ export type Row = Schemas['JobRow'];
 export interface Filter {
   status?: string;
   waiting?: boolean;
+  reason?: string;
   queue?: string;
   user?: string;
   mine?: boolean;

@@ -53,9 +53,13 @@ export class Colouring {
 
   /** Of one device; without one, of a node that has none. */
   of(node: MapNode, device: Device | undefined): Paint {
-    if (this.by === 'health') return health(node, device);
+    const isPlain = !device && this.cluster.root.devices > 0;
+    if (this.by === 'health') {
+      const paint = health(node, device);
+      return isPlain ? { ...paint, text: `${paint.text}, no GPUs` } : paint;
+    }
     const job = device ? device.job : (node.jobs[0] ?? '');
-    if (!device && this.cluster.root.devices && isOpen(node)) return job ? NO_GPUS : { ...NO_GPUS, fill: null, tone: 'free' };
+    if (isPlain && isOpen(node)) return job ? NO_GPUS : { ...NO_GPUS, fill: null, tone: 'free' };
     if (!job) return unheld(node, device);
     if (this.by === 'usage') return usage(device);
     if (this.by === 'job') return this.ofJob(job);

@@ -38,6 +38,7 @@ test('a node without GPUs is counted as such beside nodes that have some, and by
   const cluster = madeOf(made);
   const legend = (among: typeof cluster) => new Colouring(among, 'job').legend(among.nodes).map((entry) => [entry.paint.key, entry.count]);
   expect(legend(cluster)).toEqual([['7', 2], ['no-gpus', 1], ['free', 6]]);
+  expect(new Colouring(cluster, 'health').legend(cluster.nodes).map((entry) => [entry.paint.text, entry.count])).toEqual([['healthy', 8], ['healthy, no GPUs', 1]]);
   made.nodes.splice(0, 1);
   expect(legend(madeOf(made))).toEqual([['7', 1]]);
 });

@@ -19,6 +19,7 @@ export interface Scene {
 }
 
 export const AXIS = 26;
+const NOW_HALF = 16; // half of the word at the line of now
 
 export function draw(to: CanvasRenderingContext2D, scene: Scene, theme: CanvasColours): void {
   to.clearRect(0, 0, scene.width, scene.height);
@@ -174,10 +175,13 @@ function axis(to: CanvasRenderingContext2D, scene: Scene, theme: CanvasColours):
   to.lineTo(scene.names - 0.5, scene.height);
   to.stroke();
   to.textBaseline = 'middle';
+  const now = scene.names + xOf(scene.now, scene.range, plot(scene));
   for (const tick of ticks(scene.range, plot(scene))) {
     const x = scene.names + xOf(tick.at, scene.range, plot(scene));
     to.font = `${tick.isDay ? 600 : 400} 11px ${theme.sans}`;
-    if (x < scene.names - 1 || x + to.measureText(tick.text).width > scene.width) continue;
+    const end = x + 4 + to.measureText(tick.text).width;
+    if (x < scene.names - 1 || end - 4 > scene.width) continue;
+    if (x + 4 < now + NOW_HALF && end > now - NOW_HALF) continue; // the word `now` stands there
     to.fillStyle = tick.isDay ? theme.text : theme.soft;
     to.fillText(tick.text, x + 4, AXIS / 2);
   }
