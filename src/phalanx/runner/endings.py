@@ -90,9 +90,9 @@ class AttemptEndings:
 
     def resume(self, live: set[AttemptKey]) -> None:
         """Send artifacts of attempts whose ends were reported before they were sent; remove those that were sent."""
-        for sent in self._launches.log_root.glob(f"*/*.*.{log_files.ARTIFACTS}{SENT}"):
-            self._begin(asyncio.to_thread(_remove, str(sent)))
-        for path in self._launches.log_root.glob(f"*/*.*.{log_files.ARTIFACTS}"):
+        for path in self._launches.log_root.glob(f"*/*.*.{log_files.ARTIFACTS}*"):
+            if path.suffix == SENT:
+                self._begin(asyncio.to_thread(_remove, str(path)))
             key, _ = log_files.read_name(path.parent.name, path.name) or (None, "")
             if key is None or key in live or key in self._waiting:
                 continue
@@ -198,7 +198,7 @@ class AttemptEndings:
                     hurried,
                 )
         except (UploadFailed, OSError) as error:
-            found.leave_out(path, str(error))
+            found.leave_out(path, (isinstance(error, OSError) and error.strerror) or str(error))
             return None
         return Artifact(path, size, sha256)
 
