@@ -14,7 +14,17 @@ from phalanx.errors import BadRequest, Conflict, NotFound
 from phalanx.store.archive import FORMER_MAGIC, MAGIC, Archive, write_archive
 from phalanx.store.check import check_store
 from phalanx.store.contents import StoreContents, epoch_of
-from phalanx.store.copy import FILLING, MIGRATED, check_vacant, fill, is_empty, migrate, reopen, verify
+from phalanx.store.copy import (
+    FILLING,
+    MIGRATED,
+    check_vacant,
+    fill,
+    first_epoch,
+    is_empty,
+    migrate,
+    reopen,
+    verify,
+)
 from phalanx.store.memory import Memory, MemoryStore
 from phalanx.store.protocol import Batch, Candidate, Fenced, History, LogHole, Store, StoreError
 from phalanx.store.sqlite.store import SqliteStore
@@ -224,6 +234,13 @@ async def test_a_backup_of_version_0_2_is_read_and_0_2_reads_none_of_ours(tmp_pa
     assert plain.startswith(MAGIC) and not plain.startswith(FORMER_MAGIC)
     path.write_bytes(gzip.compress(FORMER_MAGIC + plain.removeprefix(MAGIC)))
     await verify(store, Archive(path), quiet)
+
+
+def test_epochs_of_a_second_restore_are_above_those_of_the_first():
+    first, second = first_epoch(7, 100.0, 1000.0), first_epoch(7, 100.0, 1060.0)
+    assert first > 1_000_000
+    assert second > first + 60, "so many terms may the first have opened in a minute"
+    assert first_epoch(7, 1000.0, 100.0) == 1_000_007, "the clock was wrong"
 
 
 async def test_a_backup_is_not_replaced_unless_asked(tmp_path: Path):

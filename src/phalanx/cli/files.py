@@ -136,7 +136,15 @@ def _copy(client: Client, id: str, path: str, target: Path, attempt: int | None)
 
 
 def _write(pieces: Iterator[bytes], target: Path) -> None:
-    """Write beside the target first: what does not arrive whole, or is damaged, is not there."""
+    """Write beside the target first: what does not arrive whole, or is damaged, is not there.
+
+    A device or a pipe, such as /dev/null, is written to: a file must not take its place.
+    """
+    if target.exists() and not target.is_file():
+        with target.open("wb") as out:
+            out.writelines(pieces)
+        return
+    target = target.resolve()  # /dev/stdout is a link
     draft = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
         with draft.open("xb") as out:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from phalanx.store.protocol import Store
 
 T = TypeVar("T")
-RESTORE_LEAP = 1_000_000  # epochs that a cluster may have seen since the backup was made
 SHOW_EVERY = 500
 Url = Annotated[str | None, typer.Argument(metavar="[URL]", show_default="coordinator.store")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing FILE.")]
@@ -135,15 +134,15 @@ def restore(
 
     async def filled() -> dict[str, Any]:
         from phalanx.store.archive import Archive
-        from phalanx.store.copy import check_vacant, fill
+        from phalanx.store.copy import check_vacant, fill, first_epoch
 
         archive = Archive(file)
+        now = SystemClock().now()
         note(f"{file}: backup of {moment(archive.made_at)}, made by version {archive.version}")
         async with writing(place, section) as store:
             await check_vacant(store, archive.name, str(place))
-            copied = await fill(
-                store, archive, archive.epoch + RESTORE_LEAP, CopyProgress(), restored_at=SystemClock().now()
-            )
+            epoch = first_epoch(archive.epoch, archive.made_at, now)
+            copied = await fill(store, archive, epoch, CopyProgress(), restored_at=now)
         return {"from": str(file), "to": str(place), **_counts(copied)}
 
     told = finish(filled())

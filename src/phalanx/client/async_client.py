@@ -320,11 +320,20 @@ class AsyncClient(
         return await self._ask(file_calls.files(id, attempt))
 
     async def file(self, id: AnyId, path: str, *, attempt: int | None = None) -> AsyncGenerator[bytes, None]:
-        async with aclosing(await self._opened(file_calls.file(id, path, attempt))) as answer:
-            arriving = ArrivingFile(answer.headers)
-            async for piece in answer.pieces():
-                arriving.advance(piece)
-                yield piece
+        arriving, patience, is_whole = ArrivingFile(), RetryDelays(), False
+        while not is_whole:
+            try:
+                async with aclosing(await self._opened(file_calls.file(id, path, attempt))) as answer:
+                    arriving.begin(answer.headers)
+                    async for piece in answer.pieces():
+                        if new := arriving.advance(piece):
+                            patience.renew()
+                            yield new
+                is_whole = True
+            except Unavailable as error:
+                if arriving.ends_there_again:
+                    raise
+                await pause(patience, error)
         arriving.check()
 
     async def watch(

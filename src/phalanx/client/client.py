@@ -309,12 +309,24 @@ class Client(
         return self._ask(file_calls.files(id, attempt))
 
     def file(self, id: AnyId, path: str, *, attempt: int | None = None) -> Iterator[bytes]:
-        """The bytes of an artifact, in pieces. They end with Unavailable if they are not what the task wrote."""
-        with closing(self._opened(file_calls.file(id, path, attempt))) as answer:
-            arriving = ArrivingFile(answer.headers)
-            for piece in answer.pieces():
-                arriving.advance(piece)
-                yield piece
+        """The bytes of an artifact, in pieces. They end with Unavailable if they are not what the task wrote.
+
+        A cut connection is taken up again where it broke.
+        """
+        arriving, patience, is_whole = ArrivingFile(), RetryDelays(), False
+        while not is_whole:
+            try:
+                with closing(self._opened(file_calls.file(id, path, attempt))) as answer:
+                    arriving.begin(answer.headers)
+                    for piece in answer.pieces():
+                        if new := arriving.advance(piece):
+                            patience.renew()
+                            yield new
+                is_whole = True
+            except Unavailable as error:
+                if arriving.ends_there_again:
+                    raise
+                self._pause(patience, error)
         arriving.check()
 
     def watch(self, *, after: int | None = None, job: AnyId | None = None) -> Iterator[WatchEvent]:

@@ -111,7 +111,14 @@ def _entries(folder: LogPath, found: Found) -> Iterator[tuple[str, os.stat_resul
             found.leave_out("/".join(parents), "a folder whose name cannot be kept, or too deep")
             continue
         folders: list[tuple[str, ...]] = []
-        for name, about in _listed(folder, parents, left):
+        try:
+            listed = _listed(folder, parents, left)
+        except PermissionError as error:
+            if not parents:
+                raise
+            found.leave_out("/".join(parents), f"a folder that cannot be read: {error.strerror}")
+            continue
+        for name, about in listed:
             left -= 1
             if stat.S_ISDIR(about.st_mode):
                 folders.append((*parents, name))
@@ -131,7 +138,7 @@ def _listed(folder: LogPath, parents: tuple[str, ...], most: int) -> list[tuple[
                 break
             try:
                 listed.append((entry.name, entry.stat(follow_symlinks=False)))
-            except OSError:  # it went away meanwhile
+            except FileNotFoundError:  # it went away meanwhile
                 continue
     return sorted(listed)
 

@@ -36,6 +36,7 @@ T = TypeVar("T")
 HOLD_S = 60.0  # how long an end waits for files of which none is taken
 PAUSE_FIRST_S, PAUSE_MAX_S = 0.2, 30.0
 ANY = STDOUT | STDERR | RESULT | ARTIFACTS
+SENT = ".sent"  # the end of the name of a folder whose artifacts are in the place for files
 
 
 class AttemptEndings:
@@ -88,8 +89,10 @@ class AttemptEndings:
                     await asyncio.wait(set(self._tasks), return_when=asyncio.FIRST_COMPLETED)
 
     def resume(self, live: set[AttemptKey]) -> None:
-        """Send artifacts of attempts whose ends were reported before they were sent."""
-        for path in self._launches.log_root.glob(f"*/*.*.{log_files.ARTIFACTS}"):
+        """Send artifacts of attempts whose ends were reported before they were sent; remove those that were sent."""
+        for path in self._launches.log_root.glob(f"*/*.*.{log_files.ARTIFACTS}*"):
+            if path.suffix == SENT:
+                self._begin(asyncio.to_thread(_remove, str(path)))
             key, _ = log_files.read_name(path.parent.name, path.name) or (None, "")
             if key is None or key in live or key in self._waiting:
                 continue
@@ -149,7 +152,7 @@ class AttemptEndings:
 
     async def _copy_artifacts(self, key: AttemptKey, hurried: asyncio.Event) -> str:
         """Send all artifacts of an attempt, then their list, and remove them here; returns what was not kept."""
-        folder, is_listed = self._launches.artifacts_path(key), False
+        folder = self._launches.artifacts_path(key)
         try:
             found = await asyncio.to_thread(find_artifacts, folder, self._limits)
             sent = [
@@ -159,17 +162,16 @@ class AttemptEndings:
             ]
             manifest = Manifest(tuple(sent), tuple(found.left_out), found.left_out_count)
             await self._list(key, manifest, hurried)
-            is_listed = True
-            await asyncio.to_thread(remove_tree, str(folder))
         except (
             UploadFailed,
             OSError,
         ) as error:  # the folder is gone, or the coordinator will never take them
             log.warning("artifacts were not kept", attempt=key, error=str(error))
-            if isinstance(error, OSError) and hurried.is_set() and not is_listed:  # a stage may wait for them
+            if isinstance(error, OSError) and hurried.is_set():  # a stage may wait for them
                 with suppress(UploadFailed):
                     await self._list(key, Manifest((), (f"all of them: {error}",), 1), hurried)
             return f"its artifacts were not kept: {error}"
+        await asyncio.to_thread(_remove_sent, str(folder))
         if not manifest.left_out_count:
             return ""
         return f"{manifest.left_out_count} of its artifacts were not kept, such as {manifest.left_out[0]}"
@@ -196,7 +198,7 @@ class AttemptEndings:
                     hurried,
                 )
         except (UploadFailed, OSError) as error:
-            found.leave_out(path, str(error))
+            found.leave_out(path, (isinstance(error, OSError) and error.strerror) or str(error))
             return None
         return Artifact(path, size, sha256)
 
@@ -218,3 +220,27 @@ class AttemptEndings:
             waited_s += self._clock.monotonic() - began if self._engine.welcomed else 0.0
             if waited_s > HOLD_S:
                 hurried.set()
+
+
+def _remove_sent(folder: str) -> None:
+    """Remove artifacts that are in the place for files.
+
+    Under another name first: what a runner that was killed meanwhile has left must not be sent once more, in place of
+    the whole.
+    """
+    sent = folder + SENT
+    if os.path.lexists(sent):
+        _remove(sent)
+    try:
+        os.rename(folder, sent)  # noqa: PTH104 - as in the keeper
+    except OSError as error:  # the next runner sends all of them once more, which changes nothing
+        log.warning("artifacts that were kept stay on the node", folder=folder, error=str(error))
+    else:
+        _remove(sent)
+
+
+def _remove(sent: str) -> None:
+    try:
+        remove_tree(sent)
+    except OSError as error:
+        log.warning("artifacts that were kept cannot be removed", folder=sent, error=str(error))

@@ -19,7 +19,7 @@ from msgspec import Struct
 from phalanx.clock import Clock
 from phalanx.core.model.orders import AttemptKey
 from phalanx.logger import logger, told
-from phalanx.runner.log_files import ARTIFACTS, RESULTS_FOLDER, read_name
+from phalanx.runner.log_files import RESULTS_FOLDER, read_name
 from phalanx.runner.trees import remove_tree, size_of
 
 log = logger("runner")
@@ -42,7 +42,7 @@ class _Log(Struct, frozen=True, order=True):
     disk_bytes: int
     path: str
     key: AttemptKey
-    is_folder: bool = False  # of artifacts
+    is_folder: bool = False  # of artifacts, or what a task has made in place of a file
 
 
 async def keep_swept(root: Path, limits: Limits, live: Callable[[], set[AttemptKey]], clock: Clock) -> None:
@@ -83,7 +83,7 @@ def sweep(root: Path, limits: Limits, live: set[AttemptKey], now: float) -> tupl
 
 
 def _logs(root: Path) -> Iterator[_Log]:
-    """Every log below the root. What is not one of ours is left alone, and no link is followed."""
+    """Every log below the root. What has not the name of one is left alone, and no link is followed."""
     for folder in _folders(root):
         with suppress(OSError):  # a task can take away our right to read it, or the folder itself
             yield from _logs_of(folder)
@@ -94,9 +94,7 @@ def _logs_of(folder: os.DirEntry[str]) -> Iterator[_Log]:
         for file in files:
             is_folder = file.is_dir(follow_symlinks=False)
             named = read_name(folder.name, file.name)
-            if named is None or is_folder != (named[1] == ARTIFACTS):
-                continue
-            if not is_folder and not file.is_file(follow_symlinks=False):
+            if named is None:
                 continue
             with suppress(OSError):  # it went away meanwhile
                 found = file.stat(follow_symlinks=False)

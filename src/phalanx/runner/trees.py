@@ -1,7 +1,8 @@
 """Folders that tasks have filled: how large they are, and how they are removed, whatever is in them.
 
 A task can make folders deeper than any path may be long, more of them than a process may have open, and deeper than
-Python can call itself, which `shutil.rmtree` does before 3.13. No link is followed.
+Python can call itself, which `shutil.rmtree` does before 3.13. It can also leave folders that nobody may enter or
+change, as package managers do; its account is mostly ours, so we give ourselves the right. No link is followed.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 ENTRIES_MAX = 100_000  # of one folder, in one look
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_OURS = 0o700
 
 
 def remove_tree(path: str | Path) -> None:
@@ -20,7 +22,7 @@ def remove_tree(path: str | Path) -> None:
 
     The folders inside are first moved up into the outermost one, so that two are open at a time, however deep they are.
     """
-    top = os.open(path, _FOLDER)
+    top = _opened(path, None)
     try:
         errors = _Emptying(top).errors()
     finally:
@@ -46,7 +48,7 @@ class _Emptying:
         while self._waiting:
             name = self._waiting.pop()
             try:
-                folder = os.open(name, _FOLDER, dir_fd=self._top)
+                folder = _opened(name, self._top)
                 try:
                     self._empty(folder)
                 finally:
@@ -72,8 +74,34 @@ class _Emptying:
     def _move_up(self, folder: int, name: str) -> None:
         self._moved += 1
         moved = f"{self._mark}{self._moved}"
-        os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=self._top)
+        try:
+            os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=self._top)
+        except PermissionError:  # its entry of the folder above it changes, which takes the right to write it
+            _allow(name, folder)
+            os.rename(name, moved, src_dir_fd=folder, dst_dir_fd=self._top)
         self._waiting.append(moved)
+
+
+def _opened(name: str | Path, above: int | None) -> int:
+    """A folder whose entries we may remove."""
+    try:
+        folder = os.open(name, _FOLDER, dir_fd=above)
+    except PermissionError:
+        _allow(name, above)
+        folder = os.open(name, _FOLDER, dir_fd=above)
+    if os.fstat(folder).st_mode & _OURS != _OURS:
+        with contextlib.suppress(OSError):  # it is another account's: we may have the right without
+            os.fchmod(folder, _OURS)
+    return folder
+
+
+def _allow(name: str | Path, above: int | None) -> None:
+    """Give ourselves all rights in a folder, if it is ours."""
+    folder = os.open(name, _FOLDER | os.O_PATH, dir_fd=above)
+    try:
+        Path(f"/proc/self/fd/{folder}").chmod(_OURS)  # a folder that may not be read has no other way
+    finally:
+        os.close(folder)
 
 
 def size_of(folder: Path, entries_max: int = ENTRIES_MAX) -> int:

@@ -67,10 +67,13 @@ async def write_archive(
     path: Path, contents: Contents, made_at: float, version: str, report: ReportProgress, *, force: bool
 ) -> End:
     """Write a backup to a temporary file and rename it when it is whole and on the disk."""
+    if path.exists() and not path.is_file():
+        raise BadRequest(f"{path} is not a file", hint="name one that a backup may replace, or a new one")
     if path.exists() and not force:
         raise Conflict(f"{path} already exists", hint="name another file, or give --force to replace it")
     if not path.parent.is_dir():
         raise BadRequest(f"{path} cannot be written: there is no folder {path.parent}")
+    path = path.resolve()  # /dev/stdout is a link
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:

@@ -24,6 +24,8 @@ FILLING = "filled-from:"
 MIGRATED = "migrated-to:"
 FOREVER_S = 10 * 365 * 86_400.0
 EPOCH_LEAP = 100  # an old store may issue a few more while it is being left
+RESTORE_LEAP = 1_000_000  # epochs that a cluster may have seen since the backup was made
+TERMS_PER_S = 10  # more than coordinators that are restarted all the time can open
 RECORDS_PER_BATCH = 64
 RECORD_BYTES_PER_BATCH = 512 << 10  # etcd takes small requests only
 _NOTHING = encode([])
@@ -83,6 +85,14 @@ async def reopen(store: Store, name: str) -> int:
     if leader is None or not leader.candidate.name.startswith((MIGRATED, FILLING)):
         raise Conflict(f"no migration has fenced off {name}")
     return await store.open_term()
+
+
+def first_epoch(backed_up: int, made_at: float, now: float) -> int:
+    """Where the epochs of a restored cluster begin: above all that nodes have seen since the backup was made.
+
+    Also above those of a cluster that was restored from the same backup before.
+    """
+    return backed_up + RESTORE_LEAP + int(max(0.0, now - made_at) * TERMS_PER_S)
 
 
 async def fill(

@@ -1,7 +1,8 @@
-"""`phalanx cp`: what is said of a source that names a stage."""
+"""`phalanx cp`: what is said of a source that names a stage, and what its target may be."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,31 @@ def test_a_job_that_left_no_artifacts_says_so(cli: Cli, cluster: FakeClient, mon
     monkeypatch.setattr(cluster, "files", lambda id, **_: FilesView(id, 1, []), raising=False)
     assert "no artifacts" in cli("files", ID).err
     assert cli("files", ID, "-o", "json").err == ""
+
+
+@pytest.fixture
+def an_artifact(cluster: FakeClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster, "file", lambda *_, **__: iter([b"wei", b"ghts"]), raising=False)
+
+
+@pytest.mark.usefixtures("an_artifact")
+def test_a_pipe_or_a_device_is_written_to_and_stays(cli: Cli, tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert cli("cp", f"{ID}:model.pt", str(pipe)).code == 0
+        assert os.read(reader, 100) == b"weights"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.usefixtures("an_artifact")
+def test_a_link_stays_and_leads_to_what_was_copied(cli: Cli, tmp_path: Path):
+    (tmp_path / "file").write_text("before")
+    (tmp_path / "link").symlink_to("file")
+    assert cli("cp", f"{ID}:model.pt", str(tmp_path / "link")).code == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"weights"
+    assert not [*tmp_path.glob(".*")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -194,3 +195,14 @@ def test_what_another_store_of_the_state_folder_knew_is_no_loss(cli: Cli, away: 
     assert json.loads(cli("store", "check", f"sqlite:{path}", "-o", "json").out)["epoch"] == 1
     a_store(folder / "phalanx.db")
     assert "what came after is lost" in cli("--state", str(away / "state"), "store", "repair").out
+
+
+def test_a_backup_takes_the_place_of_no_pipe_or_device(cli: Cli, away: Path):
+    os.mkfifo(away / "pipe")
+    said = cli("store", "backup", f"sqlite:{a_store(away / 'a.db')}", str(away / "pipe"), "--force")
+    assert said.code == 2
+    assert (away / "pipe").is_fifo()
+    (away / "link").symlink_to("newest.bak")
+    assert cli("store", "backup", f"sqlite:{away / 'a.db'}", str(away / "link")).code == 0
+    assert (away / "link").is_symlink()
+    assert (away / "newest.bak").stat().st_mode & 0o777 == 0o600

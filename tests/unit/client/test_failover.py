@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from hashlib import sha256
 from itertools import islice
 
 import msgspec
@@ -130,6 +131,40 @@ def test_a_log_goes_on_with_the_new_leader_with_exactly_what_is_missing():
     with scripts(*answers) as (addresses, [_, second]), a_client(addresses) as client:
         assert b"".join(client.logs("j1", follow=True)) == b"one\ntwo\n"
     assert b"attempt=1&offset=16&split=true&follow=true" in second.requests[1]
+
+
+def a_file(*pieces: bytes, whole: bytes, cut: bool = False) -> bytes:
+    head = (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-Phalanx-Size: %d\r\nX-Phalanx-Sha256: %s\r\n\r\n"
+    )
+    chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in pieces)
+    return head % (len(whole), sha256(whole).hexdigest().encode()) + chunks + (b"" if cut else b"0\r\n\r\n")
+
+
+@pytest.mark.anyio
+async def test_a_file_goes_on_where_its_connection_was_cut():
+    answers = [a_file(b"wei", whole=b"weights", cut=True), a_file(b"w", b"eigh", b"ts", whole=b"weights")]
+    with scripts([*answers], [*answers]) as ([first, second], _):
+        with a_client([first]) as client:
+            assert [*client.file("j1", "model.pt")] == [b"wei", b"gh", b"ts"]
+        async with an_async_client([second]) as others:
+            assert [piece async for piece in others.file("j1", "model.pt")] == [b"wei", b"gh", b"ts"]
+
+
+@pytest.mark.parametrize(
+    ("again", "reason"),
+    [
+        (a_file(b"wei", whole=b"weights", cut=True), "Dropped"),
+        (a_file(b"another", whole=b"another"), "FileChanged"),
+    ],
+    ids=["cut there again, as what is damaged", "of another attempt"],
+)
+def test_a_file_that_cannot_go_on_is_not_asked_for_a_third_time(again: bytes, reason: str):
+    with scripts([a_file(b"wei", whole=b"weights", cut=True), again, again]) as (addresses, [script]):
+        with a_client(addresses) as client, pytest.raises(PhalanxError) as caught:
+            list(client.file("j1", "model.pt"))
+        assert (caught.value.reason, len(script.requests)) == (reason, 2)
+        script.answers.clear()
 
 
 @pytest.mark.anyio

@@ -10,6 +10,7 @@ import pytest
 from phalanx.runner import artifacts
 from phalanx.runner.artifacts import USUAL_LIMITS, ArtifactLimits, find_artifacts, opened
 from phalanx.runner.log_files import LogPath, log_path
+from tests.support.as_user import run_as_user
 
 JOB = "01jcm3k8t0z9x5v7b2n4d6f8gh"
 
@@ -56,6 +57,21 @@ def test_the_folder_itself_may_be_no_link(folder: Path):
     folder.symlink_to("/etc")
     with pytest.raises(OSError, match="Not a directory"):
         find_artifacts(the_path(folder), USUAL_LIMITS)
+
+
+def test_a_folder_that_cannot_be_read_is_left_out_and_the_rest_is_kept(folder: Path):
+    for name, mode in (("closed", 0o000), ("listable", 0o444), ("read-only", 0o555)):
+        (folder / name).mkdir()
+        (folder / name / "file").write_text("x")
+        (folder / name).chmod(mode)
+    (folder / "model.pt").write_text("weights")
+    code = (
+        "from pathlib import Path; from phalanx.runner.artifacts import *;"
+        "from phalanx.runner.log_files import log_path;"
+        f"found = find_artifacts(log_path(Path(sys.argv[1]), {JOB!r}, 0, 1, 'artifacts'), USUAL_LIMITS);"
+        "print(*[path for path, _ in found.files], found.left_out_count)"
+    )
+    assert run_as_user(code, folder.parents[1]).split() == ["model.pt", "read-only/file", "2"]
 
 
 def test_count_and_size_are_limited(folder: Path):

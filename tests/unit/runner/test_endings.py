@@ -22,13 +22,14 @@ KEY = ("0" * 26, 0, 1)
 
 
 class LateLaunches:
-    """An attempt of an earlier runner that left one artifact."""
+    """An attempt of an earlier runner, and the artifacts that it left."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, leaves: tuple[str, ...]) -> None:
         self.log_root = folder
         self.path = log_path(folder, *KEY, ARTIFACTS)
-        Path(str(self.path)).mkdir(parents=True)
-        (Path(str(self.path)) / "model.pt").write_text("weights")
+        for name in leaves:
+            Path(str(self.path)).mkdir(parents=True)
+            (Path(str(self.path)) / name).write_text("weights")
 
     def find_files(self, key: AttemptKey) -> None:
         pass
@@ -52,10 +53,10 @@ class TakenUploads:
         return "ab" * 32
 
 
-def resumed(folder: Path) -> list[Manifest]:
+def resumed(folder: Path, leaves: tuple[str, ...] = ("model.pt",)) -> list[Manifest]:
     async def main() -> list[Manifest]:
         uploads = TakenUploads()
-        launches: Any = LateLaunches(folder)
+        launches: Any = LateLaunches(folder, leaves)
         sent: Any = uploads
         engine: Any = None  # it is asked only after a refusal
         limits = ArtifactLimits(10, 1 << 20)
@@ -81,6 +82,22 @@ def test_of_those_that_cannot_be_read_a_list_says_why(tmp_path: Path, monkeypatc
     [listed] = resumed(tmp_path)
     assert (listed.files, listed.left_out_count) == ((), 1)
     assert "Input/output error" in listed.left_out[0]
+
+
+def test_what_a_runner_that_was_killed_has_left_to_remove_is_not_sent_in_place_of_the_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as killed:
+        killed.setattr(
+            endings, "remove_tree", lambda folder: (Path(folder) / "model.pt").rename(f"{folder}/left")
+        )
+        [listed] = resumed(tmp_path)
+    assert [each.path for each in listed.files] == ["model.pt"]
+    folder = Path(str(log_path(tmp_path, *KEY, ARTIFACTS)))
+    assert not folder.exists()
+    assert [path.name for path in folder.parent.rglob("left")] == ["left"]
+    assert resumed(tmp_path, leaves=()) == []
+    assert [*folder.parent.iterdir()] == []
 
 
 def test_a_folder_that_cannot_be_removed_does_not_replace_the_list(

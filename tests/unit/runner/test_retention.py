@@ -138,6 +138,16 @@ def test_artifacts_that_could_not_be_sent_go_like_logs(tmp_path: Path):
     assert left(tmp_path) == {f"{NEW}/0.1.artifacts/model"}
 
 
+def test_what_a_task_made_in_place_of_its_result_goes_like_a_result(tmp_path: Path):
+    inside = a_log(tmp_path, OLD, "0.1.result/model", 3 * HOUR)
+    os.mkfifo(tmp_path / OLD / "0.2.result")
+    (tmp_path / OLD / "0.3.result").symlink_to("/etc")
+    for path in (inside.parent, *(tmp_path / OLD).iterdir()):
+        os.utime(path, (NOW - 3 * HOUR, NOW - 3 * HOUR), follow_symlinks=False)
+    assert sweep(tmp_path, Limits(2 * HOUR, 0), set(), NOW)[0] == 3
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_artifacts_in_very_deep_folders_keep_no_log_from_being_swept(tmp_path: Path):
     artifacts = tmp_path / "results" / "01job.0.1.artifacts"
     artifacts.mkdir(parents=True)

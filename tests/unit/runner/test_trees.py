@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.runner.trees import remove_tree
+from tests.support.as_user import run_as_user
 from tests.support.deep_folders import make_deep
 
 
@@ -60,3 +61,16 @@ def test_what_cannot_be_removed_is_told_and_the_rest_is_gone(tmp_path: Path) -> 
     finally:
         for each in folder.rglob("stays"):
             subprocess.run(["chattr", "-i", each], check=True)
+
+
+def test_folders_that_may_not_be_entered_or_changed_go_too(tmp_path: Path) -> None:
+    folder = tmp_path / "f"
+    for name, mode in (("read-only", 0o555), ("closed", 0o000), ("searchable", 0o111)):
+        inner = folder / name / "inner"
+        inner.mkdir(parents=True)
+        (inner / "file").touch(0o400)
+        inner.chmod(mode)
+        inner.parent.chmod(mode)
+    folder.chmod(0o555)
+    run_as_user("from phalanx.runner.trees import remove_tree; remove_tree(sys.argv[1])", folder)
+    assert [*tmp_path.iterdir()] == []

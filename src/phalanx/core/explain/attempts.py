@@ -50,6 +50,11 @@ def fix_placed(job: JobState, position: int, said: Reason, asker: Asker) -> Chan
 
 def _fix_refused(command: Command, message: str) -> Change:
     """What was wrong with what the node could not start."""
+    if message.startswith("its environment cannot be opened"):
+        return Change(
+            "submit it again with its variables; or have an operator put the former secret back, below the newest in"
+            " coordinator.secret_file, and resubmit it"
+        )
     if len(command.argv) == 1 and " " in command.argv[0].strip():
         return Change("it was given as one word: put --shell before it, or leave out the quotes around it")
     if command.image:

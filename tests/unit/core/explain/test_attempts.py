@@ -24,9 +24,22 @@ from phalanx.core.model.job import Command
             "no program 'trian.py' in its PATH, on node n1",
             "PATH it was submitted with",
         ),
+        (
+            Command(("true",)),
+            "its environment cannot be opened: it takes the secret",
+            "coordinator.secret_file",
+        ),
         (Command(("true",)), "working directory /x: No such file or directory, on node n1", "--cwd"),
     ],
-    ids=["one string", "one string in a container", "in a container", "by its path", "misspelt", "no folder"],
+    ids=[
+        "one string",
+        "one string in a container",
+        "in a container",
+        "by its path",
+        "misspelt",
+        "secret gone",
+        "no folder",
+    ],
 )
 def test_the_advice_is_about_what_was_given(command: Command, message: str, advice: str):
     assert advice in _fix_refused(command, message).text
