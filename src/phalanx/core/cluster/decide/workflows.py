@@ -32,7 +32,7 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.references import Unresolved
 from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, SPEC_VARIABLE, Stage
 
-RELEASED_AT_ONCE = 500  # stages that become jobs in one decision
+RELEASED_AT_ONCE = 100  # stages that become jobs in one decision
 _ENDED_WITHOUT = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
 
 
