@@ -39,7 +39,8 @@ from phalanx.coordinator.views_cluster import queue_view
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
-from phalanx.core.cluster.decide.workflows import refused_stages, too_many_together
+from phalanx.core.cluster.decide.limits import too_many_together
+from phalanx.core.cluster.decide.workflows import refused_stages
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit, SubmitWorkflow
 from phalanx.core.cluster.state import ClusterState
