@@ -10,6 +10,7 @@ import pytest
 from msgspec.json import encode
 
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.sweeps import RetryTasksRequest
 from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowRequest
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Tokens
@@ -39,6 +40,11 @@ class Held(FakeCommands):
         self.began.put_nowait(user)
         await self.let_go.wait()
         return await super().submit_workflow(request, user, role)
+
+    async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
+        self.began.put_nowait(user)
+        await self.let_go.wait()
+        return await super().retry(id, request, user, role)
 
     async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         self.began.put_nowait(user)
@@ -117,6 +123,28 @@ async def test_a_workflow_is_large_from_twenty_stages_or_so_each_of_which_costs_
     assert cluster.began.empty()
     cluster.let_go.set()
     assert [(await each).status for each in asked] == [202] * 12
+
+
+async def test_retries_of_one_user_wait_for_each_other():
+    """Each looks at every task of the job."""
+    cluster = Held()
+    app = an_app(cluster, large_rest=0.0)
+    jobs = {}
+    for user in ("ada", "bob"):
+        request = SubmitRequest(command=["true"])
+        jobs[user] = (await FakeCommands.submit(cluster, request, user)).task_ids[0]
+
+    def retried(user: str) -> asyncio.Task[RawResponse]:
+        path = f"/v1/jobs/{jobs[user]}/retry"
+        return asyncio.create_task(ask(app, "POST", path, b"{}", headers=headers(user, 2)))
+
+    asked = [retried("ada") for _ in range(8)]
+    first = await cluster.began.get()
+    asked.append(retried("bob"))
+    assert (first, await cluster.began.get()) == ("ada", "bob")
+    assert cluster.began.empty()
+    cluster.let_go.set()
+    assert [(await each).status for each in asked] == [202] * 9
 
 
 async def test_only_so_many_large_bodies_are_held_in_memory():
