@@ -43,7 +43,8 @@ from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.decide import jobs
 from phalanx.core.cluster.decide.applied_objects import applied_before
 from phalanx.core.cluster.decide.dependencies import never_after
-from phalanx.core.cluster.decide.workflows import refused_stages, too_many_together
+from phalanx.core.cluster.decide.limits import queue_full, too_many_together
+from phalanx.core.cluster.decide.workflows import refused_stages
 from phalanx.core.cluster.decision import Accepted, Answer, Refused, Replayed, Unchanged
 from phalanx.core.cluster.inputs import Cancel, Input, SetQuota, SetTopology, Submit, SubmitWorkflow
 from phalanx.core.cluster.state import ClusterState
@@ -182,7 +183,7 @@ class Declarations:
     def _too_many(self, job: Job, added: Counter[str]) -> Reason | None:
         """Why so many tasks may not wait with the others, those of the same question among them."""
         state = self._loop.engine.state
-        too_long = jobs.queue_full(state, job.user, added.total())
+        too_long = queue_full(state, job.user, added.total())
         return too_long or state.queues.too_many(job.queue_user, added[job.queue])
 
     async def _workflows_of(self, specs: list[WorkflowSpec], user: str) -> list[Workflow]:

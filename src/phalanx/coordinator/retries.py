@@ -7,7 +7,9 @@ before under the same request id is answered as before. See docs/decisions/0097.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from msgspec import structs
 
@@ -16,7 +18,7 @@ from phalanx.api.schema.submission import AcceptedTask, SubmitReply, check_reque
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup
-from phalanx.coordinator.declarations import is_same
+from phalanx.coordinator.declarations import IN_A_THREAD, is_same
 from phalanx.coordinator.environments import EnvironmentReads, SealedJobs
 from phalanx.coordinator.naming import number_in
 from phalanx.coordinator.refusals import reused, submit_refusal
@@ -135,7 +137,9 @@ class Repeats:
             if newest[-1].overall_status not in wanted:
                 raise _nothing(newest)
             return anew
-        job = failed_again(anew, newest, wanted, only)
+        find = partial(failed_again, anew, newest, wanted, only)
+        is_long = sum(each.job.tasks for each in newest) > IN_A_THREAD
+        job = await asyncio.to_thread(find) if is_long else find()
         if job is None:
             raise _nothing(newest, only)
         assert job.array is not None
@@ -258,6 +262,8 @@ def failed_again(
 
     `only` is the index of the one task that is asked for.
     """
+    if not any(job.counts[status] for job in jobs for status in wanted):
+        return None
     indexes = [index for index in _indexes(jobs, wanted) if only in (None, index)]
     return _of_indexes(anew, jobs[0].job, indexes) if indexes else None
 

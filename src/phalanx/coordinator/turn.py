@@ -54,7 +54,7 @@ from phalanx.core.placement.place_one import place_one
 from phalanx.store.protocol import Batch, History
 
 FAILURES_MAX = 8  # of plans in one turn
-EVENTS_MAX = 1000  # after so many nothing more follows in the same turn
+EVENTS_MAX = 200  # after so many nothing more follows in the same turn
 FOLLOWED_MAX = 1000  # jobs that end, and workflows that go on, in one turn because of what ended before them
 FAILED_FOR_S = 10.0  # then jobs that made a plan fail are tried again
 # What nobody outside has put a number into: its events are not encoded twice.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
@@ -11,13 +12,14 @@ from phalanx.api.schema.apply import ApplyRequest
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobspec import JobSpec
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.api.schema.sweeps import RowsPiece
+from phalanx.api.schema.sweeps import RetryTasksRequest, RowsPiece
 from phalanx.api.schema.workflows import StageSpec, WorkflowRequest, WorkflowSpec
 from phalanx.client import calls
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.sweeps import pieces
-from phalanx.coordinator import row_uploads
+from phalanx.coordinator import retries, row_uploads
 from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.retries import failed_again
 from phalanx.coordinator.row_uploads import EXPIRES_S, USER_UPLOADS_MAX, RowUploads
 from phalanx.core.cluster.image import decode_state, encode_job, encode_state
 from phalanx.core.model.orders import Status
@@ -266,7 +268,7 @@ async def test_two_retries_at_once_run_each_task_once(
     async def after_another(inputs: Any) -> Any:
         if not raced:
             raced.append("")
-            raced.append((await ada.retry(first)).batch_id)
+            raced.append((await here.commands.retry(first, RetryTasksRequest(), "ada")).batch_id)
         return await ask(inputs)
 
     monkeypatch.setattr(here.leadership, "ask", after_another)
@@ -424,6 +426,24 @@ async def test_a_request_id_answers_for_its_own_request_alone(here: Coordinator,
             await asked
         assert caught.value.reason == "RequestIdReused"
     assert len(here.leadership.state.jobs) == 4
+
+
+@pytest.mark.parametrize(("tasks", "is_beside"), [(10, False), (2000, True)])
+async def test_failed_tasks_of_a_long_array_are_looked_for_beside_the_loop(
+    here: Coordinator, ada: AsyncClient, monkeypatch: pytest.MonkeyPatch, tasks: int, is_beside: bool
+):
+    looked: list[int] = []
+
+    def noted(*asked: Any) -> Any:
+        looked.append(threading.get_ident())
+        return failed_again(*asked)
+
+    monkeypatch.setattr(retries, "failed_again", noted)
+    first = (await ada.submit(command=["true"], array=f"1-{tasks}")).batch_id
+    await ended(here, ada, first, (3, 7))
+    retry = (await ada.retry(first)).batch_id
+    assert here.leadership.state.jobs[retry].job.tasks == 2
+    assert [each != threading.get_ident() for each in looked] == [is_beside]
 
 
 async def test_a_request_id_of_a_workflow_answers_for_no_job(here: Coordinator, ada: AsyncClient):

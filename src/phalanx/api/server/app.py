@@ -276,7 +276,7 @@ def _is_change(route: Route) -> bool:
 
 async def _in_turn(service: Service, route: Route, http_request: HttpRequest) -> Reply:
     """What is costly. Its body is read first, so that a slow sender occupies no place."""
-    is_large = http_request.is_large(service.limits.large_bytes)
+    is_large = http_request.is_large(route.large_bytes or service.limits.large_bytes)
     gate = service.large if is_large or route.is_heavy else service.limit
     with service.large_bodies.taken(http_request) if is_large else nullcontext():
         await http_request.body(max(service.limits.body_bytes, route.body_bytes))

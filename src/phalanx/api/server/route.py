@@ -130,6 +130,7 @@ class Route(Struct, frozen=True, kw_only=True):
     query: type[Struct] = NoQuery
     body: type[Struct] = Nothing
     body_bytes: int = 0  # how long a body may be, if longer than others
+    large_bytes: int = 0  # from which length a body is a large one, if that is less than of others
     header: str = ""  # a request header that this route reads
     media: str = "application/json"
     lasting: bool = False  # may take long, so it is cancelled when the client hangs up

@@ -61,6 +61,7 @@ class JobRowReads:
         self._words = words
         self._index = JobIndex()
         self._resets = -1  # of `changed`, when the index was made
+        self._unread: list[str] = []  # jobs that were in memory then, and are not in the index yet
         self._lists: OrderedDict[object, tuple[float, tuple[int, int], Places]] = OrderedDict()
         self._past_rows: OrderedDict[str, JobRow] = OrderedDict()
         self._gone: set[str] = set()  # to be removed from the index, while nobody looks for places in it
@@ -118,7 +119,8 @@ class JobRowReads:
             changed.is_on = True
             self._resets = changed.resets
             self._index, self._lists = JobIndex(), OrderedDict()
-            changed.stale = set(self._loop.state.jobs)
+            changed.stale.clear()
+            self._unread = list(self._loop.state.jobs)
             self._read_past()
         if self._gone:
             for id in self._gone:
@@ -127,10 +129,13 @@ class JobRowReads:
             self._lists.clear()  # places have moved
         piece = await self._slices.turn()
         gone: list[str] = []
-        while changed.stale:
+        while True:
             if piece.is_over:
                 piece = await self._slices.turn()
-            job = self._loop.state.jobs.get(id := changed.stale.pop())
+            if not (self._unread or changed.stale):
+                break
+            id = self._unread.pop() if self._unread else changed.stale.pop()
+            job = self._loop.state.jobs.get(id)
             self._past_rows.pop(id, None)
             if job is not None:
                 self._index.put(job, shown_command(self._loop.state, job))

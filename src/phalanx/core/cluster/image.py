@@ -198,7 +198,8 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
             queue_up(state, each)
     state.ended_workflows = OrderedDict.fromkeys(image.ended_workflows)
     state.ended = OrderedDict.fromkeys(image.ended)
-    state.result_bytes = sum(state.jobs[job].result_bytes for job in image.ended)
+    old = [state.jobs[job] for job in image.ended]
+    state.ended_bytes = sum(job.result_bytes + job.spec_bytes for job in old)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
     state.repeated.restore(image.repeated)
     state.logins.restore(image.logins)

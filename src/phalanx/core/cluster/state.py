@@ -26,7 +26,7 @@ from phalanx.core.model.bindings import Bindings, DispatchView
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
-from phalanx.core.model.job import Job, JobId, NodeName, QueueUser
+from phalanx.core.model.job import JobId, NodeName, QueueUser
 from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.login import Logins
 from phalanx.core.model.orders import AttemptKey, Status
@@ -59,7 +59,7 @@ class Timers(Struct, frozen=True):
     ended_jobs_max: int = 20_000  # how many ended jobs stay in memory
     ended_workflows_max: int = 1000  # how many ended workflows stay in memory
     ended_stages_max: int = 100_000  # and how many stages they may have in all
-    results_bytes_max: int = 256 << 20  # how much the results of ended jobs in memory may be
+    results_bytes_max: int = 256 << 20  # how much ended jobs in memory may be, with their results
     request_ids_max: int = 50_000
     promise_s: float = 60.0  # how long after their grace victims may take before a promise is withdrawn
     aging_s: float = 0.0  # after waiting so long a job counts as one point of priority more urgent; 0: never
@@ -124,11 +124,12 @@ class ClusterState(Struct, eq=False):
     retries: list[tuple[float, JobId, int]] = []
     retries_most: int = STALE_MAX  # if there are more, those that no longer count are dropped
     ended: OrderedDict[JobId, None] = field(default_factory=OrderedDict)  # ended jobs, oldest first
-    result_bytes: int = 0  # of the results of those
+    ended_bytes: int = 0  # of the results of those, and of what describes them
     requests: RequestIds = field(default_factory=RequestIds)
     repeated: RepeatedJobs = field(default_factory=RepeatedJobs)
     counts: list[int] = field(default_factory=lambda: [0] * 6)  # tasks by status, over the jobs in memory
     tasks_of: dict[str, int] = {}  # by user: the tasks of those jobs that have not ended
+    bytes_of: dict[str, int] = {}  # by user: what describes those jobs, and the workflows that have not ended
     skipped: int = 0  # events that named something unknown, after a damaged record
 
     def attempt(self, key: AttemptKey) -> Attempt | None:
@@ -202,6 +203,7 @@ class ClusterState(Struct, eq=False):
         self.counts[0] += job.counts[0]
         if not job.is_over:
             add_to(self.tasks_of, job.job.user, job.job.tasks)
+            add_to(self.bytes_of, job.job.user, job.spec_bytes)
             self.queues.submit(job.job.queue_user, job.job.tasks)
         insort(self.job_ids, job.job.id)
         self.names.add(job)
@@ -211,18 +213,19 @@ class ClusterState(Struct, eq=False):
         if job.job.id not in self.ended:
             self.ended[job.job.id] = None
             self.unapproved.pop(job.job.id, None)
-            self.result_bytes += job.result_bytes
-            self._uncount(job.job)
+            self.ended_bytes += job.result_bytes + job.spec_bytes
+            self._uncount(job)
 
-    def _uncount(self, job: Job) -> None:
-        add_to(self.tasks_of, job.user, -job.tasks)
-        self.queues.submit(job.queue_user, -job.tasks)
+    def _uncount(self, job: JobState) -> None:
+        add_to(self.tasks_of, job.job.user, -job.job.tasks)
+        add_to(self.bytes_of, job.job.user, -job.spec_bytes)
+        self.queues.submit(job.job.queue_user, -job.job.tasks)
 
     def remove_job(self, id: JobId) -> None:
         if id not in self.ended:  # it is amended, or a record was damaged
-            self._uncount(self.jobs[id].job)
+            self._uncount(self.jobs[id])
         else:
-            self.result_bytes -= self.jobs[id].result_bytes
+            self.ended_bytes -= self.jobs[id].result_bytes + self.jobs[id].spec_bytes
         job = self.jobs.pop(id)
         self.unapproved.pop(id, None)
         self.bindings.deferred.discard(id)

@@ -15,7 +15,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
-from phalanx.core.model.job import JobId
+from phalanx.core.model.job import JobId, spec_bytes
 from phalanx.core.model.orders import Status
 from phalanx.core.model.workflow import Workflow, stage_job_id
 
@@ -68,13 +68,14 @@ class WorkflowState:
 
     __slots__ = (
         "awaited", "dependents", "ended_at", "kept", "missing", "notes", "number", "numbers", "over", "parents",
-        "phases", "ready", "result_bytes", "results", "retries", "reused", "spent", "stage_nodes", "stage_times",
-        "stopped", "unapproved", "unfinished", "workflow",
+        "phases", "ready", "result_bytes", "results", "retries", "reused", "spec_bytes", "spent", "stage_nodes",
+        "stage_times", "stopped", "unapproved", "unfinished", "workflow",
     )  # fmt: skip
 
     def __init__(self, workflow: Workflow, arrival: int = 0) -> None:
         size = len(workflow.stages)
         self.workflow = workflow
+        self.spec_bytes = spec_bytes(workflow)  # as it was submitted
         self.number = arrival  # by arrival, among jobs and workflows; 0: it is of an older version
         self.numbers = {stage.name: number for number, stage in enumerate(workflow.stages)}
         self.dependents: list[list[int]] = [[] for _ in range(size)]

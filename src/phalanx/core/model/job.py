@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, msgpack
 
 from phalanx.core.model.array import Array
 from phalanx.core.model.dispatch import Dispatch
@@ -365,3 +365,14 @@ class Job(Struct, frozen=True, omit_defaults=True):
                 return number, first
             first += group.tasks
         raise IndexError(position)
+
+
+_encode = msgpack.Encoder().encode
+
+
+def spec_bytes(spec: Struct) -> int:
+    """How long a job or workflow is as it is written down, about as much as it takes in memory; 0 if it cannot be."""
+    try:
+        return len(_encode(spec))
+    except (OverflowError, TypeError, ValueError):  # it will be refused before it is written
+        return 0

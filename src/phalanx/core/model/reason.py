@@ -287,8 +287,7 @@ def _too_little(text: str, wanted: Cores, free: Cores, total: Cores) -> Reason:
 
 def behind(ahead: int) -> Reason:
     some = "1 task is" if ahead == 1 else f"{ahead} tasks are" if ahead else "Other jobs are"
-    text = f"{some} ahead of it in the queue"
-    return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead})
+    return Reason("PriorityBehind", Tier.POLICY, f"{some} ahead of it in the queue", {"ahead": ahead})
 
 
 def queue_not_found(queue: str, known: list[str]) -> Reason:

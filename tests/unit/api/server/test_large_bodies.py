@@ -7,18 +7,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.json import encode
 
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
+from phalanx.api.schema.sweeps import RetryTasksRequest
+from phalanx.api.schema.workflows import SubmittedWorkflow, WorkflowRequest
 from phalanx.api.server.app import build_app
 from phalanx.api.server.auth import Tokens
 from phalanx.api.server.limits import ServerLimits
 from phalanx.api.server.messages import App, Message
 from tests.support.fake_commands import FakeCommands
-from tests.support.rest_app import JSON, ask
+from tests.support.rest_app import JSON, RawResponse, ask
 
 pytestmark = pytest.mark.anyio
 
 LARGE = b'{"command": ["true"], "env": {"A": "%b"}}' % (b"x" * 40_000)
+STAGE = {"job": {"groups": [{"name": "main", "command": ["sleep", "100"]}]}}
 USERS = [(name, f"phx_{name}") for name in ("ada", "bob", "carol")]
 
 
@@ -29,6 +33,18 @@ class Held(FakeCommands):
         super().__init__()
         self.began: asyncio.Queue[str] = asyncio.Queue()
         self.let_go = asyncio.Event()
+
+    async def submit_workflow(
+        self, request: WorkflowRequest, user: str, role: str = "user"
+    ) -> SubmittedWorkflow:
+        self.began.put_nowait(user)
+        await self.let_go.wait()
+        return await super().submit_workflow(request, user, role)
+
+    async def retry(self, id: str, request: RetryTasksRequest, user: str, role: str = "user") -> SubmitReply:
+        self.began.put_nowait(user)
+        await self.let_go.wait()
+        return await super().retry(id, request, user, role)
 
     async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         self.began.put_nowait(user)
@@ -89,6 +105,46 @@ async def test_large_bodies_wait_longer_for_their_place_than_others():
     assert not done, second.result()
     cluster.let_go.set()
     assert [(await each).status for each in (first, second)] == [202, 202]
+
+
+async def test_a_workflow_is_large_from_twenty_stages_or_so_each_of_which_costs_as_much_as_a_job():
+    cluster = Held()
+    app = an_app(cluster, large_rest=0.0)
+
+    def sent(stages: int, user: str) -> asyncio.Task[RawResponse]:
+        body = encode({"workflow": {"stages": [STAGE | {"name": f"s{number}"} for number in range(stages)]}})
+        return asyncio.create_task(ask(app, "POST", "/v1/workflows", body, headers=headers(user, len(body))))
+
+    asked = [sent(40, "ada") for _ in range(8)]
+    first = await cluster.began.get()
+    asked += [sent(40, "bob"), *(sent(2, "ada") for _ in range(3))]
+    others = sorted([await cluster.began.get() for _ in range(4)])
+    assert (first, others) == ("ada", ["ada", "ada", "ada", "bob"])
+    assert cluster.began.empty()
+    cluster.let_go.set()
+    assert [(await each).status for each in asked] == [202] * 12
+
+
+async def test_retries_of_one_user_wait_for_each_other():
+    """Each looks at every task of the job."""
+    cluster = Held()
+    app = an_app(cluster, large_rest=0.0)
+    jobs = {}
+    for user in ("ada", "bob"):
+        request = SubmitRequest(command=["true"])
+        jobs[user] = (await FakeCommands.submit(cluster, request, user)).task_ids[0]
+
+    def retried(user: str) -> asyncio.Task[RawResponse]:
+        path = f"/v1/jobs/{jobs[user]}/retry"
+        return asyncio.create_task(ask(app, "POST", path, b"{}", headers=headers(user, 2)))
+
+    asked = [retried("ada") for _ in range(8)]
+    first = await cluster.began.get()
+    asked.append(retried("bob"))
+    assert (first, await cluster.began.get()) == ("ada", "bob")
+    assert cluster.began.empty()
+    cluster.let_go.set()
+    assert [(await each).status for each in asked] == [202] * 9
 
 
 async def test_only_so_many_large_bodies_are_held_in_memory():

@@ -248,7 +248,8 @@ class SlowToExplain(FakeCommands):
         return await super().why(id, asker)
 
 
-async def test_explanations_of_one_user_wait_for_each_other_and_another_users_go_between():
+@pytest.mark.parametrize("noun", ["jobs", "tasks"])
+async def test_explanations_of_one_user_wait_for_each_other_and_another_users_go_between(noun: str):
     cluster = SlowToExplain()
     users = [(name, f"phx_{name}") for name in ("ada", "bob")]
     app = build_app(cluster, Tokens(users), limits=ServerLimits(large_rest=0.0))
@@ -256,7 +257,7 @@ async def test_explanations_of_one_user_wait_for_each_other_and_another_users_go
 
     def why(user: str) -> asyncio.Task[RawResponse]:
         return asyncio.create_task(
-            ask(app, "GET", f"/v1/jobs/{job}/why", headers={"authorization": f"Bearer phx_{user}"})
+            ask(app, "GET", f"/v1/{noun}/{job}/why", headers={"authorization": f"Bearer phx_{user}"})
         )
 
     asked = [why("ada") for _ in range(8)]

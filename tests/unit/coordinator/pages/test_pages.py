@@ -17,6 +17,7 @@ from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.main import Coordinator
+from phalanx.coordinator.pages import changed
 from phalanx.coordinator.pages.job_index import WORDS_MAX, JobIndex
 from phalanx.core.cluster.inputs import Drain
 from phalanx.core.cluster.jobs import JobState
@@ -62,6 +63,21 @@ async def test_the_map_names_the_holder_of_each_device():
         assert (node.devices, node.jobs, node.tasks) == (8, [number], 1)
         assert [(each.number, each.name, each.user) for each in shown.holders] == [(number, "train", "ada")]
         assert [each.name for each in shown.nodes] == ["n0", "n1", "n2", "n3"]
+
+
+async def test_rows_are_found_among_more_jobs_than_changes_are_noted_while_others_come(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(changed, "STALE_MAX", 5)
+    async with a_coordinator() as here:
+        there = [await submit(here, hold=True) for _ in range(8)]
+        reads = here.commands.pages._rows
+        reads._slices = TimeSlices(SystemClock(), piece_s=0.0)  # a piece is over as soon as it begins
+        asked = asyncio.create_task(here.commands.job_rows(JobRowsQuery(), "ada"))
+        there += [await submit(here, hold=True) for _ in range(3)]  # while those are looked at
+        assert len((await asked).rows) >= 8
+        reads._lists.clear()
+        assert (await here.commands.job_rows(JobRowsQuery(), "ada")).total == len(there)
 
 
 async def test_the_overview_counts_why_jobs_wait():

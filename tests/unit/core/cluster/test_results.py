@@ -9,7 +9,7 @@ from phalanx.core.cluster import jobs
 from phalanx.core.cluster.events import JobForgotten
 from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
 from phalanx.core.cluster.inputs import Tick
-from phalanx.core.model.job import Job
+from phalanx.core.model.job import Job, spec_bytes
 from phalanx.core.model.orders import Exit, Status, Why
 from tests.support.builders import a_job
 from tests.support.core_cluster import CoreCluster
@@ -45,7 +45,7 @@ def test_images_and_the_history_keep_it():
     cluster, job = an_array(1)
     gives(cluster, job, 0, "[1]")
     again = decode_state(encode_state(cluster.state), cluster.state.rules)
-    assert (again.jobs[job.id].results, again.result_bytes) == ({0: "[1]"}, 3)
+    assert (again.jobs[job.id].results, again.ended_bytes) == ({0: "[1]"}, 3 + spec_bytes(job))
     past = decode_job(encode_job(cluster.state.jobs[job.id]))
     assert (past.results, past.result_bytes) == ({0: "[1]"}, 3)
 
@@ -63,16 +63,17 @@ def test_one_that_is_too_much_for_its_job_is_told_to_be_missing(monkeypatch: pyt
 
 def test_ended_jobs_leave_memory_when_their_results_are_many():
     cluster = CoreCluster(n1={"cores": 8})
-    cluster.state.rules = structs.replace(cluster.state.rules, results_bytes_max=12)
     ended = [a_job() for _ in range(4)]
+    size = spec_bytes(ended[0])
+    cluster.state.rules = structs.replace(cluster.state.rules, results_bytes_max=12 + 2 * size)
     for job in ended:
         cluster.submit(job)
         gives(cluster, job, 0, "12345")
-    assert cluster.state.result_bytes == 20
+    assert cluster.state.ended_bytes == 20 + 4 * size
     cluster.give(Tick())
     gone = [event.job for event in cluster.events if isinstance(event, JobForgotten)]
     assert gone == [job.id for job in ended[:2]]
-    assert cluster.state.result_bytes == 10
+    assert cluster.state.ended_bytes == 10 + 2 * size
 
 
 def test_a_result_in_the_place_for_files_is_known_by_size_and_digest():

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.core.cluster.decide.jobs import USER_TASKS_MIN
+from phalanx.core.cluster.decide import limits
+from phalanx.core.cluster.decide.limits import USER_TASKS_MIN
 from phalanx.core.cluster.decision import Accepted, Refused
-from phalanx.core.cluster.inputs import SubmitWorkflow
+from phalanx.core.cluster.image import decode_state, encode_state
+from phalanx.core.cluster.inputs import Cancel, CancelWorkflow, RetryWorkflow, Submit, SubmitWorkflow
 from phalanx.core.cluster.state import Timers
+from phalanx.core.model.job import Job
 from tests.support.builders import a_job
 from tests.support.workflow_cluster import WorkflowCluster, a_graph, a_workflow
 
@@ -69,3 +72,41 @@ def test_the_share_of_one_user_counts_stages_without_a_job(way: str):
 
 
 XNODE = "    - {name: x, spec: {taskType: echo, max_attempts: 1}}\n"
+
+
+def test_what_describes_a_users_unfinished_jobs_and_workflows_has_a_limit(monkeypatch: pytest.MonkeyPatch):
+    cluster = WorkflowCluster(CHAIN)
+
+    def large(user: str) -> Job:
+        return a_job(user=user, object="x" * 2000)
+
+    held = cluster.state.bytes_of["ada"]
+    monkeypatch.setattr(limits, "USER_BYTES_MAX", held + 2500)
+    first = large("ada")
+    assert isinstance(cluster.give(Submit(first))[0], Accepted)
+    for given in (Submit(large("ada")), SubmitWorkflow(a_workflow(CHAIN))):
+        [answer] = cluster.give(given)
+        assert isinstance(answer, Refused)
+        assert (answer.reason.code, answer.kind) == ("JobsTooLarge", "too_many")
+    assert isinstance(cluster.give(Submit(large("bob")))[0], Accepted)
+    cluster.give(Cancel(first.id))
+    assert cluster.state.bytes_of["ada"] == held
+    assert isinstance(cluster.give(Submit(large("ada")))[0], Accepted)
+
+
+def test_a_workflow_counts_until_it_ends_and_again_when_it_is_retried(monkeypatch: pytest.MonkeyPatch):
+    cluster = WorkflowCluster(CHAIN)
+    id = cluster.workflow.id
+    cluster.give(CancelWorkflow(id))
+    assert cluster.state.bytes_of == {}
+    monkeypatch.setattr(limits, "USER_BYTES_MAX", 10)
+    [answer] = cluster.give(RetryWorkflow(id))
+    assert isinstance(answer, Refused)
+    assert answer.reason.code == "JobsTooLarge"
+    monkeypatch.undo()
+    cluster.give(RetryWorkflow(id))
+    assert (
+        cluster.state.bytes_of["ada"] > cluster.state.workflows[id].spec_bytes
+    )  # with the job of its first stage
+    again = decode_state(encode_state(cluster.state), cluster.state.rules)
+    assert again.bytes_of == cluster.state.bytes_of

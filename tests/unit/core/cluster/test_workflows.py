@@ -374,10 +374,11 @@ def test_a_stage_does_not_wait_for_a_job_that_left_memory(when: str, begins: boo
 def test_a_large_workflow_begins_in_pieces():
     text = a_graph(**{f"s{number}": "" for number in range(1200)})
     cluster = WorkflowCluster(text)
-    assert 500 <= len(cluster.begun()) < 1200, "others are heard before the rest"
+    assert 0 < len(cluster.begun()) < 1200, "others are heard before the rest"
     while cluster.turns[-1].more:
         cluster.give()
     assert len(cluster.begun()) == 1200
+    assert max(len(each.events) for each in cluster.turns) <= 300
     assert cluster.state.due == {}
 
 

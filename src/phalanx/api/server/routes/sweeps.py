@@ -54,6 +54,7 @@ ROUTES = (
         header="Idempotency-Key",
         is_about_a_job=True,
         is_costly=True,
+        is_heavy=True,
     ),
     Route(
         method="POST",

@@ -171,6 +171,8 @@ ROUTES = (
         summary="Explain a task's state: the reasons and a fix that would work.",
         answer=WhyReply,
         is_about_a_job=True,
+        is_costly=True,
+        is_heavy=True,
     ),
     Route(
         method="GET",

@@ -21,6 +21,7 @@ from phalanx.api.server.route import Route, Service, held
 from phalanx.api.server.routes.jobs import join_key, story
 
 WORKFLOW_BYTES_MAX = 16 * 1024 * 1024
+WORKFLOW_LARGE_BYTES = 2048  # twenty stages or so, each of which costs as much as a job
 PIECE_BYTES = 256 * 1024
 STAGE_BYTES = 400  # of a stage's view beside its result
 JSON_TYPE = ((b"content-type", b"application/json"),)
@@ -111,6 +112,7 @@ ROUTES = (
         status=202,
         body=WorkflowRequest,
         body_bytes=WORKFLOW_BYTES_MAX,
+        large_bytes=WORKFLOW_LARGE_BYTES,
         header="Idempotency-Key",
         is_costly=True,
     ),

@@ -18,6 +18,7 @@ from phalanx.core.cluster.workflows import KeptResult, StagePhase, WorkflowState
 from phalanx.core.model.cost import held_rate
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit, Status
+from phalanx.core.model.queues import add_to
 
 _PHASES = {
     Status.COMPLETED: StagePhase.COMPLETED,
@@ -45,6 +46,8 @@ def add_workflow(state: ClusterState, flow: WorkflowState) -> WorkflowState:
     _count_waiting(state, flow, 1)
     if flow.is_over:
         state.ended_workflows[flow.workflow.id] = None
+    else:
+        add_to(state.bytes_of, flow.workflow.user, flow.spec_bytes)
     return flow
 
 
@@ -173,7 +176,9 @@ def workflow_retried(state: ClusterState, event: w.WorkflowRetried) -> None:
     note_limits(state, flow)
     for stage in event.stages:
         _count_stage(state, flow, stage, 1)
-    state.ended_workflows.pop(event.workflow, None)
+    if event.workflow in state.ended_workflows:
+        del state.ended_workflows[event.workflow]
+        add_to(state.bytes_of, flow.workflow.user, flow.spec_bytes)
     state.note_due(flow)
 
 
@@ -207,6 +212,8 @@ def _moved(state: ClusterState, flow: WorkflowState, without_job: list[int]) -> 
     if not flow.is_over:
         return []
     tell_of_end(state, flow.workflow.id)
+    if flow.workflow.id not in state.ended_workflows:
+        add_to(state.bytes_of, flow.workflow.user, -flow.spec_bytes)
     state.ended_workflows[flow.workflow.id] = None
     note_limits(state, flow)
     unbind(state, flow.workflow.id)

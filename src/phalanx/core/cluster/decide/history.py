@@ -15,7 +15,7 @@ def forget(state: ClusterState, now: float) -> list[e.Event]:
     """What leaves memory now. Nothing does while others are still to be told of what has ended."""
     if state.abandoned or state.abandoned_tasks or state.due:
         return []
-    surplus = max(len(state.ended) - state.rules.ended_jobs_max, _over_results(state))
+    surplus = max(len(state.ended) - state.rules.ended_jobs_max, _over_bytes(state))
     old = islice(state.ended, min(max(surplus, 0), FORGOTTEN_AT_ONCE))
     events: list[e.Event] = [
         e.JobForgotten(at=now, cause="history", job=job) for job in old if not state.jobs[job].live
@@ -23,27 +23,28 @@ def forget(state: ClusterState, now: float) -> list[e.Event]:
     return events + [WorkflowForgotten(at=now, cause="history", workflow=id) for id in _old_workflows(state)]
 
 
-def _over_results(state: ClusterState) -> int:
-    """How many ended jobs have to leave memory, the oldest first, for the results of the others to be few enough."""
-    over, count = state.result_bytes - state.rules.results_bytes_max, 0
+def _over_bytes(state: ClusterState) -> int:
+    """How many ended jobs have to leave memory, the oldest first, for the others to be small enough."""
+    over, count = state.ended_bytes - state.rules.results_bytes_max, 0
     for id in state.ended if over > 0 else ():
         if over <= 0:
             break
-        over, count = over - state.jobs[id].result_bytes, count + 1
+        over, count = over - state.jobs[id].result_bytes - state.jobs[id].spec_bytes, count + 1
     return count
 
 
 def _old_workflows(state: ClusterState) -> list[str]:
-    """Ended workflows beyond the limits of their number, their stages and their results."""
+    """Ended workflows beyond the limits of their number, their stages and their bytes."""
     rules = state.rules
     flows = [state.workflows[id] for id in state.ended_workflows]
     count, stages = len(flows), sum(len(flow.phases) for flow in flows)
-    results = sum(flow.result_bytes for flow in flows)
+    held = sum(flow.result_bytes + flow.spec_bytes for flow in flows)
     gone: list[str] = []
     for flow in flows:
         are_few = count <= rules.ended_workflows_max and stages <= rules.ended_stages_max
-        if are_few and results <= rules.results_bytes_max:
+        if are_few and held <= rules.results_bytes_max:
             break
         gone.append(flow.workflow.id)
-        count, stages, results = count - 1, stages - len(flow.phases), results - flow.result_bytes
+        count, stages = count - 1, stages - len(flow.phases)
+        held -= flow.result_bytes + flow.spec_bytes
     return gone

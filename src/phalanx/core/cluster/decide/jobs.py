@@ -14,6 +14,7 @@ from phalanx.core.cluster.decide.dependencies import never_after
 from phalanx.core.cluster.decide.endings import is_all_done, outcome_of_others, recalled
 from phalanx.core.cluster.decide.environments import environments_kept, without_environment
 from phalanx.core.cluster.decide.gangs import STALE, placed
+from phalanx.core.cluster.decide.limits import too_many
 from phalanx.core.cluster.decide.merging import may_merge
 from phalanx.core.cluster.decide.overlay import with_reservation
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
@@ -30,7 +31,6 @@ from phalanx.core.model.plan import Placement
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Request
 
-USER_TASKS_MIN = 1000
 _UNWELCOME = {"QueueNotFound": "bad", "QueueNotAllowed": "forbidden", "PriorityTooHigh": "range"}
 
 
@@ -48,7 +48,7 @@ def submit(state: ClusterState, given: Submit, now: float) -> Decision:
         return refuse_because("RetriedMeanwhile", "others retried it meanwhile", tier=Tier.PROGRESS)
     if job.applied and (known := applied_before(state, job, amends=amends)) is not None:
         return Decision([], [], known)
-    if (no := _too_many(state, job, amends=amends)) is not None:
+    if (no := too_many(state, job, amends=amends)) is not None:
         return refuse(no, "too_many")
     if (refused := without_environment(state, given)) is not None:
         return refused
@@ -95,30 +95,6 @@ def _at_once(state: ClusterState, given: Submit, kept: list[e.Event], now: float
     lane = state.nodes[found.node].next_lane
     start = placed(found, (found.job, found.position, 1), lane, now, "no_queue")
     return Decision([*kept, start], [], Accepted(1))
-
-
-def _too_many(state: ClusterState, job: Job, *, amends: bool) -> Reason | None:
-    """Why its tasks may not wait with the others: too many do, or too many of its user's have not ended."""
-    old = state.jobs[job.id].job if amends else None
-    added = job.tasks - (old.tasks if old else 0)
-    moved = job.tasks if old and old.queue != job.queue else added
-    return queue_full(state, job.user, added) or state.queues.too_many(job.queue_user, moved)
-
-
-def queue_full(state: ClusterState, user: str, added: int) -> Reason | None:
-    """Why so many more tasks of a user may not wait: too many do already, or too many of his have not ended.
-
-    Jobs, workflows and their retries are counted alike: stages that have no job yet count with their tasks.
-    """
-    most, waiting, held = state.rules.pending_max, state.waiting_tasks, state.unfinished_tasks(user)
-    if waiting + added > most:
-        text = f"{waiting} tasks are waiting, the maximum is {most}"
-        return Reason("QueueFull", Tier.POLICY, text, {"limit": most})
-    share = max(USER_TASKS_MIN, most // 2)  # so that others find room
-    if held + added > share:
-        text = f"{user} has {held} unfinished tasks, the maximum per user is {share}"
-        return Reason("QueueFull", Tier.POLICY, text, {"limit": share})
-    return None
 
 
 def unwelcome(state: ClusterState, job: Job, role: str) -> Refused | None:

@@ -7,7 +7,7 @@ runs: it ends in the same event, each naming the stage right before it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 from msgspec import structs
@@ -18,7 +18,8 @@ from phalanx.core.cluster.apply.workflows import stage_result
 from phalanx.core.cluster.decide.approvals import stage_until, workflow_needs
 from phalanx.core.cluster.decide.deadlines import cancelled_jobs, why_stopped_again
 from phalanx.core.cluster.decide.dependencies import never_after
-from phalanx.core.cluster.decide.jobs import queue_full, unwelcome, why_never
+from phalanx.core.cluster.decide.jobs import unwelcome, why_never
+from phalanx.core.cluster.decide.limits import too_large, too_many_together
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, Replayed, refuse, refuse_because
 from phalanx.core.cluster.dependencies import predecessor
 from phalanx.core.cluster.inputs import Advance, CancelWorkflow, GiveInputs, RetryWorkflow, SubmitWorkflow
@@ -28,13 +29,13 @@ from phalanx.core.cluster.stages import SkippedStage, job_of_stage
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_events import StageEnd
 from phalanx.core.cluster.workflows import WORKFLOW_RESULTS_BYTES_MAX, StagePhase, WorkflowState
-from phalanx.core.model.job import After, Job, QueueUser
+from phalanx.core.model.job import After, Job, spec_bytes
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.references import Unresolved
 from phalanx.core.model.workflow import RETRIES_OF_STAGE_MAX, SPEC_VARIABLE, Stage
 
-RELEASED_AT_ONCE = 500  # stages that become jobs in one decision
+RELEASED_AT_ONCE = 100  # stages that become jobs in one decision
 _ENDED_WITHOUT = {Status.FAILED: "failed", Status.CANCELLED: "was cancelled"}
 
 
@@ -43,7 +44,9 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
     flow = given.workflow
     if given.request_id and (known := state.requests.get(flow.user, given.request_id)):
         return Decision([], [], Replayed(tuple(known)))
-    if (no := too_many_together(state, [stage.job for stage in flow.stages])) is not None:
+    jobs = [stage.job for stage in flow.stages]
+    no = too_many_together(state, jobs) or too_large(state, flow.user, spec_bytes(flow))
+    if no is not None:
         return refuse(no, "too_many")
     for stage, answer in refused_stages(state, given):
         named = structs.replace(answer.reason, text=f"stage {stage.name}: {answer.reason.text}")
@@ -59,17 +62,6 @@ def submit_workflow(state: ClusterState, given: SubmitWorkflow, now: float) -> D
         unapproved=workflow_needs(state, flow, given.role),
     )
     return Decision([event], [], Accepted(flow.tasks))
-
-
-def too_many_together(state: ClusterState, jobs: Sequence[Job]) -> Reason | None:
-    """Why the tasks of a user's jobs that are submitted together may not all wait, or be in their queues."""
-    added: dict[QueueUser, int] = {}
-    for job in jobs:
-        added[job.queue_user] = added.get(job.queue_user, 0) + job.tasks
-    if (no := queue_full(state, jobs[0].user, sum(added.values()))) is not None:
-        return no
-    found = (state.queues.too_many(whose, tasks) for whose, tasks in added.items())
-    return next((no for no in found if no is not None), None)
 
 
 def refused_stages(state: ClusterState, given: SubmitWorkflow) -> Iterator[tuple[Stage, Refused]]:
@@ -254,7 +246,8 @@ def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Dec
     if no is not None:
         return refuse(no)
     again = [flow.workflow.stages[number].job for number in stages]
-    if (no := too_many_together(state, again)) is not None:
+    no = too_many_together(state, again) or too_large(state, flow.workflow.user, flow.spec_bytes)
+    if no is not None:
         return refuse(no, "too_many")
     for job in again if given.role else ():
         if (no_entry := unwelcome(state, job, given.role)) is not None:
