@@ -57,8 +57,16 @@ class PhalanxError(Exception):
         self.hint = hint
         self.retry_after_s = retry_after_s
         self.extra = extra or {}
-        if hint:  # so that the traceback of a program has it
-            self.add_note(f"hint: {hint}")
+
+    @property
+    def hint(self) -> str:
+        return self._hint
+
+    @hint.setter
+    def hint(self, text: str) -> None:
+        """It is a note of the exception as well, so that the traceback of a program shows it."""
+        self._hint = text
+        self.__notes__ = [f"hint: {text}"] if text else []
 
 
 class BadRequest(PhalanxError):

@@ -177,6 +177,11 @@ def apply(request: ApplyRequest | Spec | Sequence[Spec]) -> Call[ApplyReply]:
 
 def _specs(given: Spec | Sequence[Spec]) -> list[Spec]:
     """Job files by their content, as the coordinator reads them."""
+    if isinstance(given, str | os.PathLike):
+        raise TypeError(
+            f"{given!r:.80} is not the content of a job file: read it, such as with yaml.safe_load, and give the dict"
+            " (`phalanx apply -f` reads files)"
+        )
     each = [given] if isinstance(given, JobSpec | Mapping) else given
     return [
         spec if isinstance(spec, JobSpec) else grouped(spec, f"specs[{number}]")

@@ -55,6 +55,13 @@ def _native(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value
 
 
+def _indexes(value: Any) -> Any:
+    """The indexes of an array; one number alone might be an index or a count, and is refused."""
+    if isinstance(value, range) and value.step > 0 and value:
+        return f"{value[0]}-{value[-1]}:{value.step}"
+    return value
+
+
 def _parameters(value: Any) -> Any:
     return {name: _values(each) for name, each in value.items()} if isinstance(value, Mapping) else value
 
@@ -83,6 +90,7 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("targets", "mounts", "nodes", "exclude"), _list),
     **dict.fromkeys(("time_limit", "grace", "gang_wait", "min_run"), _seconds),
     "begin": _instant,
+    "array": _indexes,
     "params": _parameters,
     "after": _jobs_before,
     "gather": parse_gather_rules,

@@ -38,7 +38,7 @@ class StageFields(TypedDict, total=False):
     network: Network
     cwd: str | PathLike[str] | None
     tasks: int
-    array: str | None
+    array: str | range | None
     gang: bool | GangSpec
     gather: GatherRules
     queue: str

@@ -82,10 +82,20 @@ class SubmitCalls(SweepCalls):
         return job_handle(again, cast(JobCalls, self))
 
     def resubmit(
-        self, job: AnyId, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self,
+        job: AnyId,
+        changes: Mapping[str, Any] | None = None,
+        /,
+        *,
+        request_id: str | None = None,
+        **fields: Any,
     ) -> JobHandle:
-        """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
-        return job_handle(super().resubmit(job, changes, request_id=request_id), cast(JobCalls, self))
+        """Submit a job once more with changes, such as `gpus=2, env={"SEED": 7}, params={"lr": "0.1,0.2"}`, or as a
+        dict: `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`.
+        """
+        return job_handle(
+            super().resubmit(job, changes, request_id=request_id, **fields), cast(JobCalls, self)
+        )
 
     def handle(self, id: AnyId) -> JobHandle:
         """A handle on a job that was submitted before, by its number, id or name: to wait for it, or read its log."""
@@ -136,10 +146,18 @@ class AsyncSubmitCalls(AsyncSweepCalls):
         return async_job_handle(again, cast(AsyncJobCalls, self))
 
     async def resubmit(
-        self, job: AnyId, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self,
+        job: AnyId,
+        changes: Mapping[str, Any] | None = None,
+        /,
+        *,
+        request_id: str | None = None,
+        **fields: Any,
     ) -> AsyncJobHandle:
-        """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
-        again = await super().resubmit(job, changes, request_id=request_id)
+        """Submit a job once more with changes, such as `gpus=2, env={"SEED": 7}, params={"lr": "0.1,0.2"}`, or as a
+        dict: `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`.
+        """
+        again = await super().resubmit(job, changes, request_id=request_id, **fields)
         return async_job_handle(again, cast(AsyncJobCalls, self))
 
     async def handle(self, id: AnyId) -> AsyncJobHandle:

@@ -21,6 +21,8 @@ from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPi
 from phalanx.client import calls
 from phalanx.client.calls import Call, new_request_id, path_of
 from phalanx.client.ids import AnyId
+from phalanx.client.plain_values import plain_value
+from phalanx.client.submit_names import NAMES
 from phalanx.client.surroundings import Export, with_surroundings
 from phalanx.errors import BadRequest, Conflict
 
@@ -28,6 +30,7 @@ PIECE_ROWS = 4096
 PIECE_BYTES_MAX = 768 * 1024  # a request may have a mebibyte
 TRIES = 3
 LOST = "UploadUnknown"
+_MAPPINGS = {"env": "env", "params": "param"}  # fields of jobs: how their parts are called in changes
 
 
 def pieces(upload: str, columns: Sequence[str], rows: Sequence[list[str]]) -> Iterator[Call[RowsTaken]]:
@@ -51,7 +54,18 @@ def retry(job: AnyId, cancelled: bool, request_id: str | None) -> Call[SubmitRep
 
 
 def resubmit(job: AnyId, changes: Mapping[str, Any], request_id: str | None) -> Call[SubmitReply]:
-    return _again(job, "resubmit", ResubmitRequest(dict(changes), request_id or new_request_id()))
+    return _again(job, "resubmit", ResubmitRequest(dict(_single(changes)), request_id or new_request_id()))
+
+
+def _single(changes: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each change by the name that it has in the request: those of variables and parameters one by one."""
+    for name, value in changes.items():
+        kind = _MAPPINGS.get(name)
+        if kind is not None and isinstance(value, Mapping):
+            yield from ((f"{kind}.{each}", plain_value(name, value)[each]) for each in value)
+        else:
+            field = NAMES.get(name, name)
+            yield field, plain_value(field, value)
 
 
 def _again(job: AnyId, verb: str, request: RetryTasksRequest | ResubmitRequest) -> Call[SubmitReply]:
@@ -134,10 +148,16 @@ class SweepCalls:
         return found
 
     def resubmit(
-        self, job: AnyId, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self,
+        job: AnyId,
+        changes: Mapping[str, Any] | None = None,
+        /,
+        *,
+        request_id: str | None = None,
+        **fields: Any,
     ) -> SubmitReply:
-        """Submit a job once more with changes, such as `{"gpus": 2, "env.SEED": "7", "param.lr": "0.1,0.2"}`."""
-        found: SubmitReply = self._ask(resubmit(job, changes or {}, request_id))
+        """Submit a job once more with changes, such as `gpus=2, env={"SEED": 7}`, or as a dict."""
+        found: SubmitReply = self._ask(resubmit(job, {**(changes or {}), **fields}, request_id))
         return found
 
     def _submitted(self, request: SubmitRequest | None, fields: SweepFields) -> SubmitReply:
@@ -182,9 +202,15 @@ class AsyncSweepCalls:
         return found
 
     async def resubmit(
-        self, job: AnyId, changes: Mapping[str, Any] | None = None, /, *, request_id: str | None = None
+        self,
+        job: AnyId,
+        changes: Mapping[str, Any] | None = None,
+        /,
+        *,
+        request_id: str | None = None,
+        **fields: Any,
     ) -> SubmitReply:
-        found: SubmitReply = await self._ask(resubmit(job, changes or {}, request_id))
+        found: SubmitReply = await self._ask(resubmit(job, {**(changes or {}), **fields}, request_id))
         return found
 
     async def _submitted(self, request: SubmitRequest | None, fields: SweepFields) -> SubmitReply:

@@ -214,6 +214,8 @@ def _split(view: View, key: str, names: list[str]) -> tuple[list[str], list[str]
     value = view.get(key)
     if value is None:
         return [], []
+    if isinstance(value, str):
+        value = [value]
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise view.error(key, f"{shown(value)} is not a list of names")
     known = set(names)

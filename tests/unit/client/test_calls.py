@@ -125,3 +125,10 @@ def test_the_content_of_a_job_file_may_be_a_dict(call: Any):
 def test_an_unknown_field_of_a_dict_names_the_one_that_was_meant():
     with pytest.raises(BadRequest, match=r"specs\[1\]: unknown field 'comand', did you mean 'command'\?"):
         calls.apply([{"command": ["true"]}, {"comand": ["true"]}])
+
+
+@pytest.mark.parametrize("call", [calls.apply, calls.plan])
+def test_the_name_of_a_file_is_not_its_content(call: Any):
+    for given in ("job.yaml", Path("job.yaml")):
+        with pytest.raises(TypeError, match="is not the content of a job file"):
+            call(given)

@@ -54,5 +54,8 @@ def test_of_an_array_the_error_counts_the_tasks_and_names_the_first_that_failed(
 
 
 def test_a_traceback_has_the_hint():
-    assert BadRequest("no", hint="write yes").__notes__ == ["hint: write yes"]
-    assert not hasattr(BadRequest("no"), "__notes__")
+    error = BadRequest("no", hint="write yes")
+    assert error.__notes__ == ["hint: write yes"]
+    error.hint = "write yes or no"
+    assert (error.hint, error.__notes__) == ("write yes or no", ["hint: write yes or no"])
+    assert BadRequest("no").__notes__ == []

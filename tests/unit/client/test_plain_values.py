@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from phalanx.api.schema.submission import AcceptedTask, SubmitReply, SubmitReque
 from phalanx.client import calls
 from phalanx.client.ids import id_of
 from phalanx.client.submit_names import read_keywords
+from phalanx.client.sweeps import resubmit
 from phalanx.errors import BadRequest, NotFound
 from tests.support.fake_client import ID, a_job, a_task
 
@@ -32,6 +34,7 @@ from tests.support.fake_client import ID, a_job, a_task
         ("tags", {"try": 3}, {"try": "3"}),
         ("cwd", Path("/tmp"), "/tmp"),
         ("mounts", "/data", ["/data"]),
+        ("array", range(0, 10, 3), "0-9:3"),
         ("time_limit", timedelta(minutes=5), 300.0),
         ("begin", datetime(2027, 1, 1, tzinfo=UTC), 1798761600.0),
         ("params", {"seed": range(1, 3), "lr": np.array([0.5, 1])}, {"seed": [1, 2], "lr": [0.5, 1.0]}),
@@ -79,3 +82,22 @@ def test_what_stands_for_nothing_or_for_several_jobs_is_refused():
     both: Any = SubmitReply(["a", "b"], "a", [AcceptedTask("a"), AcceptedTask("b")])
     with pytest.raises(TypeError, match="is 2 jobs, one for each target: give one of its job_ids"):
         calls.cancel(both)
+
+
+def test_changes_of_a_job_may_be_written_as_fields_of_a_submission():
+    given = {
+        "gpus": 2,
+        "retries": 1,
+        "env": {"SEED": 7},
+        "params": {"lr": [0.5]},
+        "time_limit": timedelta(hours=1),
+    }
+    sent = json.loads(resubmit(17, {**given, "env.A": "b"}, "r").body or b"")
+    assert sent["set"] == {
+        "gpus": 2,
+        "max_retries": 1,
+        "env.SEED": "7",
+        "param.lr": [0.5],
+        "time_limit": 3600.0,
+        "env.A": "b",
+    }

@@ -44,7 +44,7 @@ spec:
   stages:
     - {name: a}
     - {}
-    - {id: c, dependsOn: [a]}
+    - {id: c, dependsOn: a}
     - {name: d, dependsOn: []}
 """)
     assert edges(spec) == {"a": [], "stage-2": ["a"], "c": ["a"], "d": ["c"]}
@@ -159,7 +159,8 @@ def test_a_job_elsewhere_is_named_by_its_whole_id():
         ("spec: {taskType: a, stages: [{name: a}], graph: {nodes: []}}", "stages: and graph are both given"),
         ("spec: {taskType: a, stages: [{name: a}, {name: a}]}", "'a' is already the name of stages[0]"),
         ("spec: {taskType: a, stages: [{name: a, dependsOn: [a]}]}", "the stage names itself"),
-        ("spec: {taskType: a, stages: [{name: a, dependsOn: x}]}", "dependsOn: 'x' is not a list of names"),
+        ("spec: {taskType: a, stages: [{name: a, dependsOn: 3}]}", "dependsOn: 3 is not a list of names"),
+        ("spec: {taskType: a, stages: [{name: a, dependsOn: x}]}", "dependsOn: there is no stage 'x'"),
         ("spec: {taskType: a, stages: [{name: ab}, {name: c, dependsOn: [abb]}]}", "did you mean 'ab'?"),
         ("spec: {taskType: a, stages: [{name: a, extra: 1}]}", "extra: is unknown here"),
         ("spec: {taskType: a, stages: [{name: 'a b'}]}", "is not the name of a stage"),

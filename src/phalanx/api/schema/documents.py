@@ -113,6 +113,8 @@ def complaint(error: msgspec.ValidationError, form: type, document: object = Non
         if value is None:
             return field, f"expected {expected}, got {found}"
         quoted = f': "{json.dumps(value)}"' if expected == "text" and wrong[2] != "str" else ""
+        if type(value) is int and field.rpartition(".")[2] == "array":
+            quoted = f': "1-{value}" for {value} tasks, "{value}" for the one with this index'
         if isinstance(value, str) and field.rpartition(".")[2] == "command":
             expected = f"a list such as {json.dumps(value.split()[:8])}, or the same text as shell"
         said = json.dumps(value) if isinstance(value, bool) else shown(value)

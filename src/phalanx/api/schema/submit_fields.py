@@ -74,7 +74,7 @@ class SubmitFields(GangFields, total=False):
     kind: Literal["command", "vps"]
     targets: Several
     required_gpus: list[list[int]] | None
-    array: str | None
+    array: str | range | None
     no_queue: bool
     hold: bool
     tasks: int

@@ -82,6 +82,10 @@ def test_what_is_not_json_is_refused(body: bytes):
         (b'{"env": {"B": "b", "A": null}}', "env['A']: expected text, got null"),
         (b'{"env": {"B": "b", "LR": 0.1}}', "env['LR']: 0.1 is a number, give text: \"0.1\""),
         (b'{"required_gpus": [[0, "x"]]}', "required_gpus[0][1]: 'x' is text, give a whole number"),
+        (
+            b'{"array": 4}',
+            'array: 4 is a whole number, give text: "1-4" for 4 tasks, "4" for the one with this index',
+        ),
         (b'{"hold": "no"}', "hold: 'no' is text, give true or false"),
         (b'{"command": [true]}', 'command[0]: true is a truth value, give text: "true"'),
         (b'{"env": "A=1"}', 'env: \'A=1\' is text, give an object such as {"NAME": "value"}'),
