@@ -246,9 +246,8 @@ class JobState:
         """Change a task's status, if the table of moves allows it."""
         before = STATUSES[self.status[position]]
         if (before, after) not in MOVES:
-            raise IllegalMove(
-                f"task {position} of {self.job.id} cannot go from {before.word} to {after.word}"
-            )
+            said = f"cannot go from {before.word} to {after.word}"
+            raise IllegalMove(f"task {position} of {self.job.id} {said}")
         self.status[position] = after
         self.counts[before] -= 1
         self.counts[after] += 1
