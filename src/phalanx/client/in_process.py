@@ -27,6 +27,7 @@ from phalanx.errors import Unavailable
 
 T = TypeVar("T")
 ADDRESS = "the cluster in this process"
+SHUT_DOWN = "it has been shut down"
 
 
 class InProcessTransport:
@@ -141,13 +142,13 @@ class BridgedTransport:
         """Wait for `work` in the loop's thread; an interrupt while waiting cancels it."""
         try:
             future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        except RuntimeError as error:
+        except RuntimeError:  # the loop is closed
             work.close()
-            raise dropped(ADDRESS, error) from None
+            raise dropped(ADDRESS, SHUT_DOWN) from None
         try:
             return future.result()
         except FutureCancelled:
-            raise dropped(ADDRESS, "it has been shut down") from None
+            raise dropped(ADDRESS, SHUT_DOWN) from None
         finally:
             future.cancel()
 

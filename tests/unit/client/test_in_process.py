@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 import pytest
 
@@ -103,3 +104,11 @@ def test_a_stream_crosses_threads_and_ends_when_its_reader_leaves():
         assert house.cluster.open_streams == 1
         watching.close()  # type: ignore[attr-defined]
         assert house.cluster.open_streams == 0
+
+
+def test_a_cluster_that_was_closed_says_so():
+    loop = asyncio.new_event_loop()
+    loop.close()
+    bridge = BridgedTransport(InProcessTransport(cast(Any, None)), loop)
+    with pytest.raises(Unavailable, match="it has been shut down"):
+        bridge.send(calls.nodes(), "t")

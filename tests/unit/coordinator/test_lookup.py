@@ -120,7 +120,7 @@ async def test_who_may_look_into_all_jobs_is_not_given_one_of_several_users_by_c
         with pytest.raises(NotFound):
             await root.named("team/hello-job", own=True)
         (bobs,) = (await bob.apply(a_named_gang())).jobs
-        told = rf"several users .* 'team/hello-job': {alices.number} of alice, {bobs.number} of bob\n"
+        told = f"several users .* 'team/hello-job': {alices.number} of alice, {bobs.number} of bob"
         for ask in (root.cancel, root.named, root.why):
             with pytest.raises(Conflict, match=told) as refused:
                 await ask("team/hello-job")
