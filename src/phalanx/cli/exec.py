@@ -60,7 +60,7 @@ def exec_command(
         raise typer.BadParameter("no command: give the command to run last, after `--`", param_hint="CMD")
     if tty and not os.isatty(0):
         raise BadRequest(
-            "--tty: standard input is no terminal",
+            "--tty: standard input is not a terminal",
             hint="leave --tty out; standard input is passed on without it",
         )
     client = session(ctx).client()

@@ -75,7 +75,7 @@ def read_time(option: str, text: str | None, now: float) -> float | None:
         return max(0.0, now - parse_seconds(text))
     except ValueError:
         raise BadRequest(
-            f"{option} {text[:80]!r} is no time: write 7d, 12h or 30m for so long ago,"
+            f"{option} {text[:80]!r} is not a time: write 7d, 12h or 30m for so long ago,"
             " or a date such as 2026-11-01 or 2026-11-01T12:00"
         ) from None
 

@@ -173,7 +173,7 @@ class TaskInput:
         except InputLost:
             kept = describe_bytes(KEPT_BYTES)
             self._give_up(
-                f"attempt {given} cannot have its input: more than {kept} of it was read, and it is no file that can"
+                f"attempt {given} cannot have its input: more than {kept} of it was read, and it is not a file that can"
                 " be read again (`< FILE`)"
             )
         except PhalanxError as error:

@@ -75,7 +75,7 @@ def read_keys(text: str) -> bytes:
             found.append(code)
         else:
             raise BadRequest(
-                f"--detach-keys {text!r}: {word!r} is no key: write a letter, or ctrl- and one of a-z [ ] ^ _"
+                f"--detach-keys {text!r}: {word!r} is not a key: write a letter, or ctrl- and one of a-z [ ] ^ _"
             )
     return bytes(found)
 

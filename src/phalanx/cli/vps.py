@@ -190,7 +190,7 @@ def _public(file: Path) -> str:
         with file.open("rb") as opened:
             return opened.read(KEY_BYTES_MAX).decode()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadRequest(f"--key {file}: {getattr(error, 'strerror', None) or 'it is no text'}") from None
+        raise BadRequest(f"--key {file}: {getattr(error, 'strerror', None) or 'it is not text'}") from None
 
 
 def _check_new(file: Path | None) -> None:

@@ -92,7 +92,7 @@ def _raised(result: CallResult) -> BaseException:
         )
     if not isinstance(error, BaseException):
         return CallFailed(
-            f"the call raised what is no exception here:\n{result.text}", reason="ExceptionNotPicklable"
+            f"the call raised what is not an exception here:\n{result.text}", reason="ExceptionNotPicklable"
         )
     return error
 

@@ -167,7 +167,7 @@ class AsyncExecSession:
         except TimeoutError:
             self._error = timed_out(self._address, SILENT_S)
         except FrameError as error:
-            self._error = Unavailable(f"{self._address} sent what is no frame: {error}", reason="BadFrame")
+            self._error = Unavailable(f"{self._address} sent what is not a frame: {error}", reason="BadFrame")
         except (ConnectionError, EOFError):
             self._error = cut(self._address)
         except PhalanxError as error:

@@ -57,7 +57,7 @@ class StageFields(TypedDict, total=False):
 
 
 _HINTS = {
-    "params": "a stage is no sweep; what its program is to be told is its spec={…}",
+    "params": "a stage is not a sweep; what its program is to be told is its spec={…}",
     "name": "the name of a stage is the first argument",
     "depends_on": "write after=[…] with the stages that come first",
 }

@@ -261,7 +261,7 @@ class CallQueues:
         state = self._loop.state.jobs.get(id)
         if state is None or EXECUTOR_TAG not in dict(state.job.tags):
             raise Conflict(
-                f"{id} is no job of an executor: it has no tag {EXECUTOR_TAG}", reason="NoExecutor"
+                f"{id} is not a job of an executor: it has no tag {EXECUTOR_TAG}", reason="NoExecutor"
             )
         return state
 

@@ -202,7 +202,7 @@ class CoordinatorCommands:
         if whole:
             return job_view(self._loop.state, job)
         if position is None:
-            raise NotFound(f"{id} is no task of its gang since others came", reason="TaskNotFound")
+            raise NotFound(f"{id} is not a task of its gang since others came", reason="TaskNotFound")
         return task_view(self._loop.state, job, position)
 
     async def drain(self, name: str, reason: str, *, evict: bool = False) -> NodeView:

@@ -241,7 +241,7 @@ def candidate_of(section: Section) -> Candidate:
     is_known = section.advertise and section.link_advertise
     if section.bind in EVERYWHERE and not is_known and section.store.startswith(("etcd", "redis")):
         raise ConfigError(
-            f"coordinator.bind = {section.bind!r} is no address that others could be sent to",
+            f"coordinator.bind = {section.bind!r} is not an address that others can be sent to",
             hint="give coordinator.advertise (https://host:port) and coordinator.link_advertise (host:port)",
         )
     host = f"[{section.bind}]" if ":" in section.bind else section.bind

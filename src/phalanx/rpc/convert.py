@@ -98,7 +98,7 @@ def _message(info: types.Type, theirs: Descriptor | None) -> Converter:
             name = theirs.fields[0].name
             write, read = _repeated(info, theirs.fields[0])
             return Converter(write, lambda message: _inside(name, read, message))
-    raise Drift(f"{theirs.full_name} is no message for {info}")
+    raise Drift(f"{theirs.full_name} is not a message for {info}")
 
 
 def _struct(info: types.StructType, theirs: Descriptor) -> Converter:

@@ -106,7 +106,7 @@ async def test_who_waits_for_a_task_gets_it_or_learns_that_it_is_gone():
             if found:
                 assert (await waiting).object == found
                 continue
-            with pytest.raises(NotFound, match="no task of its gang"):
+            with pytest.raises(NotFound, match="not a task of its gang"):
                 await waiting
 
 

@@ -223,7 +223,7 @@ def test_mistakes_are_told_with_their_field(text: str, expected: str):
         ("${b.result}", "the stage refers to its own result"),
         (
             "${a.__class__.__mro__}",
-            ".spec.data.deep[0]: ${a.__class__.__mro__}: '__class__' is no key of a result",
+            ".spec.data.deep[0]: ${a.__class__.__mro__}: '__class__' is not a key of a result",
         ),
         ("$${a}", ""),
         ("${HOME}", "has no path"),

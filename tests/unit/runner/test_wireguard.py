@@ -44,5 +44,5 @@ def test_a_node_without_the_programs_says_what_is_missing(tmp_path: Path, monkey
 
 
 def test_what_is_no_key_is_refused_with_the_capacity():
-    with pytest.raises(ValueError, match="wireguard: 'x' is no public key"):
+    with pytest.raises(ValueError, match="wireguard: 'x' is not a public key"):
         Capacity(1, 1, wireguard="x")

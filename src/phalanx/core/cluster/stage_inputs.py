@@ -141,7 +141,7 @@ def _position(job: Job, index: str, right: str) -> int:
     if position is None:
         shown = f", {job.array}" if job.array is not None else ""
         raise Unresolved(
-            f"the stage has {job.tasks} tasks{shown}, and {index[:60]!r} is no index of one: write {right}"
+            f"the stage has {job.tasks} tasks{shown}, and {index[:60]!r} is not an index of one: write {right}"
         )
     return position
 

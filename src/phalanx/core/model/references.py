@@ -109,7 +109,9 @@ def _reference(stage: str, parts: list[str]) -> Reference:
         return Reference(stage, artifact=_artifact(stage, ".".join(parts).partition(".")[2].strip()))
     if inner := next((part for part in path if part.startswith("__")), ""):
         shown = ".".join(path)[:80]
-        raise Unresolved(f"${{{stage}.{shown}}}: {inner[:60]!r} is no key of a result, none begins with __")
+        raise Unresolved(
+            f"${{{stage}.{shown}}}: {inner[:60]!r} is not a key of a result, none begins with __"
+        )
     return Reference(stage, path[1:] if path[:1] == (RESULT,) else path)
 
 

@@ -210,7 +210,7 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
         if self.slots not in (0, 1):
             raise ValueError(f"slots: {self.slots} is out of range, expected 0 or 1")
         if self.wireguard and _KEY.fullmatch(self.wireguard) is None:
-            raise ValueError(f"wireguard: {self.wireguard[:60]!r} is no public key, 32 bytes in base64")
+            raise ValueError(f"wireguard: {self.wireguard[:60]!r} is not a public key, 32 bytes in base64")
         if len(self.no_wireguard) > NOTE_MAX:
             raise ValueError(
                 f"no_wireguard: {len(self.no_wireguard)} characters, at most {NOTE_MAX} are taken"

@@ -259,7 +259,7 @@ class ImagePreparations:
             self._load(preparation, renamed(file, name, told))
         id = self._id_of(name)
         if id is None:
-            raise RuntimeFailed("it is no archive of an image", 500)
+            raise RuntimeFailed("it is not an archive of an image", 500)
         self._loaded.remember(path, state, id)
         return PreparedImage(image=id)
 

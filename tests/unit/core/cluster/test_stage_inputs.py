@@ -191,7 +191,7 @@ def test_of_several_tasks_only_the_results_that_are_referred_to_are_fetched(
 
 @pytest.mark.parametrize("word", ["${a.artifacts.x.pt}", "${a.artifacts.9.x.pt}", "${a.artifacts.0.../x}"])
 def test_of_several_tasks_an_artifact_needs_an_index_which_is_seen_at_submit(word: str):
-    with pytest.raises(PhalanxError, match=r"is no index of one|none of them") as refused:
+    with pytest.raises(PhalanxError, match=r"is not an index of one|none of them") as refused:
         FilesCluster(MANY.replace("WORD", f'"{word}"'))
     assert refused.value.reason == "BadReference"
 
@@ -229,7 +229,9 @@ def test_of_an_array_a_result_is_named_by_the_index_of_its_task(word: str, given
 
 @pytest.mark.parametrize("word", ["${a.result.0}", "${a.result.6.n}", "${a.result.n}", "${a.n}"])
 def test_of_an_array_an_index_that_no_task_has_is_refused_at_submit(word: str):
-    with pytest.raises(PhalanxError, match=r"3 tasks, 5-9:2, and '.' is no index of one: write") as refused:
+    with pytest.raises(
+        PhalanxError, match=r"3 tasks, 5-9:2, and '.' is not an index of one: write"
+    ) as refused:
         FilesCluster(FROM_FIVE.replace("WORD", f'"{word}"'))
     assert refused.value.reason == "BadReference"
 

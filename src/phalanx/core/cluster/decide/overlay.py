@@ -73,7 +73,7 @@ def reserve(state: ClusterState, given: i.ReserveAddress, now: float) -> Decisio
 def _chosen(state: ClusterState, made: ReservedAddress) -> str | Reason:
     block = _block(state, made.node)
     if block is None:
-        text = f"IP unavailable or runner '{made.node}' not found: it is no node with addresses of the overlay network"
+        text = f"IP unavailable or runner '{made.node}' not found: no such node has overlay addresses"
         return Reason("AddressUnavailable", Tier.NEVER, text, {"host": made.node})
     if not made.address:
         return block.choose() or Reason(
