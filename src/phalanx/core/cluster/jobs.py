@@ -16,7 +16,7 @@ import numpy as np
 from phalanx.core.cluster.conditions import Condition
 from phalanx.core.cluster.units import Attempt, Formation, GangState, Gate, GroupState, Promise
 from phalanx.core.cluster.usage import JobUsage
-from phalanx.core.model.job import Job, JobId, spec_bytes
+from phalanx.core.model.job import Job, JobId, job_bytes
 from phalanx.core.model.orders import STATUSES, AttemptKey, Exit, Status, Why
 
 PENDING, ASSIGNED, RUNNING = Status.PENDING, Status.ASSIGNED, Status.RUNNING
@@ -66,7 +66,7 @@ class JobState:
         "delayed", "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations",
         "forming", "gang", "groups", "held_because", "held_by", "hold_until", "job", "kept_results", "live", "losses",
         "merged_into", "nodes", "outcome", "promise", "recalls", "restarting", "restarts", "result_bytes", "results",
-        "satisfied", "setbacks", "spec_bytes", "status", "times", "totals", "usage", "why",
+        "satisfied", "setbacks", "size_bytes", "status", "times", "totals", "usage", "why",
     )  # fmt: skip
 
     def __init__(
@@ -79,7 +79,7 @@ class JobState:
     ) -> None:
         size = job.tasks
         self.job = job
-        self.spec_bytes = spec_bytes(job)  # as it was submitted
+        self.size_bytes = job_bytes(job)  # as it was submitted
         self.by_task = bool(job.after) and any(
             after.each for after in job.after
         )  # its tasks wait for others one by one
