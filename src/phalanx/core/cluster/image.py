@@ -199,7 +199,7 @@ def decode_state(body: bytes, rules: Timers) -> ClusterState:
     state.ended_workflows = OrderedDict.fromkeys(image.ended_workflows)
     state.ended = OrderedDict.fromkeys(image.ended)
     old = [state.jobs[job] for job in image.ended]
-    state.ended_bytes = sum(job.result_bytes + job.spec_bytes for job in old)
+    state.ended_bytes = sum(job.result_bytes + job.size_bytes for job in old)
     state.requests.restore(image.requests, state.jobs, image.request_ids)
     state.repeated.restore(image.repeated)
     state.logins.restore(image.logins)

@@ -114,15 +114,14 @@ def status_follows_attempts(state: ClusterState) -> Iterator[str]:
 
 
 def tasks_of_users_are_counted(state: ClusterState) -> Iterator[str]:
-    """How many tasks the jobs of each user have that have not ended, and how large these and workflows are."""
+    """How many tasks of each user have not ended, and how large the jobs and workflows in memory are."""
     tasks, sizes = Counter[str](), Counter[str]()
     for job in state.jobs.values():
         if not job.is_over:
             tasks[job.job.user] += job.job.tasks
-            sizes[job.job.user] += job.spec_bytes
+        sizes[job.job.user] += job.size_bytes
     for flow in state.workflows.values():
-        if not flow.is_over:
-            sizes[flow.workflow.user] += flow.spec_bytes
+        sizes[flow.workflow.user] += flow.size_bytes
     if not state.skipped and dict(sizes) != state.bytes_of:
         yield f"bytes by user {state.bytes_of}, jobs and workflows say {dict(sizes)}"
     if not state.skipped and dict(tasks) != state.tasks_of:

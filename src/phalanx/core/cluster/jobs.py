@@ -17,7 +17,7 @@ from phalanx.core.cluster.conditions import Condition
 from phalanx.core.cluster.ranking import urgency_of
 from phalanx.core.cluster.units import Attempt, Formation, GangState, Gate, GroupState, Promise
 from phalanx.core.cluster.usage import JobUsage
-from phalanx.core.model.job import Job, JobId, spec_bytes
+from phalanx.core.model.job import Job, JobId, job_bytes
 from phalanx.core.model.orders import STATUSES, AttemptKey, Exit, Status, Why
 
 PENDING, ASSIGNED, RUNNING = Status.PENDING, Status.ASSIGNED, Status.RUNNING
@@ -59,7 +59,7 @@ class JobState:
         "delayed", "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations",
         "forming", "gang", "groups", "held_because", "held_by", "hold_until", "job", "kept_results", "live", "losses",
         "merged_into", "nodes", "outcome", "promise", "recalls", "restarting", "restarts", "result_bytes", "results",
-        "satisfied", "setbacks", "spec_bytes", "status", "times", "totals", "usage", "why",
+        "satisfied", "setbacks", "size_bytes", "status", "times", "totals", "usage", "why",
     )  # fmt: skip
 
     def __init__(
@@ -72,7 +72,7 @@ class JobState:
     ) -> None:
         size = job.tasks
         self.job = job
-        self.spec_bytes = spec_bytes(job)  # as it was submitted
+        self.size_bytes = job_bytes(job)  # as it was submitted
         self.by_task = any(after.each for after in job.after)  # its tasks wait for others one by one
         self.totals = totals  # the counts over all jobs, which this one keeps up to date
         self.status = bytearray(size)

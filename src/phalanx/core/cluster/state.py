@@ -26,7 +26,7 @@ from phalanx.core.model.bindings import Bindings, DispatchView
 from phalanx.core.model.credential import Keyring
 from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.elastic import ElasticRules
-from phalanx.core.model.job import JobId, NodeName, QueueUser
+from phalanx.core.model.job import Job, JobId, NodeName, QueueUser
 from phalanx.core.model.lanes import Lane, LanePools
 from phalanx.core.model.login import Logins
 from phalanx.core.model.orders import AttemptKey, Status
@@ -129,7 +129,7 @@ class ClusterState(Struct, eq=False):
     repeated: RepeatedJobs = field(default_factory=RepeatedJobs)
     counts: list[int] = field(default_factory=lambda: [0] * 6)  # tasks by status, over the jobs in memory
     tasks_of: dict[str, int] = {}  # by user: the tasks of those jobs that have not ended
-    bytes_of: dict[str, int] = {}  # by user: what describes those jobs, and the workflows that have not ended
+    bytes_of: dict[str, int] = {}  # by user: the jobs and workflows in memory
     skipped: int = 0  # events that named something unknown, after a damaged record
 
     def attempt(self, key: AttemptKey) -> Attempt | None:
@@ -201,9 +201,9 @@ class ClusterState(Struct, eq=False):
     def add_job(self, job: JobState) -> None:
         self.jobs[job.job.id] = job
         self.counts[0] += job.counts[0]
+        add_to(self.bytes_of, job.job.user, job.size_bytes)
         if not job.is_over:
             add_to(self.tasks_of, job.job.user, job.job.tasks)
-            add_to(self.bytes_of, job.job.user, job.spec_bytes)
             self.queues.submit(job.job.queue_user, job.job.tasks)
         insort(self.job_ids, job.job.id)
         self.names.add(job)
@@ -213,20 +213,20 @@ class ClusterState(Struct, eq=False):
         if job.job.id not in self.ended:
             self.ended[job.job.id] = None
             self.unapproved.pop(job.job.id, None)
-            self.ended_bytes += job.result_bytes + job.spec_bytes
-            self._uncount(job)
+            self.ended_bytes += job.result_bytes + job.size_bytes
+            self._uncount(job.job)
 
-    def _uncount(self, job: JobState) -> None:
-        add_to(self.tasks_of, job.job.user, -job.job.tasks)
-        add_to(self.bytes_of, job.job.user, -job.spec_bytes)
-        self.queues.submit(job.job.queue_user, -job.job.tasks)
+    def _uncount(self, job: Job) -> None:
+        add_to(self.tasks_of, job.user, -job.tasks)
+        self.queues.submit(job.queue_user, -job.tasks)
 
     def remove_job(self, id: JobId) -> None:
         if id not in self.ended:  # it is amended, or a record was damaged
-            self._uncount(self.jobs[id])
+            self._uncount(self.jobs[id].job)
         else:
-            self.ended_bytes -= self.jobs[id].result_bytes + self.jobs[id].spec_bytes
+            self.ended_bytes -= self.jobs[id].result_bytes + self.jobs[id].size_bytes
         job = self.jobs.pop(id)
+        add_to(self.bytes_of, job.job.user, -job.size_bytes)
         self.unapproved.pop(id, None)
         self.bindings.deferred.discard(id)
         self.leave_dependencies(job)

@@ -68,14 +68,14 @@ class WorkflowState:
 
     __slots__ = (
         "awaited", "dependents", "ended_at", "kept", "missing", "notes", "number", "numbers", "over", "parents",
-        "phases", "ready", "result_bytes", "results", "retries", "reused", "spec_bytes", "spent", "stage_nodes",
+        "phases", "ready", "result_bytes", "results", "retries", "reused", "size_bytes", "spent", "stage_nodes",
         "stage_times", "stopped", "unapproved", "unfinished", "workflow",
     )  # fmt: skip
 
     def __init__(self, workflow: Workflow, arrival: int = 0) -> None:
         size = len(workflow.stages)
         self.workflow = workflow
-        self.spec_bytes = spec_bytes(workflow)  # as it was submitted
+        self.size_bytes = spec_bytes(workflow)  # as it was submitted
         self.number = arrival  # by arrival, among jobs and workflows; 0: it is of an older version
         self.numbers = {stage.name: number for number, stage in enumerate(workflow.stages)}
         self.dependents: list[list[int]] = [[] for _ in range(size)]

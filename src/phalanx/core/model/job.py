@@ -367,6 +367,7 @@ class Job(Struct, frozen=True, omit_defaults=True):
         raise IndexError(position)
 
 
+TASK_BYTES = 32  # in the columns of a job, about
 _encode = msgpack.Encoder().encode
 
 
@@ -376,3 +377,8 @@ def spec_bytes(spec: Struct) -> int:
         return len(_encode(spec))
     except (OverflowError, TypeError, ValueError):  # it will be refused before it is written
         return 0
+
+
+def job_bytes(job: Job) -> int:
+    """The same of a job, with what is noted of each of its tasks."""
+    return spec_bytes(job) + TASK_BYTES * job.tasks

@@ -9,7 +9,7 @@ from phalanx.core.cluster import jobs
 from phalanx.core.cluster.events import JobForgotten
 from phalanx.core.cluster.image import decode_job, decode_state, encode_job, encode_state
 from phalanx.core.cluster.inputs import Tick
-from phalanx.core.model.job import Job, spec_bytes
+from phalanx.core.model.job import Job, job_bytes
 from phalanx.core.model.orders import Exit, Status, Why
 from tests.support.builders import a_job
 from tests.support.core_cluster import CoreCluster
@@ -45,7 +45,7 @@ def test_images_and_the_history_keep_it():
     cluster, job = an_array(1)
     gives(cluster, job, 0, "[1]")
     again = decode_state(encode_state(cluster.state), cluster.state.rules)
-    assert (again.jobs[job.id].results, again.ended_bytes) == ({0: "[1]"}, 3 + spec_bytes(job))
+    assert (again.jobs[job.id].results, again.ended_bytes) == ({0: "[1]"}, 3 + job_bytes(job))
     past = decode_job(encode_job(cluster.state.jobs[job.id]))
     assert (past.results, past.result_bytes) == ({0: "[1]"}, 3)
 
@@ -64,7 +64,7 @@ def test_one_that_is_too_much_for_its_job_is_told_to_be_missing(monkeypatch: pyt
 def test_ended_jobs_leave_memory_when_their_results_are_many():
     cluster = CoreCluster(n1={"cores": 8})
     ended = [a_job() for _ in range(4)]
-    size = spec_bytes(ended[0])
+    size = job_bytes(ended[0])
     cluster.state.rules = structs.replace(cluster.state.rules, results_bytes_max=12 + 2 * size)
     for job in ended:
         cluster.submit(job)

@@ -8,7 +8,7 @@ from phalanx.core.cluster.decide import limits
 from phalanx.core.cluster.decide.limits import USER_TASKS_MIN
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.image import decode_state, encode_state
-from phalanx.core.cluster.inputs import Cancel, CancelWorkflow, RetryWorkflow, Submit, SubmitWorkflow
+from phalanx.core.cluster.inputs import Cancel, Submit, SubmitWorkflow, Tick
 from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Job
 from tests.support.builders import a_job
@@ -74,7 +74,7 @@ def test_the_share_of_one_user_counts_stages_without_a_job(way: str):
 XNODE = "    - {name: x, spec: {taskType: echo, max_attempts: 1}}\n"
 
 
-def test_what_describes_a_users_unfinished_jobs_and_workflows_has_a_limit(monkeypatch: pytest.MonkeyPatch):
+def test_jobs_and_workflows_of_one_user_in_memory_have_a_limit(monkeypatch: pytest.MonkeyPatch):
     cluster = WorkflowCluster(CHAIN)
 
     def large(user: str) -> Job:
@@ -83,30 +83,28 @@ def test_what_describes_a_users_unfinished_jobs_and_workflows_has_a_limit(monkey
     held = cluster.state.bytes_of["ada"]
     monkeypatch.setattr(limits, "USER_BYTES_MAX", held + 2500)
     first = large("ada")
-    assert isinstance(cluster.give(Submit(first))[0], Accepted)
-    for given in (Submit(large("ada")), SubmitWorkflow(a_workflow(CHAIN))):
+    assert isinstance(cluster.give(Submit(first, hold=True))[0], Accepted)
+    for given in (Submit(hold=True, job=large("ada")), SubmitWorkflow(a_workflow(CHAIN))):
         [answer] = cluster.give(given)
         assert isinstance(answer, Refused)
         assert (answer.reason.code, answer.kind) == ("JobsTooLarge", "too_many")
-    assert isinstance(cluster.give(Submit(large("bob")))[0], Accepted)
+    assert isinstance(cluster.give(Submit(hold=True, job=large("bob")))[0], Accepted)
     cluster.give(Cancel(first.id))
-    assert cluster.state.bytes_of["ada"] == held
-    assert isinstance(cluster.give(Submit(large("ada")))[0], Accepted)
-
-
-def test_a_workflow_counts_until_it_ends_and_again_when_it_is_retried(monkeypatch: pytest.MonkeyPatch):
-    cluster = WorkflowCluster(CHAIN)
-    id = cluster.workflow.id
-    cluster.give(CancelWorkflow(id))
-    assert cluster.state.bytes_of == {}
-    monkeypatch.setattr(limits, "USER_BYTES_MAX", 10)
-    [answer] = cluster.give(RetryWorkflow(id))
+    [answer] = cluster.give(Submit(hold=True, job=large("ada")))
     assert isinstance(answer, Refused)
-    assert answer.reason.code == "JobsTooLarge"
-    monkeypatch.undo()
-    cluster.give(RetryWorkflow(id))
-    assert (
-        cluster.state.bytes_of["ada"] > cluster.state.workflows[id].spec_bytes
-    )  # with the job of its first stage
+    cluster.state.rules = Timers(ended_jobs_max=0)  # it leaves memory
+    cluster.give(Tick())
+    assert cluster.state.bytes_of["ada"] == held
+    assert isinstance(cluster.give(Submit(hold=True, job=large("ada")))[0], Accepted)
+
+
+def test_a_workflow_counts_until_it_leaves_memory():
+    cluster = WorkflowCluster(CHAIN)
+    assert cluster.state.bytes_of["ada"] > cluster.state.workflows[cluster.workflow.id].size_bytes
     again = decode_state(encode_state(cluster.state), cluster.state.rules)
     assert again.bytes_of == cluster.state.bytes_of
+    cluster.finish("a", code=1)
+    cluster.state.rules = Timers(ended_jobs_max=0, ended_workflows_max=0)
+    cluster.give(Tick())
+    cluster.give(Tick())
+    assert cluster.state.bytes_of == {}

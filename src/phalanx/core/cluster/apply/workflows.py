@@ -46,8 +46,7 @@ def add_workflow(state: ClusterState, flow: WorkflowState) -> WorkflowState:
     _count_waiting(state, flow, 1)
     if flow.is_over:
         state.ended_workflows[flow.workflow.id] = None
-    else:
-        add_to(state.bytes_of, flow.workflow.user, flow.spec_bytes)
+    add_to(state.bytes_of, flow.workflow.user, flow.size_bytes)
     return flow
 
 
@@ -176,9 +175,7 @@ def workflow_retried(state: ClusterState, event: w.WorkflowRetried) -> None:
     note_limits(state, flow)
     for stage in event.stages:
         _count_stage(state, flow, stage, 1)
-    if event.workflow in state.ended_workflows:
-        del state.ended_workflows[event.workflow]
-        add_to(state.bytes_of, flow.workflow.user, flow.spec_bytes)
+    state.ended_workflows.pop(event.workflow, None)
     state.note_due(flow)
 
 
@@ -186,6 +183,7 @@ def workflow_forgotten(state: ClusterState, event: w.WorkflowForgotten) -> None:
     flow = _flow(state, event.workflow)
     _count_waiting(state, flow, -1)
     del state.workflows[event.workflow]
+    add_to(state.bytes_of, flow.workflow.user, -flow.size_bytes)
     state.names.drop_number(flow.number, event.workflow)
     state.limited.pop(event.workflow, None)
     state.ended_workflows.pop(event.workflow, None)
@@ -212,8 +210,6 @@ def _moved(state: ClusterState, flow: WorkflowState, without_job: list[int]) -> 
     if not flow.is_over:
         return []
     tell_of_end(state, flow.workflow.id)
-    if flow.workflow.id not in state.ended_workflows:
-        add_to(state.bytes_of, flow.workflow.user, -flow.spec_bytes)
     state.ended_workflows[flow.workflow.id] = None
     note_limits(state, flow)
     unbind(state, flow.workflow.id)

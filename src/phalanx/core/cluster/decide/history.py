@@ -9,6 +9,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflow_events import WorkflowForgotten
 
 FORGOTTEN_AT_ONCE = 1000
+FORGOTTEN_BYTES_AT_ONCE = 16 << 20
 
 
 def forget(state: ClusterState, now: float) -> list[e.Event]:
@@ -16,10 +17,14 @@ def forget(state: ClusterState, now: float) -> list[e.Event]:
     if state.abandoned or state.abandoned_tasks or state.due:
         return []
     surplus = max(len(state.ended) - state.rules.ended_jobs_max, _over_bytes(state))
-    old = islice(state.ended, min(max(surplus, 0), FORGOTTEN_AT_ONCE))
-    events: list[e.Event] = [
-        e.JobForgotten(at=now, cause="history", job=job) for job in old if not state.jobs[job].live
-    ]
+    events: list[e.Event] = []
+    size = 0
+    for id in islice(state.ended, min(max(surplus, 0), FORGOTTEN_AT_ONCE)):
+        if size > FORGOTTEN_BYTES_AT_ONCE:  # each becomes a record, which takes its time
+            break
+        if not state.jobs[id].live:
+            size += state.jobs[id].size_bytes
+            events.append(e.JobForgotten(at=now, cause="history", job=id))
     return events + [WorkflowForgotten(at=now, cause="history", workflow=id) for id in _old_workflows(state)]
 
 
@@ -29,7 +34,7 @@ def _over_bytes(state: ClusterState) -> int:
     for id in state.ended if over > 0 else ():
         if over <= 0:
             break
-        over, count = over - state.jobs[id].result_bytes - state.jobs[id].spec_bytes, count + 1
+        over, count = over - state.jobs[id].result_bytes - state.jobs[id].size_bytes, count + 1
     return count
 
 
@@ -38,7 +43,7 @@ def _old_workflows(state: ClusterState) -> list[str]:
     rules = state.rules
     flows = [state.workflows[id] for id in state.ended_workflows]
     count, stages = len(flows), sum(len(flow.phases) for flow in flows)
-    held = sum(flow.result_bytes + flow.spec_bytes for flow in flows)
+    held = sum(flow.result_bytes + flow.size_bytes for flow in flows)
     gone: list[str] = []
     for flow in flows:
         are_few = count <= rules.ended_workflows_max and stages <= rules.ended_stages_max
@@ -46,5 +51,5 @@ def _old_workflows(state: ClusterState) -> list[str]:
             break
         gone.append(flow.workflow.id)
         count, stages = count - 1, stages - len(flow.phases)
-        held -= flow.result_bytes + flow.spec_bytes
+        held -= flow.result_bytes + flow.size_bytes
     return gone

@@ -1,7 +1,8 @@
 """How much of one user's may wait at once: tasks, in the cluster and in each queue, and bytes of what describes them.
 
 Jobs, workflows and their retries are counted alike: stages that have no job yet count with their tasks. What a job or
-workflow is described by (commands, environments, parameters) stays in memory while it waits, so one user's has a limit.
+workflow is described by (commands, environments, parameters) stays in memory until some time after its end, so that of
+one user has a limit.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.model.job import Job, QueueUser, spec_bytes
+from phalanx.core.model.job import Job, QueueUser, job_bytes
 from phalanx.core.model.reason import Reason, Tier
 
 USER_TASKS_MIN = 1000
-USER_BYTES_MAX = 256 << 20  # of all unfinished jobs and workflows of one user, as they are written down
+USER_BYTES_MAX = (
+    512 << 20
+)  # of all jobs and workflows of one user in memory; ended ones leave it at half as much
 
 
 def too_many(state: ClusterState, job: Job, *, amends: bool = False) -> Reason | None:
@@ -23,7 +26,7 @@ def too_many(state: ClusterState, job: Job, *, amends: bool = False) -> Reason |
     moved = job.tasks if old and old.job.queue != job.queue else added
     return (
         queue_full(state, job.user, added)
-        or too_large(state, job.user, spec_bytes(job) - (old.spec_bytes if old else 0))
+        or too_large(state, job.user, job_bytes(job) - (old.size_bytes if old else 0))
         or state.queues.too_many(job.queue_user, moved)
     )
 
@@ -58,7 +61,7 @@ def too_large(state: ClusterState, user: str, added: int) -> Reason | None:
     if held + added <= USER_BYTES_MAX:
         return None
     text = (
-        f"commands, environments and parameters of {user}'s unfinished jobs and workflows have {held} bytes,"
+        f"{user}'s jobs and workflows in memory, with commands, environments and parameters, have {held} bytes,"
         f" {added} more would exceed the maximum per user of {USER_BYTES_MAX}"
     )
     return Reason("JobsTooLarge", Tier.POLICY, text, {"limit": USER_BYTES_MAX})

@@ -246,8 +246,7 @@ def retry_workflow(state: ClusterState, given: RetryWorkflow, now: float) -> Dec
     if no is not None:
         return refuse(no)
     again = [flow.workflow.stages[number].job for number in stages]
-    no = too_many_together(state, again) or too_large(state, flow.workflow.user, flow.spec_bytes)
-    if no is not None:
+    if (no := too_many_together(state, again)) is not None:
         return refuse(no, "too_many")
     for job in again if given.role else ():
         if (no_entry := unwelcome(state, job, given.role)) is not None:
