@@ -1,4 +1,4 @@
-"""A pool of five real runners with the defaults of automatic scaling: it shrinks when idle, and grows when work arrives.
+"""Five real runners with the defaults of automatic scaling: the pool shrinks when idle, and grows when work arrives.
 
 `python -m tests.e2e.elastic_defaults` takes four minutes, nearly all of it waiting, and is part of `make soak`. Only
 `ENABLE_ELASTIC_SCALING=true` is set. Every time in the verdict is one that the stories of the nodes tell.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 from msgspec import Struct
@@ -76,7 +77,7 @@ def broken_waits(
     ]
     times = sorted(at for each in on.values() for at in each)
     # A poll is a whole interval after the one before, but for the time that the turns before them take.
-    close = [b - a for a, b in zip(times, times[1:], strict=False) if b - a < poll_s / 2]
+    close = [b - a for a, b in pairwise(times) if b - a < poll_s / 2]
     return wrong + [f"two nodes were enabled {gap:.1f} s after each other" for gap in close]
 
 

@@ -1,6 +1,6 @@
-"""Dispatch on real processes, set up by FlowMesh's variables: the seed's testing ideas 1, 2, 4 and 5, merging, and each mode.
+"""Dispatch on real processes, set up by FlowMesh's variables: the seed's testing ideas 1, 2, 4 and 5, and merging.
 
-The modes are those of queues, so one cluster is enough. Every test leaves it idle.
+Every mode is tried, too. The modes are those of queues, so one cluster is enough. Every test leaves it idle.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Elastic nodes in a running cluster: toggled over FlowMesh's path and by the command line, and by the cluster itself.
 
-Automatic scaling has the shortest intervals that its settings allow. The operator's program is a shell script.
+Automatic scaling has the shortest intervals that its settings allow; `elastic_defaults.py` has the defaults. The
+operator's program is a shell script.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.elastic_defaults import broken_waits, node_times
 from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 
@@ -121,6 +123,12 @@ def test_an_idle_pool_shrinks_keeps_that_over_a_restart_and_grows_again(tmp_path
             lambda: sorted(said(told)[2:]) == [("enabled", name) for name in sorted(names)], 15.0, "told"
         )
         assert sorted(said(told)[:2]) == [("disabled", name) for name in sorted(names)]
+        times = {name: node_times(cluster, name) for name in names}
+        off, on = (
+            {name: each[kind] for name, each in times.items()} for kind in ("NodeDisabled", "NodeEnabled")
+        )
+        assert [len(each) for each in (*off.values(), *on.values())] == [1, 1, 1, 1]
+        assert broken_waits(off, on, cooldown_s=30.0, poll_s=5.0) == []
         text = "\n".join(line.text for line in cluster.client.story(names[0], of="nodes").items)
         assert "is disabled automatically after" in text
         assert "is enabled automatically, since" in text

@@ -106,9 +106,7 @@ def _lanes(unit: WaitingGroup, depth: int, draft: Draft) -> _Lanes:
     return lanes
 
 
-def _queue(
-    unit: WaitingGroup, position: int, lanes: _Lanes, depth: int, draft: Draft, notes: _Notes
-) -> bool:
+def _queue(unit: WaitingGroup, position: int, lanes: _Lanes, depth: int, draft: Draft, notes: _Notes) -> bool:
     """Queue one task in the shortest lane; False if all are full."""
     size, node, lane_id = lanes[0]
     if size >= depth:

@@ -55,7 +55,7 @@ class Runners:
                 self.retried += not is_last
             else:
                 self.loaded.setdefault(live[0].node, set()).add(_model(spec))
-            children = {child: 2 for child in live[0].merged}
+            children = dict.fromkeys(live[0].merged, 2)
             self.cluster.finish(id, json.dumps({"result": 1, "children": children}), code)
             self._look()
 

@@ -198,7 +198,7 @@ def _joined(state: ClusterState, given: i.Hello, held: Held, now: float) -> e.No
 
 
 def _with_a_core(capacity: Capacity) -> Capacity:
-    """A runner that says nothing of cores has one: a job that asks for nothing gets it, one that asks for more does not."""
+    """A runner that says nothing of cores has one, so a job that asks for nothing may be given its node."""
     return capacity if capacity.cores or capacity.numa else structs.replace(capacity, cores=1)
 
 
