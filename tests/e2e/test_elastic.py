@@ -85,6 +85,17 @@ def test_a_node_is_toggled_by_hand_and_the_program_is_given_each_change(tmp_path
         cluster.stop()
 
 
+def test_a_node_that_was_not_left_alone_and_a_poll_that_enabled_two_are_named() -> None:
+    """What the next test and `elastic_defaults.py` ask of the times in stories."""
+    off = {"n1": [100.0], "n2": [100.0], "n3": [100.0]}
+    assert broken_waits(off, {"n1": [160.0], "n2": [190.0], "n3": [220.0]}, 60.0, 30.0) == []
+    on = {"n1": [159.0], "n2": [190.0], "n3": [191.0]}
+    assert broken_waits(off, on, 60.0, 30.0) == [
+        "n1 was enabled 59.0 s after it was disabled",
+        "two nodes were enabled 1.0 s after each other",
+    ]
+
+
 def test_a_feature_that_is_off_refuses(tmp_path: Path) -> None:
     cluster = RealCluster(tmp_path)
     cluster.environment = {"ENABLE_ELASTIC_SCALING": "false"}
