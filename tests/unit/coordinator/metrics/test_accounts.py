@@ -78,7 +78,7 @@ def test_c28_a_disabled_node_is_listed_and_its_cost_and_energy_stand_still_until
     n1 = disabled.workers.workers["n1"]
     assert n1.elastic_disabled
     assert n1 == structs.replace(before.workers.workers["n1"], elastic_disabled=True)
-    assert (n1.accrued_cost_usd, n1.uptime_sec) == (pytest.approx(100.0), pytest.approx(100.0))
+    assert [n1.accrued_cost_usd, n1.uptime_sec] == pytest.approx([100.0, 100.0])
     assert n1.estimated_energy_kwh == pytest.approx(100 * 50 / 3.6e6)
     assert disabled.workers.totals.accrued_cost_usd == pytest.approx(100.0)
     assert disabled.workers.workers["n2"].uptime_sec == pytest.approx(600.0)
@@ -87,7 +87,7 @@ def test_c28_a_disabled_node_is_listed_and_its_cost_and_energy_stand_still_until
     after = report(cluster)
     assert (after.elastic_disabled_workers, after.active_workers_count) == ([], 2)
     n1 = after.workers.workers["n1"]
-    assert (n1.accrued_cost_usd, n1.uptime_sec) == (pytest.approx(150.0), pytest.approx(150.0))
+    assert [n1.accrued_cost_usd, n1.uptime_sec] == pytest.approx([150.0, 150.0])
     assert n1.estimated_energy_kwh == pytest.approx(150 * 50 / 3.6e6)
 
 
