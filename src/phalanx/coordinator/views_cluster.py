@@ -169,7 +169,9 @@ def node_status(node: NodeState) -> StatusOfNode:
 def _device_view(
     state: ClusterState, node: NodeState, device: Device, holder: AttemptKey | None
 ) -> DeviceView:
-    view = DeviceView(device.index, device.kind, device.memory_bytes, device.numa, device.uuid)
+    view = DeviceView(
+        device.index, device.kind, device.memory_bytes, device.numa, device.uuid, name=device.name
+    )
     if node.health.devices:
         view.out_of_service = node.health.failed.get(device.index, "")
     if holder is not None:
