@@ -112,7 +112,7 @@ class Coordinator:
             self.retention = FileRetention(
                 files.store, files.keep_s, files.keep_bytes, clock, self._use_of_files
             )
-            uploads = Uploads(files.store, self.retention, self._node_of, files.max_bytes)
+            uploads = Uploads(files.store, self.retention, self._node_of, self._part_of, files.max_bytes)
         self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online, uploads)
         self.links = Links(lambda: self.leadership.state, keys, candidate.address)
         keys.follow(lambda: self.leadership.state)
@@ -144,6 +144,11 @@ class Coordinator:
             return None
         names, at = self.leadership.state.known_names, job.node_number(key[1], key[2])
         return None if at is None or at >= len(names) else names[at]
+
+    def _part_of(self, key: AttemptKey, job: str) -> AttemptKey | None:
+        """As which attempt of its own the files of a job are kept that runs as a part of another's."""
+        found = self.leadership.state.jobs.get(job)
+        return None if found is None or found.merged_into != key else (job, 0, found.attempts[0])
 
     def _use_of_files(self, job: str) -> FileUse:
         return use_of_files(self.leadership.state, job)
