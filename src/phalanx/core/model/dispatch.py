@@ -49,6 +49,11 @@ class Dispatch(Struct, frozen=True, omit_defaults=True):
     merge_key: str = ""  # tasks with the same one may run as one; empty: its program cannot do that
 
     @property
+    def bound_type(self) -> str:
+        """The task type whose tasks share one node; empty: none does, for a task without a type is bound to no node."""
+        return self.task_type if self.mode == "fixed_pipeline" else ""
+
+    @property
     def waits_for_sticky(self) -> bool:
         """Whether it would rather wait for its node than load its weights on another."""
         return bool(self.sticky) and category_of(self.task_type) == "training"

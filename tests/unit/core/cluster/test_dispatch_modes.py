@@ -17,7 +17,7 @@ from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.orders import Ended, Exit, Status, Why
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Capacity
-from phalanx.core.model.task_results import Loaded
+from phalanx.core.model.task_results import LoadedNames
 from tests.support.dispatch_cluster import DispatchCluster, a_flow, a_machine, a_task
 
 CHEAP, DEAR = a_machine(16, cost=1.0), a_machine(16, cost=100.0)
@@ -113,7 +113,7 @@ class TestReuse:
         attempt = cluster.attempt(job)
         assert attempt is not None and attempt.node == "b"
         exit = Exit(Why.NONE, 0, 1.0, 2.0, result_bytes=9000, result_sha256="a" * 64)
-        loaded = Loaded(("org/other",), ("org/m",))
+        loaded = LoadedNames(("org/other",), ("org/m",))
         cluster.tell("b", Ended(attempt.key, structs.replace(exit, loaded=loaded)))
         assert [*cluster.state.bindings.contexts.by_node["b"]] == ["org/other"]
 
@@ -252,6 +252,17 @@ class TestFixedPipeline:
         assert cluster.where(other) == "w2"
         cluster.finish(first)
         assert cluster.where(same) == "w1"
+
+    def test_tasks_without_a_type_are_bound_to_no_node(self) -> None:
+        policy = DispatchPolicy(mode="fixed_pipeline")
+        cluster = DispatchCluster(policy, {"w1": a_machine(1), "w2": a_machine(1, cost=2.0)})
+        flow = cluster.run(a_flow(*({"name": name, "spec": {"command": ["true"]}} for name in "abc")))
+        first, second, third = (cluster.stage(flow, name) for name in "abc")
+        assert [cluster.where(each) for each in (first, second, third)] == ["w1", "w2", ""]  # in one plan
+        assert why(cluster, third)[0] == "WaitingCapacity"
+        cluster.finish(second)
+        assert cluster.where(third) == "w2"  # and in the next
+        assert cluster.state.bindings.types == {}
 
     def test_a_node_that_could_never_hold_the_task_binds_it_to_another(self) -> None:
         cluster = DispatchCluster(
