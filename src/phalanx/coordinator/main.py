@@ -48,7 +48,7 @@ from phalanx.coordinator.stage_inputs import StageInputFetcher
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.traces.exporter import TraceExporter, trace_exporter
 from phalanx.coordinator.turn import Turn
-from phalanx.coordinator.uploads import Uploads
+from phalanx.coordinator.uploads import Uploads, own_attempt
 from phalanx.core.cluster.decision import Settle
 from phalanx.core.cluster.events import (
     BrakeReleased,
@@ -146,9 +146,7 @@ class Coordinator:
         return None if at is None or at >= len(names) else names[at]
 
     def _part_of(self, key: AttemptKey, job: str) -> AttemptKey | None:
-        """As which attempt of its own the files of a job are kept that runs as a part of another's."""
-        found = self.leadership.state.jobs.get(job)
-        return None if found is None or found.merged_into != key else (job, 0, found.attempts[0])
+        return own_attempt(self.leadership.state, key, job)
 
     def _use_of_files(self, job: str) -> FileUse:
         return use_of_files(self.leadership.state, job)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from phalanx.coordinator.file_retention import FileRetention
 from phalanx.coordinator.files import FileStore
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import files as names
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX, AttemptKey
@@ -175,3 +176,9 @@ class Uploads:
                 f"{job[:80]!r} is no part of attempt {first.key[2]} of {first.key[0]}.{first.key[1]}"
             )
         return names.FileKey(own, "result", names.RESULT_PATH).name
+
+
+def own_attempt(state: ClusterState, key: AttemptKey, job: JobId) -> AttemptKey | None:
+    """As which attempt of its own the result of a job is kept that runs as a part of another's; None: it does not."""
+    found = state.jobs.get(job)
+    return None if found is None or found.merged_into != key else (job, 0, found.attempts[0])

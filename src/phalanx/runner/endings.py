@@ -35,7 +35,7 @@ from phalanx.runner import log_files
 from phalanx.runner.artifacts import ArtifactLimits, Found, find_artifacts, opened
 from phalanx.runner.keeper.files import ARTIFACTS, RESULT, STDERR, STDOUT
 from phalanx.runner.launches import Launches
-from phalanx.runner.merged_results import large_parts
+from phalanx.runner.merging import large_parts
 from phalanx.runner.trees import remove_tree
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads, UploadFailed

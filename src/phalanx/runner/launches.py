@@ -48,7 +48,7 @@ from phalanx.runner.log_files import (
     log_path,
 )
 from phalanx.runner.lone_environment import LoneEnvironments, SharedEnvironment
-from phalanx.runner.merged_results import memo_with, tasks_in, tasks_of, with_own_result
+from phalanx.runner.merging import memo_with, tasks_in, tasks_of, with_own_result
 from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.parameters import own_command
 from phalanx.runner.processes import Machine, Processes

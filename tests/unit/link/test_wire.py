@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.core.model.orders import RESULT_BYTES_MAX, Ended, Exit, Why
-from phalanx.core.model.task_results import Loaded, PartResult
+from phalanx.core.model.task_results import LoadedNames, PartResult
 from phalanx.link import exits, wire
 
 KEY = ("0" * 26, 0, 1)
@@ -27,7 +27,7 @@ def wrong_of(exit: Exit) -> str:
         (Exit(Why.NONE, 0, parts=(PartResult("j", "", 65_537, "a" * 64),)), "exit.parts.result_bytes"),
         (Exit(Why.NONE, 0, parts=(PartResult("j" * 513),)), "exit.parts"),
         (Exit(Why.NONE, 0, parts=(PartResult("j"),) * 65), "exit.parts: 65"),
-        (Exit(Why.NONE, 0, loaded=Loaded(("m" * 2000,), ("m" * 2097,))), "exit.loaded"),
+        (Exit(Why.NONE, 0, loaded=LoadedNames(("m" * 2000,), ("m" * 2097,))), "exit.loaded"),
         (Exit(Why.EXITED, 1, message="x" * (exits.TEXT_MAX + 1)), "exit:"),
         (Exit(Why.EXITED, 1, stderr_tail="x" * (exits.TEXT_MAX + 1)), "exit:"),
     ],
@@ -40,5 +40,5 @@ def test_as_much_as_may_be_is_taken():
     longest = "x" * exits.TEXT_MAX
     assert wrong_of(Exit(Why.EXITED, 1, 1.0, 2.0, longest, longest, result="1" * RESULT_BYTES_MAX)) == ""
     parts = (PartResult("j", "1" * RESULT_BYTES_MAX), *(PartResult("j", "", 65_536, "a" * 64),) * 63)
-    loaded = Loaded(("m" * 2000,), ("m" * 2096,))
+    loaded = LoadedNames(("m" * 2000,), ("m" * 2096,))
     assert wrong_of(Exit(Why.NONE, 0, 1.0, 2.0, is_own=True, parts=parts, loaded=loaded)) == ""

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from phalanx.core.model.job import Command, JobId, Vps
 from phalanx.core.model.resources import Grant
-from phalanx.core.model.task_results import Loaded, PartResult
+from phalanx.core.model.task_results import LoadedNames, PartResult
 from phalanx.core.model.usage import AttemptUsage
 
 GANG_PORTS = range(20_000, 25_000)
@@ -278,7 +278,7 @@ class Exit(Struct, frozen=True, array_like=True, gc=False):
     # Its program answered for other tasks, too, and its runner took the answer apart: this result is its own.
     is_own: bool = False
     parts: tuple[PartResult, ...] = ()  # the results of the others
-    loaded: Loaded | None = None  # what a result in the place for files says about its node
+    loaded: LoadedNames | None = None  # what a result in the place for files says about its node
 
 
 class Ready(Struct, frozen=True, array_like=True, tag="ready", gc=False):

@@ -27,7 +27,7 @@ class PartResult(Struct, frozen=True, array_like=True):
     result_sha256: str = ""
 
 
-class Loaded(Struct, frozen=True):
+class LoadedNames(Struct, frozen=True):
     """What a task says about the models and datasets of its node."""
 
     cached: tuple[str, ...] = ()
@@ -46,18 +46,18 @@ def taken_apart(result: str) -> tuple[str, dict[str, str]] | None:
     return _json(found["result"]), {id: _json(each) for id, each in children.items()}
 
 
-def loaded_in(result: str) -> Loaded | None:
+def loaded_in(result: str) -> LoadedNames | None:
     """What a result says about its node; None if it says nothing."""
     if not result.startswith("{") or ('"cached"' not in result and '"evicted"' not in result):
         return None
     try:
-        found = msgspec.json.decode(result, type=Loaded)
+        found = msgspec.json.decode(result, type=LoadedNames)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return Loaded(_names(found.cached), _names(found.evicted))
+    return LoadedNames(_names(found.cached), _names(found.evicted))
 
 
-def shortened(loaded: Loaded | None) -> Loaded | None:
+def shortened(loaded: LoadedNames | None) -> LoadedNames | None:
     """As many of its names as may travel beside a result."""
     if loaded is None:
         return None
@@ -68,7 +68,7 @@ def shortened(loaded: Loaded | None) -> Loaded | None:
             room -= len(name.encode())
             if room >= 0:
                 kept[-1].append(name)
-    return Loaded(tuple(kept[1]), tuple(kept[0]))
+    return LoadedNames(tuple(kept[1]), tuple(kept[0]))
 
 
 def _names(given: Iterable[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from phalanx.core.model.dispatch import CONTEXT_MAX, CONTEXT_NAME_MAX
-from phalanx.core.model.task_results import NAMES_BYTES_MAX, Loaded, loaded_in, shortened, taken_apart
+from phalanx.core.model.task_results import NAMES_BYTES_MAX, LoadedNames, loaded_in, shortened, taken_apart
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_an_answer_for_several():
 def test_names_that_cannot_be_are_left_out():
     long = "x" * (CONTEXT_NAME_MAX + 1)
     found = loaded_in(json.dumps({"cached": ["Org/M", "", long], "evicted": [f"m{at}" for at in range(100)]}))
-    assert found == Loaded(("org/m",), tuple(f"m{at}" for at in range(CONTEXT_MAX)))
+    assert found == LoadedNames(("org/m",), tuple(f"m{at}" for at in range(CONTEXT_MAX)))
 
 
 @pytest.mark.parametrize("result", ["", "7", '{"loss": 1}', '{"cached": 7}', '{"cached"'])
@@ -38,7 +38,7 @@ def test_most_results_say_nothing(result: str):
 def test_what_travels_beside_a_result_is_bounded():
     names = tuple(f"{at:0500}" for at in range(20))
     assert shortened(None) is None
-    assert shortened(Loaded(("a",), ("b",))) == Loaded(("a",), ("b",))
-    found = shortened(Loaded(names, names[:2]))
-    assert found == Loaded(names[:6], names[:2])
+    assert shortened(LoadedNames(("a",), ("b",))) == LoadedNames(("a",), ("b",))
+    found = shortened(LoadedNames(names, names[:2]))
+    assert found == LoadedNames(names[:6], names[:2])
     assert sum(map(len, found.cached + found.evicted)) <= NAMES_BYTES_MAX

@@ -10,7 +10,7 @@ from phalanx.core.model.orders import RESULT_BYTES_MAX, RESULT_FILE_BYTES_MAX, S
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.task_results import PartResult
 from phalanx.core.runner.attempts import ProcessEnd
-from phalanx.runner.merged_results import (
+from phalanx.runner.merging import (
     TOGETHER_BYTES_MAX,
     large_parts,
     memo_with,
