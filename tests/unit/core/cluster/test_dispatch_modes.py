@@ -256,7 +256,8 @@ class TestFixedPipeline:
     def test_tasks_without_a_type_are_bound_to_no_node(self) -> None:
         policy = DispatchPolicy(mode="fixed_pipeline")
         cluster = DispatchCluster(policy, {"w1": a_machine(1), "w2": a_machine(1, cost=2.0)})
-        flow = cluster.run(a_flow(*({"name": name, "spec": {"command": ["true"]}} for name in "abc")))
+        stages: list[dict[str, object]] = [{"name": name, "spec": {"command": ["true"]}} for name in "abc"]
+        flow = cluster.run(a_flow(*stages))
         first, second, third = (cluster.stage(flow, name) for name in "abc")
         assert [cluster.where(each) for each in (first, second, third)] == ["w1", "w2", ""]  # in one plan
         assert why(cluster, third)[0] == "WaitingCapacity"
