@@ -35,6 +35,8 @@ M = {"model": {"source": {"identifier": "org/served-model"}}}
 MODULE = """
 import os
 def answer_all(specs):
+    if "gate" in specs[0]:
+        open(specs[0]["gate"]).close()
     return [{"pid": os.getpid(), "said": spec["data"], "text": "x" * spec["data"] * 15000} for spec in specs]
 """
 SERVE = """
@@ -82,6 +84,7 @@ def test_stages_are_given_nodes_as_flowmesh_does(tmp_path: Path) -> None:
         first_fit(cluster.client)
         merged(cluster.client, tmp_path)
         alone_in_the_form_for_several(cluster.client)
+        merged_over_a_restart(cluster, tmp_path)
         reuse(cluster.client)
     finally:
         cluster.stop()
@@ -133,6 +136,42 @@ def merged(client: Client, folder: Path) -> None:
             asked()
         assert refused.value.reason == "MergedTask"
         assert refused.value.hint.endswith(str(number))
+
+
+def merged_over_a_restart(cluster: RealCluster, folder: Path) -> None:
+    """A runner that did not start the attempt takes its answer apart all the same."""
+    gate = folder / "gate"
+    os.mkfifo(gate)
+    stages: list[dict[str, object]] = [{"name": f"s{at}", "spec": {"data": at}} for at in (1, 2)]
+    text = json.dumps(
+        {
+            "spec": {
+                "graph": {"nodes": stages},
+                "taskType": "inference",
+                "cwd": str(folder),
+                "gate": str(gate),
+                "labels": {"pool": "mixed"},
+            }
+        }
+    )
+    [found] = read([("flow.yaml", text)]).workflows
+    id = cluster.client.submit_workflow(found.spec).id
+
+    def running() -> str | None:
+        return next(
+            (each.node for each in cluster.client.workflow_view(id).stages if each.status == "Running"), None
+        )
+
+    node = wait_until(running, 20, "the merged stages run")
+    cluster.kill(node)
+    cluster.start_runner(node)
+    cluster.wait_online(node)
+    gate.write_text("")
+    view = cluster.client.wait_workflow(id, timeout=30)
+    assert view.status == "Completed"
+    assert sum(stage.attempts for stage in view.stages) == 1, "they ran once, as one"
+    results = [cluster.client.result(f"{id}:s{at}") for at in (1, 2)]
+    assert [(each["said"], len(each["text"])) for each in results] == [(1, 15_000), (2, 30_000)]
 
 
 def alone_in_the_form_for_several(client: Client) -> None:
