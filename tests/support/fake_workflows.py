@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.api.schema.apply import check_files
 from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobs import CancelReply, Page
 from phalanx.api.schema.jobspec import JobSpec
@@ -46,6 +47,7 @@ class FakeWorkflows:
     async def submit_workflow_files(
         self, request: WorkflowFilesRequest, user: str, role: str = "user"
     ) -> SubmittedWorkflow:
+        check_files(request.files)
         group = GroupSpec(command=["cat", request.files[0].name])
         spec = WorkflowSpec([StageSpec("it", JobSpec([group]))])
         return await self.submit_workflow(WorkflowRequest(spec), user, role)
