@@ -9,6 +9,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ def test_mounts_for_users_with_accounts_are_refused_before_they_are_placed(
     try:
         cluster.start_runner("n2", "real")
         cluster.wait_online("n2")
-        wanted = {"mounts": [f"{cluster.folder}/data:/mnt"]}
+        wanted: dict[str, Any] = {"mounts": [f"{cluster.folder}/data:/mnt"]}
         with pytest.raises(PhalanxError, match="only podman mounts files for users with accounts") as refused:
             submit(cluster, "true", targets=["n2"], **wanted)
         assert refused.value.reason == "NoContainers"

@@ -29,17 +29,49 @@ def test_a_node_that_two_devices_share_is_open_to_both():
     assert nodes.denied(()) == (NULL, ZERO, FULL)
 
 
+NVML = SimpleNamespace(
+    NVMLError=RuntimeError,
+    nvmlInit=lambda: None,
+    nvmlShutdown=lambda: None,
+    nvmlDeviceGetHandleByIndex=lambda index: index,
+    nvmlDeviceGetMinorNumber=lambda handle: {0: 4, 1: 2}[handle],
+    nvmlDeviceGetPciInfo=lambda handle: SimpleNamespace(busId=f"00000000:{handle}A:00.0".encode()),
+)
+
+
+def a_dev(folder: Path, *names: str) -> Path:
+    """A folder with nodes of these names."""
+    for name, target in zip(names, ("/dev/full", "/dev/zero"), strict=False):
+        (folder / name).symlink_to(target)
+    return folder
+
+
 def test_nvidias_nodes_are_numbered_by_the_driver_not_by_nvml(tmp_path: Path):
-    for name, target in (("nvidia4", "/dev/full"), ("nvidia2", "/dev/zero")):
-        (tmp_path / name).symlink_to(target)
-    nvml = SimpleNamespace(
-        NVMLError=RuntimeError,
-        nvmlInit=lambda: None,
-        nvmlShutdown=lambda: None,
-        nvmlDeviceGetHandleByIndex=lambda index: index,
-        nvmlDeviceGetMinorNumber=lambda handle: {0: 4, 1: 2}[handle],
-    )
-    assert find_nodes(TWO, None, tmp_path, nvml).denied((0,)) == (ZERO,)
+    nodes = find_nodes(TWO, None, a_dev(tmp_path, "nvidia4", "nvidia2"), NVML, tmp_path / "sys")
+    assert nodes.denied((0,)) == (ZERO,)
+    assert nodes.why_open(TWO.devices) == ""
+
+
+def test_devices_are_open_while_a_node_of_one_is_missing(tmp_path: Path):
+    nodes = find_nodes(TWO, None, a_dev(tmp_path, "nvidia4"), NVML, tmp_path / "sys")
+    assert nodes.denied(()) == (FULL,), "what is known is closed all the same"
+    assert nodes.why_open(TWO.devices) == f"no device node at {tmp_path}/nvidia2"
+    named = find_nodes(TWO, "0=/dev/full")
+    assert named.why_open(TWO.devices) == "the device nodes of device 1 are not known"
+    partly = find_nodes(TWO, f"0=/dev/full,{tmp_path}/gone;1=/dev/zero")
+    assert partly.why_open(TWO.devices) == f"no device node at {tmp_path}/gone"
+
+
+def test_nodes_of_a_card_below_dri_are_closed_with_it(tmp_path: Path):
+    drm = tmp_path / "sys/bus/pci/devices/0000:1a:00.0/drm"
+    for name, numbers in (("card1", "226:1\n"), ("renderD129", "226:129\n"), ("broken", "x")):
+        (drm / name).mkdir(parents=True)
+        (drm / name / "dev").write_text(numbers)
+    (drm / "version").write_text("drm 1.1.0")
+    nodes = find_nodes(TWO, None, a_dev(tmp_path, "nvidia4", "nvidia2"), NVML, tmp_path / "sys")
+    assert nodes.denied((0,)) == (ZERO, DeviceNode(226, 1), DeviceNode(226, 129))
+    assert nodes.denied((1,)) == (FULL,)
+    assert nodes.paths_of(1) == [f"{tmp_path}/nvidia2"], "a container is given none of them"
 
 
 def test_a_machine_without_devices_or_their_nodes_has_none(tmp_path: Path):
