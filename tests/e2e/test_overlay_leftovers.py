@@ -94,7 +94,7 @@ def of_tasks(cluster: HostCluster) -> list[str]:
 
 def test_what_ended_while_no_runner_was_there_is_cleaned_up_at_the_next_start(cluster: HostCluster) -> None:
     before = foreign()
-    assert (before[0].keys(), before[1], before[2]) == (FOREIGN_TABLES, FOREIGN_LINKS, True)
+    assert ({*before[0]}, before[1], before[2]) == (FOREIGN_TABLES, FOREIGN_LINKS, True)
     id = a_task_with_an_address(cluster)
     assert len(of_tasks(cluster)) == 2, "a namespace and a link"
     cluster.kill("n1")
@@ -114,7 +114,7 @@ def test_a_runner_that_stops_takes_its_table_and_its_vxlan_link_with_it(cluster:
     assert link in links()
     assert "vxlan" in ip("-n", HOST, "-d", "link", "show", link)
     cluster.kill("n1", signal.SIGTERM)
-    assert tables().keys() == FOREIGN_TABLES
+    assert {*tables()} == FOREIGN_TABLES
     assert {name for name in links() if name.startswith("phx")} == {"phx0fffffv"}
     assert foreign() == before, "and nothing of others is touched"
     cluster.start_runner("n1")
