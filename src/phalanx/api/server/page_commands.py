@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from phalanx.api.schema.apply import PlanFilesRequest, PlanReply
 from phalanx.api.schema.pages import (
     JobRows,
     JobRowsQuery,
@@ -15,7 +14,6 @@ from phalanx.api.schema.pages import (
     TimesQuery,
     TimesView,
 )
-from phalanx.core.explain.change import ADMIN, Asker
 
 
 class PageCommands(Protocol):
@@ -26,12 +24,6 @@ class PageCommands(Protocol):
     async def map(self) -> MapView: ...
 
     async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows: ...
-
-    async def plan_files(
-        self, request: PlanFilesRequest, user: str, role: str = "user", asker: Asker = ADMIN
-    ) -> PlanReply:
-        """What the scheduler would do with the jobs of files, given as text; nothing is submitted."""
-        ...
 
     async def task_states(self, id: str) -> TaskStates: ...
 
