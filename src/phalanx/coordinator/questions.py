@@ -73,7 +73,7 @@ class StateReads:
     async def job(self, id: str, asker: Asker = ADMIN) -> JobView:
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
         view = self.images.noted_job(found, job_view(self._loop.state, found))
-        return structs.replace(view, may=possible(found, asker))
+        return structs.replace(view, may=possible(self._loop.state, found, asker))
 
     async def named(self, name: str, user: str, *, of_all: bool, kind: naming.Kind = "job") -> str:
         return await naming.find_named(self._loop, self._store, name, user, of_all=of_all, kind=kind)

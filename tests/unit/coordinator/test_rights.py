@@ -12,8 +12,9 @@ from phalanx.api.schema.resubmission import changed
 from phalanx.api.schema.workflows import StageSpec, WorkflowRequest, WorkflowSpec
 from phalanx.client.async_client import AsyncClient
 from phalanx.coordinator.main import Coordinator
-from phalanx.core.cluster.inputs import Tell
+from phalanx.core.cluster.inputs import SetQuota, Tell
 from phalanx.core.model.orders import Ended, Exit, Why
+from phalanx.core.model.queues import Approval, Quota
 from phalanx.errors import BadRequest, Conflict, PhalanxError
 from tests.support.waiting import until
 from tests.unit.coordinator.test_declarations import a_coordinator
@@ -63,6 +64,15 @@ async def test_a_job_is_changed_by_its_user_and_operators_and_repeated_by_its_us
     await ada.cancel(waits)
     assert await may(here, waits, "ada") == REPEATS
     assert await may(here, waits, "root", "admin") == set()
+
+
+async def test_those_approve_whom_the_queue_names(here: Coordinator, ada: AsyncClient):
+    await here.leadership.ask([SetQuota("lab", Quota(approval=Approval(by=("carol",))))])
+    id = (await ada.submit(command=["t"], queue="lab")).batch_id
+    assert await may(here, id, "ada") == {"cancel", "hold", "resubmit"}
+    assert await may(here, id, "carol") == {"approve"}
+    assert await may(here, id, "eve") == await may(here, id, "carol", "viewer") == set()
+    assert await may(here, id, "op", "operator") == {"approve", "cancel", "hold"}
 
 
 async def test_what_cannot_run_again_is_not_offered(here: Coordinator, ada: AsyncClient):

@@ -192,7 +192,7 @@ class JobView(Struct):
     unreachable: int = 0  # of the running tasks: those whose node is not connected
     may: list[
         str
-    ] = []  # what the asker may do with it as it is: cancel, hold, release, retry, resubmit; not in lists
+    ] = []  # what the asker may do: cancel, hold, release, retry, resubmit, approve; not in lists
 
 
 class EnvironmentView(Struct):
