@@ -82,7 +82,8 @@ def test_a_gang_is_replaced_by_one_that_needs_fewer(dashboard: Dashboard, cluste
     cluster.client.submit(name="wide", command=SLEEP, tasks=4, min=4, gpus=1, allow_infeasible=True)
     page = dashboard.open("/jobs/wide")
     use(page, "Replace the job")
-    made = wait_until(lambda: (job := newest(cluster, "wide")).status == "Running" and job)
+    wait_until(lambda: newest(cluster, "wide").status == "Running" or None)
+    made = newest(cluster, "wide")
     assert made.gang is not None and made.gang.needed == 2
     cluster.client.cancel(made.id)
 
@@ -172,13 +173,13 @@ def test_a_story_begins_with_its_newest_lines(dashboard: Dashboard, cluster: Rea
     while older.count():
         shown = lines.count()
         older.click()
-        wait_until(lambda shown=shown: lines.count() > shown or None)
+        lines.nth(shown).wait_for(state="attached")
     assert "submitted:" in (lines.last.text_content() or "")
     assert len(set(lines.all_text_contents())) > 400  # each was placed and has ended
     made = cluster.client.submit(name="told", command=SLEEP)
     dashboard.open("/jobs/told?tab=story").get_by_text("is running").wait_for()
     cluster.client.cancel(made.batch_id)
-    page.locator(".story li").first.get_by_text("cancelled").wait_for()
+    page.locator(".story li").first.get_by_text("stopped on request").wait_for()
     dashboard.check_clean()
 
 
