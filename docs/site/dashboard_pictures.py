@@ -1,7 +1,7 @@
 """Takes the pictures of the dashboard that the guide and the README show: `python -m docs.site.dashboard_pictures`.
 
 A real cluster of sixteen simulated nodes with work of several users, and Chromium. `make ui` first. The pictures are
-written into docs/guides; look at each before you commit it.
+written into docs/guides; look at each before you commit it. With names, such as `dashboard-why`, only those are taken.
 """
 
 from __future__ import annotations
@@ -93,7 +93,9 @@ def work(client: phalanx.Client, address: str) -> tuple[str, phalanx.Client]:
     )
     alice.submit(name="vision-large", command=["sleep", "3000"], gpus=8, array="1-12", time_limit="8h")
     alice.submit(name="vision-ablation", command=["sleep", "3000"], tasks=10, min=10, gpus=8)
-    alice.submit(name="vision-huge", command=["sleep", "3000"], gpus=16, allow_infeasible=True)
+    alice.submit(
+        name="vision-huge", command=["sleep", "3000"], cwd="/home/alice", gpus=16, allow_infeasible=True
+    )
     bob.submit(name="nightly-report", command=["true"], hold=True)
     for number in range(30):
         users[("alice", "bob", "carol")[number % 3]].submit(
@@ -113,7 +115,7 @@ def plan(page: Page) -> None:
 
 def type_commands(page: Page) -> None:
     page.keyboard.type(
-        "echo $PHALANX_NODE_NAMES; echo rank $PHALANX_NODE_RANK of $PHALANX_NUM_NODES; ls --color /\n"
+        "echo $PHALANX_NODE_NAMES; echo rank $PHALANX_NODE_RANK of $PHALANX_NUM_NODES; ls --color /usr\n"
     )
 
 
@@ -122,6 +124,8 @@ DONE = {"dashboard-what-if": plan, "dashboard-terminal": type_commands}  # what 
 
 def take(browser: Browser, admin: phalanx.Client, alice: phalanx.Client, address: str, failed: str) -> None:
     for name, path, theme, awaited, is_phone in PICTURES:
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         size = {"width": 390, "height": 780} if is_phone else {"width": 1280, "height": 760}
         page = browser.new_page(viewport=size, color_scheme=theme, device_scale_factor=1)  # type: ignore[arg-type]
         log_in(page, alice if name == "dashboard-why" else admin, address)  # a fix is for whose job it is
