@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -101,7 +102,8 @@ class Coordinator:
             self.retention = FileRetention(
                 files.store, files.keep_s, files.keep_bytes, clock, self._use_of_files
             )
-            uploads = Uploads(files.store, self.retention, self._node_of, self._part_of, files.max_bytes)
+            part_of = partial(own_attempt, lambda: self.leadership.state)
+            uploads = Uploads(files.store, self.retention, self._node_of, part_of, files.max_bytes)
         self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online, uploads)
         self.links = Links(lambda: self.leadership.state, keys, candidate.address)
         keys.follow(lambda: self.leadership.state)
@@ -133,9 +135,6 @@ class Coordinator:
             return None
         names, at = self.leadership.state.known_names, job.node_number(key[1], key[2])
         return None if at is None or at >= len(names) else names[at]
-
-    def _part_of(self, key: AttemptKey, job: str) -> AttemptKey | None:
-        return own_attempt(self.leadership.state, key, job)
 
     def _use_of_files(self, job: str) -> FileUse:
         return use_of_files(self.leadership.state, job)
