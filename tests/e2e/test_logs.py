@@ -55,11 +55,23 @@ def shown(cluster: RealCluster, id: str, said: list[bytes] | None = None, **opti
 
 
 def test_two_logs_are_shown_in_the_order_in_which_they_were_written(cluster: RealCluster) -> None:
-    """Right to 50 ms: here the writes are 80 ms apart."""
+    """Right to 50 ms: here the writes are 80 ms apart. Also by one who follows, and begins in the middle."""
     script = "for i in 1 2 3 4 5 6; do echo out $i; sleep 0.08; echo err $i >&2; sleep 0.08; done"
-    id = cluster.client.submit(command=["sh", "-c", script], split_output=True).task_ids[0]
+    script += "; until test -e $0; do sleep 0.05; done; echo out 7; sleep 0.08; echo err 7 >&2"
+    go = cluster.folder / "go"
+    id = cluster.client.submit(command=["sh", "-c", script, str(go)], split_output=True).task_ids[0]
+    wait_until(lambda: "err 6" in cluster.output(id, "stderr"), what="the first six are there")
+    lines: list[str] = []
+    said: list[bytes] = []
+    reader = Thread(target=lambda: lines.extend(shown(cluster, id, said, follow=True)))
+    reader.start()
+    wait_until(lambda: len(said) == 12, what="the follower shows them")
+    go.touch()
     cluster.wait_task(id, "Completed")
-    assert shown(cluster, id) == [f"{word} {number}" for number in range(1, 7) for word in ("out", "err")]
+    reader.join(20)
+    expected = [f"{word} {number}" for number in range(1, 8) for word in ("out", "err")]
+    assert shown(cluster, id) == expected
+    assert lines == expected
 
 
 def test_each_line_has_its_time_and_what_came_since_is_shown(cluster: RealCluster) -> None:
