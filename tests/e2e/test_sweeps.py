@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event, Thread
@@ -108,8 +109,8 @@ class Again(Thread):
         super().__init__(daemon=True)
         self.retried: dict[str, str] = {}  # by the sweep: the job that runs it again
         self.uploaded: list[str] = []  # jobs, in the order of their numbers
-        self.inside, self._armed, self._end = Event(), "", Event()
-        self._client = AskingClient(cluster.address("coordinator"), cluster.user_token, self._asks)
+        self._end = Event()
+        self._client = self.calls = InterruptedClient(cluster.address("coordinator"), cluster.user_token)
         self._failed, self._out = failed, out
 
     def run(self) -> None:
@@ -127,21 +128,10 @@ class Again(Thread):
                 sent = self._answered(partial(client.submit_rows, request, ["a"], ROWS))
                 self.uploaded.append(sent.batch_id)
 
-    def wait_inside(self, path: str) -> None:
-        """Return while it makes a call of this path."""
-        self.inside.clear()
-        self._armed = path
-        assert self.inside.wait(30)
-
     def stop(self) -> None:
         self._end.set()
         self.join(60)
         assert not self.is_alive()
-
-    def _asks(self, path: str) -> None:
-        if self._armed and path.endswith(self._armed):
-            self._armed = ""
-            self.inside.set()
 
     def _answered(self, call: Callable[[], SubmitReply]) -> SubmitReply:
         def answer() -> SubmitReply | None:
@@ -157,16 +147,35 @@ class Again(Thread):
         return wait_until(answer, 60.0, "an answer")
 
 
-class AskingClient(phalanx.Client):
-    """Tells of each call before it is sent."""
+class InterruptedClient(phalanx.Client):
+    """Says when it is inside a call: before it is sent, or when it was accepted and its answer is lost."""
 
-    def __init__(self, address: str, token: str, tell: Callable[[str], None]) -> None:
+    def __init__(self, address: str, token: str) -> None:
         super().__init__(address, token)
-        self._told = tell
+        self._path, self._loses_answer = "", False
+        self._inside, self._killed = Event(), Event()
+
+    @contextmanager
+    def inside(self, path: str, *, loses_answer: bool) -> Iterator[None]:
+        """While the next call of this path is made."""
+        self._inside.clear()
+        self._killed.clear()
+        self._loses_answer, self._path = loses_answer, path
+        assert self._inside.wait(30)
+        yield
+        self._killed.set()
 
     def _ask(self, call: Any) -> Any:
-        self._told(call.path)
-        return super()._ask(call)
+        if not self._path or not call.path.endswith(self._path):
+            return super()._ask(call)
+        self._path = ""
+        if not self._loses_answer:
+            self._inside.set()
+            return super()._ask(call)
+        super()._ask(call)
+        self._inside.set()
+        assert self._killed.wait(30)
+        raise Unavailable("the answer was lost")
 
 
 def kills_inside_calls(cluster: RealCluster, folder: Path) -> None:
@@ -183,9 +192,9 @@ def kills_inside_calls(cluster: RealCluster, folder: Path) -> None:
     mended.touch()
     again = Again(cluster, failed.copy(), out)
     again.start()
-    for path in ("/retry", "/rows", SUBMIT):
-        again.wait_inside(path)
-        cluster.kill("coordinator")
+    for path, loses_answer in (("/retry", True), ("/rows", False), (SUBMIT, True), ("/rows", True)):
+        with again.calls.inside(path, loses_answer=loses_answer):
+            cluster.kill("coordinator")
         cluster.start_coordinator()
         cluster.wait_ready("coordinator")
     wait_until(lambda: len(again.retried) == len(failed), 60.0, "all were retried")
