@@ -1,7 +1,7 @@
 """The log of one task as it is shown: one attempt, or followed over all that come.
 
 A task with one log, and nothing to be done with its lines, is copied byte by byte. Lines of two logs are brought into
-their order by their times, also while they are followed (`two_logs.py`).
+their order by their times, also while they are followed (`split_logs.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from phalanx.api.schema.log_times import gap_mark
 from phalanx.cli.instants import read_since
 from phalanx.cli.log_lines import LineTimes, LogLine, cut, matching, merged, stamp, without_first
 from phalanx.cli.pages import collected
-from phalanx.cli.two_logs import TwoLogs
+from phalanx.cli.split_logs import TwoLogs
 from phalanx.cli.wait import ENDED
 from phalanx.clock import SystemClock
 from phalanx.core.model.patterns import LinePattern

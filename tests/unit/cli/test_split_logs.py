@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from phalanx.api.schema.log_times import LogTimesView
-from phalanx.cli import two_logs
+from phalanx.cli import split_logs
 from phalanx.cli.log_lines import LineTimes
-from phalanx.cli.two_logs import TwoLogs
+from phalanx.cli.split_logs import TwoLogs
 from phalanx.client.log_calls import LogPiece
 from phalanx.clock import SystemClock
 from phalanx.core.model.log_times import LogRow
@@ -92,7 +92,7 @@ def test_a_line_is_not_held_longer_than_a_moment() -> None:
 
 @pytest.mark.timeout(25)
 def test_no_more_than_so_many_lines_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(two_logs, "LINES_AHEAD", 4)
+    monkeypatch.setattr(split_logs, "LINES_AHEAD", 4)
     over, read = Event(), []
 
     def many() -> Iterator[LogPiece]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.client.log_calls import LogPiece
-from phalanx.client.log_following import AWAY_PACE_S, PACE_FIRST_S, PACE_MAX_S, FollowedLog
+from phalanx.client.log_reader import AWAY_PACE_S, PACE_FIRST_S, PACE_MAX_S, FollowedLog
 from phalanx.errors import NotFound, Unavailable
 from tests.support.fake_client import a_task
 
