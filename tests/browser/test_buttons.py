@@ -277,3 +277,49 @@ def test_try_again_shows_what_is_there_by_then(dashboard: Dashboard, cluster: Re
     press(page, "Try again")
     page.get_by_role("heading", level=1).filter(has_text="comes-later").wait_for()
     dashboard.check_clean()
+
+
+def test_members_logs_and_curves_of_a_chosen_task(dashboard: Dashboard, cluster: RealCluster) -> None:
+    gang = cluster.client.submit(name="gang", command=SAYS, tasks=2, min=2)
+    second = f"{gang.number}.1"
+    cluster.wait_task(second, "Running")
+    page = dashboard.open("/jobs/gang")
+    press(page, second)
+    page.get_by_role("heading", name=re.compile("rank 1")).wait_for()
+    press(page, "Logs")
+    page.get_by_role("log").get_by_text("this is task").wait_for()
+    page.wait_for_url(re.compile(rf"task={second}"))
+    page.get_by_role("tab", name="Usage").click()
+    pick = page.get_by_role("button", name=second, exact=True)
+    expect(pick).to_have_attribute("aria-pressed", "true")
+    press(page, f"{gang.number}.0")
+    expect(pick).to_have_attribute("aria-pressed", "false")
+    page.wait_for_url(re.compile(rf"task={gang.number}\.0"))
+    dashboard.check_clean()
+
+
+def test_a_job_is_submitted_as_it_was(dashboard: Dashboard, cluster: RealCluster) -> None:
+    old = cluster.client.submit(name="once-more", command=["true"], env={"LR": "0.1"}, priority=3)
+    page = dashboard.open("/jobs/once-more")
+    press(page, "Resubmit …")
+    press(page, "Submit as it was")
+    page.wait_for_url(lambda url: not url.endswith("once-more"))
+    new = is_over(cluster, page.url.rpartition("/")[2], "Completed")
+    assert new.number != old.number
+    assert (new.name, new.command, new.env, new.priority) == ("once-more", ["true"], {"LR": "0.1"}, 3)
+    dashboard.check_clean()
+
+
+def test_the_theme_is_kept_and_columns_sort(dashboard: Dashboard) -> None:
+    page = dashboard.open("/jobs")
+    theme = "document.documentElement.dataset.theme"
+    press(page, "Theme: system")
+    press(page, "Theme: light")
+    assert page.evaluate(theme) == "dark"
+    page.reload()
+    page.get_by_role("button", name="Theme: dark").wait_for()
+    assert page.evaluate(theme) == "dark"
+    press(page, "Name")
+    page.wait_for_url(re.compile("sort=name"))
+    expect(page.get_by_role("columnheader", name="Name")).to_have_attribute("aria-sort", "ascending")
+    dashboard.check_clean()
