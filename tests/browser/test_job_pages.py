@@ -259,7 +259,8 @@ def test_a_job_is_held_released_changed_cancelled_and_tried_again(
     status(page, "held")
     assert HOSTILE[0] in (cluster.client.job("subject").held or "")
     page.get_by_text(HOSTILE[0]).first.wait_for()
-    page.get_by_role("button", name="Release").click()
+    page.get_by_role("region", name="Why").get_by_role("button", name="Release the job").wait_for()
+    page.get_by_role("button", name="Release", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Release").click()
     page.get_by_role("button", name="Hold").wait_for()
     page.keyboard.press("r")
@@ -377,7 +378,7 @@ def test_usage_story_and_plan(dashboard: Dashboard) -> None:
     page.get_by_role("tab", name="Story").click()
     page.get_by_text("submitted:").first.wait_for()
     page = dashboard.open("/jobs/waits?tab=plan")
-    page.get_by_text("It would wait.").wait_for()
+    page.get_by_text("It goes on waiting.").wait_for()
     dashboard.check_clean()
 
 

@@ -38,6 +38,7 @@ from phalanx.coordinator.removals import Removals
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.retries import Repeats
 from phalanx.coordinator.sessions import SessionCommands, Sessions
+from phalanx.coordinator.story_reads import StoryReads
 from phalanx.coordinator.submissions import Submissions
 from phalanx.coordinator.tokens import TokenCommands
 from phalanx.coordinator.usage import UsageReads
@@ -91,7 +92,9 @@ class CoordinatorCommands:
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
         self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
         self._whys = whys = WhyReads(loop, store, clock, reads.slices, reads.images)
-        self.story, self.cluster, self.reasons = reads.story, reads.cluster, whys.reasons
+        self.cluster, self.reasons, self.plan_job = reads.cluster, whys.reasons, whys.plan_job
+        stories = StoryReads(loop, store, reads.slices)
+        self.story, self.attempts = stories.story, stories.attempts
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
         declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)

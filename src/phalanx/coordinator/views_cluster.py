@@ -173,7 +173,9 @@ def _device_view(
     if node.health.devices:
         view.out_of_service = node.health.failed.get(device.index, "")
     if holder is not None:
-        view.task, view.number = _task_id(state, holder), task_number(state.jobs[holder[0]], holder[1])
+        job = state.jobs[holder[0]]
+        view.task, view.number = job.job.task_id(holder[1]), task_number(job, holder[1])
+        view.name, view.user = job.job.name, job.job.user
     return view
 
 
