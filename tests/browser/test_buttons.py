@@ -150,6 +150,24 @@ def test_the_fix_of_a_held_job_releases_it(dashboard: Dashboard, cluster: RealCl
     dashboard.check_clean()
 
 
+@pytest.mark.parametrize("fix", ["Approve the job", "Begin now", "Resume the task"])
+def test_a_fix_without_a_change_of_the_request(dashboard: Dashboard, cluster: RealCluster, fix: str) -> None:
+    cluster.client.set_quota("asked", QuotaSpec(approval=ApprovalSpec(by=[])))
+    more: dict[str, object] = {"begin": "+1h"} if fix == "Begin now" else {}
+    token = cluster.client.create_token(TokenRequest(name="ada", role="user")).token
+    with phalanx.Client(cluster.address("coordinator"), token) as ada:
+        queue = "asked" if fix == "Approve the job" else "default"
+        number = str(ada.submit(name="to-fix", command=SLEEP, queue=queue, **more).number)  # type: ignore[arg-type]
+    if fix == "Resume the task":
+        cluster.wait_task(number, "Running")
+        cluster.client.pause(number)
+    page = dashboard.open(f"/jobs/{number}")
+    why(page).get_by_role("button", name=fix).click()
+    in_dialog(page, fix)
+    assert not cluster.wait_task(number, "Running").paused
+    dashboard.check_clean()
+
+
 def test_the_fix_of_a_drained_node_resumes_it_and_the_plan_is_asked_again(
     dashboard: Dashboard, cluster: RealCluster
 ) -> None:
@@ -179,7 +197,7 @@ def test_a_story_is_read_to_its_other_end(dashboard: Dashboard, cluster: RealClu
         cluster.client.hold("eventful")
     page = dashboard.open("/jobs/eventful?tab=story")
     lines = page.get_by_role("tabpanel").locator("time")
-    more = page.get_by_role("button", name=re.compile("more|older"))
+    more = page.get_by_role("tabpanel").get_by_role("button", name="Older", exact=True)
     more.wait_for()
     total = len(whole_story(cluster, "eventful"))
     assert 0 < lines.count() < total
@@ -295,6 +313,21 @@ def test_members_logs_and_curves_of_a_chosen_task(dashboard: Dashboard, cluster:
     press(page, f"{gang.number}.0")
     expect(pick).to_have_attribute("aria-pressed", "false")
     page.wait_for_url(re.compile(rf"task={gang.number}\.0"))
+    dashboard.check_clean()
+
+
+def test_the_usage_of_tasks_beyond_the_first_hundred(dashboard: Dashboard, cluster: RealCluster) -> None:
+    many = cluster.client.submit(name="many", command=["true"], array="1-120")
+    wait_until(lambda: cluster.client.job("many").status == "Completed" or None, 60.0, "it is over")
+    page = dashboard.open("/jobs/many?tab=usage")
+    picks = page.get_by_role("tabpanel").locator("button.pick")
+    wait_until(lambda: picks.count() == 100 or None)
+    press(page, "Tasks after")
+    wait_until(lambda: picks.all_inner_texts()[:1] == [f"{many.number}.101"] or None)
+    assert picks.count() == 20 and page.get_by_role("button", name="Tasks after").is_disabled()
+    press(page, "Tasks before")
+    wait_until(lambda: picks.count() == 100 or None)
+    assert picks.first.inner_text() == f"{many.number}.1"
     dashboard.check_clean()
 
 

@@ -65,16 +65,23 @@ def pressed(source: str) -> set[str]:
     """The names, or patterns of names, that a test presses."""
     found = set()
     for function in [each for each in ast.walk(ast.parse(source)) if isinstance(each, ast.FunctionDef)]:
-        known: dict[str, ast.expr] = {}
+        known = _parameters(function)
         for each in ast.walk(function):
             if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name):
                 known[each.targets[0].id] = each.value
         for call in [each for each in ast.walk(function) if isinstance(each, ast.Call)]:
             if isinstance(call.func, ast.Name) and call.func.id in HELPERS and len(call.args) > 1:
-                found |= _words(call.args[-1])
+                last = call.args[-1]
+                found |= _words(known.get(last.id, last) if isinstance(last, ast.Name) else last)
             elif isinstance(call.func, ast.Attribute) and call.func.attr in PRESSES:
                 found |= _name_of(call.func.value, known)
     return found
+
+
+def _parameters(function: ast.FunctionDef) -> dict[str, ast.expr]:
+    """What `@pytest.mark.parametrize("name", [...])` puts in the place of a name."""
+    marks = [each for each in function.decorator_list if isinstance(each, ast.Call) and len(each.args) == 2]
+    return {str(mark.args[0].value): mark.args[1] for mark in marks if isinstance(mark.args[0], ast.Constant)}
 
 
 def _name_of(what: ast.expr | None, known: dict[str, ast.expr]) -> set[str]:
@@ -97,6 +104,8 @@ def _name_of(what: ast.expr | None, known: dict[str, ast.expr]) -> set[str]:
 def _words(node: ast.expr) -> set[str]:
     if isinstance(node, ast.Call) and node.args:  # re.compile
         return {f"{PATTERN}{word}" for word in _words(node.args[0])}
+    if isinstance(node, ast.List):  # of parameters
+        return set().union(*map(_words, node.elts))
     if isinstance(node, ast.JoinedStr):
         return {"".join(str(each.value) if isinstance(each, ast.Constant) else ANY for each in node.values)}
     return {node.value} if isinstance(node, ast.Constant) and isinstance(node.value, str) else set()
@@ -114,6 +123,10 @@ def unpressed(root: Path, named_by_data: dict[str, str]) -> list[str]:
     """The buttons that no test presses, as file and name."""
     names = set().union(*(pressed(path.read_text()) for path in root.glob("tests/browser/test_*.py")))
     missing = []
+    for path in sorted((root / "ui/src").rglob("*.ts")):  # of fixes, which a page asks for by `actionOf`
+        titles = re.findall(r"\btitle: ['`]([^'`]+)['`],\s*does:", path.read_text())
+        shown = [re.sub(r"\$\{[^}]*\}", ANY, title) for title in titles]
+        missing += [f"{path.name}: {title}" for title in shown if not is_pressed(title, names)]
     for path in sorted((root / "ui/src").rglob("*.svelte")):
         page = path.relative_to(root / "ui/src").as_posix()
         for name in buttons(path.read_text()):
@@ -136,7 +149,7 @@ def test_a_button_that_no_test_presses_is_seen(tmp_path: Path):
                 <button class="plain" onclick={() => go()} aria-label="Zoom in">+</button>
                 <button onclick={() => (open = 'x')}>{isOn ? 'Resume' : 'Pause'}</button>
                 <button onclick={() => void go()}>Retry {job.tasks > 1 ? plural(failed) : ''}</button>
-                <button>Only looked at</button><button>Found before</button>
+                <button>Only looked at</button><button>Other</button><button>Found before</button>
                 <Confirm title="Sure?" action="Delete it" run={go}>x</Confirm>""",
             "ui/src/b.svelte": "<button>{data}</button>",
             "tests/browser/test_a.py": """
@@ -148,6 +161,9 @@ def test(page):
     found = page.get_by_role("listitem").get_by_role("button", name="Found before")
     found.nth(1).click()
     confirm(page, "Delete it")
+@pytest.mark.parametrize("each", ["One", "Other"])
+def test_each(page, each):
+    confirm(page, each)
 """,
         },
     )

@@ -36,10 +36,12 @@ def build(checkout: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """scripts/ui without PyPI, npm and what was fetched from them before."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_", "npm_"))}
     environment = kept | {
-        "PIP_INDEX_URL": NOWHERE, "PIP_NO_CACHE_DIR": "1", "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull,
+        "PIP_INDEX_URL": NOWHERE, "PIP_NO_CACHE_DIR": "1",
+        "PIP_RETRIES": "0", "PIP_CONFIG_FILE": os.devnull,
         "UV_INDEX_URL": NOWHERE, "UV_DEFAULT_INDEX": NOWHERE, "UV_NO_CACHE": "1", "UV_HTTP_RETRIES": "0",
         "UV_NO_CONFIG": "1",
-        "npm_config_registry": NOWHERE, "npm_config_cache": str(checkout / "cache"), "npm_config_fetch_retry_mintimeout": "10", "npm_config_fetch_retry_maxtimeout": "20",
+        "npm_config_registry": NOWHERE, "npm_config_cache": str(checkout / "cache"),
+        "npm_config_fetch_retry_mintimeout": "10", "npm_config_fetch_retry_maxtimeout": "20",
     }  # fmt: skip
     return subprocess.run(
         ["bash", "scripts/ui", *words],
