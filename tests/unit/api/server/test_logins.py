@@ -222,10 +222,14 @@ async def test_a_login_that_was_ended_is_refused_and_so_is_its_open_stream():
     async def send(message: Message) -> None:
         sent.append(message)
 
+    async def quiet() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
     headers = [(name.encode(), value.encode()) for name, value in page.items() if value]
     headers += [(b"host", b"localhost:7433")]
     scope = {"type": "http", "method": "GET", "path": "/v1/events", "query_string": b"", "headers": headers}
-    stream = asyncio.create_task(house.app(scope, asyncio.Event().wait, send))  # type: ignore[arg-type]
+    stream: asyncio.Task[None] = asyncio.create_task(house.app(scope, quiet, send))
     await until(lambda: any(b"still here" in each.get("body", b"") for each in sent))
     assert house.cluster.open_streams == 1
     assert (await ask(house.app, "DELETE", "/v1/logins/current", headers=page)).status == 200
