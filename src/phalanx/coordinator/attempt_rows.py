@@ -13,7 +13,7 @@ ROWS_MAX = 1000  # the newest are kept
 _CANCELS = (Why.CANCELLED, Why.EVICTED)
 
 
-class _Row(Struct):
+class _Tried(Struct):
     placed: TaskPlaced
     started_at: float | None = None
     ended: AttemptEnded | None = None
@@ -24,7 +24,7 @@ class AttemptRows:
 
     def __init__(self, position: int) -> None:
         self._position = position
-        self._rows: dict[int, _Row] = {}
+        self._rows: dict[int, _Tried] = {}
 
     def note(self, event: Event) -> None:
         if (
@@ -34,7 +34,7 @@ class AttemptRows:
             return
         number = event.key[2]
         if isinstance(event, TaskPlaced):
-            self._rows[number] = _Row(event)
+            self._rows[number] = _Tried(event)
             if len(self._rows) > ROWS_MAX:
                 del self._rows[next(iter(self._rows))]
         elif (row := self._rows.get(number)) is None:
@@ -49,7 +49,7 @@ class AttemptRows:
         return [_view(row, Status(job.status[self._position])) for row in self._rows.values()]
 
 
-def _view(row: _Row, status: Status) -> AttemptView:
+def _view(row: _Tried, status: Status) -> AttemptView:
     placed, ended = row.placed, row.ended
     exit = Exit(Why.NONE) if ended is None else ended.exit
     return AttemptView(

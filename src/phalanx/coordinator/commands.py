@@ -93,8 +93,6 @@ class CoordinatorCommands:
         self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
         self._whys = whys = WhyReads(loop, store, clock, reads.slices, reads.images)
         self.cluster, self.reasons, self.plan_job = reads.cluster, whys.reasons, whys.plan_job
-        stories = StoryReads(loop, store, reads.slices)
-        self.story, self.attempts = stories.story, stories.attempts
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
         declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)
@@ -158,8 +156,10 @@ class CoordinatorCommands:
         return sealing
 
     def _open_tasks(self, log_links: LogLinks) -> None:
-        """What is about the inside of tasks: sessions, and VPSs."""
+        """What is about single tasks: their stories and attempts, sessions in them, and VPSs."""
         log_links.sessions = sessions = Sessions(log_links.keys, log_links)
+        stories = StoryReads(self._loop, self._store, self._reads.slices)
+        self.story, self.attempts = stories.story, stories.attempts
         inside = SessionCommands(self._loop, self._store, sessions)
         self.open_exec, self.open_forward = inside.open_exec, inside.open_forward
         self.open_input = inside.open_input

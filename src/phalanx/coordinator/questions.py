@@ -21,11 +21,11 @@ from phalanx.api.schema.queues import QueueView
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup, naming
+from phalanx.coordinator.allowed import possible
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.listing import Asked, position_after
 from phalanx.coordinator.requests import Requests
-from phalanx.coordinator.rights import possible
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
 from phalanx.coordinator.waiting_jobs import waiting_by_queue

@@ -76,6 +76,14 @@ class IsolationView(Struct, omit_defaults=True):
     network: str = ""  # cgroup or account: what tells tasks without an address apart in an overlay network
 
 
+class AccountsView(Struct, omit_defaults=True):
+    """As which accounts of a node its tasks run."""
+
+    mapped: bool = False  # each user's tasks as the account that the operator has named for that user
+    shared: str = ""  # else all tasks as this one, which is the runner's: they can access each other's files
+    root: bool = False  # whether tasks may run as root
+
+
 class NodeView(Struct):
     """One node: capacity, free resources, running tasks."""
 
@@ -109,6 +117,7 @@ class NodeView(Struct):
     isolation: IsolationView | None = None  # None: its runner does not say
     containers: str = ""  # the runtime that runs containers there, or why there is none
     numbers: list[str] = []  # of `tasks`, such as 17.3
+    accounts: AccountsView | None = None  # None: its runner does not say
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):

@@ -1,4 +1,4 @@
-"""What somebody may do to a job as it is, so that a page has no button that is refused."""
+"""What the asker may do to a job as it is, so that a page has no button that is refused."""
 
 from __future__ import annotations
 
