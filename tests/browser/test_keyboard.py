@@ -93,10 +93,9 @@ WHERE = """() => {
     inDialog: at.closest('dialog') !== null,
   };
 }"""
-UNREACHED = "reached => [...document.querySelectorAll('[data-stop]')]" + (
-    ".filter((e) => !reached.includes(Number(e.dataset.stop)))"
-    ".map((e) => e.getAttribute('aria-label') || e.innerText || e.outerHTML.slice(0, 200))"
-)
+UNREACHED = """reached => [...document.querySelectorAll('[data-stop]')]
+  .filter((e) => !reached.includes(Number(e.dataset.stop)))
+  .map((e) => e.getAttribute('aria-label') || e.innerText || e.outerHTML.slice(0, 200))"""
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_spines_blocks_and_racks_are_nested_on_the_map(dashboard: Dashboard, clu
         tasks=2,
         min=2,
         gpus=2,
-        gather=[{"layer": "block", "must": True}],
+        gather=["block:must"],
     )
     cluster.wait_task(f"{gang.number}.0", "Running")
     page = dashboard.open("/map")

@@ -229,7 +229,7 @@ async def test_a_login_that_was_ended_is_refused_and_so_is_its_open_stream():
     headers = [(name.encode(), value.encode()) for name, value in page.items() if value]
     headers += [(b"host", b"localhost:7433")]
     scope = {"type": "http", "method": "GET", "path": "/v1/events", "query_string": b"", "headers": headers}
-    stream: asyncio.Task[None] = asyncio.create_task(house.app(scope, quiet, send))
+    stream = asyncio.ensure_future(house.app(scope, quiet, send))
     await until(lambda: any(b"still here" in each.get("body", b"") for each in sent))
     assert house.cluster.open_streams == 1
     assert (await ask(house.app, "DELETE", "/v1/logins/current", headers=page)).status == 200
