@@ -32,6 +32,7 @@ from phalanx.coordinator.forwarding import LeaderForwarder
 from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import EVERYWHERE, Links, RunnerChannel
+from phalanx.coordinator.log_lines import log_events
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.loop import Retention
 from phalanx.coordinator.metrics.board import MetricsBoard
@@ -50,17 +51,7 @@ from phalanx.coordinator.traces.exporter import TraceExporter, trace_exporter
 from phalanx.coordinator.turn import Turn
 from phalanx.coordinator.uploads import Uploads, own_attempt
 from phalanx.core.cluster.decision import Settle
-from phalanx.core.cluster.events import (
-    BrakeReleased,
-    BrakeSet,
-    NodeDisabled,
-    NodeEnabled,
-    NodeLost,
-    NodeNeeded,
-)
-from phalanx.core.cluster.exclusion_events import NodeExcluded
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.explain.story import sentence
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Policy
 from phalanx.errors import ConfigError, PhalanxError
@@ -81,8 +72,6 @@ if TYPE_CHECKING:
 log = logger("coordinator")
 ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
-ALARMS = (BrakeSet, BrakeReleased, NodeExcluded, NodeLost)  # what an operator should find in the log
-ELASTIC = (NodeDisabled, NodeEnabled, NodeNeeded)  # what it should find there, too
 
 
 class Coordinator:
@@ -178,11 +167,7 @@ class Coordinator:
         for effect in turn.effects:
             if type(effect) is Settle and effect.position is None:
                 self.links.forget(effect.job)
-        for event in turn.events:
-            if type(event) in ALARMS:
-                log.warning(sentence(event))
-            elif type(event) in ELASTIC:
-                log.info(sentence(event))
+        log_events(turn.events)
         if self.notices is not None:
             self.notices.note(turn, self.leadership.state)
         if self.traces is not None:
