@@ -10,6 +10,7 @@ on. Times are CPU time of the coordinator's process.
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import statistics
 import subprocess
@@ -79,6 +80,26 @@ def recorded(cluster: Cluster) -> list[Recording]:
     return [each._replace(headers=headers) for each in found]
 
 
+def tell_answers(cluster: Cluster, recordings: list[Recording]) -> None:
+    """How large the answers are, and how long each takes if it is not shared."""
+    rest = cluster.connect()
+    print("\n| answer | size | compressed | takes (median of 5) |\n|---|--:|--:|--:|")
+    paths = {"/v1/pages/map": None} | {each.path: None for seen in recordings for each in seen.asked}
+    for path in paths:
+        times_ms, answer = [], b""
+        for _ in range(5):
+            began = time.perf_counter()
+            answer = rest.ask("GET", path)
+            times_ms.append(1000 * (time.perf_counter() - began))
+            time.sleep(0.5)
+        kb = len(answer) / 1000, len(gzip.compress(answer, 1)) / 1000
+        print(
+            f"| {path[:70]} | {kb[0]:.0f} kB | {kb[1]:.0f} kB | {statistics.median(times_ms):.0f} ms |",
+            flush=True,
+        )
+    print()
+
+
 def measure(cluster: Cluster, recordings: list[Recording], pages: int, seconds: float) -> tuple[float, str]:
     """The share of a core, and in words what happened meanwhile."""
     rest = cluster.connect()
@@ -113,6 +134,7 @@ def _words(before: dict[str, Any], after: dict[str, Any], pages: int, took_s: fl
 
 def report(cluster: Cluster, options: argparse.Namespace) -> None:
     seen = recorded(cluster)
+    tell_answers(cluster, seen)
     bare = [Recording("", RECORDED_S, list[Asked](), seen[0].headers)]
     kinds = [("no page", 0, bare), (f"{options.pages} bare streams", options.pages, bare)]
     kinds += [(f"{options.pages} pages", options.pages, seen)]

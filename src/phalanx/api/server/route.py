@@ -146,8 +146,8 @@ class Route(Struct, frozen=True, kw_only=True):
     is_costly: bool = False  # only so many of them are carried out at once
     is_traffic: bool = False  # data of programs at work, of which only refusals are audited
     is_heavy: bool = False  # costly however little is asked: it looks at everything that waits
-    # What an answer depends on besides path and query: pages for which this is equal may share one. Only for a GET whose
-    # handler returns a `Response`.
+    # What an answer depends on besides path and query: pages for which this is equal may share one. Only of a GET that
+    # is answered with a `Response`.
     sees: Sees | None = None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from typing import Any
 
 from msgspec import json
 
@@ -23,6 +22,7 @@ from phalanx.api.schema.queries import EventsQuery, NoQuery
 from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse, encoded_reply
 from phalanx.api.server.route import Route, Service, all_alike, held
 from phalanx.api.server.routes.cluster import last_event_id
+from phalanx.api.server.shared_answers import REVISION
 from phalanx.core.model.job import is_job_id
 from phalanx.errors import BadRequest
 
@@ -89,10 +89,13 @@ def _user_if_named(http_request: HttpRequest) -> str:
     return http_request.user if query.job else ""
 
 
-async def _packed(http_request: HttpRequest, value: Any) -> Response:
+async def _packed(
+    http_request: HttpRequest, value: OverviewView | MapView | JobRows | TaskStates | TimesView
+) -> Response:
     """JSON, compressed if the browser takes that. It holds nothing secret beside what the asker chose."""
     body = _encode(value)
     reply = encoded_reply(body)
+    reply.headers += ((REVISION, b"%d" % value.revision),)
     if len(body) < PACKED_FROM or b"gzip" not in http_request.headers.get(b"accept-encoding", b""):
         return reply
     if len(body) >= IN_THREAD_FROM:
