@@ -129,7 +129,8 @@ class Runner:
 
     def signal(self, attempt, *numbers):
         for number in numbers if attempt.process and attempt.process.returncode is None else ():
-            os.killpg(attempt.process.pid, number)
+            with suppress(ProcessLookupError):  # it has just ended
+                os.killpg(attempt.process.pid, number)
 
     def halt(self, attempt, why, grace_s):
         attempt.stop = attempt.stop or why

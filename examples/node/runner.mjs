@@ -119,7 +119,12 @@ function execute(attempt, { command, time_limit_s: limitS, grace_s: graceS }) {
 }
 
 function signal({ process: made }, number) {
-  if (made?.pid && made.exitCode === null && made.signalCode === null) process.kill(-made.pid, number);
+  if (!made?.pid || made.exitCode !== null || made.signalCode !== null) return;
+  try {
+    process.kill(-made.pid, number);
+  } catch (error) {
+    if (error.code !== "ESRCH") throw error; // it has just ended
+  }
 }
 
 function halt(attempt, why, graceS) {

@@ -174,7 +174,7 @@ class CallPool:
     def _send_calls(self) -> None:
         while True:
             with self._changed:
-                if not self._has_room:
+                if not self._has_room and not self._is_closed:  # it may have been closed during a request
                     self._changed.wait(REVIEW_S if self._calls else None)
                 if self._is_closed:
                     return

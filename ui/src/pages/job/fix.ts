@@ -26,7 +26,7 @@ export function actionOf(fix: Schemas['Fix'], job: Schemas['JobView']): FixActio
   const mayControl = session.mayFor('control', job.user);
   const command = fix.command ?? '';
   if (/^phalanx release \S+$/.test(command) && mayControl) {
-    return { title: 'Release', does: 'Its tasks may then start.', done: 'Released.', run: async () => (await post('/v1/jobs/{id}/release', { path: { id: job.id } }), '') };
+    return { title: 'Release the job', does: 'Its tasks may then start.', done: 'Released.', run: async () => (await post('/v1/jobs/{id}/release', { path: { id: job.id } }), '') };
   }
   const nodes = resumed(command);
   if (nodes.length && session.may('operate')) return resumes(nodes);
