@@ -18,7 +18,7 @@ WORK = (
     "FunctionCall", "TimerFire", "FireAnimationFrame", "RunMicrotasks", "EvaluateScript", "EventDispatch", "HitTest",
     "UpdateLayoutTree", "Layout", "PrePaint", "Paint", "Layerize", "Commit", "ParseHTML", "MinorGC", "MajorGC",
 )  # fmt: skip
-TASK = "ThreadControllerImpl::RunTask"
+SHORT_US = 1000  # shorter tasks are left out
 RENDERER = "CrRendererMain"
 TOP = 3
 
@@ -48,11 +48,16 @@ def tasks_of(events: list[dict[str, Any]]) -> list[Task]:
         if each["name"] == "thread_name" and each["args"]["name"] == RENDERER
     }
     own = [each for each in events if each.get("ph") == "X" and (each["pid"], each["tid"]) in mains]
-    found = []
-    for task in own:
-        if task["name"] == TASK and task.get("tdur", 0) >= 1000:
+    own.sort(key=lambda each: (each["ts"], -each["dur"]))
+    found, outer = [], list[dict[str, Any]]()  # what is within nothing else is a task
+    for each in own:
+        if not outer or not _is_in(each, outer[-1]):
+            outer.append(each)
+    for task in outer:
+        cpu_us = task.get("tdur", task["dur"])
+        if cpu_us >= SHORT_US:
             inside = [each for each in own if each["name"] in WORK and _is_in(each, task)]
-            found.append(Task(task["tdur"] / 1000, task["dur"] / 1000, _words(inside)))
+            found.append(Task(cpu_us / 1000, task["dur"] / 1000, _words(inside)))
     return sorted(found) or [Task(0.0, 0.0, "")]
 
 
