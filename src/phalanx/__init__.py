@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from phalanx.api.schema.approvals import ApprovalReply
     from phalanx.api.schema.changes import UpdateFields
     from phalanx.api.schema.cluster import (
+        AccountsView,
         AuditLine,
         ClusterView,
         CoordinatorView,
@@ -184,7 +185,8 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "AcceptedTask", "AddressesView", "AfterSpec", "AmendSpec", "AppliedJob", "ApplyReply", "ApplyRequest",
+    "AcceptedTask", "AccountsView", "AddressesView", "AfterSpec", "AmendSpec", "AppliedJob", "ApplyReply",
+    "ApplyRequest",
     "ApprovalReply", "ApprovalSpec", "ApprovalView", "AsyncClient", "AsyncExecSession", "AsyncJobHandle",
     "AsyncWaitedJob", "AsyncWorkflowBuilder", "AsyncWorkflowHandle", "AuditLine", "BadRequest", "Busy",
     "CallFailed", "CallFields", "CallLost", "Called", "CancelReply",
@@ -221,8 +223,8 @@ _MODULES = {
         "WorkflowEstimate"
     ),
     "phalanx.api.schema.cluster": (
-        "AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView NumaView "
-        "RemovedNode TokenRequest TokenView TopologyReply TopologySpec"
+        "AccountsView AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView "
+        "NumaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec"
     ),
     "phalanx.api.schema.approvals": "ApprovalReply",
     "phalanx.api.schema.queues": (

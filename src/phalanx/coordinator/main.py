@@ -311,7 +311,8 @@ async def _serve(settings: Settings) -> int:
         rpc = await _rpc(coordinator, app, section, tls_files.pem, room)
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
         kept = (coordinator.keep_files(), coordinator.links.homes.keep(store), coordinator.number_history())
-        told = (coordinator.notices.deliver(), coordinator.commands.pages.use.keep())
+        use = coordinator.commands.pages.use.keep(Path(section.state_dir) / "use.msgpack")
+        told = (coordinator.notices.deliver(), use)
         renewing = asyncio.gather(tls_files.keep(), keep_short(), *told, *kept)
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)

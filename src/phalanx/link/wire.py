@@ -385,6 +385,8 @@ def _of_file(put: PutFile) -> Iterator[str]:
 def _of_hello(hello: HelloMessage) -> Iterator[str]:
     yield from wrong_texts(WORD_MAX, ("incarnation", hello.incarnation), ("address", hello.address))
     yield from wrong_texts(ORIGIN_MAX, ("origin", hello.origin), ("isolation", str(hello.capacity.isolation)))
+    if hello.capacity.accounts is not None:
+        yield from wrong_texts(WORD_MAX, ("accounts.shared", hello.capacity.accounts.shared))
     yield wrong_count("epoch", hello.epoch, COUNT_MAX)
     for (job, position, number), _ in hello.held:
         if len(job) > WORD_MAX or not (0 <= position <= COUNT_MAX and 0 <= number <= COUNT_MAX):

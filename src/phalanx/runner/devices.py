@@ -105,13 +105,18 @@ def _device(sys_root: Path, nvml: Any, index: int) -> Device:
 
 
 def pci_numa(sys_root: Path, bus_id: str) -> int | None:
-    """The NUMA node of a PCI device; sysfs writes its domain with four digits, NVML with eight."""
-    match = _PCI.fullmatch(bus_id.lower())
+    """The NUMA node of a PCI device."""
+    folder = pci_folder(sys_root, bus_id)
+    text = _text(folder / "numa_node").strip() if folder is not None else ""
+    return int(text) if text.isdecimal() and int(text) <= NUMA_MAX else None
+
+
+def pci_folder(sys_root: Path, bus_id: str | bytes) -> Path | None:
+    """Where sysfs describes a PCI device; it writes the device's domain with four digits, NVML with eight."""
+    match = _PCI.fullmatch(_as_text(bus_id).lower())
     if match is None:
         return None
-    address = f"{int(match.group(1), 16):04x}:{match.group(2)}"
-    text = _text(sys_root / "bus" / "pci" / "devices" / address / "numa_node").strip()
-    return int(text) if text.isdecimal() and int(text) <= NUMA_MAX else None
+    return sys_root / "bus" / "pci" / "devices" / f"{int(match.group(1), 16):04x}:{match.group(2)}"
 
 
 def _as_text(value: str | bytes) -> str:

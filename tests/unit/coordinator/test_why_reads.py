@@ -71,4 +71,4 @@ async def test_of_a_job_that_runs_in_part_what_waits_is_explained_if_that_is_ask
         assert (whole.status, rest.status, rest.id) == ("Assigned", "Pending", first)
         assert rest.dominant == (await here.commands.why(first)).dominant
         held = (await here.commands.submit(SubmitRequest(["true"], hold=True), "ada")).task_ids[0]
-        assert await here.commands.why(held, of_waiting=True) == await here.commands.why(held)
+        assert (await here.commands.why(held, of_waiting=True)).dominant.code == "Held"

@@ -182,6 +182,14 @@ class Isolation(Struct, frozen=True, omit_defaults=True):
         return [name for name, is_held in held.items() if not is_held]
 
 
+class TaskAccounts(Struct, frozen=True, omit_defaults=True):
+    """As which accounts of a node its tasks run."""
+
+    mapped: bool = False  # each user's tasks as the account that the operator has named for that user
+    shared: str = ""  # else all tasks as this one, which is the runner's
+    root: bool = False  # whether tasks may run as root
+
+
 class Capacity(Struct, frozen=True, omit_defaults=True):
     """All that a node has to give. A node without NUMA data has an empty `numa`."""
 
@@ -198,6 +206,7 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     containers: str = ""  # its runtime for containers and the version of that, or why there is none
     wireguard: str = ""  # its public key, if its runner can encrypt what it sends to other nodes
     no_wireguard: str = ""  # why it cannot
+    accounts: TaskAccounts | None = None  # None: its runner is of a version that does not say
 
     @property
     def addresses(self) -> int:

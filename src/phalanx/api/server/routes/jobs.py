@@ -89,7 +89,8 @@ async def jobs(service: Service, http_request: HttpRequest) -> Response:
 
 
 async def job(service: Service, http_request: HttpRequest) -> Response:
-    return json_reply(seen_job(http_request, await service.commands.job(http_request.id)))
+    view = await service.commands.job(http_request.id, http_request.identity.asker)
+    return json_reply(seen_job(http_request, view))
 
 
 async def environment(service: Service, http_request: HttpRequest) -> Response:
