@@ -116,15 +116,19 @@ class CoordinatorCommands:
         removals = Removals(loop, store)
         self.cancel, self.evict = removals.cancel, removals.evict
         self._let_in()
-        self.pages = pages = PageReads(
-            loop, store, clock, reads.slices, self.idle, reads.cluster, self.reasons
-        )
-        self.overview, self.map, self.job_rows = pages.overview, pages.map, pages.job_rows
-        self.revision = pages.revision
-        self.task_states, self.times, self.changes = pages.task_states, pages.times, pages.changes
+        self._open_pages()
         self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request
+
+    def _open_pages(self) -> None:
+        reads = self._reads
+        self.pages = pages = PageReads(
+            self._loop, self._store, self._clock, reads.slices, self.idle, reads.cluster, self.reasons
+        )
+        self.overview, self.map, self.job_rows = pages.overview, pages.map, pages.job_rows
+        self.times, self.changes, self.revision = pages.times, pages.changes, pages.revision
+        self.task_states = pages.task_states
 
     def _take_addresses(self) -> None:
         overlay = AddressCommands(self._loop, self._clock)

@@ -26,8 +26,8 @@ from phalanx.coordinator.views_parameters import params_view
 from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.cluster.units import Attempt, Formation, GangState, GroupState, Promise
-from phalanx.core.explain.attempts import is_unreachable
+from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
+from phalanx.core.explain.attempts import count_unreachable
 from phalanx.core.explain.gates import comes_first, nominated, task_names
 from phalanx.core.model.containers import OF_RUNTIMES
 from phalanx.core.model.job import Job
@@ -96,15 +96,8 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         params=params_view(spec),
         repeats=spec.repeats,
         retries=list(state.repeated.get(spec.id, ())),
-        unreachable=_unreachable(state, job, live),
+        unreachable=count_unreachable(state, job, live),
     )
-
-
-def _unreachable(state: ClusterState, job: JobState, live: list[Attempt]) -> int:
-    """How many of these attempts run on nodes that are not connected. Mostly all are, and there are fewer nodes."""
-    if len(live) > len(state.nodes) and all(node.connected for node in state.nodes.values()):
-        return 0
-    return sum(is_unreachable(state, job, each) for each in live)
 
 
 def stage_of(state: ClusterState, job: Job) -> str:
