@@ -47,6 +47,7 @@ from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.views_cluster import node_view
 from phalanx.coordinator.vps import VpsCommands
 from phalanx.coordinator.why_reads import WhyReads
+from phalanx.coordinator.workflow_files import WorkflowFiles
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.inputs import (
     DeclareLost,
@@ -80,7 +81,6 @@ class CoordinatorCommands:
         self._feed = feed
         self._log_links = log_links
         self._clock = clock
-        retries = defaults.retries
         self.idle = IdleDevices()
         self._reads = reads = StateReads(loop, store, clock, self.idle)
         logs = LogReads(loop, store, feed, log_links, reads, clock, files)
@@ -95,12 +95,13 @@ class CoordinatorCommands:
         self.cluster, self.reasons, self.plan_job = reads.cluster, whys.reasons, whys.plan_job
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
-        declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)
+        declared = Declarations(loop, store, clock, defaults.retries, reads.slices, flows, sealing)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.plan_files = PlannedFiles(declared.plan).plan_files
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
         self.approve = CoordinatorApprovals(loop, store).approve
         self.submit_workflow, self.wait_workflow = flows.submit_workflow, flows.wait_workflow
+        self.submit_workflow_files = WorkflowFiles(flows.submit_workflow).submit_workflow_files
         self.workflows, self.workflow = flows.workflows, flows.workflow
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files, clock)

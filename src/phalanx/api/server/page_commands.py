@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from phalanx.api.schema.apply import PlanFilesRequest, PlanReply
+from phalanx.api.schema.apply import PlanReply
 from phalanx.api.schema.attempts import AttemptView
 from phalanx.api.schema.pages import (
     JobRows,
@@ -31,12 +31,6 @@ class PageCommands(Protocol):
     async def map(self) -> MapView: ...
 
     async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows: ...
-
-    async def plan_files(
-        self, request: PlanFilesRequest, user: str, role: str = "user", asker: Asker = ADMIN
-    ) -> PlanReply:
-        """What the scheduler would do with the jobs of files, given as text; nothing is submitted."""
-        ...
 
     async def plan_job(self, id: str, asker: Asker = ADMIN) -> PlanReply:
         """Where the next pass would place what waits of a job. Conflict if nothing of it waits."""

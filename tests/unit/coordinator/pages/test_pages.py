@@ -60,7 +60,7 @@ async def test_the_map_names_the_holder_of_each_device():
         (node,) = [each for each in shown.nodes if each.held]
         number = here.leadership.state.jobs[id].arrival
         (held, *_), *_ = [each.devices for each in await here.commands.nodes() if each.name == node.name]
-        assert (held.number, held.name, held.user) == (str(number), "train", "ada")
+        assert (held.number, held.job_name, held.user) == (str(number), "train", "ada")
         assert sorted(node.held, reverse=True)[:3] == [number, number, 0]
         assert (node.devices, node.jobs, node.tasks) == (8, [number], 1)
         assert [(each.number, each.name, each.user) for each in shown.holders] == [(number, "train", "ada")]

@@ -35,6 +35,7 @@ from phalanx.api.schema.queries import (
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
 from phalanx.api.schema.vps import VpsRequest
+from phalanx.api.schema.workflow_files import WorkflowFilesRequest
 from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
@@ -199,6 +200,7 @@ def join_key(
     request: SubmitRequest
     | ApplyRequest
     | WorkflowRequest
+    | WorkflowFilesRequest
     | VpsRequest
     | RetryTasksRequest
     | ResubmitRequest,
