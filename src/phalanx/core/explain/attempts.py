@@ -80,7 +80,7 @@ def is_unreachable(state: ClusterState, job: JobState, attempt: Attempt) -> bool
 
 
 def count_unreachable(state: ClusterState, job: JobState, live: Sequence[Attempt]) -> int:
-    """How many of these attempts of a job. Mostly all nodes are connected, and there are fewer of them than attempts."""
+    """How many of these attempts are. Mostly all nodes are connected, and of a large job there are fewer nodes."""
     if len(live) > len(state.nodes) and all(node.connected for node in state.nodes.values()):
         return 0
     return sum(is_unreachable(state, job, each) for each in live)
