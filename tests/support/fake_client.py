@@ -228,7 +228,12 @@ class FakeClient:
         self._note("story", id, of)
         if of is None and id != ID:
             raise NotFound(f"no job {id}")
-        return self._page(self.lines, asked)
+        cursor, limit = asked["cursor"], asked["limit"]
+        if cursor != "newest" and not cursor.startswith("-"):
+            return self._page(self.lines, asked)
+        before = [line for line in self.lines if cursor == "newest" or line.revision < -int(cursor)]
+        newest = before[-limit:]
+        return Page(newest, f"-{newest[0].revision}" if len(before) > limit else None)
 
     def _page(self, items: list[Any], asked: dict[str, Any]) -> Page[Any]:
         begin, size = int(asked.get("cursor") or 0), asked["limit"]

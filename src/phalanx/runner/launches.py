@@ -280,6 +280,7 @@ class Launches:
 
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         self._lone.forget(job, group)
+        self._machine.remove_empty(f"{self._checkpoints}/{job}")
         if keeper.connection is not None:
             for id in keeper.forget_briefs(brief_id(job, group)):
                 keeper.connection.forget_brief(id)

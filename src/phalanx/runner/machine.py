@@ -12,6 +12,7 @@ then its watchdog has ended what it ran. The loop reads what a keeper kept (`Pro
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import socket
@@ -114,6 +115,10 @@ class LocalMachine:
         except OSError:  # it exists, or something else does, or its parent is missing
             system.set_aside(path, unless=stat.S_ISDIR)
             Path(path).mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def remove_empty(self, path: str) -> None:
+        with contextlib.suppress(OSError):
+            os.rmdir(path)  # noqa: PTH106 - for every job
 
     def read_result(self, path: LogPath) -> tuple[str, str]:
         return read_result(path)

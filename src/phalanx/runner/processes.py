@@ -79,6 +79,10 @@ class Machine(Protocol):
         """Make a folder and those above it, unless it is there; raises OSError."""
         ...
 
+    def remove_empty(self, path: str) -> None:
+        """Remove a folder with nothing in it; another stays."""
+        ...
+
     def read_result(self, path: LogPath) -> tuple[str, str]:
         """What a task that has ended gave as its result, as JSON, and what is wrong with it; mostly neither."""
         ...
