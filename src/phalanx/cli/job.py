@@ -11,6 +11,7 @@ from msgspec import to_builtins
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
+from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.job_table import job_status
 from phalanx.cli.labels import label
 from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
@@ -140,7 +141,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         ("Held", job.held),
         ("After", ", ".join(job.after_numbers or job.after)),
         ("Begins", moment(job.begin_at) if job.begin_at else None),
-        ("Exit code", job.exit_code),
+        ("Exit code", shell_code(job.exit_code, job.reason)),
         ("Tasks", counted(job.counts, job.finished) if job.tasks > 1 else None),
         ("Array", job.array),
         ("Parameters", "; ".join(f"{name}={values}" for name, values in job.params.items())),
@@ -219,7 +220,7 @@ def _task_lines(task: TaskView, command: list[str]) -> Iterable[str]:
             ("Command", " ".join(command) or None),
             ("Status", f"{task.status} ({task.reason})" if task.reason else task.status),
             ("Preparing", task.preparing or None),
-            ("Exit code", task.exit_code),
+            ("Exit code", shell_code(task.exit_code, task.reason)),
             ("Submitted", moment(task.submitted_at)),
             ("Started", moment(task.started_at)),
             ("Ended", moment(task.ended_at)),

@@ -105,7 +105,7 @@ def _table(reply: ReportReply, wide: bool) -> Table:
             percent(used.memory_share),
             f"{used.device_hours:.2f}",
             percent(used.device_use),
-            f"{used.device_hours_idle:.2f}",
+            None if used.device_use is None else f"{used.device_hours_idle:.2f}",
             f"{used.cost:.2f}",
             *(
                 (describe_bytes(used.read_bytes), describe_bytes(used.written_bytes), used.attempts)

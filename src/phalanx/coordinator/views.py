@@ -148,7 +148,7 @@ def _task_view(
         index=None if spec.array is None else spec.array.index(position),
         status=_word(status),
         reason=task_reason(job, position, status),
-        message=message,
+        message=in_numbers(state, message),
         exit_code=task_code(job, position, status),
         attempt=job.attempts[position],
         node=attempt.node if attempt else state.known_names[row - 1] if row else None,

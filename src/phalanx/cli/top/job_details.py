@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.api.schema.cluster import DeviceView, NodeView
 from phalanx.api.schema.jobs import JobView, StoryLine, TaskView
+from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.job_table import job_status
 from phalanx.cli.labels import label
 from phalanx.cli.members import standing
@@ -88,7 +89,7 @@ def task_cells(task: TaskView, now: float) -> tuple[str, ...]:
         task.node or task.nominated_node or "-",
         ",".join(map(str, task.devices)) or "-",
         task.attempt,
-        "-" if task.exit_code is None else task.exit_code,
+        "-" if (code := shell_code(task.exit_code, task.reason)) is None else code,
         span(task.started_at, task.ended_at or now),
         task.message or task.reason or "-",
     )

@@ -10,6 +10,7 @@ from enum import Enum
 from msgspec import Struct
 
 from phalanx.api.schema.jobs import JobView, ReasonView
+from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.job_table import DEFAULT_QUEUE, SORTS, job_status
 from phalanx.cli.labels import label
 from phalanx.cli.output import clean, span
@@ -146,7 +147,8 @@ def ended_by(job: JobView) -> str:
     """Of a job that has ended, how."""
     if job.ended_at is None:
         return ""
-    code = f"exit code {job.exit_code}" if job.exit_code else ""
+    number = shell_code(job.exit_code, job.reason)
+    code = f"exit code {number}" if number else ""
     return ", ".join(filter(None, (job.reason, code))) or " ".join(job.nodes)
 
 

@@ -9,10 +9,9 @@ from msgspec import structs
 from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import Change
-from phalanx.core.model import reason
 from phalanx.core.model.amounts import plural
 from phalanx.core.model.job import Job
-from phalanx.core.model.reason import Reason
+from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.waiting import Rank, Unit, Waiting
@@ -32,11 +31,17 @@ def behind(waiting: Waiting, unit: Unit, own: int, started: Counter[Rank]) -> Re
     total = max(0, ahead.total()) + own
     id, count = max(ahead.items(), key=lambda each: each[1], default=("", 0))
     if count <= own:
-        return reason.behind(total)
+        return _behind(total)
     share = "" if total == 1 else "all " if count >= total else f"{count} "
     named = " ".join(filter(None, ("job", id, jobs[id].name)))
     whose = f", {share}of {named}" + (f" of user {jobs[id].user}" if jobs[id].user else "")
-    return reason.behind(total, whose, job=id, user=jobs[id].user, of_job=count)
+    return _behind(total, whose, job=id, user=jobs[id].user, of_job=count)
+
+
+def _behind(ahead: int, whose: str = "", **most: object) -> Reason:
+    some = "1 task is" if ahead == 1 else f"{ahead} tasks are" if ahead else "Other jobs are"
+    text = f"{some} ahead of it in the queue{whose}"
+    return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead, **most})
 
 
 def _ahead(waiting: Waiting, unit: Unit, started: Counter[Rank]) -> tuple[Counter[str], dict[str, Job]]:
