@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from msgspec import json
 
-from phalanx.api.schema.cluster import ClusterView, NodeView
+from phalanx.api.schema.cluster import ClusterView, NodeView, TokenView
 from phalanx.api.schema.jobs import Fix, NodeReasons, ReasonView, StoryLine, WhyReply
 from phalanx.cli import pages
 from phalanx.cli.output import moment, time_of_day
@@ -199,8 +200,21 @@ def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, clu
     said = cli("node", "lose", "n1")
     assert (said.code, "--reason" in said.err) == (2, True)
     assert cli("node", "lose", "n1", "--reason", "it burnt").out == "n1 is lost: it burnt\n"
-    assert cli("node", "remove", "n1").out == "n1 removed\n"
+    said = cli("node", "remove", "n1")
+    assert (said.out, said.err) == ("n1 removed\n", "")
     assert cluster.asked == [("lose", "n1", "it burnt"), ("remove", "n1")]
+
+
+@pytest.mark.parametrize(("kind", "name", "is_valid", "told"), [
+    ("node", "n1", True, True), ("node", "n1", False, False), ("node", "n2", True, False), ("user", "n1", True, False),
+])  # fmt: skip
+def test_the_credential_of_a_removed_node_that_is_still_valid_is_named(
+    cli: Cli, cluster: FakeClient, kind: Literal["user", "node"], name: str, is_valid: bool, told: bool
+):
+    cluster.credentials = [
+        TokenView("abc123", kind, name, "", is_valid, not is_valid, 0.0, "ada", None, None)
+    ]
+    assert ("phalanx token revoke abc123" in cli("node", "remove", "n1").err) == told
 
 
 def test_what_is_unusual_about_a_node_is_noted(cli: Cli, cluster: FakeClient):
