@@ -57,7 +57,7 @@ demo: install ## a working cluster on this machine, shown step by step
 test: install-test ## every test
 	bash scripts/test
 
-soak: install-test ## what takes longer than a test may: seeds, kills, hostile users, chaos, systemd; SEEDS, FROM, ATTEMPTS and MINUTES say how much
+soak: install-test ## what takes longer than a test may: seeds, kills, hostile users, chaos, systemd, cgroup v2; SEEDS, FROM, ATTEMPTS and MINUTES say how much
 	bash scripts/simulate --seeds $(or $(SEEDS),10000) --from $(or $(FROM),100)
 	$(VENV)/bin/python -m tests.e2e.truth --attempts $(or $(ATTEMPTS),5000)
 	KILLS=50 $(VENV)/bin/pytest -q tests/e2e/test_survival.py tests/e2e/test_gang_survival.py -k kills
@@ -67,6 +67,7 @@ soak: install-test ## what takes longer than a test may: seeds, kills, hostile u
 	bash scripts/chaos --minutes $(or $(MINUTES),20)
 	bash scripts/systemd
 	bash scripts/overlay $(or $(ROUNDS),20)
+	bash scripts/cgroup-v2
 
 check: install-test ## format, lint, types, tidy, unit, property: under two minutes
 	bash scripts/check

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from phalanx.api.schema.approvals import ApprovalReply
     from phalanx.api.schema.changes import UpdateFields
     from phalanx.api.schema.cluster import (
+        AccountsView,
         AuditLine,
         ClusterView,
         CoordinatorView,
@@ -151,6 +152,7 @@ if TYPE_CHECKING:
     from phalanx.client.stage_fields import StageFields
     from phalanx.client.submit_names import GangKeywords, SubmitKeywords
     from phalanx.client.waited_jobs import AsyncWaitedJob, WaitedJob
+    from phalanx.client.workflow_files import WorkflowFileOptions
     from phalanx.client.workflow_handles import AsyncWorkflowHandle, WorkflowHandle
     from phalanx.client.workflows import AsyncWorkflowBuilder, ResultReference, StageHandle, WorkflowBuilder
     from phalanx.embedded import LocalCluster, local
@@ -184,7 +186,8 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "AcceptedTask", "AddressesView", "AfterSpec", "AmendSpec", "AppliedJob", "ApplyReply", "ApplyRequest",
+    "AcceptedTask", "AccountsView", "AddressesView", "AfterSpec", "AmendSpec", "AppliedJob", "ApplyReply",
+    "ApplyRequest",
     "ApprovalReply", "ApprovalSpec", "ApprovalView", "AsyncClient", "AsyncExecSession", "AsyncJobHandle",
     "AsyncWaitedJob", "AsyncWorkflowBuilder", "AsyncWorkflowHandle", "AuditLine", "BadRequest", "Busy",
     "CallFailed", "CallFields", "CallLost", "Called", "CancelReply",
@@ -208,8 +211,8 @@ __all__ = [
     "TokenView", "TooLarge", "TooMany", "TopologyReply", "TopologySpec", "TopologyView", "Unauthorized",
     "Unavailable", "Unconfirmed", "Unprocessable", "UpdateFields", "UsageReply", "UsageSummary", "UsageSums",
     "UsageView", "UserLimitsSpec", "UserLimitsView", "VpsFields", "VpsRequest", "VpsView", "WaitedJob", "WatchEvent",
-    "WhyReply", "WorkflowBuilder", "WorkflowEstimate", "WorkflowHandle", "WorkflowRequest", "WorkflowSpec",
-    "WorkflowView", "WrongMethod", "WrongType", "__version__", "local",
+    "WhyReply", "WorkflowBuilder", "WorkflowEstimate", "WorkflowFileOptions", "WorkflowHandle", "WorkflowRequest",
+    "WorkflowSpec", "WorkflowView", "WrongMethod", "WrongType", "__version__", "local",
 ]
 # fmt: on
 
@@ -221,8 +224,8 @@ _MODULES = {
         "WorkflowEstimate"
     ),
     "phalanx.api.schema.cluster": (
-        "AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView NumaView "
-        "RemovedNode TokenRequest TokenView TopologyReply TopologySpec"
+        "AccountsView AuditLine ClusterView CoordinatorView DeviceView IsolationView LayerSpec NewToken NodeView "
+        "NumaView RemovedNode TokenRequest TokenView TopologyReply TopologySpec"
     ),
     "phalanx.api.schema.approvals": "ApprovalReply",
     "phalanx.api.schema.queues": (
@@ -253,6 +256,7 @@ _MODULES = {
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.stage_fields": "StageFields",
     "phalanx.client.waited_jobs": "AsyncWaitedJob WaitedJob",
+    "phalanx.client.workflow_files": "WorkflowFileOptions",
     "phalanx.client.workflow_handles": "AsyncWorkflowHandle WorkflowHandle",
     "phalanx.client.workflows": "AsyncWorkflowBuilder ResultReference StageHandle WorkflowBuilder",
     "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",

@@ -18,6 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from msgspec import structs
+
 from phalanx.api.server.app import build_app
 from phalanx.client.client import Client
 from phalanx.client.in_process import BridgedTransport, InProcessTransport
@@ -34,6 +36,7 @@ from phalanx.coordinator.server import RestServer, RunnerConnection, rest_server
 from phalanx.duplex import Duplex
 from phalanx.errors import BadRequest
 from phalanx.link import wire
+from phalanx.runner.accounts import Accounts
 from phalanx.runner.cgroups import Cgroups
 from phalanx.runner.limits import AttemptLimits, isolating
 from phalanx.runner.link import LinkClient, Wire
@@ -162,7 +165,7 @@ class _Cluster:
         cpus = sorted(os.sched_getaffinity(0)) if is_alone and not pretend else ()
         cgroups = Cgroups.find(f"{name}-{incarnation}", isolate=True)
         limits = AttemptLimits(cgroups, has, cpus, scratch=ScratchFolders(folder / "scratch"))
-        capacity = isolating(has, limits.isolation)
+        capacity = isolating(structs.replace(has, accounts=Accounts(None).told), limits.isolation)
         engine = RunnerEngine(name, incarnation, name, self._node_token, capacity)
         place = LocalMachine(folder, cgroups.bases), cgroups
         shell = RunnerLoop(engine, folder, SteadyClock(), task_environment(), LOG_MAX_BYTES, [place], limits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from playwright.sync_api import expect
 
 from phalanx.api.schema.cluster import TokenRequest
 from phalanx.api.schema.queues import QuotaSpec, UserLimitsSpec
+from phalanx.runner.accounts import account_name
 from tests.support.browser import HOSTILE, PHONE, Dashboard, serious_findings, why_not
 from tests.support.real_cluster import RealCluster, a_real_cluster
 from tests.support.waiting import wait_until
@@ -300,6 +302,7 @@ def test_a_node_is_drained_with_a_reason_and_resumed(
     heading(page, free_node)
     page.get_by_role("region", name="NUMA node 0").locator(".device").wait_for()
     page.get_by_role("region", name="Limits").get_by_text("Memory").wait_for()
+    page.get_by_text(f"all tasks run as {account_name(os.geteuid())}, whoever submits them").wait_for()
     page.get_by_role("button", name="Drain").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Reason").fill(" ".join(HOSTILE[:3]))
@@ -325,6 +328,8 @@ def test_a_node_is_drained_with_a_reason_and_resumed(
 
 def test_the_history_of_a_node_names_tasks_and_leads_to_them(dashboard: Dashboard) -> None:
     page = dashboard.open("/nodes/n1")
+    holder = page.get_by_role("region", name="NUMA node 0").locator(".device .holder")
+    assert holder.inner_text().split() == ["gang", "admin"]
     placed = (
         page.get_by_role("region", name="History").get_by_role("row").filter(has_text="placed with its gang")
     )

@@ -20,6 +20,7 @@ from phalanx.errors import ConfigError
 from phalanx.runner.accounts import Accounts
 from tests.e2e.test_vps import new_key, running, ssh
 from tests.support.real_cluster import RealCluster, a_real_cluster
+from tests.support.terminal import run_phalanx
 from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give tasks other accounts")
@@ -75,6 +76,12 @@ def test_a_task_has_the_account_of_its_user_and_no_rights_beyond_it(
     assert said[:3] == [str(uid), str(uid), str(uid)]
     assert [line.split()[1].strip("0") for line in said[3:6]] == ["", "", "1"]
     assert said[6].split() == [pwd.getpwnam(name).pw_dir, name]
+
+
+def test_a_node_says_whether_its_tasks_have_accounts_of_their_own(cluster: RealCluster) -> None:
+    has = cluster.client.node("n1").accounts
+    assert has is not None and (has.mapped, has.root, has.shared) == (True, False, "")
+    assert "never as root" in run_phalanx(cluster, "node", "show", "n1").stdout.decode()
 
 
 def test_a_session_has_the_account_of_the_tasks_user_from_the_first_moment_on(cluster: RealCluster) -> None:

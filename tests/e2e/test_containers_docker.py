@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,6 +119,30 @@ def test_what_docker_cannot_do_is_named(cluster: RealCluster, docker: Docker):
     with pytest.raises(PhalanxError) as refused:
         submit(cluster, "true", f"rootfs:{docker.folder}/busybox", targets=["n1"])
     assert refused.value.reason == "NoContainers"
+
+
+def test_mounts_for_users_with_accounts_are_refused_before_they_are_placed(
+    cluster: RealCluster, docker: Docker
+):
+    state = Path(tempfile.mkdtemp(prefix="phalanx-docker-"))  # unlike those of pytest, others can reach it
+    state.chmod(0o711)
+    cluster.node_settings["n2"] = {
+        **cluster.node_settings["n1"],
+        "runner.state_dir": str(state),
+        "runner.accounts": "admin=daemon",
+    }
+    try:
+        cluster.start_runner("n2", "real")
+        cluster.wait_online("n2")
+        wanted: dict[str, Any] = {"mounts": [f"{cluster.folder}/data:/mnt"]}
+        with pytest.raises(PhalanxError, match="only podman mounts files for users with accounts") as refused:
+            submit(cluster, "true", targets=["n2"], **wanted)
+        assert refused.value.reason == "NoContainers"
+        id = submit(cluster, "true", **wanted)
+        assert cluster.wait_task(id, "Completed", "Failed").node == "n1"
+    finally:
+        cluster.kill("n2", signal.SIGTERM)
+        shutil.rmtree(state)
 
 
 def test_a_runner_that_is_killed_finds_its_container_again(cluster: RealCluster, docker: Docker):

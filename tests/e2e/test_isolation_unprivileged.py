@@ -30,7 +30,8 @@ cluster.node_settings = {"n1": {"runner.pretend": None, "runner.scratch_max_byte
 said = {}
 try:
     cluster.start({"n1": "real"})
-    isolation = cluster.client.nodes()[0].isolation
+    (node,) = cluster.client.nodes()
+    isolation, said["account"] = node.isolation, [node.accounts.shared, node.accounts.mapped, node.accounts.root]
     said["cpus"], said["scratch"] = isolation.cpus, isolation.scratch
     said["lacking"], said["memory"], said["processes"] = isolation.lacking, isolation.memory, isolation.processes
     show = "import os, json, resource; most = resource.getrlimit(resource.RLIMIT_NPROC)[0];"
@@ -114,6 +115,7 @@ def test_an_ordinary_account_binds_by_affinity_watches_and_says_what_it_does_not
     said = json.loads(done.stdout.splitlines()[-1])
     assert (said["cpus"], said["scratch"], said["refused"]) == ("affinity", "watched", "NotIsolated")
     assert said["lacking"][0] == "CPUs"
+    assert said["account"] == ["nobody", False, False]
     assert said["shown"][0] == NOBODY
     assert len(said["shown"][1]) == 1
     assert (said["memory"], said["processes"]) == ("watched", "account")

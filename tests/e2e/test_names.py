@@ -6,6 +6,7 @@ file of their own only where the runner is root.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from pathlib import Path
@@ -31,6 +32,20 @@ def finished(cluster: RealCluster, id: str, within_s: float = 60.0) -> list[str]
     written = [cluster.output(f"{id}.{position}") for position in tasks]
     assert job.status == "Completed", written
     return written
+
+
+# Of each script as the seed has it, without the white space around its lines: the seed's page has lost its indentation.
+OF_THE_SEED = {
+    "002-decentralized.txt": "9cdec46ca2037193a5b3ad4388be7ed56c40fe9e2b290b7b2e493ae92582c6ea",
+    "002-coordinator.txt": "2b505e5f581e1b2a85dffeb0ec602f325c0878cb8c4e78e967c32c11f7944054",
+}
+
+
+@pytest.mark.parametrize("name", OF_THE_SEED)
+def test_the_scripts_are_the_seeds_but_for_their_indentation(name: str) -> None:
+    lines = (SEEDS / name).read_text().strip().splitlines()
+    text = "\n".join(line.strip() for line in lines)
+    assert hashlib.sha256(text.encode()).hexdigest() == OF_THE_SEED[name]
 
 
 @as_root
@@ -86,6 +101,22 @@ spec:
         for index, text in enumerate(written[1:]):
             assert f"I am exp-worker-{index}-0; waiting for coordinator exp-coordinator-0-0.exp" in text
             assert "coordinator is up, proceed" in text
+
+
+@as_root
+def test_the_coordinator_script_runs_as_a_gang_on_two_nodes(tmp_path: Path) -> None:
+    command = [sys.executable, str(SEEDS / "002-coordinator.txt")]
+    groups = [
+        {"name": name, "tasks": tasks, "replicas": tasks, "command": command}
+        for name, tasks in (("coordinator", 1), ("worker", 3))
+    ]
+    with a_real_cluster(tmp_path, NODES) as cluster:
+        id = cluster.client.apply({"name": "exp", "gang": True, "groups": groups}).jobs[0].id
+        written = finished(cluster, id)
+        assert {task.node for task in cluster.client.tasks(id).items} == {"n1", "n2"}
+        assert "I am exp-coordinator-0-0; waiting for 3 workers" in written[0]
+        assert "all workers up, begin coordination" in written[0]
+        assert all("coordinator is up, proceed" in text for text in written[1:])
 
 
 @as_root

@@ -17,7 +17,6 @@ import pytest
 from phalanx.errors import Conflict
 from tests.e2e.test_names import SEEDS, finished
 from tests.e2e.test_overlay import ON, process_of
-from tests.e2e.test_seed_002 import applied
 from tests.support.network_hosts import HostCluster, a_host_cluster
 from tests.support.waiting import wait_until
 
@@ -40,6 +39,35 @@ WORKER = (
     "    except OSError: time.sleep(0.2)\n"
     "link.sendall(sys.argv[2].encode()); print(link.recv(100).decode())\n"
 )
+# Both go on for as long as it takes: the worker steps again and again, and looks for the master when it is gone.
+TRAIN = """\
+import argparse, os, socket, time
+words = argparse.ArgumentParser()
+for word in ("role", "ip", "master-ip"):
+    words.add_argument(f"--{word}")
+asked = words.parse_args()
+if asked.role == "master":
+    server = socket.create_server((asked.ip, 29500))
+    while True:
+        peer, where = server.accept()
+        while peer.recv(100):
+            peer.sendall(os.environ["PHALANX_ATTEMPT"].encode())
+answered, master = [], None
+while "2" not in answered:
+    try:
+        master = master or socket.create_connection((asked.master_ip, 29500), timeout=2)
+        master.sendall(b"gradients")
+        answer = master.recv(100).decode()
+        assert answer
+    except (OSError, AssertionError):
+        master = None
+        time.sleep(0.1)
+        continue
+    if answer not in answered:
+        answered.append(answer)
+        print("answered by attempt", answer, flush=True)
+    time.sleep(0.1)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -94,13 +122,25 @@ def test_the_walk_through_over_three_hosts_with_a_failover_in_the_middle(cluster
     assert [cluster.output(id) for id in workers] == ["weights\n"] * 2
 
 
-def test_the_address_of_a_lost_node_stays_its_tasks_and_nobody_elses(cluster: HostCluster) -> None:
+def test_a_worker_finds_its_master_again_at_the_same_address_after_the_loss_of_its_node(
+    cluster: HostCluster,
+) -> None:
     wait_until(lambda: none_is_held_twice(cluster) == [], 20.0, "earlier tasks have left nothing")
+    script = cluster.folder / "train.py"
+    script.write_text(TRAIN)
+    train = [sys.executable, str(script), "--role"]
     made = cluster.client.reserve_address("n3", ip="10.128.8.5")
     id = cluster.client.submit(
-        command=["/bin/sleep", "300"], targets=["n3"], ip_token=made.token, cores=0.1, max_retries=2
+        command=[*train, "master", "--ip", made.ip],
+        targets=["n3"],
+        ip_token=made.token,
+        cores=0.1,
+        max_retries=2,
     ).task_ids[0]
-    cluster.wait_task(id, "Running")
+    worker = cluster.client.submit(
+        command=[*train, "worker", "--master-ip", made.ip], targets=["n2"], cores=0.1, max_retries=0
+    ).task_ids[0]
+    wait_until(lambda: cluster.output(worker) == "answered by attempt 1\n", 30.0, "they talk")
     assert none_is_held_twice(cluster) == ["10.128.8.5"]
     before = process_of(id)
     cluster.kill("n3")
@@ -113,6 +153,9 @@ def test_the_address_of_a_lost_node_stays_its_tasks_and_nobody_elses(cluster: Ho
     task = cluster.client.task(id)
     assert (task.address, task.node, task.attempt) == ("10.128.8.5", "n3", 2)
     assert none_is_held_twice(cluster) == ["10.128.8.5"], "what the first attempt left is gone"
+    cluster.wait_task(worker, "Completed", within_s=30.0)
+    assert cluster.client.task(worker).attempt == 1
+    assert cluster.output(worker) == "answered by attempt 1\nanswered by attempt 2\n"
     cluster.client.cancel(id)
     wait_until(lambda: none_is_held_twice(cluster) == [], 20.0, "it is gone")
 
@@ -134,25 +177,15 @@ def test_seed_002s_scripts_run_as_gangs_over_two_hosts(cluster: HostCluster) -> 
     command = [sys.executable, str(SEEDS / "002-decentralized.txt")]
     groups = [{"name": "worker", "tasks": 4, "replicas": 4, "network": "overlay", "command": command}]
     first = cluster.client.apply({"name": "exp", "gang": True, "groups": groups}).jobs[0].id
-    text = f"""\
-kind: AIchorManifest
-apiVersion: 0.2.3
-name: led
-spec:
-  operator: jobset
-  command: {sys.executable} {SEEDS / "002-coordinator.txt"}
-  types:
-    coordinator:
-      count: 1
-      resources: {{cpus: 1}}
-    worker:
-      count: 2
-      resources: {{cpus: 1}}
-"""
     written = finished(cluster, first, 90.0)
     assert len({task.node for task in cluster.client.tasks(first).items}) >= 2
     assert all(each.count(" ready") == 3 and each.endswith("[peers] done\n") for each in written)
-    led = applied(cluster, text)
+    command = [sys.executable, str(SEEDS / "002-coordinator.txt")]
+    roles = [
+        {"name": name, "tasks": tasks, "replicas": tasks, "network": "overlay", "command": command}
+        for name, tasks in (("coordinator", 1), ("worker", 2))
+    ]
+    led = cluster.client.apply({"name": "led", "gang": True, "groups": roles}).jobs[0].id
     written = finished(cluster, led, 90.0)
     assert len({task.node for task in cluster.client.tasks(led).items}) >= 2
     assert "all workers up, begin coordination" in written[0]

@@ -120,6 +120,12 @@ int nvmlDeviceGetPciInfo_v3(void *handle, pci_t *pci) {
     return 0;
 }
 
+/* The driver numbers them the other way round, from 4 on. */
+int nvmlDeviceGetMinorNumber(void *handle, unsigned int *minor) {
+    *minor = (unsigned int)(6 - *(long *)handle);
+    return 0;
+}
+
 int nvmlDeviceGetMemoryInfo(void *handle, memory_t *memory) {
     unsigned int percent = 0;
     memory->total = 80ULL << 30;

@@ -20,6 +20,8 @@ from phalanx.errors import PhalanxError
 if TYPE_CHECKING:
     from phalanx.client.client import Client
 
+NODES_NAMED_MAX = 3
+
 
 class Toggle(Enum):
     """What `node elastic` does to a node."""
@@ -35,11 +37,13 @@ NamesArgument = Annotated[list[str], typer.Argument(metavar="NAME...", autocompl
 def nodes(ctx: typer.Context, output: OutputOption = None) -> None:
     """List nodes and what is free on them.
 
-    With -o wide, which task holds which device.
+    With -o wide, which task holds which device, and as which account tasks run.
     """
     here = session(ctx)
-    found = here.client().nodes()
-    emit(found, here.output(output), [node.name for node in found], lambda wide: _table(found, wide))
+    found, form = here.client().nodes(), here.output(output)
+    emit(found, form, [node.name for node in found], lambda wide: _table(found, wide))
+    if form in ("table", "wide") and (text := _shared_accounts(found)):
+        note(text)
 
 
 def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
@@ -198,9 +202,9 @@ def told(node: NodeView) -> str:
 
 def _table(found: list[NodeView], wide: bool) -> Table:
     noted = any(node.note for node in found)
-    weak = wide or any(node.isolation is not None and node.isolation.memory != "limit" for node in found)
+    weak = wide or any(node.isolation is not None and node.isolation.lacking for node in found)
     more = (("NOTE",) if noted else ()) + (("ISOLATION",) if weak else ())
-    more += ("HOLDERS", "LABELS", "SEEN") if wide else ()
+    more += ("ACCOUNTS", "HOLDERS", "LABELS", "SEEN") if wide else ()
     table = Table(
         *("NAME", "STATUS", "FREE/CORES", "FREE/MEMORY", "FREE/GPUS", "TASKS", "DRAINED", *more),
         narrows={"NOTE": 14, "ISOLATION": 12, "DRAINED": 12, "NAME": 10, "FREE/GPUS": 10},
@@ -209,7 +213,7 @@ def _table(found: list[NodeView], wide: bool) -> Table:
     for node in found:
         cells: tuple[str | None, ...] = (_note(node),) if noted else ()
         cells += (_lacking(node),) if weak else ()
-        cells += (_holders(node), _labels(node), moment(node.last_seen_at)) if wide else ()
+        cells += (_account(node), _holders(node), _labels(node), moment(node.last_seen_at)) if wide else ()
         table.add(
             node.name,
             _standing(node),
@@ -241,6 +245,7 @@ def node_lines(node: NodeView) -> Iterable[str]:
             ("Enforces", _held(node)),
             ("Does not enforce", ", ".join(node.isolation.lacking) if node.isolation is not None else None),
             ("Because", node.isolation.note if node.isolation is not None else None),
+            ("Accounts", _accounts(node)),
             ("Containers", node.containers or None),
             ("Cost", None if node.cost_per_hour is None else f"{node.cost_per_hour:g} an hour"),
             ("Tasks at a time", node.slots or None),
@@ -254,7 +259,8 @@ def node_lines(node: NodeView) -> Iterable[str]:
         holder = device.number or device.task or ("" if device.out_of_service else "free")
         if device.out_of_service:
             holder = f"{holder}  out of service: {clean(device.out_of_service)}".strip()
-        yield f"  GPU {device.index}  {clean(device.kind)}  {size(device.memory_bytes)}  {holder}"
+        kind = f"{device.kind} ({device.name})" if device.name else device.kind
+        yield f"  GPU {device.index}  {clean(kind)}  {size(device.memory_bytes)}  {holder}"
 
 
 def _memory(node: NodeView) -> str:
@@ -287,6 +293,33 @@ def _held(node: NodeView) -> str | None:
     named |= {"devices": "" if has.devices == "none" else has.devices, "scratch folders": has.scratch}
     named |= {"overlay addresses of others": has.network}
     return ", ".join(f"{name} ({word})" for name, word in named.items() if word) or "nothing"
+
+
+def _accounts(node: NodeView) -> str | None:
+    """As whom tasks run there, in a sentence."""
+    has = node.accounts
+    if has is None:
+        return None
+    if has.mapped:
+        return f"tasks run as the accounts of their users{', root among them' if has.root else ', never as root'}"
+    return f"all tasks run as {has.shared}, whoever submits them"
+
+
+def _account(node: NodeView) -> str:
+    """The same for a table."""
+    has = node.accounts
+    return "" if has is None else "of users" if has.mapped else f"{has.shared} for all"
+
+
+def _shared_accounts(found: list[NodeView]) -> str:
+    """That tasks of several users share an account, and on which nodes; empty where they do not."""
+    shared = [node for node in found if node.accounts is not None and not node.accounts.mapped]
+    if not shared:
+        return ""
+    names = ", ".join(node.name for node in shared[:NODES_NAMED_MAX])
+    more = f" and {len(shared) - NODES_NAMED_MAX} more" if len(shared) > NODES_NAMED_MAX else ""
+    every = ", ".join(sorted({node.accounts.shared for node in shared if node.accounts is not None}))
+    return f"Tasks of all users run as {every} on {names}{more} (no runner.accounts)"
 
 
 def _lacking(node: NodeView) -> str:

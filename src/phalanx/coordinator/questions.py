@@ -1,4 +1,7 @@
-"""Questions about the state: lists, one job, one node, and the story. They change nothing; `why_reads.py` says why."""
+"""Questions about the state: lists, one job, one node. They change nothing.
+
+Stories are read by `story_reads.py`, and `why_reads.py` says why something waits.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,28 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from typing import TypeVar
 
+from msgspec import structs
+
 from phalanx.api.schema.apply import DraftView
 from phalanx.api.schema.cluster import ClusterView, NodeView
 from phalanx.api.schema.fields import read_selector
-from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView
+from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, TaskView
 from phalanx.api.schema.queries import JobsQuery
 from phalanx.api.schema.queues import QueueView
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup, naming
+from phalanx.coordinator.allowed import possible
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.images import ImageProgress
-from phalanx.coordinator.listing import Asked
+from phalanx.coordinator.listing import Asked, position_after
 from phalanx.coordinator.requests import Requests
-from phalanx.coordinator.stories import Stories, position_in
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
 from phalanx.coordinator.waiting_jobs import waiting_by_queue
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.amounts import CORES, MILLICORES, written
 from phalanx.core.model.job import is_job_id
 from phalanx.core.model.orders import Status
@@ -48,7 +54,6 @@ class StateReads:
         self._idle = idle or IdleDevices()
         self._loop = loop
         self._store = store
-        self._stories = Stories(loop, store, self.slices)
         self._clock = clock
 
     async def jobs(self, query: JobsQuery, user: str) -> Page[JobView]:
@@ -65,9 +70,10 @@ class StateReads:
                 found.append(self.images.noted_job(job, job_view(self._loop.state, job)))
         return Page(found, None)
 
-    async def job(self, id: str) -> JobView:
+    async def job(self, id: str, asker: Asker = ADMIN) -> JobView:
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
-        return self.images.noted_job(found, job_view(self._loop.state, found))
+        view = self.images.noted_job(found, job_view(self._loop.state, found))
+        return structs.replace(view, may=possible(self._loop.state, found, asker))
 
     async def named(self, name: str, user: str, *, of_all: bool, kind: naming.Kind = "job") -> str:
         return await naming.find_named(self._loop, self._store, name, user, of_all=of_all, kind=kind)
@@ -128,7 +134,7 @@ class StateReads:
         found = await lookup.find_job(self._loop, self._store, job)
         chosen = [selects.selects_group(found.job, number) for number in range(len(found.groups))]
         wanted = None if status is None else Status[status.upper()]
-        at = position_in(cursor)
+        at = position_after(cursor)
         positions: list[int] = []
         while at < len(found.status) and len(positions) < limit:
             group = found.group_of(at)
@@ -147,23 +153,6 @@ class StateReads:
             return self.images.noted(found, position, viewer(position))
 
         return Page(await self._in_pieces(positions, view), str(at) if at < len(found.status) else None)
-
-    async def story(
-        self, id: str, *, cursor: str | None, limit: int, inspects: bool = False
-    ) -> Page[StoryLine]:
-        if id in self._loop.state.nodes:
-            return await self._stories.page(id, None, None, cursor, limit)
-        try:
-            job, position = await lookup.find_task(self._loop, self._store, id)
-        except NotFound as error:
-            if ":" in id:  # a stage without a job
-                raise
-            try:
-                flow = await lookup.find_workflow(self._loop, self._store, id)
-            except NotFound:
-                raise error from None
-            return await self._stories.page(flow.workflow.id, None, None, cursor, limit, inspects=inspects)
-        return await self._stories.page(job.job.id, job, position if "." in id else None, cursor, limit)
 
     async def nodes(self) -> list[NodeView]:
         state = self._loop.state

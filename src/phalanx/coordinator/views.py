@@ -30,7 +30,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
 from phalanx.core.explain.attempts import is_unreachable
 from phalanx.core.explain.gates import comes_first, nominated, task_names
-from phalanx.core.model.containers import CONTAINERS, ROOTFS
+from phalanx.core.model.containers import OF_RUNTIMES
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import held_back
@@ -197,7 +197,7 @@ def _word(status: Status) -> StatusWord:
     return word
 
 
-_OF_RUNNERS = (ISOLATED, CONTAINERS, ROOTFS)  # labels that say what other fields say
+_OF_RUNNERS = (ISOLATED, *OF_RUNTIMES)  # labels that say what other fields say
 
 
 def _request_view(request: Request) -> RequestView:

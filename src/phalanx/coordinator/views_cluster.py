@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import convert, to_builtins
 
-from phalanx.api.schema.cluster import DeviceView, IsolationView, NodeView, NumaView
+from phalanx.api.schema.cluster import AccountsView, DeviceView, IsolationView, NodeView, NumaView
 from phalanx.api.schema.jobs import EXCLUDED
 from phalanx.api.schema.queues import QueueUserView, QueueView, QuotaView, UsageView, UserLimitsView
 from phalanx.coordinator.views import task_number
@@ -16,7 +16,7 @@ from phalanx.core.cluster.decide.nodes import holds_for, trouble_of
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.amounts import plural, written
-from phalanx.core.model.containers import CONTAINERS, ROOTFS
+from phalanx.core.model.containers import OF_RUNTIMES
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.queues import DEFAULT, NAMES_MAX, Queues, Quota
 from phalanx.core.model.resources import ISOLATED, Capacity, Device
@@ -65,10 +65,17 @@ def node_view(state: ClusterState, node: NodeState) -> NodeView:
         idle_since=node.idle_since,
         isolation=_isolation(ledger.capacity),
         containers=ledger.capacity.containers,
+        accounts=_accounts(ledger.capacity),
     )
 
 
-_OF_RUNNERS = (ISOLATED[0], CONTAINERS[0], ROOTFS[0])  # labels that say what other fields say
+# Labels that say what other fields say.
+_OF_RUNNERS = (ISOLATED[0], *(name for name, _ in OF_RUNTIMES))
+
+
+def _accounts(capacity: Capacity) -> AccountsView | None:
+    has = capacity.accounts
+    return None if has is None else AccountsView(has.mapped, has.shared, has.root)
 
 
 def _isolation(capacity: Capacity) -> IsolationView | None:
@@ -169,11 +176,15 @@ def node_status(node: NodeState) -> StatusOfNode:
 def _device_view(
     state: ClusterState, node: NodeState, device: Device, holder: AttemptKey | None
 ) -> DeviceView:
-    view = DeviceView(device.index, device.kind, device.memory_bytes, device.numa, device.uuid)
+    view = DeviceView(
+        device.index, device.kind, device.memory_bytes, device.numa, device.uuid, name=device.name
+    )
     if node.health.devices:
         view.out_of_service = node.health.failed.get(device.index, "")
     if holder is not None:
-        view.task, view.number = _task_id(state, holder), task_number(state.jobs[holder[0]], holder[1])
+        job = state.jobs[holder[0]]
+        view.task, view.number = job.job.task_id(holder[1]), task_number(job, holder[1])
+        view.job_name, view.user = job.job.name, job.job.user
     return view
 
 

@@ -20,7 +20,7 @@ from phalanx.core.model.resources import device_kind
 from phalanx.manifests import quantities
 from phalanx.manifests.amounts import MILLICORE
 from phalanx.manifests.containers import NOTHING_RUNS
-from phalanx.manifests.found import ParsedJob, knows_names, plain_name
+from phalanx.manifests.found import ParsedJob, knows_names, plain_name, tell_no_names
 from phalanx.manifests.view import View
 
 OPERATORS = ("jobset", "kuberay")
@@ -51,6 +51,8 @@ def read_aichor(document: View) -> ParsedJob:
     groups = [_group(types.view(name), name, spec) for name in types.content]
     name = document.text("name") or document.view("metadata").text("name") or operator
     limit = spec.view("restartPolicy").number("backoffLimit", 0, 0, RETRIES_MAX)
+    if operator == "jobset":
+        tell_no_names(groups, types)
     made = _jobset(groups, limit) if operator == "jobset" else _kuberay(groups, limit, types)
     network = cast(Network, spec.word("network", ("node", "overlay"), "node"))
     made = msgspec.structs.replace(

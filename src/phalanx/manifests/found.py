@@ -74,6 +74,16 @@ def knows_names(groups: list[GroupSpec]) -> bool:
     return 1 < sum(group.tasks for group in groups) <= NAMED_TASKS_MAX
 
 
+def tell_no_names(groups: list[GroupSpec], view: View) -> None:
+    """Add a caution if tasks of these groups, which start one by one, are too many to know each other by name."""
+    if (tasks := sum(group.tasks for group in groups)) > NAMED_TASKS_MAX:
+        view.note(
+            "",
+            f"its {tasks} tasks do not find each other by host name: at most {NAMED_TASKS_MAX} that are no gang can",
+            "",
+        )
+
+
 def plain_name(text: str, view: View) -> str:
     """A valid name made of a foreign one, with a caution if it had to be changed."""
     name = text.rpartition("/")[2].lower()

@@ -15,7 +15,7 @@ from phalanx.api.schema.jobspec import JobSpec, NetworkSpec, RestartSpec, RuleSp
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.job import RETRIES_MAX, Action
 from phalanx.manifests.batchjob import COUNT_MAX, BatchJob, read_batch, tell_namespace, with_labels
-from phalanx.manifests.found import ParsedJob, knows_names, object_names, plain_name
+from phalanx.manifests.found import ParsedJob, knows_names, object_names, plain_name, tell_no_names
 from phalanx.manifests.gangs import GangBook
 from phalanx.manifests.podgroups import full_name
 from phalanx.manifests.pods import Reader
@@ -71,7 +71,7 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> ParsedJob | N
         restart=_restart(spec, batches, groups),
         success=_success(spec, groups),
         object="".join(object_names([id])),
-        names=_names(spec, groups),
+        names=_wants_names(spec) and knows_names(groups),
         network=NetworkSpec(_mode(metadata), spec.view("network").text("subdomain")),
     )
     made = msgspec.structs.replace(
@@ -82,6 +82,8 @@ def read_jobset(document: View, reader: Reader, book: GangBook) -> ParsedJob | N
     tolerations = tuple(template.tolerations for template in templates)
     if gang is None:
         return None
+    if _wants_names(spec) and not gang.gang:
+        tell_no_names(groups, spec)
     return ParsedJob(
         gang, metadata.where(), id, tolerations=tolerations, documents=book.documents_of(document, gang)
     )
@@ -92,9 +94,9 @@ def _mode(metadata: View) -> Network:
     return cast(Network, annotations.word(NETWORK, ("node", "overlay"), "node"))
 
 
-def _names(spec: View, groups: list[GroupSpec]) -> bool:
-    """Whether tasks know each other by name, as in JobSet unless it says otherwise."""
-    return spec.view("network").flag("enableDNSHostnames", True) and knows_names(groups)
+def _wants_names(spec: View) -> bool:
+    """Whether tasks are to know each other by name, as in JobSet unless it says otherwise."""
+    return spec.view("network").flag("enableDNSHostnames", True)
 
 
 def _group(each: View, batch: BatchJob, before: list[GroupSpec], spec: View) -> GroupSpec:

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from phalanx.core.model.resources import TaskAccounts
 from phalanx.errors import ConfigError
 from phalanx.runner.log_files import HOSTS, RESULTS_FOLDER
 
@@ -61,6 +62,13 @@ class Accounts:
     @property
     def are_mapped(self) -> bool:
         return self._rules is not None
+
+    @property
+    def told(self) -> TaskAccounts:
+        """What the coordinator is told of them."""
+        if self.are_mapped:
+            return TaskAccounts(mapped=True, root=self._allow_root)
+        return TaskAccounts(shared=account_name(os.geteuid()), root=os.geteuid() == 0)
 
     @classmethod
     def read(cls, text: str | None, allow_root: bool, state_dir: Path) -> Accounts:

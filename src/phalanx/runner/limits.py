@@ -98,7 +98,7 @@ class AttemptLimits:
         self._all = [LimitSets(each) for each in (cgroups, *others)]
         self._table = CpuTable(capacity, cpus)
         self._numa = {each.id: each.cpus for each in capacity.numa}
-        self._devices = bool(capacity.devices)
+        self._devices = capacity.devices
         self._pids_max = pids_max
         self._nodes = nodes or DeviceNodes({})
         self._scratch = scratch
@@ -134,6 +134,7 @@ class AttemptLimits:
         has, own = sets.controllers, self._table.gives_own
         cpus = ("cpuset" if "cpuset" in has else "affinity") if own else ""
         filters = "devices" in has or (cgroups.devices is not None and sets.are_on_v2)
+        open_ones = self._nodes.why_open(self._devices)
         return Isolation(
             cpus=cpus,
             cpu_time="quota" if "cpu" in has else "",
@@ -143,9 +144,9 @@ class AttemptLimits:
             else "account"
             if self._processes_max
             else "",
-            devices="filter" if self._nodes and filters else "" if self._devices else "none",
+            devices="none" if not self._devices else "filter" if filters and not open_ones else "",
             scratch=self._scratch.held_by if self._scratch is not None else "",
-            note="; ".join(cgroups.reasons)[:500],
+            note="; ".join(filter(None, (*cgroups.reasons, open_ones)))[:500],
         )
 
     def take(

@@ -12,7 +12,6 @@ then its watchdog has ended what it ran. The loop reads what a keeper kept (`Pro
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import signal
 import socket
@@ -117,11 +116,11 @@ class LocalMachine:
             Path(path).mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def remove_empty(self, path: str) -> None:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.rmdir(path)  # noqa: PTH106 - for every job
 
-    def read_result(self, path: LogPath) -> tuple[str, str]:
-        return read_result(path)
+    def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
+        return read_result(path, tasks)
 
     def write_hosts(self, path: LogPath, text: str) -> None:
         write_hosts(path, text)

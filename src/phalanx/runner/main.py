@@ -168,8 +168,11 @@ def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) ->
     credential, origin = NodeCredential(settings), state_files.origin(state_dir)
     credential.shown()  # a token that cannot be used ends the start, not the first connection
     has = capacity_of(section.name, section.pretend, section.labels, section.cost_per_hour, section.slots)
+    accounts = Accounts.read(section.accounts, section.allow_root, state_dir)
+    has = structs.replace(has, accounts=accounts.told)
     nodes = find_nodes(has, section.device_nodes)
     containers.nodes, containers.devices = nodes, has.devices
+    containers.has_accounts = accounts.are_mapped
     every = section.cgroups == "every-task"
 
     def cgroups(suffix: str) -> Cgroups:
@@ -189,7 +192,6 @@ def _loop(settings: Settings, state_dir: Path, containers: ContainerLaunches) ->
     )
     engine.sets_names = can_set_names()
     engine.vps_addresses = (section.vps_address,) if section.vps_address else ()
-    accounts = Accounts.read(section.accounts, section.allow_root, state_dir)
     take_part(engine, state_dir, [each for _, each in found], accounts, simulated=section.pretend is not None)
     return RunnerLoop(
         engine,

@@ -93,7 +93,7 @@ class KeeperPlace:
     def remove_empty(self, path: str) -> None:
         """Nothing to do: there are no folders."""
 
-    def read_result(self, path: LogPath) -> tuple[str, str]:
+    def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
         named = read_name(path.folder, path.name)
         return ("" if named is None else self._disk.results.get(named[0], "")), ""
 

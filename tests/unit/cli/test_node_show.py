@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from msgspec import structs
 
+from phalanx.api.schema.cluster import AccountsView
 from phalanx.cli.node import _table, node_lines
 from phalanx.coordinator.views_cluster import node_view
 from phalanx.core.cluster.inputs import Hello
-from phalanx.core.model.resources import Capacity, Isolation
+from phalanx.core.model.resources import Capacity, Isolation, TaskAccounts
 from tests.support.builders import Cluster, a_capacity
+from tests.support.fake_client import Cli, FakeClient, a_node
 
 
 def shown(price: float | None) -> list[str]:
@@ -35,7 +38,7 @@ def held(capacity: Capacity) -> dict[str, str]:
     return {
         each[0].rstrip(":"): each[-1]
         for each in words
-        if each[0].rstrip(":") in ("Enforces", "Does not enforce", "Because")
+        if each[0].rstrip(":") in ("Enforces", "Does not enforce", "Because", "Accounts")
     }
 
 
@@ -51,7 +54,33 @@ def test_what_a_node_holds_tasks_to_is_shown_with_what_it_does_not():
     assert held(a_capacity()) == {}
 
 
-def test_a_table_of_nodes_says_what_is_not_held_where_memory_is_not():
+def test_a_node_says_as_whom_its_tasks_run():
+    said = {
+        TaskAccounts(shared="phalanx"): "all tasks run as phalanx, whoever submits them",
+        TaskAccounts(mapped=True): "tasks run as the accounts of their users, never as root",
+        TaskAccounts(mapped=True, root=True): "tasks run as the accounts of their users, root among them",
+    }
+    for accounts, line in said.items():
+        assert held(structs.replace(a_capacity(), accounts=accounts)) == {"Accounts": line}
+    assert held(a_capacity()) == {}
+
+
+def test_a_list_of_nodes_says_where_users_share_an_account(cli: Cli, cluster: FakeClient):
+    shared, mapped = AccountsView(shared="root", root=True), AccountsView(mapped=True)
+    cluster.machines = [a_node(f"n{number}", accounts=shared) for number in range(1, 6)]
+    cluster.machines.append(a_node("n6", accounts=mapped))
+    said = cli("nodes")
+    assert said.err == "Tasks of all users run as root on n1, n2, n3 and 2 more (no runner.accounts)\n"
+    wide = [line.split() for line in cli("nodes", "-o", "wide").out.splitlines()]
+    assert "ACCOUNTS" in wide[0]
+    assert "root for all" in " ".join(wide[1])
+    assert "of users" in " ".join(wide[6])
+    assert cli("nodes", "-o", "json").err == ""
+    cluster.machines = [a_node("n6", accounts=mapped), a_node("n7")]
+    assert cli("nodes").err == ""
+
+
+def test_a_table_of_nodes_says_what_is_not_held():
     cluster = Cluster()
     cluster.give(Hello("n1", "a", "o1", structs.replace(a_capacity(), isolation=Isolation("affinity")), []))
     full = Isolation("cpuset", "quota", "limit", "limit", "none")
@@ -63,3 +92,16 @@ def test_a_table_of_nodes_says_what_is_not_held_where_memory_is_not():
         "without CPUs, CPU time, memory, number of processes, devices",
         "full",
     ]
+
+
+@pytest.mark.parametrize(
+    ("field", "word", "lacking"),
+    [("cpus", "affinity", "CPUs"), ("processes", "", "number of processes"), ("devices", "", "devices")],
+)
+def test_a_table_of_nodes_says_what_alone_is_not_held(field: str, word: str, lacking: str):
+    full = Isolation("cpuset", "quota", "limit", "limit", "none")
+    cluster = Cluster()
+    has = structs.replace(a_capacity(), isolation=structs.replace(full, **{field: word}))
+    cluster.give(Hello("n1", "a", "o1", has, []))
+    table = _table([node_view(cluster.state, cluster.state.nodes["n1"])], wide=False)
+    assert table.rows[0][table.headings.index("ISOLATION")] == f"without {lacking}"

@@ -59,6 +59,15 @@ def test_kuberay_is_a_gang_of_a_head_and_workers():
     assert "workers join it" in warned(document)
 
 
+@pytest.mark.parametrize("count", [1000, 1001])
+def test_an_experiment_that_is_too_large_for_names_says_so(count: int):
+    document = an_experiment(types={"worker": {"count": count}})
+    assert the_job(document).names == (count == 1000)
+    assert ("its 1001 tasks do not find each other by host name" in warned(document)) == (count > 1000)
+    ray = an_experiment("kuberay", types={"head": {"count": 1}, "worker": {"count": count}})
+    assert "host name" not in warned(ray), "members of a gang know each other, however many they are"
+
+
 def test_times_and_names():
     job = the_job(an_experiment(activeDeadlineSeconds=60, timeout=30) | {"name": "Trial"})
     assert (job.time_limit, job.name) == (30, "trial")

@@ -161,3 +161,13 @@ def test_members_know_each_other_by_name_as_in_jobset():
 def test_an_annotation_asks_for_addresses():
     job = the_job(a_jobset(a_replicated(), annotations={"phalanx/network": "overlay"}))
     assert job.network == NetworkSpec("overlay")
+
+
+@pytest.mark.parametrize("count", [1000, 1001])
+def test_a_jobset_that_is_too_large_for_names_says_so(count: int):
+    document = a_jobset(a_replicated(replicas=count))
+    job, said = the_job(document), warned(document)
+    assert job.names == (count == 1000)
+    assert ("its 1001 tasks do not find each other by host name" in said) == (count > 1000)
+    off = a_jobset(a_replicated(replicas=count), network={"enableDNSHostnames": False})
+    assert "host name" not in warned(off), "nobody asked for names"

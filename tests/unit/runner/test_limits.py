@@ -254,6 +254,17 @@ def test_devices_that_cannot_be_closed_are_said():
     assert AttemptLimits(Cgroups((), "", False), capacity, nodes=DeviceNodes({})).isolation.devices == ""
 
 
+def test_a_node_with_a_device_whose_nodes_are_not_all_known_does_not_isolate(root: Path, tmp_path: Path):
+    capacity = Capacity(8, GIB, devices=(Device(0, "gpu"), Device(1, "gpu")))
+    cgroups = v1(root, "memory", "cpuset", "pids", "cpu", "devices", devices=True)
+    nodes = find_nodes(capacity, f"0=/dev/full;1={tmp_path}/gone")
+    limits = AttemptLimits(cgroups, capacity, range(8), nodes=nodes)
+    assert values(take(limits, 1, Grant(1, 0)), "devices.deny") == ["c 1:7 rwm"]
+    assert limits.isolation.lacking == ["devices"]
+    assert limits.isolation.note == f"no device node at {tmp_path}/gone"
+    assert ISOLATED[0] not in isolating(capacity, limits.isolation).labels
+
+
 def test_the_end_has_the_limit_and_the_peak(root: Path):
     limits = AttemptLimits(v1(root, "memory", "cpuset", "pids", "cpu"), TWO_NUMA, range(8))
     take(limits, 1, Grant(1, 64 * MIB))

@@ -50,6 +50,9 @@ class DeviceView(Struct, omit_defaults=True):
     idle_s: float = 0.0  # held and hardly used for so long; 0: it is in use, or free
     number: str = ""  # of the task, such as 17.3
     out_of_service: str = ""  # why it is given to no task; empty: it may be
+    name: str = ""  # as its maker calls it; empty where only the kind is known
+    job_name: str = ""  # of the job that holds it
+    user: str = ""  # whose job that is
 
 
 class NumaView(Struct):
@@ -72,6 +75,14 @@ class IsolationView(Struct, omit_defaults=True):
     lacking: list[str] = []  # what tasks are not held to, in words
     note: str = ""  # why not
     network: str = ""  # cgroup or account: what tells tasks without an address apart in an overlay network
+
+
+class AccountsView(Struct, omit_defaults=True):
+    """As which accounts of a node its tasks run."""
+
+    mapped: bool = False  # each user's tasks as the account that the operator has named for that user
+    shared: str = ""  # else all tasks as this one, which is the runner's: they can access each other's files
+    root: bool = False  # whether tasks may run as root
 
 
 class NodeView(Struct):
@@ -107,6 +118,7 @@ class NodeView(Struct):
     isolation: IsolationView | None = None  # None: its runner does not say
     containers: str = ""  # the runtime that runs containers there, or why there is none
     numbers: list[str] = []  # of `tasks`, such as 17.3
+    accounts: AccountsView | None = None  # None: its runner does not say
 
 
 class DrainRequest(Struct, forbid_unknown_fields=True):

@@ -346,7 +346,10 @@ def _labels(spec: GroupSpec, field: str) -> tuple[tuple[str, str], ...]:
             raise BadRequest(f"{field}labels: {shown(key)} is not a label, it must not be empty")
         check_text(f"{field}labels", key, LABEL_BYTES_MAX)
         check_text(f"{field}labels[{shown(key)}]", value, LABEL_BYTES_MAX)
-    own = {*required_labels(spec.image), *((ISOLATED,) if spec.require_isolation else ())}
+    of_image = required_labels(
+        spec.image, has_address=spec.network == "overlay", has_mounts=bool(spec.mounts)
+    )
+    own = {*of_image, *((ISOLATED,) if spec.require_isolation else ())}
     return tuple(sorted((labels | dict(own)).items()))
 
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator
 
 from phalanx.core.model.amounts import format_bytes, utc
-from phalanx.core.model.containers import CONTAINERS, ROOTFS
+from phalanx.core.model.containers import OF_RUNTIMES
 from phalanx.core.model.job import WAIT_S, Command, Gang, Gather, Group, Job, Restart, Success
 from phalanx.core.model.resources import ISOLATED, Request
 
@@ -84,7 +84,7 @@ def _of_request(request: Request) -> Iterator[str]:
     for name, value in request.labels:
         if (name, value) == ISOLATED:
             yield "--require-isolation"
-        elif (name, value) not in (CONTAINERS, ROOTFS):
+        elif (name, value) not in OF_RUNTIMES:
             yield from ("-l", f"{name}={value}")
 
 

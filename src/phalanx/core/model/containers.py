@@ -11,9 +11,12 @@ from typing import Literal
 
 from msgspec import Struct
 
-# Labels that only the runner of a node sets: it has a runtime for containers, and one that takes folders as images.
+# Labels that only the runner of a node sets: it has a runtime for containers; it is podman, which takes folders as
+# images and gives containers addresses of their own; it can mount what users name.
 CONTAINERS = ("phalanx.containers", "enabled")
 ROOTFS = ("phalanx.rootfs", "enabled")
+MOUNTS = ("phalanx.mounts", "enabled")
+OF_RUNTIMES = (CONTAINERS, ROOTFS, MOUNTS)
 IMAGE_BYTES_MAX = 1024
 MOUNTS_MAX = 32
 SNAPSHOTS = "localhost/phalanx-vps/"  # and the id of a VPS: only that VPS starts from them
@@ -75,11 +78,14 @@ def parse_mount(text: str) -> Mount:
     return found
 
 
-def required_labels(image: str) -> tuple[tuple[str, str], ...]:
-    """What a node must carry to run this image; nothing without one."""
+def required_labels(
+    image: str, *, has_address: bool = False, has_mounts: bool = False
+) -> tuple[tuple[str, str], ...]:
+    """What a node must carry to run this image, with an address or mounts; nothing without an image."""
     if not image:
         return ()
-    return (CONTAINERS, ROOTFS) if image.startswith(FOLDER) else (CONTAINERS,)
+    takes_podman = has_address or image.startswith(FOLDER)
+    return (CONTAINERS, *((ROOTFS,) if takes_podman else ()), *((MOUNTS,) if has_mounts else ()))
 
 
 def _path(text: str) -> str:

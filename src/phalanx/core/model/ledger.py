@@ -21,8 +21,9 @@ from phalanx.core.model.amounts import (
     fixed,
     written,
 )
-from phalanx.core.model.containers import CONTAINERS, ROOTFS
+from phalanx.core.model.containers import CONTAINERS, MOUNTS, OF_RUNTIMES, ROOTFS
 from phalanx.core.model.device_choice import close_together, size_of, smallest
+from phalanx.core.model.device_types import is_pattern
 from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import ISOLATED, Capacity, Cores, Device, Grant, Request
@@ -289,22 +290,30 @@ class Ledger:
         if (request.nodes and self.name not in request.nodes) or self.name in request.exclude:
             return reason.not_chosen(self.name, [self.name])
         lacking = self._labels_lacking(request)
-        return self._lacks_labels(lacking) if lacking else None
+        return self._lacks_labels(lacking, request) if lacking else None
 
-    def _lacks_labels(self, lacking: list[str]) -> Reason:
-        ours = ["=".join(each) for each in (ISOLATED, CONTAINERS, ROOTFS)]
+    def _lacks_labels(self, lacking: list[str], request: Request) -> Reason:
+        ours = ["=".join(each) for each in (ISOLATED, *OF_RUNTIMES)]
         others = [each for each in lacking if each not in ours]
         if others:
             return reason.no_matching_labels(self.name, ", ".join(others), others)
-        if ours[1] in lacking:
-            because = self.capacity.containers.removeprefix("none: ") or "it has no runtime"
-            return reason.no_containers(self.name, because, lacking)
-        if ours[2] in lacking:
-            because = f"only podman takes a folder (rootfs:), and it has {self.capacity.containers}"
+        if because := self._cannot_contain(lacking, request):
             return reason.no_containers(self.name, because, lacking)
         isolation = self.capacity.isolation
         missing = ["limits"] if isolation is None else isolation.lacking
         return reason.not_isolated(self.name, ", ".join(missing) or "limits", missing)
+
+    def _cannot_contain(self, lacking: list[str], request: Request) -> str:
+        """What its runtime cannot do for a container of this request; empty if nothing of that is lacking."""
+        containers, rootfs, mounts = ("=".join(each) in lacking for each in (CONTAINERS, ROOTFS, MOUNTS))
+        has = self.capacity.containers
+        if containers:
+            return has.removeprefix("none: ") or "it has no runtime"
+        if rootfs and request.wants_address:
+            return f"only podman gives a container an address of its own, and it has {has}"
+        if rootfs:
+            return f"only podman takes a folder (rootfs:), and it has {has}"
+        return f"only podman mounts files for users with accounts, and it has {has}" if mounts else ""
 
     def _labels_lacking(self, request: Request) -> list[str]:
         mine = self.capacity.labels
@@ -367,6 +376,8 @@ class Ledger:
 
 def _describe_kind(request: Request) -> str:
     kind = request.gpu_type or "GPUs"
+    if is_pattern(kind):
+        kind = f"GPUs of type {kind}"
     if request.gpu_memory_bytes:
         return f"{kind} with {describe_bytes(request.gpu_memory_bytes)}"
     return kind

@@ -109,7 +109,7 @@ class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     cores: Cores = 1  # 0 asks for no core of its own: the task runs without a CPU limit
     memory_bytes: int = 0  # 0 asks for no memory of its own: no limit is set
     gpus: int = 0
-    gpu_type: str | None = None
+    gpu_type: str | None = None  # a kind of device, or with `*` a pattern of their names
     gpu_memory_bytes: int = 0  # what each device must have at the least
     target: Target | None = None  # a node, perhaps a NUMA node of it, perhaps exact devices
     labels: tuple[tuple[str, str], ...] = ()  # what the node must carry, sorted
@@ -138,6 +138,8 @@ class Device(Struct, frozen=True, omit_defaults=True):
     memory_bytes: int = 0
     numa: int | None = None
     uuid: str = ""
+    name: str = ""  # as its maker calls it; empty where only the kind is known
+    shares_memory: bool = False  # its memory is a part of that of its machine
 
 
 class NumaNode(Struct, frozen=True):
@@ -182,6 +184,14 @@ class Isolation(Struct, frozen=True, omit_defaults=True):
         return [name for name, is_held in held.items() if not is_held]
 
 
+class TaskAccounts(Struct, frozen=True, omit_defaults=True):
+    """As which accounts of a node its tasks run."""
+
+    mapped: bool = False  # each user's tasks as the account that the operator has named for that user
+    shared: str = ""  # else all tasks as this one, which is the runner's
+    root: bool = False  # whether tasks may run as root
+
+
 class Capacity(Struct, frozen=True, omit_defaults=True):
     """All that a node has to give. A node without NUMA data has an empty `numa`."""
 
@@ -198,6 +208,7 @@ class Capacity(Struct, frozen=True, omit_defaults=True):
     containers: str = ""  # its runtime for containers and the version of that, or why there is none
     wireguard: str = ""  # its public key, if its runner can encrypt what it sends to other nodes
     no_wireguard: str = ""  # why it cannot
+    accounts: TaskAccounts | None = None  # None: its runner is of a version that does not say
 
     @property
     def addresses(self) -> int:

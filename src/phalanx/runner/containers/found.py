@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, structs
 
-from phalanx.core.model.containers import CONTAINERS, ROOTFS
+from phalanx.core.model.containers import CONTAINERS, MOUNTS, OF_RUNTIMES, ROOTFS
 from phalanx.core.model.resources import Capacity
 from phalanx.runner.containers.runtime import DOCKER, Runtime, RuntimeFailed
 
@@ -55,14 +55,19 @@ def sockets(setting: str) -> list[str]:
     return _usual() if setting == AUTO else [setting]
 
 
-def with_runtime(capacity: Capacity, found: RuntimeFound) -> Capacity:
-    """A node's capacity with its runtime; labels that say so come from here alone."""
-    own = (CONTAINERS[0], ROOTFS[0])
+def with_runtime(capacity: Capacity, found: RuntimeFound, *, has_accounts: bool = False) -> Capacity:
+    """A node's capacity with its runtime; labels that say so come from here alone.
+
+    Docker cannot be held to what an account may read, so it mounts nothing for users with accounts.
+    """
+    own = [name for name, _ in OF_RUNTIMES]
     labels = {name: value for name, value in capacity.labels.items() if name not in own}
     if found.socket:
         labels |= dict([CONTAINERS])
     if found.kind == "podman":
         labels |= dict([ROOTFS])
+    if found.socket and (found.kind == "podman" or not has_accounts):
+        labels |= dict([MOUNTS])
     return structs.replace(capacity, containers=found.text, labels=labels)
 
 

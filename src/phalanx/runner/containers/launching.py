@@ -90,6 +90,7 @@ class ContainerLaunches:
         self._allowed = allowed
         self.nodes = DeviceNodes({})
         self.devices: tuple[Device, ...] = ()
+        self.has_accounts = False  # whether tasks have the accounts of their users
         self._cdi = cdi
         self._removing: set[asyncio.Future[None]] = set()
         self._written = {
@@ -102,7 +103,7 @@ class ContainerLaunches:
         real = [each for each in self.devices if "pretend" not in each.uuid]
         if about.socket and real and not any(self._device_name(each.index) for each in real):
             about = structs.replace(about, text=f"{about.text}; {NO_LIBRARIES}")
-        return with_runtime(capacity, about)
+        return with_runtime(capacity, about, has_accounts=self.has_accounts)
 
     def adopt(self, found: RuntimeFound) -> None:
         """The node has another runtime from now on, or none; containers that run keep theirs."""

@@ -11,6 +11,7 @@ from phalanx.api.schema.documents import FailedTarget
 from phalanx.api.schema.fields import check_number
 from phalanx.api.schema.groupspec import GatherSpec
 from phalanx.api.schema.submission import VPS_RETRIES, SubmitRequest, to_jobs
+from phalanx.core.model.containers import CONTAINERS, MOUNTS, ROOTFS
 from phalanx.core.model.job import Gang, Gather, Job, Restart, Vps
 from phalanx.core.model.resources import ISOLATED, Target
 from phalanx.errors import BadRequest, PhalanxError, Unprocessable
@@ -264,6 +265,12 @@ def test_isolation_is_a_label_that_is_required():
         ISOLATED,
         ("zone", "b"),
     )
+
+
+def test_containers_with_addresses_and_mounts_ask_for_nodes_that_can_do_that():
+    plain = the_job(image="python", mounts=["/data:/data"]).groups[0].request
+    assert plain.labels == (CONTAINERS, MOUNTS)
+    assert the_job(image="python", network="overlay").groups[0].request.labels == (CONTAINERS, ROOTFS)
 
 
 @pytest.mark.parametrize(

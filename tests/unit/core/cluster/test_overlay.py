@@ -22,6 +22,7 @@ from phalanx.core.cluster.inputs import (
 from phalanx.core.cluster.overlay import USER_RESERVATIONS_MAX, ReservedAddress
 from phalanx.core.cluster.state import Timers
 from phalanx.core.cluster.transitions import apply
+from phalanx.core.model.containers import CONTAINERS, MOUNTS, ROOTFS, required_labels
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Roll, Start, Status
 from phalanx.core.model.overlay import OverlayRules
@@ -351,3 +352,36 @@ def test_a_node_knows_the_addresses_of_those_who_have_tasks_there_with_and_witho
     assert restored.overlay.known_at("n2") == overlay.known_at("n2")
     cluster.ended("n2", (other.id, 0, 1))
     assert overlay.known_at("n2") == [], "ada has nothing there any more"
+
+
+def a_docker_and_a_podman_node() -> OverlayCluster:
+    cluster = OverlayCluster()
+    for name, labels, cores in (("n1", [CONTAINERS, MOUNTS], 2), ("n2", [CONTAINERS, ROOTFS, MOUNTS], 8)):
+        has = structs.replace(a_capacity(cores=cores), labels=dict(labels), containers=f"the one of {name}")
+        cluster.give(Hello(name, "a", f"origin-{name}", has, [], has_overlay=True))
+    return cluster
+
+
+def an_image_job(**fields: object) -> Job:
+    job = a_job(labels=required_labels("python", has_address=bool(fields.get("addresses"))), **fields)  # type: ignore[arg-type]
+    command = structs.replace(job.groups[0].command, image="python")
+    return structs.replace(job, groups=(structs.replace(job.groups[0], command=command),))
+
+
+def test_a_container_with_an_address_goes_to_a_node_with_podman():
+    cluster = a_docker_and_a_podman_node()
+    plain, with_address = an_image_job(), an_image_job(addresses=1)
+    for job in (plain, with_address):
+        assert isinstance(cluster.submit(job), Accepted)
+    nodes = [cluster.state.jobs[job.id].live[0].node for job in (plain, with_address)]
+    assert nodes == ["n1", "n2"], "the smaller node is taken where nothing speaks against it"
+
+
+def test_a_container_with_a_reserved_address_of_a_node_without_podman_is_refused_by_name():
+    cluster = a_docker_and_a_podman_node()
+    for node, token in (("n1", "t"), ("n2", "u")):
+        assert isinstance(cluster.reserve(node, token=token), Accepted)
+    refused = cluster.submit_with(an_image_job())
+    assert code_of(refused) == "NoContainers"
+    assert isinstance(refused, Refused) and "only podman gives a container an address" in refused.reason.text
+    assert isinstance(cluster.submit_with(an_image_job(), "u"), Accepted)

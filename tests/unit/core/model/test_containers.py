@@ -6,6 +6,7 @@ import pytest
 
 from phalanx.core.model.containers import (
     CONTAINERS,
+    MOUNTS,
     ROOTFS,
     ContainerImage,
     Mount,
@@ -60,3 +61,9 @@ def test_a_node_must_have_a_runtime_and_for_folders_podman():
     assert required_labels("") == ()
     assert required_labels("python") == (CONTAINERS,)
     assert required_labels("rootfs:/a") == (CONTAINERS, ROOTFS)
+
+
+def test_addresses_and_mounts_of_containers_ask_more_of_a_node():
+    assert required_labels("python", has_address=True) == (CONTAINERS, ROOTFS)
+    assert required_labels("python", has_mounts=True) == (CONTAINERS, MOUNTS)
+    assert required_labels("", has_address=True, has_mounts=True) == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from phalanx.core.model.containers import CONTAINERS, ROOTFS
+from phalanx.core.model.containers import CONTAINERS, MOUNTS, ROOTFS
 from phalanx.core.model.ledger import Ledger, LedgerError
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import (
@@ -99,6 +99,10 @@ def test_devices_are_told_apart_by_type_and_size() -> None:
     ledger = Ledger("n1", Capacity(8, GIB, (), devices))
     assert granted(ledger, asking(gpus=1, gpu_type="h100")).devices == (2,)
     assert granted(ledger, asking(gpus=1, gpu_memory_bytes=80 * GIB)).devices == (1,)
+    assert granted(ledger, asking(gpus=3, gpu_type="*100")).devices == (0, 1, 2)
+    assert granted(ledger, asking(gpus=1, gpu_type="*H10*")).devices == (2,)
+    none = refused(ledger, asking(gpus=1, gpu_type="*rtx*"))
+    assert none.text == "n1 has 0 GPUs of type *rtx*, 1 requested"
     few = refused(ledger, asking(gpus=2, gpu_type="h100"))
     assert (few.code, few.numbers) == ("ExceedsLargestNode", {"wanted": 2, "free": 1, "total": 1})
     bad = refused(ledger, asking("n1::0", gpu_type="h100"))
@@ -195,3 +199,16 @@ def test_a_node_without_a_runtime_for_containers_says_why() -> None:
     docker = Ledger("n1", Capacity(4, GIB, labels=dict([CONTAINERS]), containers="docker 24"))
     assert "only podman takes a folder" in refused(docker, asked).text
     assert granted(docker, asking(labels=(CONTAINERS,))).cores == 1
+
+
+def test_what_docker_cannot_do_for_a_container_is_named() -> None:
+    has = Capacity(4, GIB, labels=dict([CONTAINERS]), containers="docker 24", block="10.128.0.0/24")
+    docker = Ledger("n1", has)
+    for asked, because in (
+        (asking(labels=(CONTAINERS, ROOTFS), addresses=1), "only podman gives a container an address"),
+        (asking(labels=(CONTAINERS, MOUNTS)), "only podman mounts files for users with accounts"),
+    ):
+        no = refused(docker, asked)
+        assert (no.code, no.tier) == ("NoContainers", Tier.NEVER)
+        assert because in no.text
+        assert no.text.endswith("and it has docker 24")

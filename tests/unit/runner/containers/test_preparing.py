@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.core.model.containers import is_ours
+from phalanx.core.model.containers import CONTAINERS, MOUNTS, OF_RUNTIMES, is_ours
 from phalanx.core.model.resources import Capacity
 from phalanx.runner.containers.found import RuntimeFound, find_runtime, with_runtime
 from phalanx.runner.containers.launching import parse_folders
@@ -122,14 +122,16 @@ def test_images_of_one_user_that_hang_keep_no_other_waiting(tmp_path: Path):
 
 
 def test_a_node_says_which_runtime_it_has_and_labels_cannot_be_forged(tmp_path: Path):
-    forged = Capacity(
-        1, 1, labels={"phalanx.containers": "enabled", "phalanx.rootfs": "enabled", "rack": "r1"}
-    )
+    forged = Capacity(1, 1, labels={**dict(OF_RUNTIMES), "rack": "r1"})
     none = with_runtime(forged, find_runtime(str(tmp_path / "no.sock")))
     assert none.labels == {"rack": "r1"}
     assert none.containers.startswith("none: no container runtime answers at ")
     docker = with_runtime(forged, RuntimeFound("/s", "docker", "docker 24"))
-    assert docker.labels == {"rack": "r1", "phalanx.containers": "enabled"}
+    assert docker.labels == {"rack": "r1", **dict([CONTAINERS, MOUNTS])}
+    with_accounts = with_runtime(forged, RuntimeFound("/s", "docker", "docker 24"), has_accounts=True)
+    assert with_accounts.labels == {"rack": "r1", **dict([CONTAINERS])}
+    podman = with_runtime(forged, RuntimeFound("/s", "podman", "podman 4"), has_accounts=True)
+    assert podman.labels == forged.labels
     assert find_runtime("none").socket == ""
 
 

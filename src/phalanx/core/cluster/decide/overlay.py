@@ -13,6 +13,7 @@ from phalanx.core.cluster import overlay_events as o
 from phalanx.core.cluster.decision import Accepted, Decision, Refused, refuse, refuse_because
 from phalanx.core.cluster.overlay import RESERVATIONS_MAX, USER_RESERVATIONS_MAX, ReservedAddress
 from phalanx.core.cluster.state import ClusterState
+from phalanx.core.model.containers import required_labels
 from phalanx.core.model.job import Job, NodeName
 from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.reason import Reason, Tier
@@ -116,7 +117,13 @@ def with_reservation(state: ClusterState, given: i.Submit, now: float) -> Job | 
     if target is not None and target.host != made.node:
         return Refused(BAD_TOKEN, "reservation")
     request = structs.replace(
-        group.request, target=target or Target(made.node), addresses=0, address=made.address
+        group.request,
+        target=target or Target(made.node),
+        addresses=0,
+        address=made.address,
+        labels=tuple(
+            sorted({*group.request.labels, *required_labels(group.command.image, has_address=True)})
+        ),
     )
     return structs.replace(job, groups=(structs.replace(group, request=request),))
 
