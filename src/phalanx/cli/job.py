@@ -11,7 +11,6 @@ from msgspec import to_builtins
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
-from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.job_table import job_status
 from phalanx.cli.labels import label
 from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
@@ -27,6 +26,7 @@ from phalanx.cli.output import (
     tell_error,
 )
 from phalanx.cli.session import session
+from phalanx.cli.shell_exits import shell_code
 from phalanx.cli.usage_table import usage_fields
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import describe_seconds, plural

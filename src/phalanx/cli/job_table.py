@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from phalanx.api.schema.jobs import JobView, TaskView
-from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.labels import label
 from phalanx.cli.members import node_of, placed, standing
 from phalanx.cli.output import Table, moment, soon, span, time_of_day
+from phalanx.cli.shell_exits import shell_code
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from msgspec import structs
 
 from phalanx.api.schema.jobs import Counts, GangView, GroupView, JobView, RequestView, TaskView
-from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.labels import label
 from phalanx.cli.output import Table, clean, moment, size
+from phalanx.cli.shell_exits import shell_code
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.core.model.reason import said
 

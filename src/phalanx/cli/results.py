@@ -18,13 +18,13 @@ import typer
 from msgspec import Struct
 
 from phalanx.api.schema.jobs import TaskView
-from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.job import IdArgument, id_of
 from phalanx.cli.labels import label
 from phalanx.cli.output import CONTROL, Table, clean, emit, note
 from phalanx.cli.pages import collected
 from phalanx.cli.ps import Status
 from phalanx.cli.session import session
+from phalanx.cli.shell_exits import shell_code
 from phalanx.cli.usage_table import percent
 from phalanx.client.client import Client
 from phalanx.core.model.amounts import describe_bytes, describe_seconds

@@ -15,11 +15,11 @@ import typer
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
-from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.job import id_of
 from phalanx.cli.labels import Numbered, label
 from phalanx.cli.output import OutputOption, clean, emit, note, span
 from phalanx.cli.session import TimeoutOption, deadline, session
+from phalanx.cli.shell_exits import shell_code
 from phalanx.clock import Deadline
 from phalanx.errors import PhalanxError
 from phalanx.settings import Output

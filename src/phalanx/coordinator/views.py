@@ -20,9 +20,9 @@ from phalanx.api.schema.jobs import (
     StatusWord,
     TaskView,
 )
-from phalanx.coordinator.end_words import job_code, job_reason, last_words, task_code, task_reason
 from phalanx.coordinator.evictions import conditions, last_eviction
 from phalanx.coordinator.naming import in_numbers
+from phalanx.coordinator.task_endings import job_code, job_reason, last_words, task_code, task_reason
 from phalanx.coordinator.views_parameters import params_view
 from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import JobState

@@ -7,7 +7,7 @@ every member of a gang is a "node" with as many processes as it has devices, whi
 and for several. Ranks follow the roll, which the coordinator wrote; an attempt without a gang is alone, on its own
 node. Process-level ranks (RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set only as a
 full set and only where every member is one process: it has one device, or is in a gang and has none, or all members
-of the gang run Python itself and no launcher (`plain_python.py`). Their meeting point (MASTER_ADDR, MASTER_PORT) is set
+of the gang run Python itself and no launcher (`plain_command.py`). Their meeting point (MASTER_ADDR, MASTER_PORT) is set
 for every member of a gang. Slurm's names are never set unasked.
 """
 
@@ -22,7 +22,7 @@ from phalanx.core.model.resources import Capacity
 from phalanx.logger import logger
 from phalanx.runner.parameters import variables
 from phalanx.runner.peers import Member, members_of, own_hostname, subdomain_of
-from phalanx.runner.plain_python import is_plain_python
+from phalanx.runner.plain_command import is_plain_python
 
 log = logger("runner")
 LOOPBACK = "127.0.0.1"

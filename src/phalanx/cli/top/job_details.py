@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.api.schema.cluster import DeviceView, NodeView
 from phalanx.api.schema.jobs import JobView, StoryLine, TaskView
-from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.job_table import job_status
 from phalanx.cli.labels import label
 from phalanx.cli.members import standing
 from phalanx.cli.output import clean, size, span, time_of_day
+from phalanx.cli.shell_exits import shell_code
 from phalanx.cli.top.heat_map import rack_of
 from phalanx.cli.top.snapshot import ClusterSnapshot
 from phalanx.core.model.amounts import plural

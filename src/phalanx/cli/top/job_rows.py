@@ -10,10 +10,10 @@ from enum import Enum
 from msgspec import Struct
 
 from phalanx.api.schema.jobs import JobView, ReasonView
-from phalanx.cli.exit_codes import shell_code
 from phalanx.cli.job_table import DEFAULT_QUEUE, SORTS, job_status
 from phalanx.cli.labels import label
 from phalanx.cli.output import clean, span
+from phalanx.cli.shell_exits import shell_code
 
 HEADINGS = ("ID", "NAME", "USER", "STATUS", "TASKS", "GPUS", "TIME", "REASON OR NODES")
 WIDTHS = (5, 12, 8, 9, 6, 4, 6)  # of all columns but the last, which gets the rest

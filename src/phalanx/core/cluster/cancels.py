@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.core.cluster.jobs import DETAILS_MAX, JobState
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model.orders import Status, Why
 
 WHOLE = -1  # instead of a position
-
-
-def note_cancel(job: JobState, positions: tuple[int, ...] | None, user: str) -> None:
-    """Remember who asked for it; of single tasks only the first `DETAILS_MAX`."""
-    for position in (WHOLE,) if positions is None else positions:
-        if user and len(job.cancelled_by) < DETAILS_MAX:
-            job.cancelled_by.setdefault(position, user)
 
 
 def who_cancelled(job: JobState, position: int) -> str:

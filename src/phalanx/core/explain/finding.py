@@ -18,7 +18,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.repairs import repairs
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, GroupState
-from phalanx.core.explain import crowding, fixes, gates, reserved
+from phalanx.core.explain import fixes, gates, queue_limits, reserved
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.choices import why_one_node
@@ -229,7 +229,7 @@ class Explainer:
     def _behind(self, unit: GroupState | GangState, own: int) -> Reason:
         """How many tasks wait and go first, whatever they ask for: of other jobs, and so many of its own group."""
         own = max(0, own - self._started[unit.rank])
-        return crowding.behind(self._snapshot.waiting, unit, own, self._started)
+        return queue_limits.behind(self._snapshot.waiting, unit, own, self._started)
 
     def _asked(self, request: Request) -> Verdict:
         """What every node says about one task, as the draft has it."""

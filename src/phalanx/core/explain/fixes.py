@@ -21,8 +21,8 @@ from phalanx.core.cluster.units import GangState
 from phalanx.core.explain import quota as quotas
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import NOBODY, Asker, Change
-from phalanx.core.explain.crowding import limit_for_each_user
 from phalanx.core.explain.endings import end_of_another
+from phalanx.core.explain.queue_limits import limit_for_each_user
 from phalanx.core.explain.shortage import why_never
 from phalanx.core.explain.smaller import Changes, Holds, Requests, other_gangs, smaller_requests, with_group
 from phalanx.core.explain.submit_command import submit_line

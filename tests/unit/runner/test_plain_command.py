@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.runner.plain_python import is_plain_python
+from phalanx.runner.plain_command import is_plain_python
 
 
 @pytest.mark.parametrize(
