@@ -7,7 +7,7 @@ every member of a gang is a "node" with as many processes as it has devices, whi
 and for several. Ranks follow the roll, which the coordinator wrote; an attempt without a gang is alone, on its own
 node. Process-level ranks (RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set only as a
 full set and only where every member is one process: it has one device, or is in a gang and has none, or all members
-of the gang run Python itself and no launcher (`plain_command.py`). Their meeting point (MASTER_ADDR, MASTER_PORT) is set
+of the gang run Python and no launcher (`plain_command.py`). Their meeting point (MASTER_ADDR, MASTER_PORT) is set
 for every member of a gang. Slurm's names are never set unasked.
 """
 
