@@ -1,7 +1,7 @@
 """The machine's own limit: how fast `/bin/true` can be spawned, two at a time, with nothing round it.
 
-It runs as a small separate process, so that nothing of ours is in the way. With `logs` every spawn also gets a session
-and two new files, as every task of ours does.
+It runs as a small separate process, so that nothing of ours is in the way. With `logs` every spawn also gets a session,
+a pipe for its output and a new file, the log, into which one read at the end would move what came, as with ours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Ceiling(NamedTuple):
 
 
 def measure(spawns: int, logs: Path | None = None) -> Ceiling:
-    """Measure in a fresh process; `logs` is a new folder for the files."""
+    """Measure in a fresh process; `logs` is a new folder for the logs."""
     words = [sys.executable, "-I", "-S", __file__, str(spawns), *([str(logs)] if logs else [])]
     answer = subprocess.run(words, stdout=subprocess.PIPE, check=True)
     return Ceiling(*json.loads(answer.stdout))
@@ -38,20 +38,34 @@ def joined(one: Ceiling, other: Ceiling) -> Ceiling:
 
 def _spawn_all(spawns: int, folder: str | None) -> Ceiling:
     before, began = os.times(), time.perf_counter()
+    outputs: dict[int, int] = {}  # by process: the end of its pipe that is read
     for number in range(spawns):
         if number >= IN_FLIGHT:
-            os.waitpid(-1, 0)
-        os.posix_spawn("/bin/true", ["/bin/true"], {}, **(_with_logs(folder, number) if folder else {}))
+            _reap(outputs)
+        _spawn(folder, number, outputs)
     for _ in range(min(IN_FLIGHT, spawns)):
-        os.waitpid(-1, 0)
+        _reap(outputs)
     wall_s, after = time.perf_counter() - began, os.times()
     return Ceiling(spawns / wall_s, (sum(after[:4]) - sum(before[:4])) / spawns * 1000)
 
 
-def _with_logs(folder: str, number: int) -> dict[str, Any]:
+def _spawn(folder: str | None, number: int, outputs: dict[int, int]) -> None:
+    if folder is None:
+        os.posix_spawn("/bin/true", ["/bin/true"], {})
+        return
+    out, into = os.pipe2(os.O_CLOEXEC)
     flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
-    opens = [(os.POSIX_SPAWN_OPEN, fd, f"{folder}/{number}.{fd}", flags, 0o600) for fd in (1, 2)]
-    return {"setsid": True, "file_actions": opens}
+    actions: list[Any] = [(os.POSIX_SPAWN_OPEN, 1, f"{folder}/{number}", flags, 0o600)]
+    actions += [(os.POSIX_SPAWN_DUP2, into, fd) for fd in (1, 2)]
+    outputs[os.posix_spawn("/bin/true", ["/bin/true"], {}, setsid=True, file_actions=actions)] = out
+    os.close(into)
+
+
+def _reap(outputs: dict[int, int]) -> None:
+    out = outputs.pop(os.waitpid(-1, 0)[0], None)
+    if out is not None:
+        os.read(out, 1 << 16)
+        os.close(out)
 
 
 if __name__ == "__main__":

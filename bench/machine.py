@@ -168,7 +168,7 @@ def commits_per_s(folder: Path, count: int = 300) -> float:
 
 
 def creation_ms(folder: Path, count: int = 50) -> float:
-    """Milliseconds that one new, empty file takes in a new folder: the price of a task's two logs, twice."""
+    """Milliseconds that one new, empty file takes in a new folder: the price of a task's log."""
     place = Path(mkdtemp(dir=folder))
     began = time.perf_counter()
     for number in range(count):

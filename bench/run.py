@@ -28,8 +28,10 @@ from bench import (  # noqa: E402
     coordinator,
     gangs,
     latency,
+    log_start,
     memory,
     recovery,
+    sweep_rows,
     throughput,
     usage,
     workflows,
@@ -51,6 +53,8 @@ CELLS: dict[str, Callable[[Session], Chapter]] = {
     "cgroup": cgroup.measure,
     "calls": calls.measure,
     "usage": usage.measure,
+    "sweep_rows": sweep_rows.measure,
+    "log_start": log_start.measure,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -31,6 +32,14 @@ def test_a_job_gives_its_result_and_its_log(cluster: phalanx.LocalCluster) -> No
     assert (job.status, job.done, job.view().max_retries) == ("Completed", True, 0)
     assert job.logs() == "working\n"
     assert b"".join(job.follow()) == b"working\n"
+
+
+def test_a_task_runs_in_the_folder_of_the_program(
+    cluster: phalanx.LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here, there = cluster.submit(command=["pwd"]), cluster.submit(command=["pwd"], cwd="/usr")
+    assert [job.wait(30, check=True).logs() for job in (here, there)] == [f"{tmp_path}\n", "/usr\n"]
 
 
 def test_one_that_fails_says_so_only_if_asked(cluster: phalanx.LocalCluster) -> None:

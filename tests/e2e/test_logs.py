@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
@@ -10,6 +11,7 @@ from threading import Thread
 
 import pytest
 
+from phalanx import AsyncClient
 from phalanx.cli.job_logs import JobLogs
 from phalanx.cli.task_log import LogOptions, TaskLog
 from phalanx.errors import BadRequest, NotFound, Unavailable
@@ -55,11 +57,23 @@ def shown(cluster: RealCluster, id: str, said: list[bytes] | None = None, **opti
 
 
 def test_two_logs_are_shown_in_the_order_in_which_they_were_written(cluster: RealCluster) -> None:
-    """Right to 50 ms: here the writes are 80 ms apart."""
+    """Right to 50 ms: here the writes are 80 ms apart. Also by one who follows, and begins in the middle."""
     script = "for i in 1 2 3 4 5 6; do echo out $i; sleep 0.08; echo err $i >&2; sleep 0.08; done"
-    id = cluster.client.submit(command=["sh", "-c", script], split_output=True).task_ids[0]
+    script += "; until test -e $0; do sleep 0.05; done; echo out 7; sleep 0.08; echo err 7 >&2"
+    go = cluster.folder / "go"
+    id = cluster.client.submit(command=["sh", "-c", script, str(go)], split_output=True).task_ids[0]
+    wait_until(lambda: "err 6" in cluster.output(id, "stderr"), what="the first six are there")
+    lines: list[str] = []
+    said: list[bytes] = []
+    reader = Thread(target=lambda: lines.extend(shown(cluster, id, said, follow=True)))
+    reader.start()
+    wait_until(lambda: len(said) == 12, what="the follower shows them")
+    go.touch()
     cluster.wait_task(id, "Completed")
-    assert shown(cluster, id) == [f"{word} {number}" for number in range(1, 7) for word in ("out", "err")]
+    reader.join(20)
+    expected = [f"{word} {number}" for number in range(1, 8) for word in ("out", "err")]
+    assert shown(cluster, id) == expected
+    assert lines == expected
 
 
 def test_each_line_has_its_time_and_what_came_since_is_shown(cluster: RealCluster) -> None:
@@ -93,14 +107,29 @@ def test_following_goes_on_over_an_eviction(cluster: RealCluster) -> None:
     id = cluster.client.submit(command=["sh", "-c", script], max_retries=2).task_ids[0]
     cluster.wait_task(id, "Running")
     lines: list[str] = []
-    reader = Thread(target=lambda: lines.extend(shown(cluster, id, follow=True)))
-    reader.start()
-    wait_until(lambda: "attempt 1" in cluster.output(id), what="the first attempt has written")
+    said: list[list[bytes]] = [[], [], []]
+    readers = [
+        Thread(target=lambda: lines.extend(shown(cluster, id, said[0], follow=True))),
+        Thread(target=lambda: said[1].extend(cluster.client.handle(id).follow())),
+        Thread(target=lambda: asyncio.run(followed(cluster, id, said[2]))),
+    ]
+    for reader in readers:
+        reader.start()
+    wait_until(lambda: all(said), what="all have read what the first attempt has written")
     cluster.client.evict(id)
     node = cluster.wait_task(id, "Completed").node
-    reader.join(20)
+    for reader in readers:
+        reader.join(20)
     told = [line for line in lines if "has ended" not in line]
     assert told == ["attempt 1", f"--- attempt 2 on {node} ---", "attempt 2"]
+    assert [b"".join(each).decode().splitlines() for each in said[1:]] == [told, told], "so do both clients"
+    assert b"".join(cluster.client.logs(id, attempt=1, follow=True)) == b"attempt 1\n"
+
+
+async def followed(cluster: RealCluster, id: str, said: list[bytes]) -> None:
+    async with AsyncClient(cluster.address("coordinator"), cluster.user_token) as client:
+        async for piece in client.logs(id, follow=True):
+            said.append(piece)  # noqa: PERF401 (while it comes)
 
 
 def test_following_goes_on_elsewhere_when_the_node_is_gone_and_closes_no_connection(tmp_path: Path) -> None:

@@ -11,11 +11,14 @@ from phalanx import ApprovalSpec, Forbidden, QuotaSpec, TooMany, UserLimitsSpec
 from phalanx.api.schema.cluster import TokenRequest
 from phalanx.core.model.credential import Role
 from tests.support.real_cluster import RealCluster, a_real_cluster
+from tests.support.terminal import run_phalanx
 from tests.support.waiting import wait_until
 
 
 def known_as(cluster: RealCluster, name: str, role: Role = "user") -> phalanx.Client:
     token = cluster.client.create_token(TokenRequest(role=role, name=name)).token
+    (cluster.folder / name).touch(0o600)
+    (cluster.folder / name).write_text(token)  # for the command line
     client = phalanx.Client(cluster.address("coordinator"), token)
     cluster.clients[name] = client  # closed with the cluster
     return client
@@ -63,7 +66,8 @@ def approvals_outlive_a_kill(cluster: RealCluster, bob: phalanx.Client, carol: p
     with pytest.raises(Forbidden, match="bob may not approve"):
         bob.approve(approved)
     carol.approve(approved)
-    carol.deny(denied, "too large")
+    told = run_phalanx(cluster, "deny", denied, "--reason", "too large", token_file="carol")
+    assert (told.returncode, told.stdout.split()[1:]) == (0, [b"denied"]), told
     cluster.kill("coordinator")
     cluster.start_coordinator()
     cluster.wait_online("n1")
@@ -72,6 +76,8 @@ def approvals_outlive_a_kill(cluster: RealCluster, bob: phalanx.Client, carol: p
     assert (task.status, task.message) == ("Cancelled", "denied by carol: too large")
     assert bob.why(waits).dominant.code == "WaitingApproval"
     assert cluster.client.queue("big").unapproved == 1
-    carol.approve(waits)
+    told = run_phalanx(cluster, "approve", waits, token_file="carol")
+    assert (told.returncode, told.stdout.split()[1:]) == (0, [b"approved"]), told
+    assert run_phalanx(cluster, "approve", waits, token_file="carol").returncode == 6, "it waits no more"
     cluster.wait_task(waits, "Completed")
     assert any("approved by carol" in line.text for line in bob.story(waits).items)

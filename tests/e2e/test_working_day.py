@@ -37,6 +37,9 @@ with open(os.environ["PHALANX_RESULT"], "w") as file:
 """
 
 
+WAITS = ('until test -e "$0"; do sleep 0.1; done',)
+
+
 class User:
     """One who has changed to the folder of a project and activated its environment."""
 
@@ -54,12 +57,12 @@ class User:
         assert done.returncode == code, (words, done.stdout, done.stderr)
         return done.stdout.decode()
 
-    def sees(self, *words: str, code: int = 0) -> list[str]:
-        """What a command shows on a terminal, line by line; no line is wider than that."""
+    def sees(self, *words: str, code: int = 0, is_prose: bool = False) -> list[str]:
+        """What a command shows on a terminal, line by line; no line is wider than that, unless it is a sentence."""
         with a_terminal(self.cluster, *words, rows=24, columns=COLUMNS) as terminal:
             assert terminal.exit_code() == code, terminal.shown
             lines = ESCAPES.sub("", terminal.shown.decode()).replace("\r", "").splitlines()
-        assert [line for line in lines if len(line) > COLUMNS] == [], lines
+        assert is_prose or [line for line in lines if len(line) > COLUMNS] == [], lines
         return lines
 
 
@@ -104,21 +107,105 @@ def test_a_sweep_its_failures_and_their_second_try(user: User) -> None:
     assert any(row.endswith(",1.3") for row in rows), "lr 0.1 and seed 13"
 
 
-def test_a_gang_preempts_and_the_victim_says_so(user: User) -> None:
-    low = user.says("submit", "-n", "low", "--array", "1-12", "--gpus", "1", "--", "sleep", "300").strip()
-    wait_until(lambda: user.cluster.client.job(low).counts.running == 12, 30.0, "all of it runs")
-    planned = user.sees("plan", "--tasks", "2", "--gpus", "4", "--priority", "5", "--", "sleep", "1")
-    assert any("evicts 8 tasks of job" in line for line in planned), planned
-    gang = user.says(
-        "submit", "-n", "urgent", "--tasks", "2", "--gpus", "4", "--priority", "5", "--", "sleep", "2"
-    ).strip()
-    user.says("wait", gang)
-    wait_until(lambda: user.cluster.client.job(low).counts.running == 12, 30.0, "it runs again")
-    story = user.says("story", low)
-    told = rf"8 tasks preempted to make room for 2 tasks of urgent \(job {gang} of \w+, priority 5\) on"
-    assert re.search(told, " ".join(story.split())), story
+def test_a_gang_preempts_a_retry_and_an_attached_run_and_all_say_so(user: User) -> None:
+    """Eleven failed tasks of a sweep run again, beside an attached run: every GPU is taken until the gang comes."""
+    mended, go, gone = (user.project / name for name in ("able", "go", "gone"))
+    waits = 'test -e "$1" || exit 3; until test -e "$2"; do sleep 0.1; done; echo attempt $PHALANX_ATTEMPT'
+    command = ["sh", "-c", waits, "-", str(mended), str(go)]
+    sweep = user.says(
+        "submit", "-n", "low", "--param", "seed=1..11", "--gpus", "1", "--retries", "0", "--", *command
+    ).strip()  # fmt: skip
+    user.says("wait", sweep, code=3)
+    mended.touch()
+    (again,) = [line for line in user.sees("retry", sweep, "--failed") if line.isdecimal()]
+    watched = "echo begun $PHALANX_ATTEMPT; " + waits
+    with a_terminal(
+        user.cluster, "run", "-n", "watched", "--gpus", "1", "--", "sh", "-c", watched, *command[3:], columns=COLUMNS
+    ) as attached:  # fmt: skip
+        attached.expect("begun 1")
+        wait_until(lambda: user.cluster.client.job(again).counts.running == 11, 30.0, "all of it runs")
+        gang = ["--tasks", "3", "--gpus", "4", "--priority", "5", "--", "sh", "-c", *WAITS, str(gone)]
+        assert any("evicts 11 tasks of job" in line for line in user.sees("plan", *gang, is_prose=True))
+        urgent = user.says("submit", "-n", "urgent", *gang).strip()
+        user.cluster.wait_task(f"{urgent}.0", "Running")
+        attached.expect(rf"attempt 1 was evicted at [^ ]+ UTC: .*urgent \(job {urgent} of")
+        why_it_waits(user, again, urgent)
+        gone.touch()
+        user.says("wait", urgent)
+        attached.expect("begun 2")
+        go.touch()
+        attached.expect("attempt 2")
+        assert attached.exit_code() == 0
+    user.says("wait", again)
+    assert user.sees("logs", f"{again}.7") == ["attempt 2"]
+    rows = user.says("results", sweep, "-o", "csv").splitlines()[1:]
+    assert (len(rows), all("Completed" in row for row in rows)) == (11, True), rows
+
+
+def why_it_waits(user: User, evicted: str, by: str) -> None:
+    """Every list and answer about a job that was evicted says when, by whom and for whom."""
+    told = rf"preempted to make room for .*urgent \(job {by} of \w+, priority 5\)"
+    for where in ("why", "story"):
+        for shown in (user.sees(where, evicted, is_prose=True), user.says(where, evicted).splitlines()):
+            assert re.search(told, " ".join(" ".join(shown).split())), (where, shown)
     assert any("low" in line for line in user.sees("ps"))
-    user.says("cancel", "low")
+    rows = user.says("ps", "--columns", "id,reason").splitlines()
+    (row,) = [line for line in rows if line.split()[0] == evicted]
+    assert re.search(rf"evicted at [0-9:]{{8}}[^:]*: {told}", row), row
+
+
+def test_holds_changes_and_a_second_submission(user: User) -> None:
+    job = user.says("submit", "-n", "later", "--begin", "+1h", "--", "true").strip()
+    assert user.says("hold", job, "--reason", "its data is not there").startswith(f"{job} held")
+    assert any("Held" in line for line in user.sees("ps"))
+    assert "its data is not there" in " ".join(user.sees("why", job, is_prose=True))
+    assert "priority 3, time limit 1m" in user.says(
+        "update", job, "--priority", "3", "--time-limit", "1m", "--begin", "now"
+    )
+    assert user.cluster.client.task(job).status == "Pending", "it is held"
+    assert user.says("release", job).startswith(f"{job} released")
+    user.says("wait", job)
+    again = user.says("resubmit", job, "--set", "env.SEED=7", "--set", "priority=0").strip()
+    user.says("wait", again)
+    view = user.cluster.client.job(again)
+    assert (view.name, view.env, view.priority, view.status) == ("later", {"SEED": "7"}, 0, "Completed")
+    user.says("release", job, code=6)
+
+
+def test_lists_follow_changes_and_all_jobs_are_cancelled_at_once(user: User) -> None:
+    begun = [
+        user.says("submit", "-n", f"cancel-{number}", "--", "sleep", "300").strip() for number in range(2)
+    ]
+    with a_terminal(user.cluster, "ps", "-w", columns=COLUMNS) as screen:
+        screen.expect("cancel-1 .*Running")
+        with a_terminal(user.cluster, "cancel", "--all", columns=COLUMNS) as asked:
+            asked.expect(r"Cancel 2 jobs \(.*cancel-.*\)\?")
+            asked.type("n\n")
+            assert asked.exit_code() != 0
+        user.says("cancel", "--all", code=2)
+        assert "2 jobs cancelled" in user.says("cancel", "--all", "--yes")
+        screen.expect("nothing is waiting or running")
+        screen.type("\x03")
+        assert screen.exit_code() == 130
+    assert {user.cluster.client.job(id).status for id in begun} == {"Cancelled"}
+
+
+def test_where_jobs_run(user: User) -> None:
+    client = user.cluster.client
+    wide = user.says("submit", "--array", "1-3", "--spread", "--", "sleep", "300").strip()
+    wait_until(lambda: client.job(wide).counts.running == 3, what="all of it runs")
+    assert sorted(task.node or "" for task in client.tasks(wide)) == ["n1", "n2", "n3"]
+    assert user.says("ps", "--columns", "nodes").splitlines()[1].split(",") == client.job(wide).nodes
+    away = user.says("submit", "--exclude", "n1,n3", "--", "sleep", "300").strip()
+    assert user.cluster.wait_task(away, "Running").node == "n2"
+    alone = user.says("submit", "--exclusive", "--nodes", "n3", "--", "sleep", "300").strip()
+    assert client.why(alone).dominant.text
+    user.says("cancel", wide)
+    assert user.cluster.wait_task(alone, "Running").node == "n3"
+    beside = user.says("submit", "--nodes", "n3", "--", "true").strip()
+    assert f"it starts when {alone} on n3 ends" in " ".join(user.sees("why", beside, is_prose=True))
+    user.says("cancel", away, alone)
+    user.says("wait", beside)
 
 
 def test_the_log_of_a_crashed_attempt_outlives_its_node(user: User) -> None:

@@ -23,7 +23,7 @@ BROAD_EXCEPT: dict[str, str] = {
     "src/phalanx/runner/health/background.py": "a thread hands it to the one that waits for it, which raises it",
     "src/phalanx/worker/call_process.py": "whatever a call raises is its result",
     "src/phalanx/cli/job_logs.py": "a thread hands it to the one that waits for it, which raises it",
-    "src/phalanx/cli/task_log.py": "a thread hands it to the one that waits for it, which raises it",
+    "src/phalanx/cli/split_logs.py": "a thread hands it to the one that waits for it, which raises it",
     "src/phalanx/coordinator/traces/exporter.py": "whatever OpenTelemetry raises concerns traces alone",
     "src/phalanx/coordinator/rpc_clients.py": "as app.py: what nobody foresaw is told without its insides",
     "src/phalanx/core/placement/engine.py": "whatever goes wrong with one job, the others are placed",

@@ -23,7 +23,7 @@ PLAIN = {
         logs lookup loop machine main message metrics model names naming network offline online open output owners
         page patterns pickle picture pool process program protocol queries questions read record refusal
         reply retention rows
-        script search secret server session set settings setup share shell socket state statuses supervisor table
+        script search secret server session set settings setup share shell socket split state statuses supervisor table
         terminal tokenfile tree trust types options users verified version view wire
     """,
     "protocols and things outside": """

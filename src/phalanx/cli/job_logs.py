@@ -15,7 +15,7 @@ from msgspec import structs
 
 from phalanx.cli.labels import label
 from phalanx.cli.output import note
-from phalanx.cli.task_log import LogOptions, TaskLog
+from phalanx.cli.task_log import ORDER_OF_TWO, LogOptions, TaskLog
 from phalanx.core.model.amounts import plural
 from phalanx.errors import BadRequest, NotFound, PhalanxError
 
@@ -41,6 +41,8 @@ class JobLogs:
         self._left_out = self._newest = 0
 
     def lines(self) -> Iterator[bytes]:
+        if self._job.split_output and self._options.stream is None:
+            note(ORDER_OF_TWO)
         yield from self._followed() if self._options.follow else self._in_order()
         if self._newest < (self._attempt or 0):
             raise BadRequest(

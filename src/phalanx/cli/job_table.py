@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -14,7 +15,9 @@ from phalanx.errors import BadRequest
 
 Cell = Callable[[Any, float], object]
 DEFAULT_QUEUE = "default"
-NODES_SHOWN = 3
+NODES_SHOWN = 3  # on a terminal
+NODES_KNOWN = 256  # of no job are there more
+TASKS_LOOKED_AT = 1000  # for them
 
 
 def job_status(job: JobView) -> str:
@@ -44,7 +47,11 @@ def _done(job: JobView) -> str:
 
 
 def _nodes(job: JobView) -> str:
-    return ",".join(job.nodes[:NODES_SHOWN]) + ("…" if len(job.nodes) > NODES_SHOWN else "")
+    """A terminal shows a few; a pipe gets all that are known, and whether there may be more."""
+    most = NODES_SHOWN if sys.stdout.isatty() else NODES_KNOWN
+    is_all = len(job.nodes) <= most and len(job.nodes) < NODES_KNOWN
+    is_all = is_all and job.counts.assigned + job.counts.running <= TASKS_LOOKED_AT
+    return ",".join(job.nodes[:most]) + ("" if is_all else "…")
 
 
 def _reason(job: JobView) -> str:

@@ -86,6 +86,10 @@ class LineTimes:
             "stderr": [row.stderr or 0 for row in self._rows],
         }
 
+    @property
+    def are_known(self) -> bool:
+        return bool(self._rows)
+
     def row(self, line: LogLine) -> int:
         """The place of the row that a line belongs to."""
         return bisect_right(self._sizes[line.stream], line.offset)
@@ -94,16 +98,24 @@ class LineTimes:
         """When a line was begun; `now` is by a clock that does not step. None if it is not known."""
         place = self.row(line)
         if place >= len(self._rows) and self._found.is_live and now - self._asked_at >= ASK_AGAIN_S:
-            after = self._rows[-2].at if len(self._rows) > 1 else 0.0
-            self._found = self._client.log_times(self._id, attempt=self._found.attempt, after=after)
-            self._asked_at = now
-            self._take(self._found.rows)
+            self.renew(now)
             place = self.row(line)
         if place < len(self._rows):
             return self._rows[place].at
         if self._found.is_live:
             return self._found.now + now - self._asked_at
         return self._rows[-1].at if self._rows else None
+
+    def renew(self, now: float) -> None:
+        """Ask for what was written since the last time."""
+        after = self._rows[-2].at if len(self._rows) > 1 else 0.0
+        self._found = self._client.log_times(self._id, attempt=self._found.attempt, after=after)
+        self._asked_at = now
+        self._take(self._found.rows)
+
+    def size(self, stream: Stream) -> int:
+        """How much a log had when its times were asked for."""
+        return self._sizes[stream][-1] if self._rows else 0
 
     def offset_since(self, at: float, stream: Stream) -> int:
         """Where that begins which was written since then."""

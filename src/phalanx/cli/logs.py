@@ -19,7 +19,7 @@ from phalanx.cli.job_logs import JobLogs
 from phalanx.cli.option_form import with_options
 from phalanx.cli.output import note
 from phalanx.cli.session import session
-from phalanx.cli.task_log import LogOptions, TaskLog
+from phalanx.cli.task_log import ORDER_OF_TWO, LogOptions, TaskLog
 from phalanx.clock import SystemClock
 from phalanx.core.model.patterns import LinePattern, Unreadable
 from phalanx.errors import BadRequest
@@ -98,7 +98,7 @@ def logs(
         _write(JobLogs(client, id, attempt, of_each).lines())
         return
     if found.split_output and shown.stream is None and _may_have_two(found):
-        note("two logs, shown by their times: lines less than 50 ms apart may be in another order")
+        note(ORDER_OF_TWO)
     log = TaskLog(client, id, _cut(shown, SCREEN_LINES if is_cut else None), _say, called)
     _write(log.all_attempts() if options.follow and attempt is None else log.attempt(attempt, found))
 

@@ -7,6 +7,7 @@ sense is decided by the coordinator; only what it could not see is checked here.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -29,9 +30,9 @@ from phalanx.cli.labels import label
 from phalanx.cli.option_form import with_options
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, read_cores, read_memory, session
-from phalanx.cli.sweep_files import Read, each_line, from_csv, from_json
 from phalanx.cli.wait import await_submitted, exit_code, tell_end
 from phalanx.cli.words import listed
+from phalanx.client.sweep_files import Read, each_line, from_csv, from_json
 from phalanx.settings import Output
 
 
@@ -307,7 +308,7 @@ class SweepOptions(SubmitOptions, kw_only=True):
         files = [
             (read, file)
             for read, file in (
-                (each_line, self.each_line),
+                (partial(each_line, say=note), self.each_line),
                 (from_csv, self.from_csv),
                 (from_json, self.from_json),
             )

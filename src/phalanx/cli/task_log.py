@@ -1,7 +1,7 @@
 """The log of one task as it is shown: one attempt, or followed over all that come.
 
 A task with one log, and nothing to be done with its lines, is copied byte by byte. Lines of two logs are brought into
-their order by their times; followed, they come as they come.
+their order by their times, also while they are followed (`split_logs.py`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from queue import Queue
-from threading import Thread
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
@@ -19,6 +18,7 @@ from phalanx.api.schema.log_times import gap_mark
 from phalanx.cli.instants import read_since
 from phalanx.cli.log_lines import LineTimes, LogLine, cut, matching, merged, stamp, without_first
 from phalanx.cli.pages import collected
+from phalanx.cli.split_logs import TwoLogs
 from phalanx.cli.wait import ENDED
 from phalanx.clock import SystemClock
 from phalanx.core.model.patterns import LinePattern
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from phalanx.client.client import Client
     from phalanx.client.log_calls import LogPiece
 
-PIECES_AHEAD = 16
 STORY_LINES_MAX = 2000
 PACE_FIRST_S, PACE_MAX_S = 0.2, 5.0
+ORDER_OF_TWO = "two logs, shown by their times: lines less than 50 ms apart may be in another order"
 AWAY_PACE_S = 2.0  # after which a node that is not connected is asked again
 Say = Callable[[str], None]
 
@@ -184,19 +184,23 @@ class TaskLog:
 
     def _by_line(self, streams: list[Stream], found: LogTimesView, times: LineTimes) -> Iterator[bytes]:
         options = self._options
-        read = [cut(self._pieces(each, found, times, options.lines), each) for each in streams]
-        lines = read[0]
-        if len(read) > 1 and options.follow:
-            lines = _as_they_come(read)
-        elif len(read) > 1 and found.rows:
-            lines = merged(read[0], read[1], times)
-        elif len(read) > 1:
-            lines = (line for each in read for line in each)
+        lines = self._lines(
+            {each: self._pieces(each, found, times, options.lines) for each in streams}, times
+        )
         if options.pattern is not None:
             lines = matching(lines, options.pattern)
         shown = (self._stamped(line, times) for line in lines) if options.timestamps else _data(lines)
-        is_cut = options.lines is None or (len(read) == 1 and options.since is None)
+        is_cut = options.lines is None or (len(streams) == 1 and options.since is None)
         return shown if is_cut or options.follow else _last(shown, options.lines or 0)
+
+    def _lines(self, pieces: dict[Stream, Iterator[LogPiece]], times: LineTimes) -> Iterator[LogLine]:
+        """The lines of one log, or of two in their order."""
+        if len(pieces) > 1 and self._options.follow:
+            return TwoLogs(pieces, times, self._clock).lines(self._options.lines)
+        first, *others = [cut(each, stream) for stream, each in pieces.items()]
+        if others and times.are_known:
+            return merged(first, others[0], times)
+        return chain(first, *others)
 
     def _stamped(self, line: LogLine, times: LineTimes) -> bytes:
         return stamp(times.at(line, self._clock.monotonic())) + line.data
@@ -226,28 +230,3 @@ def _bytes(pieces: Iterator[LogPiece]) -> Iterator[bytes]:
 
 def _last(lines: Iterator[bytes], most: int) -> Iterator[bytes]:
     yield from deque(lines, most)
-
-
-def _as_they_come(read: list[Iterator[LogLine]]) -> Iterator[LogLine]:
-    """Lines of several logs, in the order of their arrival; within a log it is exact."""
-    arriving: Queue[LogLine | Exception | None] = Queue(PIECES_AHEAD)
-
-    def copy(lines: Iterator[LogLine]) -> None:
-        try:
-            for line in lines:
-                arriving.put(line)
-            arriving.put(None)
-        except Exception as error:  # whatever it is, the reader of the next line must see it
-            arriving.put(error)
-
-    for each in read:
-        Thread(target=copy, args=(each,), daemon=True).start()
-    still_open = len(read)
-    while still_open:
-        line = arriving.get()
-        if isinstance(line, Exception):
-            raise line
-        if line is None:
-            still_open -= 1
-        else:
-            yield line

@@ -7,14 +7,17 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.api.schema.log_times import LogTimesView, gap_mark
 from phalanx.api.schema.queries import Follow, Stream
+from phalanx.client import calls
 from phalanx.client.calls import Call
 from phalanx.client.http import AsyncAnswer
 from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import LogPosition, RetryDelays
 from phalanx.client.log_calls import LogPiece, log_times
-from phalanx.errors import TooMany, Unavailable
+from phalanx.client.log_reader import FollowedLog, Next
+from phalanx.errors import NotFound, TooMany, Unavailable
 
 
 class AsyncLogCalls:
@@ -24,6 +27,9 @@ class AsyncLogCalls:
         raise NotImplementedError
 
     async def _opened(self, call: Call[Any]) -> AsyncAnswer:
+        raise NotImplementedError
+
+    async def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
         raise NotImplementedError
 
     async def logs(
@@ -36,6 +42,11 @@ class AsyncLogCalls:
         lines: int | None = None,
         follow: Follow = False,
     ) -> AsyncGenerator[bytes, None]:
+        if follow is True and attempt is None:
+            async with aclosing(self._all_attempts(id, stream, FollowedLog(offset, lines))) as every:
+                async for data in every:
+                    yield data
+            return
         pieces = self.log_pieces(
             id, stream=stream, attempt=attempt, offset=offset, lines=lines, follow=follow
         )
@@ -45,6 +56,21 @@ class AsyncLogCalls:
                     yield gap_mark(piece.gap)
                 if piece.data:
                     yield piece.data
+
+    async def _all_attempts(self, id: AnyId, stream: Stream, log: FollowedLog) -> AsyncGenerator[bytes, None]:
+        then: Next = "read"
+        while then != "end":
+            try:
+                async with aclosing(self.log_pieces(id, stream=stream, follow=True, **log.place())) as pieces:
+                    async for piece in pieces:
+                        for data in log.shown(piece):
+                            yield data
+            except (NotFound, Unavailable) as error:
+                log.broke(error)
+            while isinstance(then := log.after(task := await self._ask(calls.task(id))), float):
+                await self.wait(task.id, timeout=then)
+            for mark in log.marks():
+                yield mark
 
     async def log_pieces(
         self,

@@ -166,7 +166,7 @@ class JobHandle(_Handle, dict=True):
         return b"".join(found).decode("utf-8", "replace")
 
     def follow(self, index: int | None = None, *, stream: Stream = "stdout") -> Iterator[bytes]:
-        """What its task writes, as it comes, until it ends."""
+        """What its task writes, as it comes, until it ends: over all attempts, with a line before each further one."""
         return self.client.logs(self.task_id(index), stream=stream, follow=True)
 
     def result(self, timeout: float | None = None) -> Any:
@@ -265,7 +265,7 @@ class AsyncJobHandle(_Handle, dict=True):
         return b"".join([piece async for piece in found]).decode("utf-8", "replace")
 
     def follow(self, index: int | None = None, *, stream: Stream = "stdout") -> AsyncIterator[bytes]:
-        """What its task writes, as it comes, until it ends."""
+        """What its task writes, as it comes, until it ends: over all attempts, with a line before each further one."""
         return self.client.logs(self.task_id(index), stream=stream, follow=True)
 
     async def result(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109

@@ -8,13 +8,16 @@ from typing import Any
 
 from msgspec import Struct
 
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.api.schema.log_times import LogTimesView, gap_mark
 from phalanx.api.schema.queries import Follow, Stream
+from phalanx.client import calls
 from phalanx.client.calls import Call, path_of, query_of
 from phalanx.client.http import Answer
 from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import LogPosition, RetryDelays
-from phalanx.errors import TooMany, Unavailable
+from phalanx.client.log_reader import FollowedLog, Next
+from phalanx.errors import NotFound, TooMany, Unavailable
 
 
 class LogPiece(Struct, frozen=True):
@@ -44,6 +47,9 @@ class LogCalls:
     def _pause(self, patience: RetryDelays, error: Unavailable | TooMany) -> None:
         raise NotImplementedError
 
+    def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:
+        raise NotImplementedError
+
     def logs(
         self,
         id: AnyId,
@@ -56,9 +62,14 @@ class LogCalls:
     ) -> Iterator[bytes]:
         """What a task wrote, in pieces. A cut connection is taken up again where it broke.
 
-        `stdout` is all that it wrote, unless its job has `split_output`. `follow` may be "hold": an attached task then
-        waits for us.
+        `stdout` is all that it wrote, unless its job has `split_output`. With `follow` it goes on until the task ends:
+        when it is evicted, lost or tried again, a line such as `--- attempt 2 on n3 ---` comes before what the next
+        attempt writes. With `attempt` it is that attempt alone. `follow` may be "hold": an attached task then waits
+        for us, one attempt long.
         """
+        if follow is True and attempt is None:
+            yield from self._all_attempts(id, stream, FollowedLog(offset, lines))
+            return
         for piece in self.log_pieces(
             id, stream=stream, attempt=attempt, offset=offset, lines=lines, follow=follow
         ):
@@ -66,6 +77,18 @@ class LogCalls:
                 yield gap_mark(piece.gap)
             if piece.data:
                 yield piece.data
+
+    def _all_attempts(self, id: AnyId, stream: Stream, log: FollowedLog) -> Iterator[bytes]:
+        then: Next = "read"
+        while then != "end":
+            try:
+                for piece in self.log_pieces(id, stream=stream, follow=True, **log.place()):
+                    yield from log.shown(piece)
+            except (NotFound, Unavailable) as error:
+                log.broke(error)
+            while isinstance(then := log.after(task := self._ask(calls.task(id))), float):
+                self.wait(task.id, timeout=then)
+            yield from log.marks()
 
     def log_pieces(
         self,
@@ -77,7 +100,10 @@ class LogCalls:
         lines: int | None = None,
         follow: Follow = False,
     ) -> Iterator[LogPiece]:
-        """The same with the place of each piece. The first comes at once, empty if nothing is written yet."""
+        """What one attempt wrote, by default the newest, with the place of each piece.
+
+        The first piece comes at once, empty if nothing is written yet.
+        """
         place = LogPosition(id_of(id), stream, attempt, offset, lines, follow=follow)
         patience = RetryDelays(begun=follow == "hold")
         while True:

@@ -44,6 +44,7 @@ Resources of each task
 Tasks
     array, at_once                             "1-100%10": one task for each index, ten at a time
     params, rows                               a sweep: `params={"lr": "0.1,0.01"}`, or rows of any number
+    each_line, from_csv, from_json             a file: a task for each line, row, or object
     tasks, min, gang_wait, gather              a gang: all start together, or at least `min`; where
 Order
     queue, priority, begin, no_queue, allow_infeasible

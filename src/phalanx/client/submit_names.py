@@ -12,6 +12,8 @@ from phalanx.client.plain_values import plain_value
 # As the command line has it: the field that is meant.
 NAMES = {"retries": "max_retries", "target": "targets", "mount": "mounts", "label": "labels", "tag": "tags"}
 
+HINTS = {"limit": "at_once=4 runs 4 tasks of a sweep at a time; of an array, write array='1-100%4'"}
+
 
 class GangKeywords(GangFields, total=False):
     """Keywords of `gang`: `GangFields`, and names that the command line has for some of them."""
@@ -35,7 +37,7 @@ class SubmitKeywords(SweepFields, total=False):
 def read_keywords(given: Mapping[str, Any], function: str = "submit") -> SweepFields:
     """The fields that are meant, without those that are None; TypeError for one that is given twice or unknown."""
     known = [*SweepFields.__annotations__, *NAMES]
-    check_keywords(function, given, known, listed_by="help(phalanx.Client.submit) lists them")
+    check_keywords(function, given, known, hints=HINTS, listed_by="help(phalanx.Client.submit) lists them")
     fields: dict[str, Any] = {}
     for name, value in given.items():
         field = NAMES.get(name, name)

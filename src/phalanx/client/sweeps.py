@@ -6,7 +6,10 @@ sent again; the job itself has a request id, and is accepted once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -24,6 +27,7 @@ from phalanx.client.ids import AnyId
 from phalanx.client.plain_values import plain_value
 from phalanx.client.submit_names import NAMES
 from phalanx.client.surroundings import Export, with_surroundings
+from phalanx.client.sweep_files import Read, each_line, from_csv, from_json
 from phalanx.errors import BadRequest, Conflict
 
 PIECE_ROWS = 4096
@@ -112,17 +116,37 @@ def _sweep(request: SubmitRequest | None, fields: SweepFields) -> _Sweep | Call[
         )
     if request is not None and not isinstance(request, SubmitRequest):
         raise TypeError(f"submit() takes its fields by name: submit(command={request!r:.80})")
-    given = fields.pop("rows", None)
+    given = {name: fields.pop(name) for name in _ROWS if name in fields}  # type: ignore[misc]
     plain: SubmitFields = fields  # the rows are not among them any more
-    if given is None:
+    if not given:
         return calls.submit(request, plain)
     if request is not None:
         raise TypeError("give a SubmitRequest or its fields, not both")
-    if not (rows := list(given)):
-        raise BadRequest("rows: there is none")
+    if len(given) > 1:
+        raise TypeError(f"{' and '.join(given)}: give one of them")
+    ((name, value),) = given.items()
+    columns, rows = _ROWS[name](value)
     export = plain.pop("export", None)
     request = with_surroundings(SubmitRequest(**plain), export)  # type: ignore[arg-type, misc]
-    return _Sweep(request, *rows_of_objects(rows, "rows"))
+    return _Sweep(request, columns, rows)
+
+
+def _of_objects(given: Any) -> Read:
+    if not (rows := list(given)):
+        raise BadRequest("rows: there is none")
+    return rows_of_objects(rows, "rows")
+
+
+def _of_file(read: Callable[[str], Read], file: str | os.PathLike[str]) -> Read:
+    return read(os.fspath(file))
+
+
+_ROWS: dict[str, Callable[[Any], Read]] = {
+    "rows": _of_objects,
+    "each_line": partial(_of_file, each_line),
+    "from_csv": partial(_of_file, from_csv),
+    "from_json": partial(_of_file, from_json),
+}
 
 
 class SweepCalls:
@@ -214,7 +238,8 @@ class AsyncSweepCalls:
         return found
 
     async def _submitted(self, request: SubmitRequest | None, fields: SweepFields) -> SubmitReply:
-        sweep = _sweep(request, fields)
+        reads_file = len(_ROWS.keys() & fields.keys() - {"rows"}) > 0
+        sweep = await asyncio.to_thread(_sweep, request, fields) if reads_file else _sweep(request, fields)
         if not isinstance(sweep, _Sweep):
             found: SubmitReply = await self._ask(sweep)
             return found

@@ -37,7 +37,7 @@ from phalanx.core.model.resources import ISOLATED, Request
 
 LIVE_LOOKED_AT = 10_000  # of a job's attempts, for how many are paused
 NODES_LOOKED_AT = 1000  # and for where they are
-NODES_SHOWN = 4
+NODES_SHOWN = 256
 DONE = "finished with code 0; Completed once its whole job is"
 
 

@@ -62,7 +62,18 @@ def test_two_logs_are_shown_by_their_times_and_that_is_said(cli: Cli, cluster: F
     assert cli("logs", "--tail", "2", ID).out.splitlines() == ["out 3", "err 2"]
     assert cli("logs", "--stderr", ID).out.splitlines() == ["err 1", "err 2"]
     cluster.kept_tasks = [a_task(status="Completed", attempt=1)]
-    assert sorted(cli("logs", "-f", ID).out.splitlines()) == ["err 1", "err 2", "out 1", "out 2", "out 3"]
+    assert cli("logs", "-f", ID).out.splitlines() == ["out 1", "err 1", "out 2", "out 3", "err 2"]
+    assert cli("logs", "-f", "--tail", "2", ID).out.splitlines() == ["out 3", "err 2"]
+
+
+def test_of_the_tasks_of_a_job_it_is_said_once(cli: Cli, cluster: FakeClient):
+    cluster.array, cluster.held = ID, [a_job(tasks=2, split_output=True)]
+    cluster.kept_tasks = [a_task(id=f"{ID}.{number}", attempt=1, status="Completed") for number in range(2)]
+    split(cluster, [b"out\n"], [b"err\n"], LogRow(AT, 4, 0), LogRow(AT + 1, 4, 4))
+    for words in (["logs", ID], ["logs", "-f", ID]):
+        said = cli(*words)
+        assert (len(said.out.splitlines()), said.err.count("less than 50 ms apart")) == (4, 1)
+    assert "50 ms" not in cli("logs", "--stdout", ID).err
 
 
 def test_standard_error_alone_of_one_log_is_refused(cli: Cli, cluster: FakeClient):

@@ -241,12 +241,20 @@ def test_escapes_in_what_users_wrote_are_taken_out(cli: Cli, cluster: FakeClient
     assert " xy " in out
 
 
-def test_an_array_between_two_tasks_is_running_and_names_each_node_once(cli: Cli, cluster: FakeClient):
+def test_an_array_between_two_tasks_is_running_and_names_each_node_once(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
     counts = Counts(completed=93, assigned=1, pending=6)
     cluster.held = [a_job(tasks=100, status="Assigned", counts=counts, nodes=["vm"])]
     assert cli("ps", "--columns", "status,nodes").out.splitlines()[1].split() == ["Running", "vm"]
     cluster.held = [a_job(tasks=100, counts=counts, nodes=["n1", "n2", "n3", "n4"])]
-    assert cli("ps", "--columns", "nodes").out.splitlines()[1] == "n1,n2,n3…"
+    assert cli("ps", "--columns", "nodes").out.splitlines()[1] == "n1,n2,n3,n4", "a pipe gets all"
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+        assert cli("ps", "--columns", "nodes").out.splitlines()[1].strip() == "n1,n2,n3…"
+    cluster.held = [a_job(nodes=["n1"], counts=Counts(running=1001)), a_job("01hzx", nodes=["n"] * 256)]
+    shown = cli("ps", "--columns", "nodes").out.splitlines()[1:]
+    assert [line.endswith("n…") or line == "n1…" for line in shown] == [True, True], "there may be more"
 
 
 def test_an_array_shows_how_far_it_is(cli: Cli, cluster: FakeClient):

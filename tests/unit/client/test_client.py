@@ -273,7 +273,7 @@ def test_a_log_goes_on_after_a_cut_with_exactly_what_is_missing():
         a_stream(offset=18),  # nothing follows: that was all
     ]
     with scripted([*answers]) as (address, script), Client(address, TOKEN) as client:
-        assert b"".join(client.logs("j1", lines=2, follow=True)) == b"one\ntwo\n"
+        assert b"".join(client.logs("j1", attempt=1, lines=2, follow=True)) == b"one\ntwo\n"
     assert b"lines=2" in script.requests[0]
     assert b"attempt=1&offset=16&split=true&follow=true" in script.requests[1]
 
@@ -286,7 +286,7 @@ def test_what_was_not_kept_of_a_log_is_marked_and_the_rest_is_read(follow: bool)
         a_stream(offset=100, size=100),
     ]
     with scripted([*answers]) as (address, script), Client(address, TOKEN) as client:
-        told = b"".join(client.logs("j1", follow=follow))
+        told = b"".join(client.logs("j1", attempt=1, follow=follow))
     assert told == b"begin\n" + gap_mark(90) + b"end\n"
     assert b"90 bytes of this log were not kept" in told
     assert b"attempt=1&offset=6&" in script.requests[1]

@@ -129,7 +129,7 @@ def test_a_log_goes_on_with_the_new_leader_with_exactly_what_is_missing():
     cut, rest = a_cut_stream(b"one\n", b"tw", offset=10), a_stream(b"o\n", offset=16)
     answers: list[list[bytes | None]] = [[cut, *[a_refusal()] * 3], [a_refusal(), rest, a_stream(offset=18)]]
     with scripts(*answers) as (addresses, [_, second]), a_client(addresses) as client:
-        assert b"".join(client.logs("j1", follow=True)) == b"one\ntwo\n"
+        assert b"".join(client.logs("j1", attempt=1, follow=True)) == b"one\ntwo\n"
     assert b"attempt=1&offset=16&split=true&follow=true" in second.requests[1]
 
 
@@ -212,7 +212,7 @@ async def test_a_log_of_the_async_client_goes_on_with_the_new_leader():
     cut, rest = a_cut_stream(b"one\n", b"tw", offset=10), a_stream(b"o\n", offset=16)
     with scripts([cut], [rest, a_stream(offset=18)]) as (addresses, [_, second]):
         async with an_async_client(addresses) as client:
-            pieces = [piece async for piece in client.logs("j1", follow=True)]
+            pieces = [piece async for piece in client.logs("j1", attempt=1, follow=True)]
     assert b"".join(pieces) == b"one\ntwo\n"
     assert b"offset=16" in second.requests[0]
 

@@ -47,6 +47,8 @@ def test_every_wrong_name_is_told_and_what_there_is_if_one_is_like_none():
     ("call", "told"),
     [
         (lambda: CLIENT.submit(command=["true"], gpu=1), r"submit\(\) .*'gpus'\?"),  # type: ignore[call-arg]
+        (lambda: CLIENT.submit(command=["true"], limit=4), r"submit\(\) .*'limit': at_once=4 runs 4 tasks"),  # type: ignore[call-arg]
+        (lambda: CLIENT.submit(rows=[1], from_csv="x"), r"^rows and from_csv: give one of them$"),
         (lambda: CLIENT.gang(["true"], 2, gpu=1), r"gang\(\) .*'gpus'\?"),  # type: ignore[call-arg]
         (lambda: CLIENT.update(1, prio=1), r"update\(\) .*'priority'\?"),  # type: ignore[call-arg]
         (lambda: CLIENT.create_vps(gpu=1), r"create_vps\(\) .*'gpus'\?"),  # type: ignore[call-arg]

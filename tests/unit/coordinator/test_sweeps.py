@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Awaitable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -256,6 +257,27 @@ async def test_jobs_of_the_history_are_retried_and_resubmitted(here: Coordinator
     assert [task.params for task in (await ada.tasks(last)).items] == [{"x": "899"}]
     whole = await ada.resubmit(first, {"memory": "2GiB"})
     assert whole.accepted[0].tasks == 1000
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "params"),
+    [
+        ("each_line", "a b\n\n$(c)\n", [{"line": "a b"}, {"line": "$(c)"}]),
+        ("from_csv", "lr;seed\n0.1;1\n", [{"lr": "0.1", "seed": "1"}]),
+        ("from_json", '{"x": 1}\n{"x": true}\n', [{"x": "1"}, {"x": "true"}]),
+    ],
+)
+async def test_files_of_parameters_are_read_as_the_command_line_reads_them(
+    here: Coordinator, ada: AsyncClient, tmp_path: Path, kind: str, text: str, params: list[dict[str, str]]
+):
+    file = tmp_path / "file"
+    file.write_text(text)
+    command = ["t", f"{{{next(iter(params[0]))}}}"]
+    given: Any = {kind: file}
+    job = await ada.submit(command=command, **given)
+    assert [task.params for task in (await ada.tasks(job.id)).items] == params
+    with pytest.raises(BadRequest, match="gone cannot be read"):
+        await ada.submit(command=command, **given | {kind: str(tmp_path / "gone")})
 
 
 async def test_two_retries_at_once_run_each_task_once(

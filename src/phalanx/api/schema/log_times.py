@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from phalanx.api.schema.queries import REVISION_MAX
 from phalanx.core.model.log_times import LogRow
 
-__all__ = ["LogRow", "LogTimesQuery", "LogTimesView", "gap_mark"]
+__all__ = ["LogRow", "LogTimesQuery", "LogTimesView", "attempt_mark", "gap_mark"]
 
 
 class LogTimesQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -35,3 +35,8 @@ class LogTimesView(Struct):
 def gap_mark(missing: int) -> bytes:
     """The line that stands for `missing` bytes."""
     return b"\n--- %d bytes of this log were not kept: it grew past runner.log_max_bytes ---\n" % missing
+
+
+def attempt_mark(number: int, node: str | None) -> bytes:
+    """The line before what another attempt of a followed task writes; without its node if that is not known."""
+    return f"--- attempt {number}{f' on {node}' if node else ''} ---\n".encode()

@@ -87,6 +87,9 @@ class SubmitFields(GangFields, total=False):
 
 
 class SweepFields(SubmitFields, total=False):
-    """The same, and rows of any number: they are sent in pieces before the job."""
+    """The same, and rows of any number: they are sent in pieces before the job. One of these is given."""
 
     rows: Iterable[Any]  # objects with the same keys, or single values
+    each_line: str | PathLike[str]  # a file: one task for each line
+    from_csv: str | PathLike[str]
+    from_json: str | PathLike[str]

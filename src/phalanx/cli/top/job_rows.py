@@ -19,6 +19,7 @@ WIDTHS = (5, 12, 8, 9, 6, 4, 6)  # of all columns but the last, which gets the r
 REASON_AGE_S = 10.0  # after which a reason is asked for again
 REASONS_AT_ONCE = 30  # all are found in one look at the queue
 REASONS_KEPT = 1000
+NODES_SHOWN = 4
 SORT_WORDS = ("number", "status", "priority", "user", "queue", "name", "tasks")
 
 
@@ -120,7 +121,7 @@ def _row(job: JobView, reason: str, now: float, last: int) -> TopJobRow:
     waits = job.status == "Pending"
     since = job.submitted_at if waits else job.started_at
     gpus = gpus_of(job)
-    told = (reason or job.held or "…") if waits else ended_by(job) or " ".join(job.nodes)
+    told = (reason or job.held or "…") if waits else ended_by(job) or _nodes(job)
     queue = "" if job.queue == DEFAULT_QUEUE else f"[{job.queue}] "
     ended = job.counts.completed + job.counts.failed + job.counts.cancelled + job.finished
     cells = (
@@ -147,7 +148,11 @@ def ended_by(job: JobView) -> str:
     if job.ended_at is None:
         return ""
     code = f"exit code {job.exit_code}" if job.exit_code else ""
-    return ", ".join(filter(None, (job.reason, code))) or " ".join(job.nodes)
+    return ", ".join(filter(None, (job.reason, code))) or _nodes(job)
+
+
+def _nodes(job: JobView) -> str:
+    return " ".join(job.nodes[:NODES_SHOWN])
 
 
 def last_width(width: int) -> int:

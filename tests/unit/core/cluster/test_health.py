@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from phalanx.core.cluster.decide.closed_nodes import why_closed
 from phalanx.core.cluster.decision import Accepted, Refused
 from phalanx.core.cluster.health_events import NodeChecked
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Drain, Heartbeat, Hello, Submit, Undrain
 from phalanx.core.model.health import FAILED_MAX, REASON_MAX, DeviceHealth, NodeHealth
+from phalanx.core.model.job import Restart
 from phalanx.core.model.orders import Phase, Status, Stop
 from tests.support.builders import Cluster, a_capacity, a_gang, a_group, a_job
 from tests.support.core_cluster import CoreCluster
@@ -159,3 +162,20 @@ class TestEviction:
         assert [key[0] for key in cluster.told(Stop)] == ["j1"]
         beat(cluster, NodeHealth("", XID.devices, evict=True))
         assert {key[0] for key in cluster.told(Stop)} == {"j1"}, "the other one stays"
+
+    def test_it_counts_for_those_of_whom_evictions_count(self) -> None:
+        """A `backoffLimit` of 1 is used up by two failing checks, and by nothing that waits in between."""
+        cluster = a_cluster()
+        restart = Restart(fails_job=True, shared=True, counts_evictions=True)
+        counts = structs.replace(a_job(id="j1"), max_retries=1, restart=restart)
+        plain = structs.replace(a_job(id="j2"), max_retries=1)
+        states = [cluster.submit(job) for job in (counts, plain)]
+        for expected in ((Status.PENDING, 1), (Status.FAILED, 2)):
+            for job in (counts, plain):
+                cluster.place(job, 0, "n1")
+                cluster.starts(job, 0)
+            beat(cluster, NodeHealth("disk /var is 99% full", evict=True))
+            cluster.confirm_stops()
+            assert (cluster.statuses(counts)[0], states[0].charged.get(0)) == expected
+            assert (cluster.statuses(plain)[0], states[1].charged) == (Status.PENDING, {})
+            beat(cluster, NodeHealth(""))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.cli.sweep_files import from_csv
+from phalanx.client.sweep_files import from_csv
 from phalanx.errors import BadRequest
 
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from phalanx.api.schema.params import check_columns, check_rows, rows_of_objects
-from phalanx.cli.output import note
 from phalanx.core.model.amounts import plural
 from phalanx.core.model.array import TASKS_MAX
 from phalanx.core.model.parameters import LINE
@@ -24,21 +23,22 @@ from phalanx.errors import BadRequest
 FILE_BYTES_MAX = 256 << 20
 STDIN = "-"
 Read = tuple[Sequence[str], list[list[str]]]  # the columns, and the rows
+Say = Callable[[str], None]
 
 
-def each_line(file: str) -> Read:
-    """The lines of a file; empty ones are left out."""
-    text = _text(file, "--each-line")
+def each_line(file: str, say: Say | None = None) -> Read:
+    """The lines of a file; empty ones are left out, which is said."""
+    text = _text(file)
     lines = text.splitlines()
     rows = [[line] for line in lines if line.strip()]
-    if left_out := len(lines) - len(rows):
-        note(f"{_shown(file)}: {left_out} empty lines are left out")
+    if say is not None and (left_out := len(lines) - len(rows)):
+        say(f"{_shown(file)}: {left_out} empty lines are left out")
     return _checked([LINE], rows, file)
 
 
 def from_csv(file: str) -> Read:
     """A CSV whose first line names the columns. Names have no ';' and no tab, so these may stand for commas."""
-    text = _text(file, "--from-csv")
+    text = _text(file)
     head = text.partition("\n")[0]
     delimiter = next((sign for sign in ";\t" if sign in head and "," not in head), ",")
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
@@ -59,7 +59,7 @@ def from_csv(file: str) -> Read:
 
 def from_json(file: str) -> Read:
     """A list of objects, or one object in each line."""
-    text = _text(file, "--from-json")
+    text = _text(file)
     if text.lstrip().startswith("["):
         found = _json(text, _shown(file))
         objects = found if isinstance(found, list) else []
@@ -89,7 +89,7 @@ def _checked(columns: Sequence[str], rows: list[list[str]], file: str) -> Read:
     return columns, rows
 
 
-def _text(file: str, option: str) -> str:
+def _text(file: str) -> str:
     try:
         if file == STDIN:
             data = sys.stdin.buffer.read(FILE_BYTES_MAX + 1)
@@ -97,9 +97,9 @@ def _text(file: str, option: str) -> str:
             with Path(file).open("rb") as source:
                 data = source.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise BadRequest(f"{option}: {file} cannot be read: {error.strerror}") from None
+        raise BadRequest(f"{_shown(file)} cannot be read: {error.strerror}") from None
     if len(data) > FILE_BYTES_MAX:
-        raise BadRequest(f"{option}: {_shown(file)} has more than {FILE_BYTES_MAX >> 20} MiB")
+        raise BadRequest(f"{_shown(file)} has more than {FILE_BYTES_MAX >> 20} MiB")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
