@@ -253,4 +253,5 @@ def test_a_reader_that_has_enough_ends_logs_as_it_ends_other_programs(cluster: R
         assert logs.stdout is not None and logs.stderr is not None
         assert logs.stdout.readline() == b"1| step 1 diverged\n"
         logs.stdout.close()
-        assert (logs.stderr.read(), logs.wait(30)) == (b"", 128 + signal.SIGPIPE)
+        with logs.stderr:
+            assert (logs.stderr.read(), logs.wait(30)) == (b"", 128 + signal.SIGPIPE)

@@ -15,6 +15,7 @@ import typer
 from phalanx.cli.output import note, tell_error
 from phalanx.cli.script_directives import tell_directives
 from phalanx.core.model.amounts import describe_bytes, parse_bytes
+from phalanx.errors import PhalanxError
 
 _ARRAY_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 _TWO_NUMBERS = re.compile(r"([0-9]{1,4}):([0-9]{2})")
@@ -120,6 +121,31 @@ def refuse_file_as_command(words: list[str]) -> None:
     """`plan job.yaml` would plan a program of that name."""
     if len(words) == 1 and words[0].endswith((".yaml", ".yml", ".json")) and Path(words[0]).is_file():
         raise typer.BadParameter(f"{words[0]} is a file: write -f {words[0]}", param_hint="CMD")
+
+
+def told_of(error: PhalanxError, args: Sequence[str]) -> tuple[str, str]:
+    """An error and its hint. Of a word that cannot be an id, the word is told, and not a path of the API."""
+    if error.reason == "RouteNotFound":
+        for word in args:
+            if "," in word or word.startswith(":"):
+                named = "WORKFLOW:STAGE" if ":" in word else " ".join(word.split(","))
+                return f"no job {word[:80]!r}", f"write {named}"
+    return error.detail, error.hint
+
+
+def check_nodes(names: Sequence[str], targets: Sequence[str]) -> None:
+    """Lists of nodes as Slurm writes them are refused with ours; a number of nodes is accepted as a name, and told."""
+    for name in (*names, *targets):
+        if "[" in name or "]" in name:
+            raise typer.BadParameter(f"{name!r} is no name: write n1,n2,n3", param_hint="--nodes")
+    for target in targets:
+        if "," in target:
+            words = " ".join(f"-t {each}" for each in target.split(",") if each)
+            raise typer.BadParameter(f"{target!r} is not one node: write {words}", param_hint="-t")
+    for name in filter(str.isdecimal, names):
+        note(
+            f"warning: --nodes {name} is a name; {name} tasks on different nodes are --tasks {name} --spread"
+        )
 
 
 def tell_unspelled(args: Sequence[str]) -> int:

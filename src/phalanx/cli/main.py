@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from phalanx.cli.command_forms import Command, CommandLast, FileLists
-from phalanx.cli.command_words import tell_unspelled
+from phalanx.cli.command_words import tell_unspelled, told_of
 from phalanx.cli.foreign_words import OURS
 from phalanx.cli.output import tell_error
 from phalanx.cli.process_end import OutputClosed, discard_output, leave
@@ -341,7 +341,7 @@ def run(args: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except PhalanxError as error:
-        tell_error(error.detail, error.hint)
+        tell_error(*told_of(error, args))
         return error.exit_code
     except typer.TyperException as error:
         tell_error(plain(error.format_message(), is_known=bool(foreign_hint(error))), usage_hint(error))

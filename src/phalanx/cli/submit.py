@@ -18,6 +18,7 @@ from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.groupspec import parse_gather
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.cli.command_words import (
+    check_nodes,
     check_words,
     tell_bare_seconds,
     tell_decimal_memory,
@@ -242,6 +243,7 @@ class SubmitOptions(Struct, kw_only=True):
         check_words(words, is_shell=self.shell, in_image=bool(self.image))
         if "--" in (self.target or []):  # run -it -- bash
             raise typer.BadParameter("-t takes a node; phalanx alloc opens a shell", param_hint="-t")
+        check_nodes([*(self.nodes or []), *(self.exclude or [])], self.target or [])
         folder, exported = self._folder(), exported_variables(self.export, in_image=bool(self.image))
         env = given_variables(self.env, self.env_file)
         if not self.image:

@@ -38,6 +38,14 @@ def foreign_hint(error: typer.TyperException) -> str:
     return our_option(ctx.command_path.partition(" ")[2], option)
 
 
+def _gpus_hint(error: typer.TyperException) -> str:
+    """`--gpus h100:2` as Slurm has it."""
+    found = re.search(r"'([A-Za-z][\w-]*):([0-9]+)' is not", plain(error.format_message()))
+    if found is None or "--gpus" not in getattr(getattr(error, "param", None), "opts", []):
+        return ""
+    return f"write --gpus {found[2]} --gpu-type {found[1]}"
+
+
 def _output_hint(error: typer.TyperException, command: str) -> str:
     """Where the output of a task is, for one who gives `-o FILE` as other schedulers take it."""
     opts = getattr(getattr(error, "param", None), "opts", [])
@@ -71,7 +79,7 @@ def usage_hint(error: typer.TyperException) -> str:
     if ours := foreign_hint(error):
         return ours
     command = ctx.command_path.rpartition(" ")[2]
-    if meant := _output_hint(error, command) or _extra_hint(error, command):
+    if meant := _gpus_hint(error) or _output_hint(error, command) or _extra_hint(error, command):
         return meant
     given = getattr(getattr(error, "param", None), "opts", [])
     if error.format_message().startswith("Missing option") and "--file" in given:

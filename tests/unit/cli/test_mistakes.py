@@ -70,6 +70,9 @@ from tests.support.fake_client import ID, Cli, FakeClient
         ("apply --dry-run -f job.yaml", "use phalanx plan -f FILE"),
         ("hold --all", "phalanx ps -o name"),
         ("wait --all", "phalanx ps -m -o name"),
+        ("submit --gpus h100:2 -- true", "write --gpus 2 --gpu-type h100"),
+        ("submit --nodes n[1-3] -- true", "'n[1-3]' is no name: write n1,n2,n3"),
+        ("submit -t n1,n2 -- true", "write -t n1 -t n2"),
         ("help", "phalanx COMMAND --help"),
         ("undrain n1", "use phalanx node resume NAME"),
         ("vps create --user ada", "see `phalanx vps create --help`"),
@@ -164,6 +167,10 @@ def test_a_file_to_plan_is_not_taken_for_a_command(cli: Cli, cluster: FakeClient
         ("submit --tag a=b --tag a=c -- true", "--tag a is given twice; a=c counts"),
         ("submit -m 4G -- true", "-m 4G is 3.7 GiB (powers of 1000); write 4GiB"),
         ("submit --time-limit 2:30 -- true", "--time-limit 2:30 is 2h30m; write 2m30s"),
+        (
+            "submit --nodes 2 -- true",
+            "--nodes 2 is a name; 2 tasks on different nodes are --tasks 2 --spread",
+        ),
         ("submit -- pyhton train.py", "there is no pyhton in PATH here"),
         ("submit ./nofile.sh", "there is no ./nofile.sh here"),
         ("submit --cwd /nonexistent true", "there is no folder /nonexistent here"),
@@ -195,3 +202,12 @@ def test_a_job_file_is_not_submitted_as_a_command(cli: Cli, cluster: FakeClient)
     Path("job.yaml").write_text("command: [true]")
     said = cli("submit", "job.yaml")
     assert (said.code, cluster.asked, "write phalanx apply -f job.yaml" in said.err) == (2, [], True)
+
+
+@pytest.mark.parametrize(("word", "told"), [("4,5", "write 4 5"), (":report", "write WORKFLOW:STAGE")])
+def test_a_word_that_is_no_id_is_told_without_paths_of_the_api(
+    cli: Cli, cluster: FakeClient, word: str, told: str
+):
+    cluster.error = NotFound(f"there is nothing at '/v1/jobs/{word}'", reason="RouteNotFound")
+    said = cli("show", word)
+    assert (said.code, told in said.err, "/v1/" in said.err) == (5, True, False)
