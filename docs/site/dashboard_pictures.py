@@ -1,7 +1,7 @@
 """Takes the pictures of the dashboard that the guide and the README show: `python -m docs.site.dashboard_pictures`.
 
 A real cluster of sixteen simulated nodes with work of several users, and Chromium. `make ui` first. The pictures are
-written into docs/guides; look at each before you commit it.
+written into docs/guides; look at each before you commit it. With names, such as `dashboard-why`, only those are taken.
 """
 
 from __future__ import annotations
@@ -65,8 +65,10 @@ PICTURES = (
 )
 
 
-def work(client: phalanx.Client, address: str) -> str:
-    """Jobs of three users: two gangs, sweeps, what waits and what failed. Returns a failed task's number."""
+def work(client: phalanx.Client, address: str) -> tuple[str, phalanx.Client]:
+    """Jobs of three users: two gangs, sweeps, what waits and what failed. Returns a failed task's number, and the user
+    whose job waits for more than any node has.
+    """
     users = {
         name: phalanx.Client(address, client.create_token(TokenRequest(name=name, role="user")).token)
         for name in ("alice", "bob", "carol")
@@ -91,7 +93,9 @@ def work(client: phalanx.Client, address: str) -> str:
     )
     alice.submit(name="vision-large", command=["sleep", "3000"], gpus=8, array="1-12", time_limit="8h")
     alice.submit(name="vision-ablation", command=["sleep", "3000"], tasks=10, min=10, gpus=8)
-    alice.submit(name="vision-huge", command=["sleep", "3000"], gpus=16, allow_infeasible=True)
+    alice.submit(
+        name="vision-huge", command=["sleep", "3000"], cwd="/home/alice", gpus=16, allow_infeasible=True
+    )
     bob.submit(name="nightly-report", command=["true"], hold=True)
     for number in range(30):
         users[("alice", "bob", "carol")[number % 3]].submit(
@@ -100,7 +104,7 @@ def work(client: phalanx.Client, address: str) -> str:
     failed = f"{made.batch_id}.61"
     while client.task(failed).status != "Failed":
         time.sleep(0.2)
-    return str(client.task(failed).number)
+    return str(client.task(failed).number), alice
 
 
 def plan(page: Page) -> None:
@@ -111,18 +115,20 @@ def plan(page: Page) -> None:
 
 def type_commands(page: Page) -> None:
     page.keyboard.type(
-        "echo $PHALANX_NODE_NAMES; echo rank $PHALANX_NODE_RANK of $PHALANX_NUM_NODES; ls --color /\n"
+        "echo $PHALANX_NODE_NAMES; echo rank $PHALANX_NODE_RANK of $PHALANX_NUM_NODES; ls --color /usr\n"
     )
 
 
 DONE = {"dashboard-what-if": plan, "dashboard-terminal": type_commands}  # what is done before the picture
 
 
-def take(browser: Browser, client: phalanx.Client, address: str, failed: str) -> None:
+def take(browser: Browser, admin: phalanx.Client, alice: phalanx.Client, address: str, failed: str) -> None:
     for name, path, theme, awaited, is_phone in PICTURES:
+        if sys.argv[1:] and name not in sys.argv[1:]:
+            continue
         size = {"width": 390, "height": 780} if is_phone else {"width": 1280, "height": 760}
         page = browser.new_page(viewport=size, color_scheme=theme, device_scale_factor=1)  # type: ignore[arg-type]
-        log_in(page, client, address)
+        log_in(page, alice if name == "dashboard-why" else admin, address)  # a fix is for whose job it is
         page.goto(f"{address}/ui{path.replace('%s', failed)}")
         page.locator(awaited).first.wait_for()
         if name in DONE:
@@ -146,10 +152,10 @@ def main() -> None:
         address = "http://127.0.0.1:7599"
         client = phalanx.Client(address, (Path(folder) / "credentials").read_text().split()[0])
         try:
-            failed = work(client, address)
+            failed, alice = work(client, address)
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=QUIET)
-                take(browser, client, address, failed)
+                take(browser, client, alice, address, failed)
                 browser.close()
         finally:
             subprocess.run([PHALANX, "down", "--state", folder], check=False, stdout=subprocess.DEVNULL)

@@ -152,6 +152,7 @@ if TYPE_CHECKING:
     from phalanx.client.stage_fields import StageFields
     from phalanx.client.submit_names import GangKeywords, SubmitKeywords
     from phalanx.client.waited_jobs import AsyncWaitedJob, WaitedJob
+    from phalanx.client.workflow_files import WorkflowFileOptions
     from phalanx.client.workflow_handles import AsyncWorkflowHandle, WorkflowHandle
     from phalanx.client.workflows import AsyncWorkflowBuilder, ResultReference, StageHandle, WorkflowBuilder
     from phalanx.embedded import LocalCluster, local
@@ -210,8 +211,8 @@ __all__ = [
     "TokenView", "TooLarge", "TooMany", "TopologyReply", "TopologySpec", "TopologyView", "Unauthorized",
     "Unavailable", "Unconfirmed", "Unprocessable", "UpdateFields", "UsageReply", "UsageSummary", "UsageSums",
     "UsageView", "UserLimitsSpec", "UserLimitsView", "VpsFields", "VpsRequest", "VpsView", "WaitedJob", "WatchEvent",
-    "WhyReply", "WorkflowBuilder", "WorkflowEstimate", "WorkflowHandle", "WorkflowRequest", "WorkflowSpec",
-    "WorkflowView", "WrongMethod", "WrongType", "__version__", "local",
+    "WhyReply", "WorkflowBuilder", "WorkflowEstimate", "WorkflowFileOptions", "WorkflowHandle", "WorkflowRequest",
+    "WorkflowSpec", "WorkflowView", "WrongMethod", "WrongType", "__version__", "local",
 ]
 # fmt: on
 
@@ -255,6 +256,7 @@ _MODULES = {
     "phalanx.client.session_connection": "AsyncExecSession",
     "phalanx.client.stage_fields": "StageFields",
     "phalanx.client.waited_jobs": "AsyncWaitedJob WaitedJob",
+    "phalanx.client.workflow_files": "WorkflowFileOptions",
     "phalanx.client.workflow_handles": "AsyncWorkflowHandle WorkflowHandle",
     "phalanx.client.workflows": "AsyncWorkflowBuilder ResultReference StageHandle WorkflowBuilder",
     "phalanx.api.schema.submission": "AcceptedTask SubmitReply SubmitRequest",

@@ -328,6 +328,8 @@ def test_a_node_is_drained_with_a_reason_and_resumed(
 
 def test_the_history_of_a_node_names_tasks_and_leads_to_them(dashboard: Dashboard) -> None:
     page = dashboard.open("/nodes/n1")
+    holder = page.get_by_role("region", name="NUMA node 0").locator(".device .holder")
+    assert holder.inner_text().split() == ["gang", "admin"]
     placed = (
         page.get_by_role("region", name="History").get_by_role("row").filter(has_text="placed with its gang")
     )

@@ -378,7 +378,7 @@ def test_usage_story_and_plan(dashboard: Dashboard) -> None:
     page.get_by_role("tab", name="Story").click()
     page.get_by_text("submitted:").first.wait_for()
     page = dashboard.open("/jobs/waits?tab=plan")
-    page.get_by_text("It would wait.").wait_for()
+    page.get_by_text("It goes on waiting.").wait_for()
     dashboard.check_clean()
 
 

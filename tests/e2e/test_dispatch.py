@@ -35,7 +35,15 @@ M = {"model": {"source": {"identifier": "org/served-model"}}}
 MODULE = """
 import os
 def answer_all(specs):
-    return [{"pid": os.getpid(), "said": spec["data"]} for spec in specs]
+    if "gate" in specs[0]:
+        open(specs[0]["gate"]).close()
+    return [{"pid": os.getpid(), "said": spec["data"], "text": "x" * spec["data"] * 15000} for spec in specs]
+"""
+SERVE = """
+import json, os
+children = {each["task_id"]: 7 for each in json.loads(os.environ.get("PHALANX_MERGED", "[]"))}
+own = {"text": "x" * 9000, "cached": ["org/Second"]}
+json.dump({"result": own, "children": children}, open(os.environ["PHALANX_RESULT"], "w"))
 """
 
 
@@ -59,6 +67,7 @@ def test_stages_are_given_nodes_as_flowmesh_does(tmp_path: Path) -> None:
     (tmp_path / "served.py").write_text(MODULE)
     (tmp_path / "executors.toml").write_text(
         '[executors]\ninference = { run = "served:answer_all", merges = true }\n'
+        f"diffusion = {{ run = {json.dumps([sys.executable, '-c', SERVE])}, merges = true }}\n"
     )
     settings = {"coordinator.executors_file": str(tmp_path / "executors.toml")}
     cluster = RealCluster(tmp_path / "cluster", settings=settings)
@@ -74,6 +83,8 @@ def test_stages_are_given_nodes_as_flowmesh_does(tmp_path: Path) -> None:
         ties(cluster.client)
         first_fit(cluster.client)
         merged(cluster.client, tmp_path)
+        alone_in_the_form_for_several(cluster.client)
+        merged_over_a_restart(cluster, tmp_path)
         reuse(cluster.client)
     finally:
         cluster.stop()
@@ -111,6 +122,7 @@ def merged(client: Client, folder: Path) -> None:
     id, _ = run(client, stages, taskType="inference", cwd=str(folder))
     results = [client.result(f"{id}:s{at}") for at in range(5)]
     assert [each["said"] for each in results] == list(range(5))
+    assert [len(each["text"]) for each in results] == [15_000 * at for at in range(5)]
     assert [results[at]["pid"] == results[0]["pid"] for at in range(5)] == [True, True, True, True, False]
     parent, child = (client.workflow_view(id).stages[at].job_id for at in (0, 1))
     assert b"".join(client.logs(parent)) == b""
@@ -124,6 +136,52 @@ def merged(client: Client, folder: Path) -> None:
             asked()
         assert refused.value.reason == "MergedTask"
         assert refused.value.hint.endswith(str(number))
+
+
+def merged_over_a_restart(cluster: RealCluster, folder: Path) -> None:
+    """A runner that did not start the attempt takes its answer apart all the same."""
+    gate = folder / "gate"
+    os.mkfifo(gate)
+    stages: list[dict[str, object]] = [{"name": f"s{at}", "spec": {"data": at}} for at in (1, 2)]
+    text = json.dumps(
+        {
+            "spec": {
+                "graph": {"nodes": stages},
+                "taskType": "inference",
+                "cwd": str(folder),
+                "gate": str(gate),
+                "labels": {"pool": "mixed"},
+            }
+        }
+    )
+    [found] = read([("flow.yaml", text)]).workflows
+    id = cluster.client.submit_workflow(found.spec).id
+
+    def running() -> str | None:
+        return next(
+            (each.node for each in cluster.client.workflow_view(id).stages if each.status == "Running"), None
+        )
+
+    node = wait_until(running, 20, "the merged stages run")
+    cluster.kill(node)
+    cluster.start_runner(node)
+    cluster.wait_online(node)
+    gate.write_text("")
+    view = cluster.client.wait_workflow(id, timeout=30)
+    assert view.status == "Completed"
+    assert sum(stage.attempts for stage in view.stages) == 1, "they ran once, as one"
+    results = [cluster.client.result(f"{id}:s{at}") for at in (1, 2)]
+    assert [(each["said"], len(each["text"])) for each in results] == [(1, 15_000), (2, 30_000)]
+
+
+def alone_in_the_form_for_several(client: Client) -> None:
+    """A program that always answers for several runs alone, with a large result that says what is loaded there."""
+    id, nodes = run(client, [{"name": "it", "spec": {"taskType": "diffusion", "labels": {"pool": "mixed"}}}])
+    assert client.result(f"{id}:it") == {"text": "x" * 9000, "cached": ["org/Second"]}
+    second = {"model": {"source": {"identifier": "org/second"}}}
+    job, node = alone(client, "sft", **second, labels={"pool": "mixed"})
+    assert node == nodes["it"]
+    assert any("loaded there already" in line.text for line in client.story(job).items)
 
 
 def reuse(client: Client) -> None:

@@ -33,6 +33,10 @@ def test_a_graph_built_in_python_runs_and_its_values_arrive(tmp_path, monkeypatc
         assert run.results() == {"one": {"n": [1, 20]}, "two": 21, "last": 321}
         assert {stage.name: stage.status for stage in view.stages}["never"] == "Skipped"
         assert cluster.job(f"{run.id}:last").env["FROM"] == "21"
+        (tmp_path / "flow.yaml").write_text(
+            "spec: {stages: [{name: it, spec: {command: [python3, give.py]}}]}"
+        )
+        assert cluster.submit_workflow_file("flow.yaml").wait(timeout=30, check=True).stages[0].name == "it"
         assert cluster.job(run.jobs["two"]).name == "sums.two"
         story = [line.text for line in cluster.story(run.id).items]
         assert story[0] == "submitted: workflow sums of 4 stages"

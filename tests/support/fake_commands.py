@@ -232,7 +232,7 @@ class FakeCommands(
         more = found[query.limit - 1].id if len(found) > query.limit else None
         return Page([self._job_view(job) for job in found[: query.limit]], more)
 
-    async def job(self, id: str) -> JobView:
+    async def job(self, id: str, asker: Asker = ADMIN) -> JobView:
         return self._job_view(self._find(id))
 
     async def named(self, name: str, user: str, *, of_all: bool, kind: str = "job") -> str:

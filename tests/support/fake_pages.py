@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
+from phalanx.api.schema.apply import PlanReply
+from phalanx.api.schema.attempts import AttemptView
 from phalanx.api.schema.cluster import ClusterView
 from phalanx.api.schema.jobs import Counts
 from phalanx.api.schema.pages import (
@@ -18,6 +20,7 @@ from phalanx.api.schema.pages import (
     TimesView,
     UseHistory,
 )
+from phalanx.core.explain.change import ADMIN, Asker
 
 
 class FakePages:
@@ -38,6 +41,12 @@ class FakePages:
 
     async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows:
         return JobRows(1.0, 1, 0, query.offset, [])
+
+    async def plan_job(self, id: str, asker: Asker = ADMIN) -> PlanReply:
+        return PlanReply([], [], [], 0)
+
+    async def attempts(self, id: str) -> list[AttemptView]:
+        return []
 
     async def task_states(self, id: str) -> TaskStates:
         return TaskStates(1, id, 1, "P", Counts(1), 0, 1, [])

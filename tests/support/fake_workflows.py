@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from phalanx.api.schema.apply import check_files
+from phalanx.api.schema.groupspec import GroupSpec
 from phalanx.api.schema.jobs import CancelReply, Page
+from phalanx.api.schema.jobspec import JobSpec
+from phalanx.api.schema.workflow_files import WorkflowFilesRequest
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
+    StageSpec,
     StageView,
     SubmittedWorkflow,
     TaskProgram,
     WorkflowRequest,
+    WorkflowSpec,
     WorkflowView,
     to_workflow,
 )
@@ -37,6 +43,14 @@ class FakeWorkflows:
         )
         self.flows[id] = flow
         return SubmittedWorkflow(id, flow.name, _jobs(flow))
+
+    async def submit_workflow_files(
+        self, request: WorkflowFilesRequest, user: str, role: str = "user"
+    ) -> SubmittedWorkflow:
+        check_files(request.files)
+        group = GroupSpec(command=["cat", request.files[0].name])
+        spec = WorkflowSpec([StageSpec("it", JobSpec([group]))])
+        return await self.submit_workflow(WorkflowRequest(spec), user, role)
 
     async def workflows(self, *, cursor: str | None, limit: int) -> Page[WorkflowView]:
         views = [

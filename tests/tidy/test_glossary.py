@@ -19,7 +19,7 @@ PLAIN = {
         embedded endpoint environment errors feed files collector garbage goal graph harm history home homes hosts http
         id image fields keywords waited plain values
         handle instants key labels launches limits lines future submission listener listing live load lone one logger
-        located option form choice approve closed foreign
+        located option form choice approve allowed closed foreign
         logs lookup loop machine main message metrics model names naming network offline online open output owners
         page patterns pickle picture pool process program protocol queries questions read record refusal
         reply retention rows

@@ -242,7 +242,8 @@ def node_lines(node: NodeView) -> Iterable[str]:
         holder = device.number or device.task or ("" if device.out_of_service else "free")
         if device.out_of_service:
             holder = f"{holder}  out of service: {clean(device.out_of_service)}".strip()
-        yield f"  GPU {device.index}  {clean(device.kind)}  {size(device.memory_bytes)}  {holder}"
+        kind = f"{device.kind} ({device.name})" if device.name else device.kind
+        yield f"  GPU {device.index}  {clean(kind)}  {size(device.memory_bytes)}  {holder}"
 
 
 def _memory(node: NodeView) -> str:

@@ -79,7 +79,9 @@ class SubmitOptions(Struct, kw_only=True):
         ),
     ] = "0"
     gpus: Annotated[int, typer.Option(min=0, help="GPUs per task.")] = 0
-    gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100.")] = None
+    gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100; * stands for any text.")] = (
+        None
+    )
     gpu_memory: Annotated[str, typer.Option(help="Minimum memory of each GPU, such as 80GiB.")] = "0"
     priority: Annotated[int, typer.Option(help="Higher priorities go first.")] = 0
     queue: Annotated[str, typer.Option("-q", "--queue", help="Queue to submit to.")] = "default"

@@ -63,7 +63,9 @@ class VpsOptions(Struct, kw_only=True):
         typer.Option("-m", "--memory", parser=read_memory, metavar="SIZE", help="Memory, such as 16GiB."),
     ] = "0"
     gpus: Annotated[int, typer.Option(min=0, help="GPUs.")] = 0
-    gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100.")] = None
+    gpu_type: Annotated[str | None, typer.Option(help="GPU model, such as h100; * stands for any text.")] = (
+        None
+    )
     gpu_memory: Annotated[str, typer.Option(help="Minimum memory of each GPU, such as 80GiB.")] = "0"
     priority: Annotated[int, typer.Option(help="Higher priorities go first.")] = 0
     queue: Annotated[str, typer.Option("-q", "--queue", help="Queue to submit to.")] = "default"

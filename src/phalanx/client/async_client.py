@@ -70,6 +70,7 @@ from phalanx.client.sessions import AsyncSessionCalls
 from phalanx.client.submissions import AsyncSubmitCalls
 from phalanx.client.usage import AsyncUsageCalls
 from phalanx.client.vps import AsyncVpsCalls
+from phalanx.client.workflow_files import AsyncWorkflowFileCalls
 from phalanx.client.workflows import AsyncWorkflowBuilder
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
@@ -89,6 +90,7 @@ def async_transport(found: ApiAccess, patience_s: float = PATIENCE_S) -> AsyncTr
 
 class AsyncClient(
     AsyncSubmitCalls,
+    AsyncWorkflowFileCalls,
     AsyncApprovalCalls,
     AsyncUsageCalls,
     AsyncOverlayCalls,

@@ -60,7 +60,7 @@ from phalanx.client.session_calls import SessionAccess, SessionCalls, reach_of
 from phalanx.client.submissions import SubmitCalls
 from phalanx.client.usage import UsageCalls
 from phalanx.client.vps import VpsCalls
-from phalanx.client.workflows import WorkflowCalls
+from phalanx.client.workflow_files import WorkflowFileCalls
 from phalanx.clock import SystemClock
 from phalanx.errors import TooMany, Unauthorized, Unavailable
 from phalanx.tls import NO_TLS, TlsFiles
@@ -71,7 +71,7 @@ V = TypeVar("V")
 
 class Client(
     SubmitCalls,
-    WorkflowCalls,
+    WorkflowFileCalls,
     ApprovalCalls,
     UsageCalls,
     OverlayCalls,

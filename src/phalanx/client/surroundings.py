@@ -34,11 +34,14 @@ def with_surroundings(request: SubmitRequest, export: Export = None) -> SubmitRe
 
 def in_this_folder(spec: WorkflowSpec) -> WorkflowSpec:
     """Commands that name no folder run in the one where they are submitted; programs of task types in the node's."""
-    here = str(Path.cwd())
+    return in_folder(spec, str(Path.cwd()))
+
+
+def in_folder(spec: WorkflowSpec, folder: str) -> WorkflowSpec:
     stages = []
     for stage in spec.stages:
         groups = [
-            structs.replace(each, cwd=here) if _needs_folder(each) else each for each in stage.job.groups
+            structs.replace(each, cwd=folder) if _needs_folder(each) else each for each in stage.job.groups
         ]
         stages.append(structs.replace(stage, job=structs.replace(stage.job, groups=groups)))
     return structs.replace(spec, stages=stages)

@@ -38,6 +38,7 @@ from phalanx.coordinator.removals import Removals
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.retries import Repeats
 from phalanx.coordinator.sessions import SessionCommands, Sessions
+from phalanx.coordinator.story_reads import StoryReads
 from phalanx.coordinator.submissions import Submissions
 from phalanx.coordinator.tokens import TokenCommands
 from phalanx.coordinator.usage import UsageReads
@@ -46,6 +47,7 @@ from phalanx.coordinator.views import job_view, task_view
 from phalanx.coordinator.views_cluster import node_view
 from phalanx.coordinator.vps import VpsCommands
 from phalanx.coordinator.why_reads import WhyReads
+from phalanx.coordinator.workflow_files import WorkflowFiles
 from phalanx.coordinator.workflows import WorkflowCommands
 from phalanx.core.cluster.inputs import (
     DeclareLost,
@@ -79,7 +81,6 @@ class CoordinatorCommands:
         self._feed = feed
         self._log_links = log_links
         self._clock = clock
-        retries = defaults.retries
         self.idle = IdleDevices()
         self._reads = reads = StateReads(loop, store, clock, self.idle)
         logs = LogReads(loop, store, feed, log_links, reads, clock, files)
@@ -91,15 +92,16 @@ class CoordinatorCommands:
         self.named, self.owner, self.draft, self.images = reads.named, reads.owner, reads.draft, reads.images
         self.is_of_same_workflow, self.in_numbers = reads.is_of_same_workflow, reads.in_numbers
         self._whys = whys = WhyReads(loop, store, clock, reads.slices, reads.images)
-        self.story, self.cluster, self.reasons = reads.story, reads.cluster, whys.reasons
+        self.cluster, self.reasons, self.plan_job = reads.cluster, whys.reasons, whys.plan_job
         self.nodes, self.node, self.queues, self.queue = reads.nodes, reads.node, reads.queues, reads.queue
         flows = WorkflowCommands(loop, store, feed, clock, reads.slices, defaults.executors)
-        declared = Declarations(loop, store, clock, retries, reads.slices, flows, sealing)
+        declared = Declarations(loop, store, clock, defaults.retries, reads.slices, flows, sealing)
         self.apply, self.plan, self.topology = declared.apply, declared.plan, declared.topology
         self.plan_files = PlannedFiles(declared.plan).plan_files
         self.set_quota, self.set_topology = declared.set_quota, declared.set_topology
         self.approve = CoordinatorApprovals(loop, store).approve
         self.submit_workflow, self.wait_workflow = flows.submit_workflow, flows.wait_workflow
+        self.submit_workflow_files = WorkflowFiles(flows.submit_workflow).submit_workflow_files
         self.workflows, self.workflow = flows.workflows, flows.workflow
         self.cancel_workflow, self.retry_workflow = flows.cancel_workflow, flows.retry_workflow
         self.attempt_files = left = AttemptFiles(loop, store, files, clock)
@@ -155,8 +157,10 @@ class CoordinatorCommands:
         return sealing
 
     def _open_tasks(self, log_links: LogLinks) -> None:
-        """What is about the inside of tasks: sessions, and VPSs."""
+        """What is about single tasks: their stories and attempts, sessions in them, and VPSs."""
         log_links.sessions = sessions = Sessions(log_links.keys, log_links)
+        stories = StoryReads(self._loop, self._store, self._reads.slices)
+        self.story, self.attempts = stories.story, stories.attempts
         inside = SessionCommands(self._loop, self._store, sessions)
         self.open_exec, self.open_forward = inside.open_exec, inside.open_forward
         self.open_input = inside.open_input

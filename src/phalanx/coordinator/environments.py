@@ -14,6 +14,7 @@ from phalanx.coordinator.environment_keys import CannotOpen, EnvironmentKeys, Ta
 from phalanx.coordinator.requests import Requests
 from phalanx.core.cluster.environments import Environments, digests_of
 from phalanx.core.cluster.history_image import environments_of
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import Group, Job
 from phalanx.core.model.orders import Brief
 from phalanx.errors import Conflict
@@ -122,16 +123,16 @@ class EnvironmentReads:
         loop: Requests,
         store: Store,
         keys: EnvironmentKeys,
-        view: Callable[[str], Awaitable[JobView]],
+        view: Callable[[str, Asker], Awaitable[JobView]],
     ) -> None:
         self._loop = loop
         self._store = store
         self._keys = keys
         self._view = view
 
-    async def job(self, id: str) -> JobView:
+    async def job(self, id: str, asker: Asker = ADMIN) -> JobView:
         """One job, with the variables that were given to it and the names of those that were exported."""
-        view = await self._view(id)
+        view = await self._view(id, asker)
         known = self._loop.state.jobs.get(view.id)
         if known is not None and not any(digests_of(known.job)):
             return view

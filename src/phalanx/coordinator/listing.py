@@ -10,6 +10,7 @@ from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.workflow_image import is_workflow
 from phalanx.core.model.orders import Status
+from phalanx.errors import BadRequest
 from phalanx.store.protocol import History
 
 
@@ -42,3 +43,12 @@ class Asked(Struct, frozen=True):
         """The job of a record of the history, if the list is to have it."""
         job = None if is_workflow(record.body) else decode_job(record.body)
         return job if job is not None and self.is_for(job) else None
+
+
+def position_after(cursor: str | None) -> int:
+    """The position or revision that a cursor stands for."""
+    if cursor is None:
+        return 0
+    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 15):
+        raise BadRequest(f"{cursor[:80]!r} is not a cursor of this list", reason="BadCursor")
+    return int(cursor)

@@ -48,7 +48,7 @@ from phalanx.coordinator.stage_inputs import StageInputFetcher
 from phalanx.coordinator.tls import TlsPorts
 from phalanx.coordinator.traces.exporter import TraceExporter, trace_exporter
 from phalanx.coordinator.turn import Turn
-from phalanx.coordinator.uploads import Uploads
+from phalanx.coordinator.uploads import Uploads, own_attempt
 from phalanx.core.cluster.decision import Settle
 from phalanx.core.cluster.events import (
     BrakeReleased,
@@ -112,7 +112,7 @@ class Coordinator:
             self.retention = FileRetention(
                 files.store, files.keep_s, files.keep_bytes, clock, self._use_of_files
             )
-            uploads = Uploads(files.store, self.retention, self._node_of, files.max_bytes)
+            uploads = Uploads(files.store, self.retention, self._node_of, self._part_of, files.max_bytes)
         self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online, uploads)
         self.links = Links(lambda: self.leadership.state, keys, candidate.address)
         keys.follow(lambda: self.leadership.state)
@@ -144,6 +144,9 @@ class Coordinator:
             return None
         names, at = self.leadership.state.known_names, job.node_number(key[1], key[2])
         return None if at is None or at >= len(names) else names[at]
+
+    def _part_of(self, key: AttemptKey, job: str) -> AttemptKey | None:
+        return own_attempt(self.leadership.state, key, job)
 
     def _use_of_files(self, job: str) -> FileUse:
         return use_of_files(self.leadership.state, job)
@@ -311,7 +314,8 @@ async def _serve(settings: Settings) -> int:
         rpc = await _rpc(coordinator, app, section, tls_files.pem, room)
         coordinator.notices, coordinator.traces = Notices(settings.elastic), traces
         kept = (coordinator.keep_files(), coordinator.links.homes.keep(store), coordinator.number_history())
-        told = (coordinator.notices.deliver(), coordinator.commands.pages.use.keep())
+        use = coordinator.commands.pages.use.keep(Path(section.state_dir) / "use.msgpack")
+        told = (coordinator.notices.deliver(), use)
         renewing = asyncio.gather(tls_files.keep(), keep_short(), *told, *kept)
         writing = asyncio.ensure_future(files.keep()) if files is not None else None
         log.info("coordinator starts", name=section.name, address=coordinator.leadership.candidate.address)

@@ -30,9 +30,9 @@ class PlannedFiles:
     async def plan_files(
         self, request: PlanFilesRequest, user: str, role: str = "user", asker: Asker = ADMIN
     ) -> PlanReply:
-        check_files(request)
+        check_files(request.files)
         texts = [(each.name, each.text) for each in request.files]
-        made = await asyncio.to_thread(_read, texts)
+        made = await asyncio.to_thread(read_texts, texts, for_plan=True)
         question = PlanRequest(
             made.jobs,
             names=[Called(each.id, list(each.names)) for each in made.found],
@@ -52,10 +52,10 @@ class PlannedFiles:
         return reply
 
 
-def _read(texts: list[tuple[str, str]]) -> Manifests:
+def read_texts(texts: list[tuple[str, str]], *, for_plan: bool, strict: bool = False) -> Manifests:
     """What the files hold; of several errors, the others are told with the first."""
     try:
-        return read(texts, for_plan=True, documents_most=DOCUMENTS_MOST)
+        return read(texts, for_plan=for_plan, strict=strict, documents_most=DOCUMENTS_MOST)
     except PhalanxError as error:
         others = [each.detail for each in getattr(error, "others", ())]
         error.detail = "; ".join([error.detail, *others][:ERRORS_MAX])

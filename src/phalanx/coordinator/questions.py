@@ -1,49 +1,48 @@
-"""Questions about the state: lists, one job, one node, and the story. They change nothing; `why_reads.py` says why."""
+"""Questions about the state: lists, one job, one node. They change nothing.
+
+Stories are read by `story_reads.py`, and `why_reads.py` says why something waits.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from typing import TypeVar
+
+from msgspec import structs
 
 from phalanx.api.schema.apply import DraftView
 from phalanx.api.schema.cluster import ClusterView, NodeView
 from phalanx.api.schema.fields import read_selector
-from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, StoryLine, TaskView
-from phalanx.api.schema.queries import NEWEST, JobsQuery
+from phalanx.api.schema.jobs import Counts, JobView, Page, StatusWord, TaskView
+from phalanx.api.schema.queries import JobsQuery
 from phalanx.api.schema.queues import QueueView
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
 from phalanx.coordinator import lookup, naming
-from phalanx.coordinator.feed import watch_event
+from phalanx.coordinator.allowed import possible
 from phalanx.coordinator.idle_devices import IdleDevices
 from phalanx.coordinator.images import ImageProgress
-from phalanx.coordinator.listing import Asked
+from phalanx.coordinator.listing import Asked, position_after
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.views import job_view, task_view, task_viewer
 from phalanx.coordinator.views_cluster import brake_text, known_queues, node_view, queue_view
 from phalanx.coordinator.waiting_jobs import waiting_by_queue
-from phalanx.core.cluster.events import Event, decode
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
-from phalanx.core.explain.story import sentence
+from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.amounts import CORES, MILLICORES, written
 from phalanx.core.model.job import is_job_id
-from phalanx.core.model.orders import AttemptKey, Status
+from phalanx.core.model.orders import Status
 from phalanx.errors import BadRequest, NotFound, Unavailable
-from phalanx.store.protocol import Batch, History, Store
+from phalanx.store.protocol import History, Store
 
 T = TypeVar("T")
 V = TypeVar("V")
-BATCHES_PER_PAGE = 200
-NEWEST_BACK = 1000  # revisions that are read first for the newest lines of a story
 RECORDS_PER_PAGE = 50
 LOOKS_PER_GLANCE = 64  # jobs between two looks at the clock
 PAGE_EXTENT = 1_000_000  # characters; a page of large jobs is shorter than asked for, and has a next one
-BEGINNINGS = ("JobSubmitted", "NodeJoined", "WorkflowSubmitted")
-NOT_KEPT = "what happened before is no longer kept (coordinator.keep_events)"
 
 
 class StateReads:
@@ -71,9 +70,10 @@ class StateReads:
                 found.append(self.images.noted_job(job, job_view(self._loop.state, job)))
         return Page(found, None)
 
-    async def job(self, id: str) -> JobView:
+    async def job(self, id: str, asker: Asker = ADMIN) -> JobView:
         found = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
-        return self.images.noted_job(found, job_view(self._loop.state, found))
+        view = self.images.noted_job(found, job_view(self._loop.state, found))
+        return structs.replace(view, may=possible(self._loop.state, found, asker))
 
     async def named(self, name: str, user: str, *, of_all: bool, kind: naming.Kind = "job") -> str:
         return await naming.find_named(self._loop, self._store, name, user, of_all=of_all, kind=kind)
@@ -134,7 +134,7 @@ class StateReads:
         found = await lookup.find_job(self._loop, self._store, job)
         chosen = [selects.selects_group(found.job, number) for number in range(len(found.groups))]
         wanted = None if status is None else Status[status.upper()]
-        at = _position(cursor)
+        at = position_after(cursor)
         positions: list[int] = []
         while at < len(found.status) and len(positions) < limit:
             group = found.group_of(at)
@@ -153,23 +153,6 @@ class StateReads:
             return self.images.noted(found, position, viewer(position))
 
         return Page(await self._in_pieces(positions, view), str(at) if at < len(found.status) else None)
-
-    async def story(
-        self, id: str, *, cursor: str | None, limit: int, inspects: bool = False
-    ) -> Page[StoryLine]:
-        if id in self._loop.state.nodes:
-            return await self._story(id, None, None, cursor, limit)
-        try:
-            job, position = await lookup.find_task(self._loop, self._store, id)
-        except NotFound as error:
-            if ":" in id:  # a stage without a job
-                raise
-            try:
-                flow = await lookup.find_workflow(self._loop, self._store, id)
-            except NotFound:
-                raise error from None
-            return await self._story(flow.workflow.id, None, None, cursor, limit, inspects=inspects)
-        return await self._story(job.job.id, job, position if "." in id else None, cursor, limit)
 
     async def nodes(self) -> list[NodeView]:
         state = self._loop.state
@@ -297,101 +280,8 @@ class StateReads:
                 yield record
             before = records[-1].job
 
-    async def _story(
-        self,
-        subject: str,
-        job: JobState | None,
-        position: int | None,
-        cursor: str | None,
-        limit: int,
-        *,
-        inspects: bool = False,
-    ) -> Page[StoryLine]:
-        if cursor == NEWEST:
-            return await self._newest(subject, job, position, limit, inspects)
-        after = _position(cursor)
-        lines: list[StoryLine] = []
-        while len(lines) < limit:
-            batches = await self._store.story(subject, after, BATCHES_PER_PAGE)
-            piece = await self.slices.turn()
-            for batch in batches:
-                if piece.is_over:
-                    piece = await self.slices.turn()
-                lines += self._lines(batch, subject, job, position, inspects)
-                after = batch.revision
-            if not batches:  # a short page is not the last: damaged records are left out of it
-                return Page(_begun(lines, cursor), None)
-        return Page(_begun(lines, cursor), str(after))
-
-    async def _newest(
-        self, subject: str, job: JobState | None, position: int | None, limit: int, inspects: bool
-    ) -> Page[StoryLine]:
-        """The last lines of a story: it is read from ever further back until there are enough."""
-        upto, back = self._loop.state.revision, NEWEST_BACK
-        while True:
-            lines: deque[StoryLine] = deque(maxlen=limit)
-            cursor = str(upto - back) if upto > back else None
-            is_whole, is_read = cursor is None, False
-            while not is_read:
-                page = await self._story(subject, job, position, cursor, limit, inspects=inspects)
-                lines.extend(page.items)
-                cursor, is_read = page.next_cursor, page.next_cursor is None
-            if is_whole or len(lines) == limit:
-                return Page(list(lines), None)
-            back *= 8
-
-    def _lines(
-        self, batch: Batch, subject: str, job: JobState | None, position: int | None, inspects: bool
-    ) -> Iterator[StoryLine]:
-        """What one batch has to say about a job, one of its tasks, or a node."""
-        events = decode(batch.body)
-        for revision, event in enumerate(events, start=batch.revision - len(events) + 1):
-            key, about = getattr(event, "key", None), _about(event, subject)
-            is_other_task = position is not None and about is not None and position not in about
-            if subject not in (*event.jobs, event.on_node) or is_other_task:
-                continue
-            told = watch_event(revision, event, self._loop.state)
-            task = job.job.task_id(key[1]) if job and key else told.task
-            yield StoryLine(
-                revision,
-                told.at,
-                told.event,
-                sentence(event, inspects=inspects),
-                task,
-                told.node,
-                event.cause,
-                number=told.number,
-            )
-
 
 def _extent(job: JobState) -> int:
     """How much there is to show of a job, in about characters."""
     first = job.job.groups[0].command
     return 500 * len(job.groups) + sum(map(len, first.argv)) + sum(map(len, first.env.values()))
-
-
-def _begun(lines: list[StoryLine], cursor: str | None) -> list[StoryLine]:
-    """The first page of a story, which says so if its beginning is gone: the log is kept for so many events only."""
-    if cursor is not None or (lines and lines[0].event in BEGINNINGS):
-        return lines
-    revision, at = (lines[0].revision - 1, lines[0].at) if lines else (0, 0.0)
-    return [StoryLine(revision, at, "NotKept", NOT_KEPT), *lines]
-
-
-def _about(event: Event, job: str) -> tuple[int, ...] | None:
-    """The positions of a job that an event is about; None: all of it."""
-    if (key := getattr(event, "key", None)) is not None:
-        return (key[1],)
-    left: tuple[AttemptKey, ...] = getattr(event, "keys", ()) or getattr(event, "victims", ())
-    if event.own_job != job and left:
-        return tuple(position for id, position, _ in left if id == job)
-    positions: tuple[int, ...] | None = getattr(event, "positions", None)
-    return positions
-
-
-def _position(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not (cursor.isascii() and cursor.isdecimal() and len(cursor) <= 15):
-        raise BadRequest(f"{cursor[:80]!r} is not a cursor of this list", reason="BadCursor")
-    return int(cursor)

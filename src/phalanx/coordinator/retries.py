@@ -214,10 +214,33 @@ class Repeats:
         return SubmitReply([job.id], job.id, [self._accepted(job.id)])
 
 
+def repeatable(job: JobState) -> list[str]:
+    """What its user may have repeated of a job as it is: `retry`, `resubmit`, both or nothing."""
+    try:
+        _check_kind(job, "repeated")
+    except Conflict:
+        return []
+    has_failed = job.is_over and job.counts[Status.FAILED] + job.counts[Status.CANCELLED] > 0
+    return ["retry", "resubmit"] if has_failed else ["resubmit"]
+
+
 def _check(job: JobState, user: str, what: str, *, must_have_ended: bool = True) -> None:
     spec, number = job.job, job.arrival or job.job.id
     if spec.user != user:
         raise Forbidden(f"{number} is a job of {spec.user}, and only {spec.user} can have it {what}")
+    _check_kind(job, what)
+    if must_have_ended and not job.is_over:
+        left = sum(job.counts[:3])
+        raise Conflict(
+            f"{number} has not ended: {left} of {spec.tasks} tasks are left",
+            reason="NotEnded",
+            hint=f"phalanx wait {number}, or phalanx cancel {number}",
+        )
+
+
+def _check_kind(job: JobState, what: str) -> None:
+    """Refuse a job that is never repeated, whoever asks."""
+    spec, number = job.job, job.arrival or job.job.id
     if spec.workflow is not None:
         raise Conflict(
             f"{number} is a stage of a workflow",
@@ -232,13 +255,6 @@ def _check(job: JobState, user: str, what: str, *, must_have_ended: bool = True)
             f"{number} had standard input of its `phalanx run`, which is not kept: it cannot be {what}",
             reason="InputNotKept",
             hint="use `phalanx run` again; with --no-stdin it can be retried and resubmitted later",
-        )
-    if must_have_ended and not job.is_over:
-        left = sum(job.counts[:3])
-        raise Conflict(
-            f"{number} has not ended: {left} of {spec.tasks} tasks are left",
-            reason="NotEnded",
-            hint=f"phalanx wait {number}, or phalanx cancel {number}",
         )
 
 

@@ -14,7 +14,9 @@ from typing import Protocol
 
 from phalanx.coordinator.file_retention import FileRetention
 from phalanx.coordinator.files import FileStore
+from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model import files as names
+from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX, AttemptKey
 from phalanx.errors import BadRequest, Forbidden, PhalanxError, Unavailable
 from phalanx.link import wire
@@ -62,9 +64,12 @@ class Uploads:
         files: FileStore,
         retention: FileRetention,
         node_of: Callable[[AttemptKey], Awaitable[str | None]],
+        part_of: Callable[[AttemptKey, JobId], AttemptKey | None],
         max_bytes: int,
     ) -> None:
+        """`part_of` says of a job that is merged into an attempt as which attempt of its own its files are kept."""
         self.max_bytes = max_bytes
+        self._part_of = part_of
         self._files = files
         self._retention = retention
         self._node_of = node_of
@@ -100,9 +105,9 @@ class Uploads:
         """One file from its first piece to its last; the answer says how it went."""
         first, answer = upload.first, wire.FileTaken(upload.first.id)
         try:
-            await self._check(node, first)
+            name = await self._check(node, first)
             async with self._small if first.sha256 else self._large:
-                await self._store(link, upload)
+                await self._store(link, upload, name)
             self._retention.added(first.size)
         except PhalanxError as error:
             self._tell(node, first, error)
@@ -119,8 +124,7 @@ class Uploads:
             log.warning("a file was not taken", node=node, attempt=first.key, file=what, error=str(error))
             self._told_at = now
 
-    async def _store(self, link: UploadLink, upload: Upload) -> None:
-        name = names.FileKey(upload.first.key, upload.first.kind, upload.first.path).name
+    async def _store(self, link: UploadLink, upload: Upload, name: str) -> None:
         pieces = self._pieces(link, upload)
         if upload.first.sha256:
             await self._files.put(name, b"".join([piece async for piece in pieces]))
@@ -149,10 +153,10 @@ class Uploads:
                 return
             link.send([wire.FileTaken(piece.id)])
 
-    async def _check(self, node: str, first: wire.PutFile) -> None:
-        """Refuse what this node may not send, what is too large, and what has no room."""
+    async def _check(self, node: str, first: wire.PutFile) -> str:
+        """Its name in the place for files. Refuses what this node may not send, is too large, or has no room."""
         try:
-            _ = names.FileKey(first.key, first.kind, first.path).name
+            name = names.FileKey(first.key, first.kind, first.path).name
         except ValueError as error:
             raise BadRequest(str(error)) from None
         limits = {"result": RESULT_FILE_BYTES_MAX, "manifest": names.MANIFEST_BYTES_MAX}
@@ -165,3 +169,16 @@ class Uploads:
             )
         if why := self._retention.why_no_room(first.size):
             raise Unavailable(why, reason="FilesFull")
+        if not (job := names.job_of_part(first.kind, first.path)):
+            return name
+        if (own := self._part_of(first.key, job)) is None:
+            raise Forbidden(
+                f"{job[:80]!r} is no part of attempt {first.key[2]} of {first.key[0]}.{first.key[1]}"
+            )
+        return names.FileKey(own, "result", names.RESULT_PATH).name
+
+
+def own_attempt(state: ClusterState, key: AttemptKey, job: JobId) -> AttemptKey | None:
+    """As which attempt of its own the result of a job is kept that runs as a part of another's; None: it does not."""
+    found = state.jobs.get(job)
+    return None if found is None or found.merged_into != key else (job, 0, found.attempts[0])

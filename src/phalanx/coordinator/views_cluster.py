@@ -176,11 +176,15 @@ def node_status(node: NodeState) -> StatusOfNode:
 def _device_view(
     state: ClusterState, node: NodeState, device: Device, holder: AttemptKey | None
 ) -> DeviceView:
-    view = DeviceView(device.index, device.kind, device.memory_bytes, device.numa, device.uuid)
+    view = DeviceView(
+        device.index, device.kind, device.memory_bytes, device.numa, device.uuid, name=device.name
+    )
     if node.health.devices:
         view.out_of_service = node.health.failed.get(device.index, "")
     if holder is not None:
-        view.task, view.number = _task_id(state, holder), task_number(state.jobs[holder[0]], holder[1])
+        job = state.jobs[holder[0]]
+        view.task, view.number = job.job.task_id(holder[1]), task_number(job, holder[1])
+        view.job_name, view.user = job.job.name, job.job.user
     return view
 
 

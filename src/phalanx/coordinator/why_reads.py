@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from phalanx.api.schema.apply import PlanReply
 from phalanx.api.schema.jobs import JobReason, WhyReply
 from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import Clock
@@ -14,7 +15,11 @@ from phalanx.coordinator.naming import is_number
 from phalanx.coordinator.requests import Requests
 from phalanx.coordinator.why import reasons_of, stage_reply, why_reply, workflow_reply
 from phalanx.core.explain.change import ADMIN, Asker
-from phalanx.errors import NotFound
+from phalanx.core.explain.trial import QUESTION_MAX
+from phalanx.core.model.orders import Status
+from phalanx.errors import Conflict, NotFound
+from phalanx.preview.plan import preview
+from phalanx.preview.submission import Submitter
 from phalanx.store.protocol import Store
 
 AT_ONCE = 8  # jobs of one pass: beside 1,000 nodes more would hold up others for over a tenth of a second
@@ -42,6 +47,17 @@ class WhyReads:
         engine, now = self._loop.engine, self._clock.now()
         reply = why_reply(engine.state, job, position, now, engine.policy, engine.memory, asker)
         return self.images.explained(job, position, reply)
+
+    async def plan_job(self, id: str, asker: Asker = ADMIN) -> PlanReply:
+        job = await lookup.find_job(self._loop, self._store, lookup.job_part(id))
+        await self.slices.turn()
+        engine = self._loop.engine
+        job = engine.state.jobs.get(job.job.id, job)
+        if not (job.counts[Status.PENDING] and job.job.id in engine.state.jobs):
+            raise Conflict(f"{job.arrival or job.job.id} has no task that waits", reason="NothingWaiting")
+        seen = engine.state.snapshot(self._clock.now(), engine.memory)
+        by = Submitter(asker)
+        return preview(engine.state, (), engine.policy, seen, known=[job.job.id], by=by, most=QUESTION_MAX)
 
     async def reasons(self, ids: Sequence[str]) -> list[JobReason]:
         numbers = self._loop.state.names.numbers

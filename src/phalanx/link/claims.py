@@ -37,7 +37,8 @@ def wrong_capacity(capacity: Capacity) -> Iterator[str]:
         yield wrong_count(f"{name}.index", device.index, INDEX_MAX)
         yield wrong_count(f"{name}.memory_bytes", device.memory_bytes, BYTES_MAX)
         yield wrong_count(f"{name}.numa", device.numa or 0, INDEX_MAX)
-        yield from wrong_texts(WORD_MAX, (f"{name}.kind", device.kind), (f"{name}.uuid", device.uuid))
+        words = ("kind", device.kind), ("uuid", device.uuid), ("name", device.name)
+        yield from wrong_texts(WORD_MAX, *((f"{name}.{key}", word) for key, word in words))
     yield from _doubled("capacity.numa: id", [each.id for each in numa])
     yield from _doubled("capacity.devices: index", [each.index for each in devices])
     for key, value in capacity.labels.items():

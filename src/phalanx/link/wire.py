@@ -6,7 +6,6 @@ hold up the other (docs/decisions/0003 says why frames). Either way, what a runn
 
 from __future__ import annotations
 
-import re
 import struct
 from collections.abc import Iterable, Iterator
 
@@ -15,19 +14,15 @@ from msgspec import Struct, msgpack
 from phalanx.core.model.files import FileKind
 from phalanx.core.model.health import NodeHealth
 from phalanx.core.model.orders import (
-    RESULT_BYTES_MAX,
-    RESULT_FILE_BYTES_MAX,
     AttemptKey,
     Disposition,
     Ended,
-    Exit,
     Order,
     Phase,
     Report,
     Started,
 )
 from phalanx.core.model.resources import DEVICES_MAX, Capacity
-from phalanx.core.model.usage import wrong_usage
 from phalanx.link.claims import (
     BYTES_MAX,
     TIME_MAX,
@@ -37,6 +32,7 @@ from phalanx.link.claims import (
     wrong_texts,
     wrong_times,
 )
+from phalanx.link.exits import DIGEST, wrong_exit
 from phalanx.link.overlay import OverlayMap
 from phalanx.link.preparing import wrong_preparing
 from phalanx.link.session_messages import SessionMessage
@@ -48,14 +44,11 @@ FRAME_MAX = 32 * 1024 * 1024
 _LENGTH = struct.Struct(">I")
 
 ORIGIN_MAX = 8192  # of a path
-TEXT_MAX = 256 * 1024  # of a message about an end
 COUNT_MAX = (1 << 63) - 1
-CODES = -(1 << 31), 1 << 32
 HOMES_MAX = 10_000
 HELD_MAX = 20_480  # attempts that are listed, beyond twice those that a node is known to have
 REPORTS_MAX = 20_000  # in one message
 PIECE_MAX = 1 << 20  # bytes of a file in one message
-_DIGEST = re.compile(r"(?:[0-9a-f]{64})?")
 
 
 class WireError(ConnectionError):
@@ -346,30 +339,9 @@ def too_many(name: str, count: int, most: int) -> str:
 
 def _of_report(report: Report) -> str:
     if type(report) is Ended:
-        exit = report.exit
-        code, began, ended = exit.code or 0, exit.started_at or 0.0, exit.ended_at or 0.0
-        if not CODES[0] <= code <= CODES[1]:
-            return f"exit.code = {code}: expected {CODES[0]} to {CODES[1]}"
-        if len(exit.message) > TEXT_MAX or len(exit.stderr_tail) > TEXT_MAX:
-            return f"exit: expected texts of at most {TEXT_MAX} characters"
-        if exit.result and len(exit.result.encode()) > RESULT_BYTES_MAX:
-            return f"exit.result: {len(exit.result)} characters, expected at most {RESULT_BYTES_MAX} bytes"
-        if (exit.result_bytes or exit.result_sha256) and (wrong := _of_result_file(exit)):
-            return wrong
-        if not (-TIME_MAX <= began <= TIME_MAX and -TIME_MAX <= ended <= TIME_MAX):
-            return f"exit: started_at = {began}, ended_at = {ended}: expected seconds since 1970"
-        if exit.usage is not None:
-            return wrong_usage(exit.usage)
-    elif type(report) is Started and not -TIME_MAX <= report.at <= TIME_MAX:
+        return wrong_exit(report.exit)
+    if type(report) is Started and not -TIME_MAX <= report.at <= TIME_MAX:
         return f"started.at = {report.at}: expected seconds since 1970"
-    return ""
-
-
-def _of_result_file(exit: Exit) -> str:
-    if wrong := wrong_count("exit.result_bytes", exit.result_bytes, RESULT_FILE_BYTES_MAX):
-        return wrong
-    if not exit.result_sha256 or not exit.result_bytes or not _DIGEST.fullmatch(exit.result_sha256):
-        return f"exit.result_sha256 = {exit.result_sha256[:80]!r}: expected 64 digits with exit.result_bytes"
     return ""
 
 
@@ -378,7 +350,7 @@ def _of_file(put: PutFile) -> Iterator[str]:
     yield wrong_count("size", put.size, BYTES_MAX)
     yield wrong_count("offset", put.offset, put.size)
     yield wrong_count("the length of data", len(put.data), min(PIECE_MAX, max(0, put.size - put.offset)))
-    if _DIGEST.fullmatch(put.sha256) is None or bool(put.sha256) != (put.offset + len(put.data) == put.size):
+    if DIGEST.fullmatch(put.sha256) is None or bool(put.sha256) != (put.offset + len(put.data) == put.size):
         yield f"sha256 = {put.sha256[:80]!r}: expected 64 digits with the last piece, and nothing before"
 
 

@@ -45,6 +45,7 @@ class KubeNode(Struct, frozen=True):
     amounts: Amounts  # allocatable, exact
     kind: str
     device_bytes: int
+    product: str  # its name for its devices; empty if there is none
     labels: dict[str, str]
     closed: str
     taints: tuple[Taint, ...]
@@ -66,6 +67,7 @@ def read_node(document: View) -> KubeNode:
         amounts=to_amounts({key: read_quantity(room, key) for key in sorted(COUNTED) if key in room}),
         kind=device_kind(product) if product else _vendor(room),
         device_bytes=int(memory) << 20 if memory.isascii() and memory.isdecimal() and len(memory) < 12 else 0,
+        product=product,
         labels=words,
         closed=_closed(spec, status),
         taints=tuple(taint for taint in read_taints(spec) if taint.key not in REPEATED),
@@ -78,7 +80,10 @@ def settle(node: KubeNode, pods: Iterable[Pod]) -> tuple[NodeSpec, bool]:
     cores = written(max(sum(each.cpu_millis for each in held), node.amounts.cpu_millis))
     gpus = _whole_devices([each.gpu_percent for each in held], node.amounts.gpu_percent)
     memory = sum(each.memory_bytes for each in held)
-    devices = tuple(Device(index, node.kind, node.device_bytes) for index in range(min(gpus, DEVICES_MAX)))
+    devices = tuple(
+        Device(index, node.kind, node.device_bytes, name=node.product)
+        for index in range(min(gpus, DEVICES_MAX))
+    )
     capacity = Capacity(cores, max(memory, node.amounts.memory_bytes), (), devices, node.labels)
     over = (
         sum(each.cpu_millis for each in held) > node.amounts.cpu_millis
@@ -90,7 +95,7 @@ def settle(node: KubeNode, pods: Iterable[Pod]) -> tuple[NodeSpec, bool]:
 
 def unknown_node(name: str) -> KubeNode:
     """A node that tasks run on and no file describes."""
-    return KubeNode(name, Amounts(), "gpu", 0, {}, UNKNOWN, ())
+    return KubeNode(name, Amounts(), "gpu", 0, "", {}, UNKNOWN, ())
 
 
 def _whole_devices(held: list[int], total: int) -> int:

@@ -8,7 +8,8 @@ from typing import Any
 
 from phalanx.api.schema.fields import shown
 from phalanx.core.model.amounts import parse_cores
-from phalanx.core.model.resources import Cores, device_kind
+from phalanx.core.model.device_types import containing
+from phalanx.core.model.resources import Cores
 from phalanx.manifests.caution import ManifestError
 from phalanx.manifests.view import View
 
@@ -74,7 +75,11 @@ def _gpus(view: View, gpu: Any) -> dict[str, Any]:
     if not isinstance(kind, str):
         raise wrong(view, f"{path}.type", f"{shown(kind)} is not the name of a device, such as a100, or any")
     if kind.strip().lower() not in WILDCARDS:
-        asked["gpu_type"] = device_kind(kind)
+        asked["gpu_type"] = containing(kind)
+        if not asked["gpu_type"]:
+            raise wrong(
+                view, f"{path}.type", f"{shown(kind)} is not the name of a device, such as a100, or any"
+            )
     if found.get("memory") is not None:
         asked["gpu_memory"] = found["memory"]
     return asked

@@ -33,11 +33,12 @@ def discover(
 ) -> Capacity:
     """The capacity of this node, without labels."""
     usable = set(cpus if cpus is not None else os.sched_getaffinity(0))
+    memory_bytes = real_memory_bytes(sys_root, proc_root)
     return Capacity(
         len(usable),
-        real_memory_bytes(sys_root, proc_root),
+        memory_bytes,
         numa_nodes(sys_root, usable),
-        nvidia_devices(sys_root, nvml),
+        nvidia_devices(sys_root, nvml, memory_bytes),
     )
 
 
@@ -75,8 +76,8 @@ def parse_cpulist(text: str) -> list[int]:
     return sorted(cpus)
 
 
-def nvidia_devices(sys_root: Path, nvml: Any) -> tuple[Device, ...]:
-    """All devices NVML knows, in its order."""
+def nvidia_devices(sys_root: Path, nvml: Any, machine_bytes: int) -> tuple[Device, ...]:
+    """All devices NVML knows, in its order; those without memory of their own have equal parts of the machine's."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError_LibraryNotFound:
@@ -85,7 +86,8 @@ def nvidia_devices(sys_root: Path, nvml: Any) -> tuple[Device, ...]:
         log.warning("the NVIDIA driver cannot be used, so this node offers no devices: %s", error)
         return ()
     try:
-        return tuple(_device(sys_root, nvml, index) for index in range(nvml.nvmlDeviceGetCount()))
+        count = nvml.nvmlDeviceGetCount()
+        return tuple(_device(sys_root, nvml, index, machine_bytes // count) for index in range(count))
     except nvml.NVMLError as error:
         log.warning("NVIDIA devices cannot be read, so this node offers none: %s", error)
         return ()
@@ -93,15 +95,26 @@ def nvidia_devices(sys_root: Path, nvml: Any) -> tuple[Device, ...]:
         nvml.nvmlShutdown()
 
 
-def _device(sys_root: Path, nvml: Any, index: int) -> Device:
+def _device(sys_root: Path, nvml: Any, index: int, part_bytes: int) -> Device:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    name, own_bytes = _as_text(nvml.nvmlDeviceGetName(handle)), _own_bytes(nvml, handle)
     return Device(
         index,
-        device_kind(_as_text(nvml.nvmlDeviceGetName(handle))),
-        int(nvml.nvmlDeviceGetMemoryInfo(handle).total),
+        device_kind(name),
+        own_bytes or part_bytes,
         pci_numa(sys_root, _as_text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
         _as_text(nvml.nvmlDeviceGetUUID(handle)),
+        name,
+        shares_memory=not own_bytes,
     )
+
+
+def _own_bytes(nvml: Any, handle: Any) -> int:
+    """The memory of a device; 0 if it has none of its own, as on a GB10 or a Jetson, where CPU and GPU share it."""
+    try:
+        return int(nvml.nvmlDeviceGetMemoryInfo(handle).total)
+    except nvml.NVMLError_NotSupported:
+        return 0
 
 
 def pci_numa(sys_root: Path, bus_id: str) -> int | None:

@@ -19,14 +19,23 @@ import msgspec
 from msgspec import structs
 
 from phalanx.clock import Clock
-from phalanx.core.model.files import ARTIFACTS_LATE, MANIFEST_PATH, RESULT_PATH, Artifact, Manifest
+from phalanx.core.model.files import (
+    ARTIFACTS_LATE,
+    MANIFEST_PATH,
+    RESULT_PATH,
+    Artifact,
+    Manifest,
+    part_path,
+)
 from phalanx.core.model.orders import RESULT_BYTES_MAX, AttemptKey
+from phalanx.core.model.task_results import PartResult, loaded_in, shortened
 from phalanx.core.runner.attempts import ProcessEnd
 from phalanx.logger import logger
 from phalanx.runner import log_files
 from phalanx.runner.artifacts import ArtifactLimits, Found, find_artifacts, opened
 from phalanx.runner.keeper.files import ARTIFACTS, RESULT, STDERR, STDOUT
 from phalanx.runner.launches import Launches
+from phalanx.runner.merging import large_parts
 from phalanx.runner.trees import remove_tree
 from phalanx.runner.turn import RunnerEngine
 from phalanx.runner.uploads import RunnerUploads, UploadFailed
@@ -67,7 +76,7 @@ class AttemptEndings:
         files = ANY if exit.files is None else exit.files
         end = self._launches.with_result(key, exit) if files & RESULT else exit
         has_artifacts = bool(files & ARTIFACTS) and self._launches.close_artifacts(key)
-        if not has_artifacts and (not end.result or len(end.result.encode()) <= RESULT_BYTES_MAX):
+        if not has_artifacts and not _has_large(end):
             if files & (STDOUT | STDERR):
                 self._uploads.add((key,))
             return end
@@ -125,6 +134,8 @@ class AttemptEndings:
         hurried = self._waiting[key]
         if len(end.result.encode()) > RESULT_BYTES_MAX:
             end = await self._with_kept_result(key, end, hurried)
+        if end.parts:
+            end = await self._with_kept_parts(key, end, hurried)
         if not has_artifacts:
             return end
         copying = self._begin(self._copy_artifacts(key, hurried))
@@ -138,17 +149,38 @@ class AttemptEndings:
         """The end of an attempt with a large result, which is in the place for files then, or the reason why not."""
         data = end.result.encode()
         try:
-            sha256 = await self._patiently(
-                lambda: self._uploads.put(
-                    key, "result", RESULT_PATH, len(data), lambda at, n: data[at : at + n]
-                ),
-                hurried,
-                give_up=True,
-            )
+            sha256 = await self._kept(key, RESULT_PATH, data, hurried)
         except UploadFailed as error:
             text = f"its result of {len(data)} bytes could not be kept: {error}"
-            return structs.replace(end, result="", result_error=text)
-        return structs.replace(end, result="", result_bytes=len(data), result_sha256=sha256)
+            return structs.replace(end, result="", result_error=text, parts=())
+        loaded = shortened(loaded_in(end.result))
+        return structs.replace(end, result="", result_bytes=len(data), result_sha256=sha256, loaded=loaded)
+
+    async def _with_kept_parts(self, key: AttemptKey, end: ProcessEnd, hurried: asyncio.Event) -> ProcessEnd:
+        """The same for results of tasks that were merged into it; what cannot be kept is left out of the answer."""
+        large = large_parts(end.parts)
+
+        async def kept(part: PartResult) -> PartResult | None:
+            if part.job not in large:
+                return part
+            data = part.result.encode()
+            try:
+                sha256 = await self._kept(key, part_path(part.job), data, hurried)
+            except UploadFailed as error:
+                log.warning("a result was not kept", attempt=key, job=part.job, error=str(error))
+                return None
+            return PartResult(part.job, "", len(data), sha256)
+
+        parts = await asyncio.gather(*map(kept, end.parts))
+        return structs.replace(end, parts=tuple(part for part in parts if part is not None))
+
+    async def _kept(self, key: AttemptKey, path: str, data: bytes, hurried: asyncio.Event) -> str:
+        """Send a result; its digest."""
+        return await self._patiently(
+            lambda: self._uploads.put(key, "result", path, len(data), lambda at, n: data[at : at + n]),
+            hurried,
+            give_up=True,
+        )
 
     async def _copy_artifacts(self, key: AttemptKey, hurried: asyncio.Event) -> str:
         """Send all artifacts of an attempt, then their list, and remove them here; returns what was not kept."""
@@ -220,6 +252,11 @@ class AttemptEndings:
             waited_s += self._clock.monotonic() - began if self._engine.welcomed else 0.0
             if waited_s > HOLD_S:
                 hurried.set()
+
+
+def _has_large(end: ProcessEnd) -> bool:
+    """Whether a result of it goes to the place for files."""
+    return len(end.result.encode()) > RESULT_BYTES_MAX or bool(end.parts and large_parts(end.parts))
 
 
 def _remove_sent(folder: str) -> None:

@@ -230,7 +230,7 @@ def _ours(brief: Brief, start: Start, epoch: int) -> dict[str, str]:
         env["PHALANX_ARRAY_INDEX"] = str(start.index)
     if start.grant.numa is not None:
         env["PHALANX_NUMA"] = str(start.grant.numa)
-    if start.merged:
+    if start.has_merged:
         env["PHALANX_MERGED"] = start.merged
     return env | variables(start.params) if start.params else env
 

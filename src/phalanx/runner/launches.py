@@ -48,6 +48,7 @@ from phalanx.runner.log_files import (
     log_path,
 )
 from phalanx.runner.lone_environment import LoneEnvironments, SharedEnvironment
+from phalanx.runner.merging import memo_with, tasks_in, tasks_of, with_own_result
 from phalanx.runner.overlay import TaskNetworks
 from phalanx.runner.parameters import own_command
 from phalanx.runner.processes import Machine, Processes
@@ -86,6 +87,7 @@ class Launches:
         self._accounts = accounts
         self._containers = containers
         self._hosts = HostsFiles(engine, machine, self._path)
+        self._answers_for: dict[AttemptKey, int] = {}  # for how many tasks, if its program does that
         self._former: set[AttemptKey] = set()  # attempts whose files are where an earlier version has them
         self._ports = LonePorts(f"{engine.node}/{engine.incarnation}")
         self._lone = LoneEnvironments()
@@ -116,6 +118,8 @@ class Launches:
             start.key, start.lane, start.grant, connection.version, keeper.cgroups, owner
         )
         env, spaces = self._surroundings(effect) if lone is None else (lone[1], {})
+        if tasks := tasks_of(start):
+            self._answers_for[start.key] = tasks
         env["PHALANX_RESULT"] = paths.result
         env["PHALANX_ARTIFACTS"] = paths.artifacts
         env |= {name: text for name, text in limits.env.items() if name not in brief.command.env}
@@ -142,7 +146,7 @@ class Launches:
             result=paths.result,
             artifacts=paths.artifacts,
             scratch=limits.scratch,
-            memo=limits.memo,
+            memo=memo_with(limits.memo, tasks),
             processes_max=limits.processes_max,
             argv=own_command(brief, start) if not (brief.command.image and self._containers) else None,
             attached=brief.command.attached,
@@ -215,10 +219,13 @@ class Launches:
 
     def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
         """The end of an attempt, with what it gave as its result."""
-        result, error = self._machine.read_result(self._path(key, RESULT))
+        tasks = self._answers_for.get(key, 0)
+        result, error = self._machine.read_result(self._path(key, RESULT), tasks or 1)
         if not result and not error:
-            result, error = self._machine.read_result(inner_result(self.artifacts_path(key)))
-        return structs.replace(end, result=result, result_error=error) if result or error else end
+            result, error = self._machine.read_result(inner_result(self.artifacts_path(key)), tasks or 1)
+        if result or error:
+            end = structs.replace(end, result=result, result_error=error)
+        return with_own_result(end) if tasks and result else end
 
     def close_artifacts(self, key: AttemptKey) -> bool:
         """Whether an attempt left artifacts."""
@@ -252,6 +259,8 @@ class Launches:
         self.names[key] = row.key
         self._keys[row.key] = key
         self.find_files(key)
+        if tasks := tasks_in(row.memo):
+            self._answers_for[key] = tasks
         self._limits.adopt(key, lane, row.memo, row.pid > 0, keeper.cgroups)
         self._hosts.adopt(key)
         if row.pid:
@@ -274,6 +283,7 @@ class Launches:
         if self._limits.has(key):  # one that was given back unstarted ends without a word of the keeper
             self.release(key)
         self._former.discard(key)
+        self._answers_for.pop(key, None)
         self.leaders.forget(key)
         name = self.names.pop(key, None)
         if name is None:

@@ -98,7 +98,7 @@ class SharedEnvironment:
         env["PHALANX_RESTART_COUNT"] = str(start.restarts)
         if start.index is not None:
             env["PHALANX_ARRAY_INDEX"] = str(start.index)
-        if start.merged:
+        if start.has_merged:
             env["PHALANX_MERGED"] = start.merged
         if start.params:
             env |= variables(start.params)

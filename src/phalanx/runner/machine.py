@@ -115,8 +115,8 @@ class LocalMachine:
             system.set_aside(path, unless=stat.S_ISDIR)
             Path(path).mkdir(parents=True, exist_ok=True, mode=0o700)
 
-    def read_result(self, path: LogPath) -> tuple[str, str]:
-        return read_result(path)
+    def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
+        return read_result(path, tasks)
 
     def write_hosts(self, path: LogPath, text: str) -> None:
         write_hosts(path, text)

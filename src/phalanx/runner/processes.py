@@ -79,7 +79,7 @@ class Machine(Protocol):
         """Make a folder and those above it, unless it is there; raises OSError."""
         ...
 
-    def read_result(self, path: LogPath) -> tuple[str, str]:
+    def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
         """What a task that has ended gave as its result, as JSON, and what is wrong with it; mostly neither."""
         ...
 

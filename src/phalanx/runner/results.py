@@ -16,11 +16,12 @@ from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX
 from phalanx.runner.artifacts import is_foreign
 from phalanx.runner.log_files import LogPath, open_file
 
-FILE_BYTES_MAX = 2 * RESULT_FILE_BYTES_MAX  # white space included
 
+def read_result(path: LogPath, tasks: int = 1) -> tuple[str, str]:
+    """The result as short JSON, and why there is none though the task wrote something; both empty if it did not.
 
-def read_result(path: LogPath) -> tuple[str, str]:
-    """The result as short JSON, and why there is none though the task wrote something; both empty if it did not."""
+    The answer of a program for several tasks may be as many times as large.
+    """
     if not os.path.lexists(path):  # as of most tasks, and then this is all that it costs
         return "", ""
     try:
@@ -30,17 +31,26 @@ def read_result(path: LogPath) -> tuple[str, str]:
     try:
         if is_foreign(os.fstat(file), Path(path).parent.lstat().st_uid):
             return "", "its result cannot be read: it is another account's file"
-        data = os.read(file, FILE_BYTES_MAX + 1)
+        data = os.read(file, file_bytes_max(tasks) + 1)
     except OSError as error:
         return "", f"its result cannot be read: {error.strerror}"
     finally:
         os.close(file)
-    return _checked(data) if data.strip() else ("", "")
+    return _checked(data, tasks) if data.strip() else ("", "")
 
 
-def _checked(data: bytes) -> tuple[str, str]:
-    if len(data) > FILE_BYTES_MAX:
-        return "", f"its result is over the limit of {FILE_BYTES_MAX} bytes"
+def file_bytes_max(tasks: int) -> int:
+    """The most bytes of the file, white space included."""
+    return 2 * tasks * RESULT_FILE_BYTES_MAX
+
+
+def too_large(size: int, most: int = RESULT_FILE_BYTES_MAX) -> str:
+    return f"its result has {size} bytes without white space, at most {most} are kept"
+
+
+def _checked(data: bytes, tasks: int) -> tuple[str, str]:
+    if len(data) > (most := file_bytes_max(tasks)):
+        return "", f"its result is over the limit of {most} bytes"
     try:
         msgspec.json.decode(data)
         short = msgspec.json.format(data, indent=-1)
@@ -55,7 +65,6 @@ def _checked(data: bytes) -> tuple[str, str]:
         return "", f"its result is not JSON: {str(error)[:200]}"
     if (where := too_deep_at(short.decode())) is not None:
         return "", f"its result is nested more than {JSON_DEPTH_MAX} levels deep, at {where}"
-    if len(short) > RESULT_FILE_BYTES_MAX:
-        most = RESULT_FILE_BYTES_MAX
-        return "", f"its result has {len(short)} bytes without white space, at most {most} are kept"
+    if tasks == 1 and len(short) > RESULT_FILE_BYTES_MAX:
+        return "", too_large(len(short))
     return short.decode(), ""

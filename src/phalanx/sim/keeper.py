@@ -247,8 +247,9 @@ class Keeper(Life):
         result = ""
         if process.code == 0:
             result = f'"{attempt.key}"'
-            merged = self._disk.starts[key].merged
-            self._disk.results[key] = self._for_all(result, merged) if merged else result
+            start = self._disk.starts[key]
+            answer = self._for_all(result, start.merged) if start.has_merged else result
+            self._disk.results[key] = answer
         end = ProcessEnd(process.code, process.signal, False, None, attempt.started_at, now, result=result)
         self._watcher.process_ended(self.node, key, end)
         self.call(self._reap, process)

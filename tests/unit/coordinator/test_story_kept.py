@@ -6,8 +6,8 @@ import pytest
 
 from phalanx.api.schema.jobs import StoryLine
 from phalanx.api.schema.queries import NEWEST
-from phalanx.coordinator import questions
-from phalanx.coordinator.questions import _begun
+from phalanx.coordinator import story_reads
+from phalanx.coordinator.story_reads import _begun
 from phalanx.core.cluster.inputs import Drain
 from tests.unit.coordinator.test_declarations import a_coordinator
 
@@ -43,7 +43,7 @@ def test_a_later_page_has_no_beginning_to_miss():
 @pytest.mark.anyio
 @pytest.mark.parametrize("back", [1, 1000])  # revisions: less than the cluster has, and more
 async def test_the_newest_lines_of_a_node_are_told_in_their_order(back: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(questions, "NEWEST_BACK", back)
+    monkeypatch.setattr(story_reads, "NEWEST_BACK", back)
     async with a_coordinator() as here:
         for node in ("n0", "n0", "n0", "n1", "n1"):
             await here.leadership.ask([Drain(node, f"ticket {here.leadership.state.revision}")])
@@ -51,5 +51,7 @@ async def test_the_newest_lines_of_a_node_are_told_in_their_order(back: int, mon
         assert [line.event for line in whole.items] == ["NodeJoined", *3 * ["NodeDrained"]]
         newest = await here.commands.story("n0", cursor=NEWEST, limit=2)
         assert newest.items == whole.items[-2:]
-        assert newest.next_cursor is None
+        assert newest.next_cursor is not None
+        older = await here.commands.story("n0", cursor=newest.next_cursor, limit=2)
+        assert (older.items, older.next_cursor) == (whole.items[:2], None)
         assert (await here.commands.story("n0", cursor=NEWEST, limit=100)).items == whole.items

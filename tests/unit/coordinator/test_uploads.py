@@ -22,6 +22,7 @@ from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 KEY = (ulid(1_700_000_000_000, 7), 0, 1)
+CHILD = ulid(1_700_000_000_000, 8)
 
 
 class FakeLink:
@@ -38,13 +39,16 @@ class Rig:
     def __init__(self, folder: Path, keep_bytes: int = 1 << 20, max_bytes: int = 1 << 20) -> None:
         self.files = FileStore.folder(folder)
         retention = FileRetention(self.files, 1e6, keep_bytes, ManualClock(), lambda _: FileUse.JOB_ENDED)
-        self.uploads = Uploads(self.files, retention, self.node_of, max_bytes)
+        self.uploads = Uploads(self.files, retention, self.node_of, self.part_of, max_bytes)
         self.link = FakeLink()
 
     async def node_of(self, key: AttemptKey) -> str | None:
         if key[0] != KEY[0]:
             raise NotFound("no such job")
         return "n1"
+
+    def part_of(self, key: AttemptKey, job: str) -> AttemptKey | None:
+        return (job, 0, 2) if (key, job) == (KEY, CHILD) else None
 
     async def answer(self, piece: wire.PutFile, node: str = "n1") -> wire.FileTaken:
         before = len(self.link.said)
@@ -62,6 +66,15 @@ def rig(tmp_path: Path) -> Rig:
 
 def a_file(data: bytes = b"hello", path: str = "a.txt") -> wire.PutFile:
     return wire.PutFile(1, KEY, "artifacts", path, len(data), 0, data, hashlib.sha256(data).hexdigest())
+
+
+async def test_the_result_of_a_merged_job_is_kept_as_its_own(rig: Rig):
+    part = structs.replace(a_file(b"[7]", f"{CHILD}.json"), kind="result")
+    assert await rig.answer(part) == wire.FileTaken(1)
+    assert await rig.files.get(FileKey((CHILD, 0, 2), "result", "result.json").name, 10) == b"[7]"
+    other = structs.replace(part, path=f"{ulid(1_700_000_000_000, 9)}.json")
+    refused = await rig.answer(other)
+    assert "is no part of attempt 1" in refused.error and not refused.retry
 
 
 def in_pieces(data: bytes, size: int) -> list[wire.PutFile]:

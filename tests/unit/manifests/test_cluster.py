@@ -58,7 +58,7 @@ def test_a_node_gives_what_is_allocatable():
 def test_the_product_of_a_device_is_its_kind():
     labels = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559"}
     (made,) = the_cluster(a_node(labels=labels, cpu=1, gpu=1)).nodes
-    assert made.capacity.devices == (Device(0, "h100", 81559 << 20),)
+    assert made.capacity.devices == (Device(0, "h100", 81559 << 20, name="NVIDIA-H100-80GB-HBM3"),)
 
 
 def test_cordoned_and_unready_nodes_are_closed_and_taints_are_kept():

@@ -27,14 +27,24 @@ class LibraryNotFound(NVMLError):
     """No driver is installed."""
 
 
+class NotSupported(NVMLError):
+    """The device has no such thing."""
+
+
 class Nvml:
     """Two devices, as nvidia-ml-py reports them; older versions give bytes where newer ones give text."""
 
     NVMLError = NVMLError
     NVMLError_LibraryNotFound = LibraryNotFound
+    NVMLError_NotSupported = NotSupported
 
-    def __init__(self, at_init: Exception | None = None, at_count: Exception | None = None) -> None:
-        self.at_init, self.at_count = at_init, at_count
+    def __init__(
+        self,
+        at_init: Exception | None = None,
+        at_count: Exception | None = None,
+        sizes: tuple[int | None, int | None] = (80 << 30, 80 << 30),
+    ) -> None:
+        self.at_init, self.at_count, self.sizes = at_init, at_count, sizes
         self.open = 0
 
     def nvmlInit(self) -> None:
@@ -57,7 +67,9 @@ class Nvml:
         return "NVIDIA A100-SXM4-80GB" if handle else b"NVIDIA A100-SXM4-80GB"
 
     def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
-        return SimpleNamespace(total=80 << 30)
+        if (size := self.sizes[handle]) is None:
+            raise NotSupported
+        return SimpleNamespace(total=size)
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> SimpleNamespace:
         return SimpleNamespace(busId=f"00000000:3{handle}:00.0")
@@ -106,21 +118,29 @@ def test_a_machine_that_tells_nothing_has_no_numa_nodes(tmp_path: Path):
 def test_devices_come_with_kind_memory_place_and_uuid(tmp_path: Path):
     a_sysfs(tmp_path, {"bus/pci/devices/0000:31:00.0/numa_node": "1\n"})
     nvml = Nvml()
-    assert nvidia_devices(tmp_path, nvml) == (
-        Device(0, "a100", 80 << 30, None, "GPU-0"),
-        Device(1, "a100", 80 << 30, 1, "GPU-1"),
+    assert nvidia_devices(tmp_path, nvml, 0) == (
+        Device(0, "a100", 80 << 30, None, "GPU-0", "NVIDIA A100-SXM4-80GB"),
+        Device(1, "a100", 80 << 30, 1, "GPU-1", "NVIDIA A100-SXM4-80GB"),
     )
     assert nvml.open == 0
 
 
+@pytest.mark.parametrize("size", [0, None])
+def test_a_device_without_memory_of_its_own_has_a_part_of_the_machines(tmp_path: Path, size: int | None):
+    a_sysfs(tmp_path, {"meminfo": "MemTotal: 8388608 kB\n"})
+    first, second = discover(tmp_path, tmp_path, {0}, Nvml(sizes=(size, 80 << 30))).devices
+    assert (first.memory_bytes, first.shares_memory) == (4 << 30, True)
+    assert (second.memory_bytes, second.shares_memory) == (80 << 30, False)
+
+
 def test_without_the_library_there_are_no_devices_and_no_complaint(caplog: pytest.LogCaptureFixture):
-    assert nvidia_devices(Path("/nowhere"), Nvml(at_init=LibraryNotFound())) == ()
+    assert nvidia_devices(Path("/nowhere"), Nvml(at_init=LibraryNotFound()), 0) == ()
     assert caplog.records == []
 
 
 @pytest.mark.parametrize("nvml", [Nvml(at_init=NVMLError("mismatch")), Nvml(at_count=NVMLError("mismatch"))])
 def test_a_broken_driver_is_told(nvml: Nvml, caplog: pytest.LogCaptureFixture):
-    assert nvidia_devices(Path("/nowhere"), nvml) == ()
+    assert nvidia_devices(Path("/nowhere"), nvml, 0) == ()
     assert "mismatch" in caplog.text
     assert nvml.open == 0
 

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.core.model.orders import RESULT_FILE_BYTES_MAX
 from phalanx.runner.log_files import inner_result, log_path
-from phalanx.runner.results import FILE_BYTES_MAX, read_result
+from phalanx.runner.results import file_bytes_max, read_result
 
 JOB = "0" * 26
 
@@ -55,7 +55,7 @@ def test_who_writes_none_has_none(file: Path):
         b'{"a": 1} {"b": 2}',
         b'"\xff"',
         b"[" * 5000,
-        b" " * FILE_BYTES_MAX + b"1",
+        b" " * file_bytes_max(1) + b"1",
         b'"' + b"x" * RESULT_FILE_BYTES_MAX + b'"',
     ],
 )

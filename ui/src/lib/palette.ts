@@ -1,7 +1,8 @@
 /**
  * Colours of states, categories and scales, each for light and dark: the only file that knows them.
  *
- * They follow Okabe and Ito (states) and Paul Tol (categories, scales), which stay apart for every common colour blindness.
+ * States follow Okabe and Ito, scales Paul Tol. All stay apart for viewers with protanopia or deuteranopia, too: a test
+ * computes by how much.
  * A state is never shown by colour alone: each has a sign and a word, too. What CSS needs is set as variables
  * (`--state-running`) by `applyPalette`; a canvas asks `colourOf(state, theme)`.
  */
@@ -45,20 +46,23 @@ const UNKNOWN: Look = LOOKS['Cancelled']!;
 export const lookOf = (state: string): Look => LOOKS[state] ?? UNKNOWN;
 export const colourOf = (state: string, theme: Theme): string => lookOf(state).colour[theme === 'light' ? 0 : 1];
 
-/** For jobs, users and queues: apart from each other, and from the ground of both themes. */
+/**
+ * For jobs, users and queues: found by a search for twelve colours that are as far apart as can be for all three kinds of
+ * viewers that `colourblind.test.ts` asks for, and far from what is free.
+ */
 const CATEGORIES: readonly Pair[] = [
-  ['#4477aa', '#77aadd'],
-  ['#228833', '#7ac47f'],
-  ['#aa3377', '#e58fc0'],
-  ['#c08a00', '#ddcc77'],
-  ['#2f9fb8', '#66ccee'],
-  ['#d0563f', '#ee8866'],
-  ['#6a51a3', '#b39ddb'],
-  ['#7f6d3f', '#bbaf7c'],
-  ['#00807a', '#44bb99'],
-  ['#8c564b', '#c9a395'],
-  ['#5b7083', '#a3b4c4'],
-  ['#99488a', '#cf8fd0'],
+  ['#0a50b4', '#966ed2'],
+  ['#b4a028', '#dcdc64'],
+  ['#782882', '#f06ebe'],
+  ['#00aa8c', '#32c8a0'],
+  ['#a05000', '#be641e'],
+  ['#00a0fa', '#8cbefa'],
+  ['#a01428', '#fa7882'],
+  ['#5aa046', '#6eb450'],
+  ['#b48cbe', '#fac8dc'],
+  ['#327882', '#0a8c96'],
+  ['#783c50', '#fac88c'],
+  ['#78825a', '#788250'],
 ];
 
 export const CATEGORY_COUNT = CATEGORIES.length;

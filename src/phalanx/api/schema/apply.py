@@ -125,12 +125,12 @@ class PlanFilesRequest(Struct, forbid_unknown_fields=True):
     files: list[PlanFile]
 
 
-def check_files(request: PlanFilesRequest) -> None:
-    """Refuse a question without files, with too many, or with names that cannot be shown."""
-    if not request.files:
-        raise BadRequest("files: there is nothing to plan: give the text of a job file")
-    check_count("files", len(request.files), FILES_MAX)
-    for number, file in enumerate(request.files):
+def check_files(files: list[PlanFile]) -> None:
+    """Refuse a request without files, with too many, or with names that cannot be shown."""
+    if not files:
+        raise BadRequest("files: none is given: give the text of one")
+    check_count("files", len(files), FILES_MAX)
+    for number, file in enumerate(files):
         check_text(f"files[{number}].name", file.name, FILE_NAME_BYTES_MAX)
         if not file.name or not file.name.isprintable():
             raise BadRequest(

@@ -50,6 +50,9 @@ class DeviceView(Struct, omit_defaults=True):
     idle_s: float = 0.0  # held and hardly used for so long; 0: it is in use, or free
     number: str = ""  # of the task, such as 17.3
     out_of_service: str = ""  # why it is given to no task; empty: it may be
+    name: str = ""  # as its maker calls it; empty where only the kind is known
+    job_name: str = ""  # of the job that holds it
+    user: str = ""  # whose job that is
 
 
 class NumaView(Struct):

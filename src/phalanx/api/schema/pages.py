@@ -275,6 +275,9 @@ class TimesView(Struct):
     holders: list[MapHolder]  # the jobs of the bars, and of what is to start
     future: list[FutureStart]
     left_out: bool  # there are more bars than were asked for
+    whole_since: float | None = (
+        None  # jobs that ended before may have left memory, and are not told; None: none has
+    )
 
 
 class ChangesView(Struct, omit_defaults=True):

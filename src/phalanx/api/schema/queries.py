@@ -65,7 +65,9 @@ class TasksQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StoryQuery(Struct, frozen=True, forbid_unknown_fields=True):
-    cursor: Word | None = None  # of the page before; `newest`: the last lines, in their order
+    cursor: Word | None = (
+        None  # of the page before; `newest`: the last lines, in their order, and then older ones
+    )
     limit: Limit = 100
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+import msgspec
 from msgspec import structs
 
 from phalanx.api.schema.fields import (
@@ -25,7 +26,14 @@ from phalanx.api.schema.fields import (
     read_span,
     shown,
 )
-from phalanx.api.schema.groupspec import CORES_MAX, GPU_TYPE_BYTES_MAX, GPUS_MAX
+from phalanx.api.schema.groupspec import (
+    CORES_MAX,
+    GPU_TYPE_BYTES_MAX,
+    GPUS_MAX,
+    GatherRules,
+    parse_gather_rules,
+    read_gather,
+)
 from phalanx.api.schema.jobspec import GRACE_S_MAX
 from phalanx.api.schema.params import as_value, check_templates, read_params, sweep_array
 from phalanx.core.model.array import TASKS_MAX
@@ -58,6 +66,9 @@ def changed(job: Job, changes: Mapping[str, Any], repeats: str = "") -> Job:
         if dot and kind == "param":
             axes[name] = value
             continue
+        if key in _LISTS:
+            job = _LISTS[key](job, key, value)
+            continue
         _check_single(key, value)
         if dot and kind == "env":
             job = _in_command(job, key, _with_variable(name, value))
@@ -69,6 +80,8 @@ def changed(job: Job, changes: Mapping[str, Any], repeats: str = "") -> Job:
             job = _in_command(job, key, _with_folder(value))
         elif key == "at_once":
             job = _in_group(job, key, _with_limit(value))
+        elif key == "min":
+            job = _in_group(_gang(job, key), key, _with_min(value))
         else:
             raise _unknown(key)
     return _with_params(job, axes, repeats) if axes else job
@@ -76,7 +89,7 @@ def changed(job: Job, changes: Mapping[str, Any], repeats: str = "") -> Job:
 
 def _unknown(key: str) -> BadRequest:
     """A key that cannot be changed, with the one that was probably meant."""
-    keys = [*_OF_JOB, *_OF_REQUEST, "cwd", "at_once"]
+    keys = [*_OF_JOB, *_OF_REQUEST, "cwd", "at_once", "min", *_LISTS]
     near = [_OPTIONS[key]] if key in _OPTIONS else get_close_matches(key, keys, n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
     known = ", ".join([*keys, "env.NAME", "param.NAME"])
@@ -171,6 +184,47 @@ def _in_group(job: Job, key: str, change: Callable[[Group], Group]) -> Job:
 def _with_limit(value: Any) -> Callable[[Group], Group]:
     most = _number("at_once", value, TASKS_MAX)
     return lambda group: structs.replace(group, at_once=most if most < group.tasks else 0)
+
+
+def _with_min(value: Any) -> Callable[[Group], Group]:
+    def change(group: Group) -> Group:
+        least = _number("min", value, group.tasks)
+        return structs.replace(group, min=least if least < group.tasks else 0)
+
+    return change
+
+
+def _gang(job: Job, key: str) -> Job:
+    if job.gang is None:
+        raise BadRequest(f"set: {key}: the tasks of this job do not start together, so they have no {key}")
+    return job
+
+
+def _with_gather(job: Job, key: str, value: Any) -> Job:
+    """Other rules of where the members of a gang stand; an empty list or text: none."""
+    gang = _gang(job, key).gang
+    assert gang is not None
+    try:
+        given = msgspec.convert([] if value == "" else value, GatherRules)
+    except msgspec.ValidationError as error:
+        raise BadRequest(f"set: {key}: {error}") from None
+    rules = parse_gather_rules(given)
+    is_spread = any(group.request.spread for group in job.groups)
+    return structs.replace(job, gang=structs.replace(gang, gather=read_gather(rules, is_spread=is_spread)))
+
+
+def _without_target(job: Job, key: str, value: Any) -> Job:
+    """On any node. One with another target is another submission: it may name nodes that are not there."""
+    if value not in ([], "", NONE):
+        raise BadRequest(
+            f"set: {key}: {shown(value)}: a target can only be taken away, with an empty list or none"
+        )
+    return _in_group(
+        job, key, lambda group: structs.replace(group, request=structs.replace(group.request, target=None))
+    )
+
+
+_LISTS: dict[str, Callable[[Job, str, Any], Job]] = {"gather": _with_gather, "targets": _without_target}
 
 
 def _in_request(job: Job, key: str, value: Any) -> Job:

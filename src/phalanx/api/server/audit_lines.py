@@ -37,6 +37,7 @@ _NOUNS = {
 _ACTIONS = {
     ("POST", "/v1/jobs"): "submit",
     ("POST", "/v1/workflows"): "submit workflow",
+    ("POST", "/v1/workflows/files"): "submit workflow file",
     ("POST", "/v1/vps"): "create VPS",
     ("POST", "/v1/tokens"): "create token",
     ("POST", "/v1/logins/tickets"): "ask for a login",

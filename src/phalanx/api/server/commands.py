@@ -15,8 +15,6 @@ from phalanx.api.schema.apply import (
     ApplyReply,
     ApplyRequest,
     DraftView,
-    PlanReply,
-    PlanRequest,
     TopologyView,
 )
 from phalanx.api.schema.calls import (
@@ -71,6 +69,7 @@ from phalanx.api.schema.workflows import (
 )
 from phalanx.api.server.approval_commands import ApprovalCommands
 from phalanx.api.server.auth import Identity
+from phalanx.api.server.file_commands import FileCommands
 from phalanx.api.server.log_commands import LogCommands
 from phalanx.api.server.login_commands import LoginCommands
 from phalanx.api.server.page_commands import PageCommands
@@ -81,7 +80,9 @@ from phalanx.duplex import Duplex
 LINES_MAX = 10_000
 
 
-class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, PageCommands, Protocol):
+class Commands(
+    SweepCommands, ApprovalCommands, LogCommands, LoginCommands, PageCommands, FileCommands, Protocol
+):
     async def submit(self, request: SubmitRequest, user: str, role: str = "user") -> SubmitReply:
         """`role` is the user's: a queue may ask for it, and it limits the priority."""
         ...
@@ -120,7 +121,7 @@ class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, Page
         """Newest first."""
         ...
 
-    async def job(self, id: str) -> JobView: ...
+    async def job(self, id: str, asker: Asker = ADMIN) -> JobView: ...
 
     async def named(
         self, name: str, user: str, *, of_all: bool, kind: Literal["job", "workflow"] = "job"
@@ -239,12 +240,6 @@ class Commands(SweepCommands, ApprovalCommands, LogCommands, LoginCommands, Page
         ...
 
     async def set_topology(self, topology: TopologySpec, user: str) -> TopologyReply: ...
-
-    async def plan(
-        self, request: PlanRequest, user: str, role: str = "user", asker: Asker = ADMIN
-    ) -> PlanReply:
-        """What the scheduler would do with these jobs; nothing is submitted."""
-        ...
 
     async def submit_workflow(
         self, request: WorkflowRequest, user: str, role: str = "user"

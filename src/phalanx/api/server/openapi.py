@@ -33,6 +33,7 @@ from phalanx.api.schema.sessions import ExecRequest, ForwardRequest, InputReques
 from phalanx.api.schema.submission import SubmitRequest
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest, RowsPiece
 from phalanx.api.schema.vps import SnapshotRequest, VpsRequest
+from phalanx.api.schema.workflow_files import WorkflowFilesRequest
 from phalanx.api.schema.workflows import RetryRequest, WorkflowRequest
 from phalanx.api.server.route import Route
 from phalanx.api.server.routes.table import ROUTES
@@ -118,6 +119,16 @@ EXAMPLES: dict[type[Struct], dict[str, Any]] = {
     RotateRequest: {"overlap": "1h"},
     LoginTicketRequest: {"coordinators": ["https://head-1:7433", "https://head-2:7433"]},
     OpenLoginRequest: {"ticket": "phx_ui_..."},
+    WorkflowFilesRequest: {
+        "files": [
+            {
+                "name": "flow.yaml",
+                "text": "spec:\n  stages:\n  - {name: train, spec: {command: [python, train.py]}}\n"
+                '  - {name: judge, spec: {command: [python, judge.py, "${train.result.model}"]}}\n',
+            }
+        ],
+        "cwd": "/home/ada/work",
+    },
     WorkflowRequest: {
         "workflow": {
             "name": "fine-tune",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Protocol
 
-from phalanx.api.schema.apply import PlanFilesRequest, PlanReply
+from phalanx.api.schema.apply import PlanReply
+from phalanx.api.schema.attempts import AttemptView
 from phalanx.api.schema.pages import (
     JobRows,
     JobRowsQuery,
@@ -27,13 +28,15 @@ class PageCommands(Protocol):
 
     async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows: ...
 
-    async def plan_files(
-        self, request: PlanFilesRequest, user: str, role: str = "user", asker: Asker = ADMIN
-    ) -> PlanReply:
-        """What the scheduler would do with the jobs of files, given as text; nothing is submitted."""
+    async def plan_job(self, id: str, asker: Asker = ADMIN) -> PlanReply:
+        """Where the next pass would place what waits of a job. Conflict if nothing of it waits."""
         ...
 
     async def task_states(self, id: str) -> TaskStates: ...
+
+    async def attempts(self, id: str) -> list[AttemptView]:
+        """The attempts of one task, the oldest first, as far back as its events are kept."""
+        ...
 
     async def times(self, query: TimesQuery) -> TimesView: ...
 

@@ -1,7 +1,8 @@
 """Attempts in time: those that run, the last attempts of tasks that ended, and what the planner keeps places for.
 
 Of an attempt that ended the state keeps when and on which node; its devices are known of those that ended while this
-coordinator looked on. Earlier attempts of a task are in its story.
+coordinator looked on. Earlier attempts of a task are in its story. Jobs that have left memory are not told; an answer
+says since when all are.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ class TimeReads:
         known = {each.id for each in shown}
         ahead = dict.fromkeys(each.id for each in self._future if each.id in state.jobs)
         shown += [holder(state, state.jobs[id]) for id in ahead if id not in known]
-        return TimesView(now, state.revision, since, until, bars, shown, self._future, left_out)
+        whole = _whole_since(state, now) if query.job is None else None
+        return TimesView(now, state.revision, since, until, bars, shown, self._future, left_out, whole)
 
     def _bars(
         self, state: ClusterState, job: JobState, since: float, until: float, node: str | None
@@ -181,6 +183,14 @@ def _live_bar(job: JobState, position: int, attempt: Attempt, at: float) -> Time
         status=Status.RUNNING.word if attempt.started_at is not None else Status.ASSIGNED.word,
         devices=list(attempt.grant.devices),
     )
+
+
+def _whole_since(state: ClusterState, now: float) -> float | None:
+    """From when on every job that ended is in memory; None if none has left it."""
+    if len(state.jobs) + len(state.workflows) >= state.arrivals:
+        return None
+    oldest = next((state.jobs[id].ended_at for id in state.ended), None)
+    return now if oldest is None else oldest
 
 
 def _is_outside(job: JobState, since: float, until: float) -> bool:

@@ -16,6 +16,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.orders import (
+    NONE_MERGED,
     AttemptKey,
     Brief,
     Disposition,
@@ -137,13 +138,18 @@ def start_order(state: ClusterState, attempt: Attempt) -> list[Effect]:
         number - 1,
         attempt.group,
         attempt.formation,
-        _merged_specs(state, attempt) if attempt.merged else "",
+        _merged_specs(state, attempt) if attempt.merged else NONE_MERGED if answers_for_several(job) else "",
         vps_port(job_id, held.charged.get(position, 0)) if has_ssh else 0,
         "" if job.params is None else msgspec.json.encode(job.params_at(position)).decode(),
     )
     if attempt.formation and attempt.released:  # told again to a runner that had lost it: it need not wait
         return [Send(attempt.node, start), Send(attempt.node, Go(attempt.key))]
     return [Send(attempt.node, start)]
+
+
+def answers_for_several(job: Job) -> bool:
+    """Whether its program may answer in the form for several tasks, also when it runs alone."""
+    return job.dispatch is not None and bool(job.dispatch.merge_key)
 
 
 def _merged_specs(state: ClusterState, attempt: Attempt) -> str:

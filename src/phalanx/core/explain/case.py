@@ -87,6 +87,10 @@ class Case(Struct):
         job, asker = self.job.job, self.asker
         if asker.user != job.user or not asker.may_cancel(job):
             return Change(f"{text} (its user would have to cancel it and submit it so)", fields)
+        if not self.may_change:
+            return Change(
+                f"{text} (of its other tasks some run or have ended: submit those so that wait)", fields
+            )
         if others := self.followers(job.id):
             names = ", ".join(each.job.id for each in others[:NAMES_SHOWN])
             more = ", …" if len(others) > NAMES_SHOWN else ""

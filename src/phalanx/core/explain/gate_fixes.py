@@ -44,16 +44,16 @@ def _release(job: JobState, asker: Asker) -> Change:
 def _approve(state: ClusterState, job: JobState, asker: Asker) -> Change | None:
     """A workflow is approved as a whole, if all of its queues take an approval of the asker."""
     quotas, owner, id = state.queues.quotas, job.job.user, job.job.id
-    if not _may_approve(quotas.get(job.job.queue), owner, asker):
+    if not may_approve(quotas.get(job.job.queue), owner, asker):
         return None
     flow = None if job.job.workflow is None else state.workflows.get(job.job.workflow[0])
     if flow is not None and flow.unapproved:
         needed = [quotas[each.job.queue] for each in flow.workflow.stages if each.job.queue in quotas]
-        if all(quota.approval is None or _may_approve(quota, owner, asker) for quota in needed):
+        if all(quota.approval is None or may_approve(quota, owner, asker) for quota in needed):
             id = flow.workflow.id
     return Change(f"approve it, or deny it: `phalanx deny {id} --reason WHY`", {}, f"phalanx approve {id}")
 
 
-def _may_approve(quota: Quota | None, owner: str, asker: Asker) -> bool:
+def may_approve(quota: Quota | None, owner: str, asker: Asker) -> bool:
     is_named = quota is not None and quota.approval is not None and asker.user in quota.approval.by
     return asker.controls_all or (is_named and asker.user != owner)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from math import inf
 from typing import Protocol, TypeVar
 
+from phalanx.core.model.device_types import fits, is_pattern
 from phalanx.core.model.resources import Cores, Device, Grant, Request
 
 BYTES_MAX = 1 << 60
@@ -283,6 +284,8 @@ def device_kind(request: Request) -> DeviceKind:
 def matching(devices: Sequence[Device], kind: DeviceKind) -> Sequence[Device]:
     """The devices, free or not, that are of the type and size asked for."""
     type_, size = kind
+    if type_ is not None and is_pattern(type_):
+        devices, type_ = [each for each in devices if fits(type_, each)], None
     if type_ is None and not size:
         return devices
     return [each for each in devices if (type_ is None or each.kind == type_) and each.memory_bytes >= size]

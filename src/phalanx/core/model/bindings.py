@@ -51,8 +51,8 @@ class Bindings:
             key = workflow_key(job)
             former, self.workflows[key] = self.workflows.get(key), node
             return former if former != node else None
-        if job.dispatch.mode == "fixed_pipeline":
-            self.types[job.dispatch.task_type] = node
+        if bound_type := job.dispatch.bound_type:
+            self.types[bound_type] = node
             if len(self.types) > TYPES_MAX:
                 del self.types[next(iter(self.types))]
         elif job.dispatch.mode == "static_round_robin":

@@ -20,6 +20,7 @@ MERGED_TYPES = frozenset({"inference", "rag", "diffusion"})  # whose tasks may r
 MERGE_MAX = 64
 CONTEXT_MAX = 32  # names that one task may ask for
 CONTEXT_NAME_MAX = 512
+ALONE = "alone:"  # with its id the merge key of a task that was merged before, and now runs by itself
 TASK_TYPE_TAG = "task-type"  # the tag of a job that says what its tasks do
 
 
@@ -45,7 +46,12 @@ class Dispatch(Struct, frozen=True, omit_defaults=True):
     context: tuple[str, ...] = ()  # models and datasets that it loads, in lower case
     sticky: str = ""  # the node on which the weights were made that it continues from
     selection: Selection | None = None  # None: the cluster's
-    merge_key: str = ""  # tasks with the same one may run as one; empty: it runs by itself
+    merge_key: str = ""  # tasks with the same one may run as one; empty: its program cannot do that
+
+    @property
+    def bound_type(self) -> str:
+        """The task type whose tasks share one node; empty: none does, for a task without a type is bound to no node."""
+        return self.task_type if self.mode == "fixed_pipeline" else ""
 
     @property
     def waits_for_sticky(self) -> bool:

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from msgspec import Struct
 
-from phalanx.core.model.job import is_job_id
+from phalanx.core.model.job import JobId, is_job_id
 from phalanx.core.model.orders import AttemptKey
 
 FileKind = Literal["stdout", "stderr", "result", "artifacts", "manifest"]
@@ -86,6 +86,16 @@ def folder_of(attempt: AttemptKey, kind: FileKind | None = None) -> str:
         raise ValueError(f"{kind[:80]!r} is not a kind of file: expected {', '.join(KINDS)}")
     folder = f"{job[:SPAN_SIZE]}/{job}/{position}.{number}/"
     return folder if kind is None else f"{folder}{kind}/"
+
+
+def part_path(job: JobId) -> str:
+    """As which file of an attempt its runner sends the result of a job that was merged into it."""
+    return f"{job}.json"
+
+
+def job_of_part(kind: FileKind, path: str) -> JobId:
+    """The job whose result such a file is; empty: it is another file."""
+    return path.removesuffix(".json") if kind == "result" and path != RESULT_PATH else ""
 
 
 def read_name(name: str) -> FileKey | None:

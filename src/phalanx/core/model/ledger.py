@@ -23,6 +23,7 @@ from phalanx.core.model.amounts import (
 )
 from phalanx.core.model.containers import CONTAINERS, MOUNTS, OF_RUNTIMES, ROOTFS
 from phalanx.core.model.device_choice import close_together, size_of, smallest
+from phalanx.core.model.device_types import is_pattern
 from phalanx.core.model.overlay import AddressBlock
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import ISOLATED, Capacity, Cores, Device, Grant, Request
@@ -375,6 +376,8 @@ class Ledger:
 
 def _describe_kind(request: Request) -> str:
     kind = request.gpu_type or "GPUs"
+    if is_pattern(kind):
+        kind = f"GPUs of type {kind}"
     if request.gpu_memory_bytes:
         return f"{kind} with {describe_bytes(request.gpu_memory_bytes)}"
     return kind

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from phalanx.core.model.job import Command, JobId, Vps
 from phalanx.core.model.resources import Grant
+from phalanx.core.model.task_results import LoadedNames, PartResult
 from phalanx.core.model.usage import AttemptUsage
 
 GANG_PORTS = range(20_000, 25_000)
@@ -197,6 +198,9 @@ class Roll(Struct, frozen=True, array_like=True, tag="roll"):
     groups: tuple[tuple[str, int, int, int], ...] = ()
 
 
+NONE_MERGED = "[]"  # as `Start.merged`
+
+
 class Start(Struct, frozen=True, array_like=True, tag="start", gc=False):
     """Run this attempt with this grant. Attempts of one lane run one after another, in the order sent.
 
@@ -210,9 +214,15 @@ class Start(Struct, frozen=True, array_like=True, tag="start", gc=False):
     restarts: int  # attempts before this one
     group: int = 0
     formation: int = 0  # 0: no gang, start at once
-    merged: str = ""  # the tasks that run as a part of it, as JSON, for its program
+    # The tasks that run as a part of it, as JSON, for its program; `[]`: none, but its program may answer for several.
+    merged: str = ""
     port: int = 0  # of a VPS with SSH: where its server listens
     params: str = ""  # of a sweep: what the task is given by name, as a JSON object of texts
+
+    @property
+    def has_merged(self) -> bool:
+        """Whether other tasks run as a part of it."""
+        return self.merged not in ("", NONE_MERGED)
 
 
 class Go(Struct, frozen=True, array_like=True, tag="go", gc=False):
@@ -265,6 +275,10 @@ class Exit(Struct, frozen=True, array_like=True, gc=False):
     result_sha256: str = ""
     usage: AttemptUsage | None = None  # None: not measured
     of_user: bool = False  # its user's own mistake, the same on every node: an image that does not exist
+    # Its program answered for other tasks, too, and its runner took the answer apart: this result is its own.
+    is_own: bool = False
+    parts: tuple[PartResult, ...] = ()  # the results of the others
+    loaded: LoadedNames | None = None  # what a result in the place for files says about its node
 
 
 class Ready(Struct, frozen=True, array_like=True, tag="ready", gc=False):

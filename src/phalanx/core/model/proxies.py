@@ -14,9 +14,13 @@ COST = 1.0  # an hour of a node that does not say what it costs
 
 
 def throughput(capacity: Capacity) -> float:
-    """A proxy for how much a node gets done: its devices first, then memory and cores."""
+    """A proxy for how much a node gets done: its devices first, then memory and cores.
+
+    Memory that devices share with their machine is counted once, as theirs.
+    """
     vram = sum(device.memory_bytes for device in capacity.devices) / GIB
-    ram = capacity.memory_bytes / GIB
+    is_shared = any(device.shares_memory for device in capacity.devices)
+    ram = 0.0 if is_shared else capacity.memory_bytes / GIB
     return 100.0 * len(capacity.devices) + vram + ram / 2 + 0.5 * capacity.cores
 
 

@@ -109,7 +109,7 @@ class Request(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     cores: Cores = 1  # 0 asks for no core of its own: the task runs without a CPU limit
     memory_bytes: int = 0  # 0 asks for no memory of its own: no limit is set
     gpus: int = 0
-    gpu_type: str | None = None
+    gpu_type: str | None = None  # a kind of device, or with `*` a pattern of their names
     gpu_memory_bytes: int = 0  # what each device must have at the least
     target: Target | None = None  # a node, perhaps a NUMA node of it, perhaps exact devices
     labels: tuple[tuple[str, str], ...] = ()  # what the node must carry, sorted
@@ -138,6 +138,8 @@ class Device(Struct, frozen=True, omit_defaults=True):
     memory_bytes: int = 0
     numa: int | None = None
     uuid: str = ""
+    name: str = ""  # as its maker calls it; empty where only the kind is known
+    shares_memory: bool = False  # its memory is a part of that of its machine
 
 
 class NumaNode(Struct, frozen=True):

@@ -66,7 +66,7 @@ def bound_node(view: DispatchView, nodes: NodeTable, job: Job, request: Request)
     if asked.mode == "static_worker":
         name = view.bindings.workflows.get(workflow_key(job))
     elif asked.mode == "fixed_pipeline":
-        name = view.bindings.types.get(asked.task_type)
+        name = view.bindings.types.get(asked.bound_type) if asked.bound_type else None
     else:
         name = asked.sticky if asked.mode == "adaptive" and asked.waits_for_sticky else None
     node = None if name is None else view.nodes.get(name)
@@ -135,8 +135,8 @@ class Dispatcher:
         assert asked is not None
         if asked.mode == "static_worker":
             self._workflows[workflow_key(unit.job)] = name
-        elif asked.mode == "fixed_pipeline":
-            self._types[asked.task_type] = name
+        elif bound_type := asked.bound_type:
+            self._types[bound_type] = name
         elif asked.mode == "static_round_robin":
             self._last_turn += 1
             self._turns[name] = self._last_turn
@@ -167,7 +167,7 @@ class Dispatcher:
     def _bound(self, job: Job, asked: Dispatch, request: Request) -> str | None:
         if asked.mode == "static_worker" and (mine := self._workflows.get(workflow_key(job))):
             return mine
-        if asked.mode == "fixed_pipeline" and (mine := self._types.get(asked.task_type)):
+        if asked.bound_type and (mine := self._types.get(asked.bound_type)):
             return mine
         return bound_node(self._view, self._nodes, job, request)
 

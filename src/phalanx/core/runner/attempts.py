@@ -12,6 +12,7 @@ from msgspec import Struct
 from phalanx.core.model.amounts import describe_bytes, plural
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import Brief, Ended, Exit, Phase, Ready, Report, Returned, Roll, Start, Why
+from phalanx.core.model.task_results import LoadedNames, PartResult
 from phalanx.core.model.usage import AttemptUsage
 
 ROLLS_MAX = 16  # of one job: starts follow their roll closely, so older formations are over
@@ -92,6 +93,9 @@ class ProcessEnd(Struct, frozen=True):
     result_error: str = ""  # why what it wrote as its result is none
     result_bytes: int = 0  # of a result in the place for files
     result_sha256: str = ""
+    is_own: bool = False  # the result was taken out of an answer for several tasks
+    parts: tuple[PartResult, ...] = ()  # the results of the others
+    loaded: LoadedNames | None = None  # what a result in the place for files says about its node
     note: str = ""  # what else is to be said of it: that not all of its files were kept
     files: int | None = None  # which files it has left (`runner/keeper/files.py`); None: nobody looked
     forks_refused: int = 0  # how often it could start no process because it had as many as it may
@@ -130,6 +134,9 @@ def exit_of(end: ProcessEnd, stopping: Why | None, started_at: float | None) -> 
         result_bytes=end.result_bytes,
         result_sha256=end.result_sha256,
         usage=end.usage,
+        is_own=end.is_own,
+        parts=end.parts,
+        loaded=end.loaded,
     )
 
 

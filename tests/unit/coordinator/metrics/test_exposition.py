@@ -12,7 +12,7 @@ from phalanx.api.server.limits import TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.metrics import survey as under_test
 from phalanx.coordinator.metrics.board import MetricsBoard
-from phalanx.coordinator.metrics.families import COUNTERS, GAUGES, HISTOGRAMS
+from phalanx.coordinator.metrics.families import COUNTERS, GAUGES, HISTOGRAMS, REQUEUE_REASONS
 from phalanx.coordinator.metrics.recorder import Recorder
 from phalanx.core.cluster.inputs import Drain, SetElastic, SetQuota
 from phalanx.core.cluster.jobs import JobState
@@ -141,3 +141,11 @@ def test_every_metric_is_documented_and_has_a_plain_name():
         assert f"`{name}`" in page, f"docs/operations/metrics.md does not name {name}"
         assert text in page, f"docs/operations/metrics.md does not say of {name}: {text}"
         assert name.startswith("phalanx_")
+
+
+def test_the_reasons_of_requeues_are_in_the_documentation():
+    page = (ROOT / "docs/operations/metrics.md").read_text()
+    told = page[page.index("`phalanx_task_requeued_total` has the reason") :].partition(
+        "`phalanx_unplaced_jobs`"
+    )[0]
+    assert {reason for reason in REQUEUE_REASONS if f"`{reason}`" not in told} == set()

@@ -19,7 +19,7 @@ from phalanx.clock import SystemClock
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.pages import changed
 from phalanx.coordinator.pages.job_index import WORDS_MAX, JobIndex
-from phalanx.core.cluster.inputs import Drain
+from phalanx.core.cluster.inputs import Drain, Tick
 from phalanx.core.cluster.jobs import JobState
 from phalanx.errors import BadRequest, Gone, NotFound, Unavailable
 from tests.support.builders import a_job
@@ -59,6 +59,8 @@ async def test_the_map_names_the_holder_of_each_device():
         shown = await here.commands.map()
         (node,) = [each for each in shown.nodes if each.held]
         number = here.leadership.state.jobs[id].arrival
+        (held, *_), *_ = [each.devices for each in await here.commands.nodes() if each.name == node.name]
+        assert (held.number, held.job_name, held.user) == (str(number), "train", "ada")
         assert sorted(node.held, reverse=True)[:3] == [number, number, 0]
         assert (node.devices, node.jobs, node.tasks) == (8, [number], 1)
         assert [(each.number, each.name, each.user) for each in shown.holders] == [(number, "train", "ada")]
@@ -244,6 +246,20 @@ async def test_times_have_a_bar_for_each_attempt():
         assert (await here.commands.times(TimesQuery(until=now - 3600))).bars == []
         with pytest.raises(NotFound):
             await here.commands.times(TimesQuery(node="n9"))
+
+
+async def test_times_say_since_when_they_have_all_jobs(monkeypatch: pytest.MonkeyPatch):
+    async with a_coordinator() as here:
+        ids = [await submit(here, hold=True) for _ in range(3)]
+        for id in ids[:2]:
+            await here.commands.cancel(id)
+        assert (await here.commands.times(TimesQuery())).whole_since is None
+        state = here.leadership.state
+        monkeypatch.setattr(state, "rules", structs.replace(state.rules, ended_jobs_max=1))
+        await here.leadership.ask([Tick()])
+        await until(lambda: ids[0] not in state.jobs)
+        assert (await here.commands.times(TimesQuery())).whole_since == state.jobs[ids[1]].ended_at
+        assert (await here.commands.times(TimesQuery(job=ids[2]))).whole_since is None
 
 
 async def test_changes_tell_whole_rows_and_nodes():

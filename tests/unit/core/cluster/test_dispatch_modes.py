@@ -14,9 +14,10 @@ from phalanx.core.cluster.stage_dispatch import context_names
 from phalanx.core.cluster.workflow_image import decode_workflow, encode_workflow
 from phalanx.core.explain.explain import explain
 from phalanx.core.model.dispatch import DispatchPolicy
-from phalanx.core.model.orders import Status
+from phalanx.core.model.orders import Ended, Exit, Status, Why
 from phalanx.core.model.plan import Policy
 from phalanx.core.model.resources import Capacity
+from phalanx.core.model.task_results import LoadedNames
 from tests.support.dispatch_cluster import DispatchCluster, a_flow, a_machine, a_task
 
 CHEAP, DEAR = a_machine(16, cost=1.0), a_machine(16, cost=100.0)
@@ -105,6 +106,16 @@ class TestReuse:
         assert cluster.at_once(a_task("rag", **M), '{"evicted": ["org/m"], "cached": ["org/other"]}') == "b"
         assert cluster.at_once(a_task("inference", **M)) == "a"
         assert cluster.at_once(a_task("inference", **other)) == "b"
+
+    def test_so_does_one_in_the_place_for_files(self) -> None:
+        cluster = self.a_pair()
+        job = cluster.stage(cluster.run(a_task("rag", **M)))
+        attempt = cluster.attempt(job)
+        assert attempt is not None and attempt.node == "b"
+        exit = Exit(Why.NONE, 0, 1.0, 2.0, result_bytes=9000, result_sha256="a" * 64)
+        loaded = LoadedNames(("org/other",), ("org/m",))
+        cluster.tell("b", Ended(attempt.key, structs.replace(exit, loaded=loaded)))
+        assert [*cluster.state.bindings.contexts.by_node["b"]] == ["org/other"]
 
     @pytest.mark.parametrize("result", ['{"cached"', '{"cached": 7}', '{"evicted": [[]]}'])
     def test_a_result_that_cannot_be_read_corrects_nothing(self, result: str) -> None:
@@ -241,6 +252,18 @@ class TestFixedPipeline:
         assert cluster.where(other) == "w2"
         cluster.finish(first)
         assert cluster.where(same) == "w1"
+
+    def test_tasks_without_a_type_are_bound_to_no_node(self) -> None:
+        policy = DispatchPolicy(mode="fixed_pipeline")
+        cluster = DispatchCluster(policy, {"w1": a_machine(1), "w2": a_machine(1, cost=2.0)})
+        stages: list[dict[str, object]] = [{"name": name, "spec": {"command": ["true"]}} for name in "abc"]
+        flow = cluster.run(a_flow(*stages))
+        first, second, third = (cluster.stage(flow, name) for name in "abc")
+        assert [cluster.where(each) for each in (first, second, third)] == ["w1", "w2", ""]  # in one plan
+        assert why(cluster, third)[0] == "WaitingCapacity"
+        cluster.finish(second)
+        assert cluster.where(third) == "w2"  # and in the next
+        assert cluster.state.bindings.types == {}
 
     def test_a_node_that_could_never_hold_the_task_binds_it_to_another(self) -> None:
         cluster = DispatchCluster(

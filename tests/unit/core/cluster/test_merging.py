@@ -17,6 +17,7 @@ from phalanx.core.model.dispatch import DispatchPolicy
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import Ended, Exit, Start, Status, Why
 from phalanx.core.model.plan import Policy
+from phalanx.core.model.task_results import PartResult
 from tests.support.dispatch_cluster import SMALL, DispatchCluster, a_flow, a_machine, a_task
 
 ONE_SLOT = {"w1": a_machine(1)}
@@ -256,7 +257,7 @@ def test_the_event_names_all_of_them() -> None:
     assert structs.asdict(end)["alone"] == ("c",)
 
 
-def test_an_answer_that_is_too_large_to_be_taken_apart_lets_each_run_by_itself() -> None:
+def test_an_answer_that_an_older_runner_did_not_take_apart_lets_each_run_by_itself() -> None:
     cluster = ready()
     parent = stage(cluster, 0)
     attempt = cluster.attempt(parent)
@@ -269,3 +270,48 @@ def test_an_answer_that_is_too_large_to_be_taken_apart_lets_each_run_by_itself()
     for at in range(4):
         cluster.finish(stage(cluster, at), "1")
     assert [count for _, count in placed(cluster)][:5] == [3, 0, 0, 0, 0]
+
+
+def told(cluster: DispatchCluster, job: JobId, exit: Exit) -> None:
+    """The attempt of a job has ended so."""
+    attempt = cluster.attempt(job)
+    assert attempt is not None
+    cluster.tell(attempt.node, Ended(attempt.key, exit))
+
+
+def test_results_that_the_runner_took_apart_are_kept_one_by_one() -> None:
+    cluster = ready()
+    parent, small, large, none = (stage(cluster, at) for at in range(4))
+    parts = (PartResult(small, "7"), PartResult(large, "", 60_000, "b" * 64), PartResult("nobody", "8"))
+    told(
+        cluster,
+        parent,
+        Exit(Why.NONE, 0, 1.0, 2.0, result_bytes=9000, result_sha256="a" * 64, is_own=True, parts=parts),
+    )
+    jobs = cluster.state.jobs
+    assert statuses(cluster)[:4] == [Status.COMPLETED] * 3 + [Status.ASSIGNED]
+    assert jobs[parent].kept_results == {0: (9000, "a" * 64)}
+    assert jobs[small].results == {0: "7"}
+    assert jobs[large].kept_results == {0: (60_000, "b" * 64)} and jobs[large].results == {}
+    assert cluster.where(none) == "w1"
+    ended = [event for turn in cluster.turns for event in turn.events if isinstance(event, e.AttemptEnded)]
+    assert ended[-1].exit.parts == (), "they are in the event about the others"
+
+
+def test_an_answer_for_several_is_its_own_also_after_the_others_ran_by_themselves() -> None:
+    cluster = ready()
+    cluster.finish(stage(cluster, 0), json.dumps({"result": 0, "children": {}}))
+    alone = stage(cluster, 1)
+    cluster.finish(alone, '{"result": {"of": 1}, "children": {}}')
+    assert json.loads(cluster.state.jobs[alone].results[0]) == {"of": 1}
+    own = '{"result":1,"children":{}}'  # a result that only looks like such an answer
+    told(cluster, stage(cluster, 2), Exit(Why.NONE, 0, 1.0, 2.0, result=own, is_own=True))
+    assert cluster.state.jobs[stage(cluster, 2)].results == {0: own}
+
+
+def test_a_runner_is_told_whose_program_may_answer_for_several() -> None:
+    cluster = DispatchCluster(nodes={"n1": SMALL})
+    for task_type, merged in (("inference", "[]"), ("sft", "")):
+        cluster.stage(cluster.run(a_task(task_type, data=1)))
+        start = next(order for _, order in reversed(cluster.orders) if isinstance(order, Start))
+        assert (start.merged, start.has_merged) == (merged, False)

@@ -9,7 +9,7 @@ from phalanx.api.schema.jobs import WhyReply
 from phalanx.api.server.auth import Bearer, Identity
 from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster.decision import Accepted
-from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Undrain
+from phalanx.core.cluster.inputs import Cancel, Disconnect, Drain, Tick, Undrain
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.model.job import After, Job
 from phalanx.core.model.orders import Status, Why
@@ -76,6 +76,20 @@ def test_no_command_cancels_a_job_that_others_come_after():
     assert fix is not None and fix.command.startswith(f"phalanx cancel {job.id}")
     cluster.submit(a_job(after=(After(job.id, "ok"),)))
     fix = why(cluster, job, asker=ADA).fix
+    assert fix is not None and (fix.change, fix.command) == ({"cores": 2}, "")
+
+
+def test_no_command_cancels_an_array_of_which_a_part_has_run():
+    cluster = a_cluster(n1={"cores": 4}, n2={"cores": 2})
+    job = a_job(array="1-2", cores=4, user="ada")
+    cluster.submit(job)
+    cluster.give(Drain("n1", "it leaves"))
+    cluster.ended("n1", cluster.state.jobs[job.id].live[0].key)
+    cluster.now += 31.0
+    cluster.beat("n2")
+    cluster.give(Tick())
+    assert list(cluster.state.nodes) == ["n2"]  # a drained node that is silent is removed
+    fix = why(cluster, job, 1, asker=ADA).fix
     assert fix is not None and (fix.change, fix.command) == ({"cores": 2}, "")
 
 

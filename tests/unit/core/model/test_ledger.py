@@ -99,6 +99,10 @@ def test_devices_are_told_apart_by_type_and_size() -> None:
     ledger = Ledger("n1", Capacity(8, GIB, (), devices))
     assert granted(ledger, asking(gpus=1, gpu_type="h100")).devices == (2,)
     assert granted(ledger, asking(gpus=1, gpu_memory_bytes=80 * GIB)).devices == (1,)
+    assert granted(ledger, asking(gpus=3, gpu_type="*100")).devices == (0, 1, 2)
+    assert granted(ledger, asking(gpus=1, gpu_type="*H10*")).devices == (2,)
+    none = refused(ledger, asking(gpus=1, gpu_type="*rtx*"))
+    assert none.text == "n1 has 0 GPUs of type *rtx*, 1 requested"
     few = refused(ledger, asking(gpus=2, gpu_type="h100"))
     assert (few.code, few.numbers) == ("ExceedsLargestNode", {"wanted": 2, "free": 1, "total": 1})
     bad = refused(ledger, asking("n1::0", gpu_type="h100"))

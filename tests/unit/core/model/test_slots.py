@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,6 +25,7 @@ REQUESTS = [
     Request(cores=1, gpus=1),
     Request(cores=1, gpus=2, gpu_type="h100"),
     Request(cores=0, gpus=1, gpu_memory_bytes=80),
+    Request(cores=1, gpus=1, gpu_type="*100"),
     Request(cores=1, labels=(("rack", "r1"),)),
 ]
 
@@ -71,6 +74,18 @@ def test_slots_are_the_least_of_what_each_resource_allows():
     assert table.slots(Request(cores=1, gpus=1)).column.tolist() == [2, 0, 2]
     assert table.slots(Request(cores=1, gpus=1, gpu_type="h100")).column.tolist() == [1, 0, 2]
     assert table.slots(Request(labels=(("rack", "r1"),))).column.tolist() == [8, 0, 6]
+
+
+def test_a_pattern_counts_each_kind_that_fits_it_also_of_a_node_that_joins_later():
+    table = a_table(("s1/b1/r1", 8, "a10g h100"), ("s1/b1/r2", 8, "a100 a10"), ("s2/b1/r1", 8, "v100"))
+    any_a10 = Request(cores=1, gpus=1, gpu_type="*a10*")
+    assert table.slots(any_a10).column.tolist() == [1, 2, 0]
+    a_node(table, "n4", "s2/b1/r1", 8, "a10-8q h100 a10")
+    assert table.slots(any_a10).column.tolist() == [1, 2, 0, 2]
+    table.take(3, Grant(1, 0, (0,)))
+    assert table.slots(any_a10).column.tolist() == [1, 2, 0, 1]
+    a_node(table, "n3", "s2/b1/r1", 8, "a10")
+    assert table.slots(any_a10).column.tolist() == [1, 2, 1, 1]
 
 
 def test_slots_are_summed_for_every_domain():
@@ -213,13 +228,18 @@ def assert_ranked(table: NodeTable) -> None:
             assert all(scores[row] == table.scores.of(row, request, score) for row in could)
 
 
+def is_of_type(request: Request, device: Device) -> bool:
+    """As `fnmatch` says, which has nothing to do with our code."""
+    return request.gpu_type is None or fnmatchcase(device.kind, request.gpu_type)
+
+
 def tightness(ledger: Ledger, request: Request) -> tuple[int, ...]:
     """What `pack` compares, without packing it into one number."""
     free = [
         device.memory_bytes
         for device in ledger.capacity.devices
         if device.index in ledger.devices_free
-        and request.gpu_type in (None, device.kind)
+        and is_of_type(request, device)
         and device.memory_bytes >= request.gpu_memory_bytes
     ]
     rest = len(free), *ledger.free

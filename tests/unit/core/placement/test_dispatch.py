@@ -13,7 +13,8 @@ from phalanx.core.cluster.inputs import RemoveNode, Tick
 from phalanx.core.model.contexts import NAMES_MAX, Contexts
 from phalanx.core.model.dispatch import Dispatch, DispatchPolicy, Selection, category_of
 from phalanx.core.model.orders import Ended, Exit, Started, Why
-from phalanx.core.model.proxies import cost, throughput
+from phalanx.core.model.proxies import GIB, cost, throughput
+from phalanx.core.model.resources import Capacity, Device
 from phalanx.core.model.run_times import KINDS_MAX, SAMPLES_MIN, RunTimes, WorkKind, hardware_class, work_kind
 from phalanx.core.placement.jitter import jitter, jitters
 from tests.support.dispatch_cluster import BIG, MID, SMALL, DispatchCluster, a_flow, a_machine, a_task
@@ -26,6 +27,11 @@ EQUAL = {name: a_machine(16) for name in ("w-a", "w-b", "w-c")}
 def test_the_throughput_of_the_three_machines() -> None:
     assert [throughput(each) for each in (SMALL, MID, BIG)] == [164.0, 1008.0, 2016.0]
     assert cost(structs.replace(SMALL, cost_per_hour=None)) == 1.0
+
+
+def test_memory_that_devices_share_with_their_machine_counts_once() -> None:
+    shared = tuple(Device(at, "gb10", 60 * GIB, shares_memory=True) for at in range(2))
+    assert throughput(Capacity(20, 120 * GIB, devices=shared)) == 200 + 120 + 10
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
 /**
- * What a button can do about a fix that `why` has tried: change the job in place, submit it again with the change, release it,
- * resume a node. Fixes that need more than that, or a right that the user does not have, have no button; their command is shown.
+ * What a button can do about a fix that `why` has tried. The server gives a command only to those whose command it would
+ * carry out, so a fix without a command has no button: a job that others start after, or of which a part has run, is not
+ * replaced, for that would cancel it. Commands that no button knows are shown as they are.
  */
-import { post, type Schemas } from '../../lib/api';
-import { session } from '../../lib/session.svelte';
+import { ApiError, get, patch, post, type Schemas } from '../../lib/api';
+
+type Fix = Schemas['Fix'];
+type Job = Schemas['JobView'];
 
 export interface FixAction {
   title: string;
@@ -14,36 +17,66 @@ export interface FixAction {
   run: () => Promise<string>;
 }
 
-const OF_A_RESUBMIT = new Set(['name', 'queue', 'priority', 'time_limit', 'grace', 'max_retries', 'cores', 'memory', 'gpus', 'gpu_type', 'gpu_memory', 'cwd', 'at_once']);
+const OF_A_RESUBMIT = new Set([
+  'name', 'queue', 'priority', 'time_limit', 'grace', 'max_retries', 'cores', 'memory', 'gpus', 'gpu_type', 'gpu_memory', 'cwd', 'at_once',
+  'min', 'gather', 'targets',
+]);
 
+interface Rule {
+  layer: string;
+  must?: boolean;
+}
+
+/** A change in words, such as `gpus = 2, gather = none`. */
 export const said = (values: Record<string, unknown>): string =>
   Object.entries(values)
-    .map(([name, value]) => `${name} = ${value === null ? 'none' : typeof value === 'object' ? JSON.stringify(value) : String(value)}`)
+    .map(([name, value]) => `${name} = ${worded(value)}`)
     .join(', ');
 
-export function actionOf(fix: Schemas['Fix'], job: Schemas['JobView']): FixAction | null {
-  const isOver = ['Completed', 'Failed', 'Cancelled'].includes(job.status);
-  const mayControl = session.mayFor('control', job.user);
-  const command = fix.command ?? '';
-  if (/^phalanx release \S+$/.test(command) && mayControl) {
-    return { title: 'Release the job', does: 'Its tasks may then start.', done: 'Released.', run: async () => (await post('/v1/jobs/{id}/release', { path: { id: job.id } }), '') };
-  }
-  const nodes = resumed(command);
-  if (nodes.length && session.may('operate')) return resumes(nodes);
-  const change = (fix.change ?? {}) as Record<string, unknown>;
-  const names = Object.keys(change);
-  if (!names.length || !names.every((name) => OF_A_RESUBMIT.has(name)) || !mayControl || !session.may('submit')) return null;
-  return {
-    title: isOver ? 'Submit again so' : 'Replace the job',
-    does: isOver ? `The same job is submitted with ${said(change)}.` : `The same job is submitted with ${said(change)}, and this one is cancelled.`,
-    done: `Submitted with ${said(change)}.`,
-    run: async () => {
-      const reply = (await post('/v1/jobs/{id}/resubmit', { path: { id: job.id }, body: { set: change } })) as Schemas['SubmitReply'];
-      if (!isOver) await post('/v1/jobs/{id}/cancel', { path: { id: job.id } });
-      return reply.batch_id;
-    },
-  };
+function worded(value: unknown): string {
+  if (value === null || (Array.isArray(value) && !value.length)) return 'none';
+  if (Array.isArray(value)) return value.map((each: Rule | string) => (typeof each === 'string' ? each : `${each.layer}${each.must ? ':must' : ''}`)).join(' ');
+  return typeof value === 'object' ? JSON.stringify(value) : String(value);
 }
+
+export function actionOf(fix: Fix, job: Job, why: () => Promise<Schemas['WhyReply']>): FixAction | null {
+  const command = fix.command ?? '';
+  const nodes = resumed(command);
+  if (nodes.length) return resumes(nodes);
+  const [, verb = '', id = '', rest = ''] = /^phalanx (release|approve|update|resume) (\S+)( .*)?$/.exec(command) ?? [];
+  const path = { id };
+  if (verb === 'resume' && !rest) return { title: 'Resume the task', does: 'It goes on where it was paused.', done: 'Resumed.', run: async () => (await post('/v1/tasks/{id}/resume', { path }), '') };
+  if (isOf(job, id)) {
+    if (verb === 'release' && !rest) return { title: 'Release the job', does: 'Its tasks may then start.', done: 'Released.', run: async () => (await post('/v1/jobs/{id}/release', { path }), '') };
+    if (verb === 'approve' && !rest) return { title: 'Approve the job', does: 'It may then start.', done: 'Approved.', run: async () => (await post('/v1/jobs/{id}/approve', { path }), '') };
+    if (verb === 'update' && rest === ' --begin now') {
+      return { title: 'Begin now', does: 'Its tasks may then start at once.', done: 'It may begin.', run: async () => (await patch('/v1/jobs/{id}', { path, body: { begin: 'now' } }), '') };
+    }
+  }
+  return replaces(fix, job) ? replacement(fix.change as Record<string, unknown>, job, why) : null;
+}
+
+/** Whether a fix is this job with other values: the command begins with its cancellation. */
+function replaces(fix: Fix, job: Job): boolean {
+  const names = Object.keys(fix.change ?? {});
+  const [, id = ''] = /^phalanx cancel (\S+)( && .*)?$/s.exec(fix.command ?? '') ?? [];
+  return isOf(job, id) && names.length > 0 && names.every((name) => OF_A_RESUBMIT.has(name)) && (job.may ?? []).includes('resubmit');
+}
+
+const isOf = (job: Job, id: string): boolean => id !== '' && (id === job.id || id === String(job.number));
+
+const replacement = (change: Record<string, unknown>, job: Job, why: () => Promise<Schemas['WhyReply']>): FixAction => ({
+  title: 'Replace the job',
+  does: `The same job is submitted with ${said(change)}, and this one is cancelled.`,
+  done: `Submitted with ${said(change)}.`,
+  run: async () => {
+    const now = (await why()).fix; // It may have started meanwhile, or another job may have come to start after it.
+    if (!now || !replaces(now, job)) throw new ApiError(409, { detail: 'The job or the cluster has changed meanwhile, so nothing was done. Look at why it waits now.' });
+    const reply = (await post('/v1/jobs/{id}/resubmit', { path: { id: job.id }, body: { set: change } })) as Schemas['SubmitReply'];
+    await post('/v1/jobs/{id}/cancel', { path: { id: job.id } });
+    return reply.batch_id;
+  },
+});
 
 /** The nodes of `phalanx node resume A && phalanx node resume B`; none if the command does anything else. */
 export function resumed(command: string): string[] {
@@ -60,3 +93,7 @@ const resumes = (nodes: string[]): FixAction => ({
     return '';
   },
 });
+
+/** Why a job, or one of its tasks, waits at this moment. */
+export const whyOf = (job: Job, task: string, signal?: AbortSignal): Promise<Schemas['WhyReply']> =>
+  task ? get('/v1/tasks/{id}/why', { path: { id: task }, signal }) : get('/v1/jobs/{id}/why', { path: { id: job.id }, signal });

@@ -68,6 +68,10 @@ async def plan_files(service: Service, http_request: HttpRequest) -> Response:
     )
 
 
+async def plan_job(service: Service, http_request: HttpRequest) -> Response:
+    return json_reply(await service.commands.plan_job(http_request.id, http_request.identity.asker))
+
+
 async def topology(service: Service, _http_request: HttpRequest) -> Response:
     return json_reply(await service.commands.topology())
 
@@ -137,6 +141,16 @@ ROUTES = (
         body=PlanRequest,
         is_costly=True,
         is_heavy=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/jobs/{id}/plan",
+        permission="read",
+        handler=plan_job,
+        summary="Where the next pass would place the waiting tasks of a job, or why they go on waiting.",
+        answer=PlanReply,
+        is_about_a_job=True,
+        is_costly=True,
     ),
     Route(
         method="POST",

@@ -34,6 +34,7 @@ from phalanx.api.schema.queries import (
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
 from phalanx.api.schema.vps import VpsRequest
+from phalanx.api.schema.workflow_files import WorkflowFilesRequest
 from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
@@ -87,7 +88,8 @@ async def jobs(service: Service, http_request: HttpRequest) -> Response:
 
 
 async def job(service: Service, http_request: HttpRequest) -> Response:
-    return json_reply(seen_job(http_request, await service.commands.job(http_request.id)))
+    view = await service.commands.job(http_request.id, http_request.identity.asker)
+    return json_reply(seen_job(http_request, view))
 
 
 async def environment(service: Service, http_request: HttpRequest) -> Response:
@@ -185,6 +187,7 @@ def join_key(
     request: SubmitRequest
     | ApplyRequest
     | WorkflowRequest
+    | WorkflowFilesRequest
     | VpsRequest
     | RetryTasksRequest
     | ResubmitRequest,

@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from msgspec import structs
+
+from phalanx.api.schema.attempts import AttemptView
 from phalanx.api.schema.jobs import (
     CancelReply,
     EvictReply,
@@ -33,6 +36,12 @@ MEDIA_TYPE = "application/octet-stream"
 async def task(service: Service, http_request: HttpRequest) -> Response:
     view = seen_task(http_request, await service.commands.task(http_request.id))
     return json_reply(await with_result(service, http_request, view))
+
+
+async def attempts(service: Service, http_request: HttpRequest) -> Response:
+    told = service.commands.in_numbers
+    views = await service.commands.attempts(http_request.id)
+    return json_reply([structs.replace(view, message=told(view.message)) for view in views])
 
 
 async def pause(service: Service, http_request: HttpRequest) -> Response:
@@ -182,6 +191,15 @@ ROUTES = (
         summary="The event history of a task.",
         answer=Page[StoryLine],
         query=StoryQuery,
+        is_about_a_job=True,
+    ),
+    Route(
+        method="GET",
+        path="/v1/tasks/{id}/attempts",
+        permission="follow",
+        handler=attempts,
+        summary="The attempts of a task: where each was, from when to when, and how it ended.",
+        answer=list[AttemptView],
         is_about_a_job=True,
     ),
     Route(

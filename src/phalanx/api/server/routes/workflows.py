@@ -8,6 +8,7 @@ import msgspec
 
 from phalanx.api.schema.jobs import CancelReply, Page, StoryLine
 from phalanx.api.schema.queries import StoryQuery, WaitQuery, WorkflowsQuery
+from phalanx.api.schema.workflow_files import WorkflowFilesRequest
 from phalanx.api.schema.workflows import (
     RetryReply,
     RetryRequest,
@@ -73,6 +74,15 @@ async def submit_workflow(service: Service, http_request: HttpRequest) -> Respon
     return json_reply(reply, 202)
 
 
+async def submit_workflow_files(service: Service, http_request: HttpRequest) -> Response:
+    request: WorkflowFilesRequest = http_request.document
+    join_key(request, http_request)
+    identity = http_request.identity
+    reply = await service.commands.submit_workflow_files(request, http_request.user, identity.role)
+    http_request.made = [reply.id]
+    return json_reply(reply, 202)
+
+
 async def workflows(service: Service, http_request: HttpRequest) -> Response:
     query: WorkflowsQuery = http_request.query
     return json_reply(await service.commands.workflows(cursor=query.cursor, limit=query.limit))
@@ -115,6 +125,20 @@ ROUTES = (
         large_bytes=WORKFLOW_LARGE_BYTES,
         header="Idempotency-Key",
         is_costly=True,
+    ),
+    Route(
+        method="POST",
+        path="/v1/workflows/files",
+        permission="submit",
+        handler=submit_workflow_files,
+        summary="Submit the workflow of a file, given as text: YAML or JSON, of Phalanx or of FlowMesh.",
+        answer=SubmittedWorkflow,
+        status=202,
+        body=WorkflowFilesRequest,
+        large_bytes=WORKFLOW_LARGE_BYTES,
+        header="Idempotency-Key",
+        is_costly=True,
+        is_heavy=True,
     ),
     Route(
         method="GET",

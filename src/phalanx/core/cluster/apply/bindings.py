@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from phalanx.core.cluster import dispatch_events as d
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.apply.nodes import reopen
@@ -11,17 +9,10 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.nodes import NodeState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.model.bindings import BindingsImage, workflow_key
-from phalanx.core.model.dispatch import CONTEXT_MAX, CONTEXT_NAME_MAX
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Exit
 from phalanx.core.model.run_times import stage_kind, work_kind
-
-
-class _Loaded(msgspec.Struct):
-    """What a task says about the models and datasets of its node, in its result."""
-
-    cached: list[str] = []
-    evicted: list[str] = []
+from phalanx.core.model.task_results import loaded_in
 
 
 def note_placed(state: ClusterState, job: JobState, node: NodeState) -> None:
@@ -53,14 +44,9 @@ def note_ended(state: ClusterState, job: JobState, node: str, event: e.AttemptEn
         return
     if asked.context:
         contexts.use(node, asked.context, event.at)
-    result = event.exit.result
-    if result.startswith("{") and ('"cached"' in result or '"evicted"' in result):
-        try:
-            loaded = msgspec.json.decode(result, type=_Loaded)
-        except (msgspec.DecodeError, RecursionError):
-            return
-        contexts.drop(node, _names(loaded.evicted))
-        contexts.use(node, _names(loaded.cached), event.at)
+    if (loaded := event.exit.loaded or loaded_in(event.exit.result)) is not None:
+        contexts.drop(node, loaded.evicted)
+        contexts.use(node, loaded.cached, event.at)
 
 
 def _learn(state: ClusterState, job: Job, node: str, exit: Exit) -> None:
@@ -74,10 +60,6 @@ def _learn(state: ClusterState, job: Job, node: str, exit: Exit) -> None:
     if job.workflow is not None and flow is not None and flow.workflow.name:
         name = flow.workflow.stages[job.workflow[1]].name
         state.bindings.stage_times.learn(stage_kind(job.user, flow.workflow.name, name), capacity, seconds)
-
-
-def _names(given: list[str]) -> list[str]:
-    return [name.lower() for name in given[:CONTEXT_MAX] if 0 < len(name) <= CONTEXT_NAME_MAX]
 
 
 def unbind(state: ClusterState, key: str) -> None:

@@ -41,6 +41,7 @@ from phalanx.core.cluster.nodes import Unfit
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState
 from phalanx.core.cluster.units import Attempt, kind_of
+from phalanx.core.model.dispatch import ALONE
 from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
 
 
@@ -252,9 +253,10 @@ def merged_ended(state: ClusterState, event: d.MergedEnded) -> list[Effect]:
 
 
 def _run_alone(job: JobState) -> None:
-    """It is not merged with others any more."""
+    """It is not merged with others any more; its program may still answer in the form for several."""
     if job.job.dispatch is not None:
-        job.job = structs.replace(job.job, dispatch=structs.replace(job.job.dispatch, merge_key=""))
+        own_key = f"{ALONE}{job.job.id}"
+        job.job = structs.replace(job.job, dispatch=structs.replace(job.job.dispatch, merge_key=own_key))
     for group in job.groups:
         group.job, group.kind = job.job, kind_of(job.job, group.request)
 

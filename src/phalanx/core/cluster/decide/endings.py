@@ -9,6 +9,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from phalanx.core.cluster.decide.merging import TOO_LARGE, all_alone, merged_ended, split
+from phalanx.core.cluster.decision import answers_for_several
 from phalanx.core.cluster.events import AttemptEnded, Event, GangRecalled, JobRestarted, JobSettled
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -16,6 +17,7 @@ from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import JobId, Rule
 from phalanx.core.model.orders import STATUSES, UNCHARGED, Exit, Status, Why
 from phalanx.core.model.patterns import TEXT_MAX, matching
+from phalanx.core.model.task_results import PartResult
 
 NO_RESTART_LEFT = "no restart is left of"  # and the limit: how a job says why it failed
 NOT_RETRIED = frozenset({Why.TIMEOUT, Why.REFUSED, Why.STUCK, Why.NO_INPUT})
@@ -39,15 +41,22 @@ class Endings:
     def add(self, attempt: Attempt, exit: Exit) -> None:
         """One attempt has ended."""
         job = self._state.jobs[attempt.key[0]]
-        parts: dict[str, str] = {}
-        if attempt.merged or (job.job.dispatch is not None and job.job.dispatch.merge_key):
-            exit, parts = split(exit)  # its program answers in that form also when it runs alone
+        parts: dict[JobId, PartResult] = {}
+        if attempt.merged or answers_for_several(job.job):
+            exit, parts = split(exit)
         status = self._settled.get(job.job.id, STATUSES[job.status[attempt.key[1]]])
         if status.is_final:  # cancelled or settled meanwhile: the end only frees what it held
             self._end(attempt, exit, status)
         elif attempt.ending in (Why.RECALLED, Why.RESTARTED):  # its life is over: how it ended says nothing
             self._end(attempt, exit)
-        elif exit.why == Why.NONE and exit.code == 0 and attempt.merged and exit.result_sha256:
+        elif (
+            exit.why == Why.NONE
+            and exit.code == 0
+            and attempt.merged
+            and exit.result_sha256
+            and not exit.is_own
+        ):
+            # A runner of an older version has put the whole answer into the place for files.
             self._end(attempt, structs.replace(exit, result_bytes=0, result_sha256=""), then=TOO_LARGE)
             self.events.append(all_alone(self._state, attempt, self._now))
             return

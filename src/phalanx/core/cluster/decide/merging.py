@@ -1,14 +1,11 @@
 """Tasks that run as one: which may, and what the end of the one means for the others.
 
-The program of a merged task gets the specifications of all (PHALANX_MERGED) and answers for all in one result,
-`{"result": its own, "children": {"ID": theirs, ...}}`. A task for which the answer has no part runs by itself.
+The program of a merged task gets the specifications of all (PHALANX_MERGED) and answers for all in one result, which
+its runner takes apart (`core/model/task_results.py`). A task for which the answer has no part runs by itself.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from msgspec import structs
 
 from phalanx.core.cluster.dispatch_events import MergedEnd, MergedEnded
@@ -17,6 +14,7 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.job import JobId
 from phalanx.core.model.orders import RESULT_BYTES_MAX, Exit, Status, Why
+from phalanx.core.model.task_results import PartResult, taken_apart
 
 TOO_LARGE = f"the answer for all merged tasks is over {RESULT_BYTES_MAX} bytes, so each runs by itself"
 
@@ -48,22 +46,16 @@ def may_merge(state: ClusterState, parent: JobState, children: tuple[JobId, ...]
     )
 
 
-def split(exit: Exit) -> tuple[Exit, dict[str, str]]:
+def split(exit: Exit) -> tuple[Exit, dict[JobId, PartResult]]:
     """The end of a merged task as its own, and the results of the others by their ids."""
-    try:
-        found: Any = msgspec.json.decode(exit.result) if exit.result else None
-    except (msgspec.DecodeError, RecursionError):
-        found = None
-    children = found.get("children") if isinstance(found, dict) else None
-    if not isinstance(children, dict) or "result" not in found:
+    if exit.is_own:
+        return structs.replace(exit, parts=()), {part.job: part for part in exit.parts}
+    found = taken_apart(exit.result)  # by a runner of an older version it was not
+    if found is None:
         return exit, {}
-    own = msgspec.json.encode(found["result"]).decode()
-    if len(own.encode()) > RESULT_BYTES_MAX:
-        return exit, {}
-    parts = {id: msgspec.json.encode(each).decode() for id, each in children.items()}
-    return structs.replace(exit, result=own), {
-        id: part for id, part in parts.items() if len(part.encode()) <= RESULT_BYTES_MAX
-    }
+    own, children = found
+    parts = {id: PartResult(id, each) for id, each in children.items()}
+    return structs.replace(exit, result=own), parts
 
 
 def _still_merged(state: ClusterState, attempt: Attempt) -> list[JobId]:
@@ -79,7 +71,12 @@ def all_alone(state: ClusterState, attempt: Attempt, now: float) -> MergedEnded:
 
 
 def merged_ended(
-    state: ClusterState, attempt: Attempt, exit: Exit, status: Status, parts: dict[str, str], now: float
+    state: ClusterState,
+    attempt: Attempt,
+    exit: Exit,
+    status: Status,
+    parts: dict[JobId, PartResult],
+    now: float,
 ) -> MergedEnded | None:
     """What the end of an attempt means for those that ran as a part of it; None if they simply wait again."""
     parent = state.jobs[attempt.key[0]].job.id
@@ -98,7 +95,16 @@ def merged_ended(
             )
             ends.append(MergedEnd(id, status, failed))
         elif id in parts:
-            done = Exit(Why.NONE, 0, exit.started_at, exit.ended_at, f"{PART_OF}{parent}", result=parts[id])
+            done = Exit(
+                Why.NONE,
+                0,
+                exit.started_at,
+                exit.ended_at,
+                f"{PART_OF}{parent}",
+                result=parts[id].result,
+                result_bytes=parts[id].result_bytes,
+                result_sha256=parts[id].result_sha256,
+            )
             ends.append(MergedEnd(id, status, done))
     ended = {end.job for end in ends}
     alone = tuple(id for id in waiting if id not in ended)
