@@ -13,7 +13,7 @@ from shutil import which
 import typer
 
 from phalanx.cli.output import note, tell_error
-from phalanx.cli.script_directives import tell_directives
+from phalanx.cli.script_lines import tell_directives
 from phalanx.core.model.amounts import describe_bytes, parse_bytes
 from phalanx.errors import PhalanxError
 

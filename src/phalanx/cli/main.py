@@ -16,11 +16,11 @@ from typing import Annotated, Any, NoReturn, cast
 import typer
 from typer.core import TyperGroup
 
-from phalanx.cli.command_forms import Command, CommandLast, FileLists
+from phalanx.cli.command_form import CommandLast, FileLists, OptionsOnce
 from phalanx.cli.command_words import tell_unspelled, told_of
+from phalanx.cli.exits import OutputClosed, discard_output, leave
 from phalanx.cli.foreign_words import OURS
 from phalanx.cli.output import tell_error
-from phalanx.cli.process_end import OutputClosed, discard_output, leave
 from phalanx.cli.session import CliSession, flags_before
 from phalanx.cli.usage_errors import foreign_hint, plain, usage_hint
 from phalanx.errors import PhalanxError
@@ -293,7 +293,9 @@ def _command(name: str, entry: str) -> Any:
         "allow_interspersed_args": entry not in _TAKES_A_COMMAND,
         "help_option_names": ["-h", "--help"],
     }
-    form = CommandLast if entry in _TAKES_A_COMMAND_LAST else FileLists if entry in _TAKES_FILES else Command
+    form = (
+        CommandLast if entry in _TAKES_A_COMMAND_LAST else FileLists if entry in _TAKES_FILES else OptionsOnce
+    )
     app.command(name, cls=form, context_settings=settings)(_function(entry))
     return typer.main.get_command(app)
 

@@ -9,9 +9,9 @@ import typer
 from phalanx.api.schema.submission import SubmitReply
 from phalanx.cli.job import IdArgument, id_of
 from phalanx.cli.labels import label
-from phalanx.cli.name_values import pair
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, session
+from phalanx.cli.values import pair
 from phalanx.cli.wait import await_submitted, exit_code, tell_end
 from phalanx.settings import Output
 

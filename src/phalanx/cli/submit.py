@@ -34,10 +34,10 @@ from phalanx.cli.environment import (
     given_variables,
 )
 from phalanx.cli.labels import label
-from phalanx.cli.name_values import pair, pairs, spelled
 from phalanx.cli.option_form import with_options
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, read_cores, read_memory, session
+from phalanx.cli.values import pair, pairs, spelled
 from phalanx.cli.wait import await_submitted, exit_code, tell_end
 from phalanx.cli.words import listed
 from phalanx.client.sweep_files import Read, each_line, from_csv, from_json

@@ -17,10 +17,10 @@ from phalanx.api.schema.vps import NewVps, VpsRequest, VpsView
 from phalanx.cli.completion import job_ids, node_names
 from phalanx.cli.environment import EnvFileOption, EnvOption, given_variables
 from phalanx.cli.labels import label
-from phalanx.cli.name_values import pair
 from phalanx.cli.option_form import with_options
 from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note, size
 from phalanx.cli.session import read_cores, read_memory, session
+from phalanx.cli.values import pair
 from phalanx.errors import BadRequest, Conflict, NotFound
 
 VpsArgument = Annotated[

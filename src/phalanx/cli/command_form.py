@@ -12,7 +12,7 @@ from phalanx.cli.output import note
 _FILE_OPTIONS = ("-f", "--file", "--cluster")
 
 
-class Command(TyperCommand):
+class OptionsOnce(TyperCommand):
     """A command that says which of its options were given several times where only the last value counts."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -33,14 +33,14 @@ class Command(TyperCommand):
                 note(f"warning: {each.opts[-1]} is given {counts[each.name]} times; only the last one counts")
 
 
-class FileLists(Command):
+class FileLists(OptionsOnce):
     """A command whose options that name files may be followed by several."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return super().parse_args(ctx, repeated(args))
 
 
-class CommandLast(Command):
+class CommandLast(OptionsOnce):
     """A command that takes a user's command behind `--`; without `--`, everything behind the first argument."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The end of the process of a command: threads that still read, and an output that nobody reads any more.
+"""The end of the process of a command: threads that still read, and an output without a reader.
 
 Python ends a daemon thread where it next asks for the interpreter's lock, by unwinding its stack. In code of C++, such
 as RE2, which gives the lock back while it works, that aborts the whole process. So a process in which such threads
@@ -19,7 +19,7 @@ CLOSED_OUTPUT = 128 + signal.SIGPIPE  # as a shell has it of a program that SIGP
 
 
 class OutputClosed(Exception):
-    """Nobody reads our output any more. A BrokenPipeError would be taken by Typer, which then exits with 1."""
+    """Our output has no reader any more. A BrokenPipeError would be taken by Typer, which then exits with 1."""
 
 
 def discard_output() -> int:
