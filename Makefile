@@ -60,6 +60,7 @@ test: install-test ## every test
 soak: install-test ## what takes longer than a test may: seeds, kills, hostile users, chaos, systemd, cgroup v2; SEEDS, FROM, ATTEMPTS and MINUTES say how much
 	bash scripts/simulate --seeds $(or $(SEEDS),10000) --from $(or $(FROM),100)
 	$(VENV)/bin/python -m tests.e2e.truth --attempts $(or $(ATTEMPTS),5000)
+	$(VENV)/bin/python -m tests.e2e.elastic_defaults
 	KILLS=50 $(VENV)/bin/pytest -q tests/e2e/test_survival.py tests/e2e/test_gang_survival.py -k kills
 	RUNNER_KILLS=30 $(VENV)/bin/pytest -q tests/e2e/test_runner_kills.py tests/e2e/test_isolation.py -k "killed or outlive"
 	bash scripts/node-runner

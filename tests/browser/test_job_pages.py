@@ -334,6 +334,9 @@ def test_a_log_that_is_opened_again_is_still_followed(dashboard: Dashboard) -> N
     needle = page.get_by_role("log").get_by_text("the needle")
     needle.wait_for()
     page.route(re.compile(r"/v1/tasks/[^/]+/logs"), hold)
+    wait_until(
+        lambda: page.title() and held, what="the question how many attempts there were"
+    )  # held meanwhile
     while held:
         held.pop().continue_()
     needle.wait_for(state="detached")

@@ -1,4 +1,7 @@
-"""Dispatch on real processes, set up by FlowMesh's variables: the seed's testing ideas 1, 2, 4 and 5, and merging."""
+"""Dispatch on real processes, set up by FlowMesh's variables: the seed's testing ideas 1, 2, 4 and 5, and merging.
+
+Every mode is tried, too. The modes are those of queues, so one cluster is enough. Every test leaves it idle.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic
 
@@ -29,6 +33,7 @@ FLOWMESH = {
     "ORCHESTRATOR_WORKER_SELECTION": "best_fit",
     "WORKER_CACHE_TTL_SEC": "3",
     "TASK_MERGE_MAX_BATCH_SIZE": "4",
+    "ENABLE_STAGE_WEIGHT_STICKINESS": "true",
 }
 T4 = {"resources": {"hardware": {"cpu": 1, "gpu": {"type": "t4", "count": 1}}}}
 M = {"model": {"source": {"identifier": "org/served-model"}}}
@@ -47,14 +52,24 @@ json.dump({"result": own, "children": children}, open(os.environ["PHALANX_RESULT
 """
 
 
-def run(client: Client, nodes: list[dict[str, object]], **root: object) -> tuple[str, dict[str, str]]:
-    """Submit a graph and wait for it: its id, and the node of each stage."""
+def submit(client: Client, nodes: list[dict[str, object]], **root: object) -> str:
+    """Submit a graph; its id."""
     text = json.dumps({"apiVersion": "flowmesh/v1", "spec": {"graph": {"nodes": nodes}, **root}})
     [found] = read([("flow.yaml", text)]).workflows
-    id = client.submit_workflow(found.spec).id
+    return client.submit_workflow(found.spec).id
+
+
+def ended(client: Client, id: str) -> dict[str, str]:
+    """Wait for a workflow: the node of each stage."""
     view = client.wait_workflow(id, timeout=30)
     assert view.status == "Completed", [(stage.name, stage.reason) for stage in view.stages]
-    return id, {stage.name: stage.node or "" for stage in view.stages}
+    return {stage.name: stage.node or "" for stage in view.stages}
+
+
+def run(client: Client, nodes: list[dict[str, object]], **root: object) -> tuple[str, dict[str, str]]:
+    """Submit a graph and wait for it: its id, and the node of each stage."""
+    id = submit(client, nodes, **root)
+    return id, ended(client, id)
 
 
 def alone(client: Client, task_type: str, **spec: object) -> tuple[str, str]:
@@ -63,31 +78,158 @@ def alone(client: Client, task_type: str, **spec: object) -> tuple[str, str]:
     return client.task(f"{id}:it").job_id, nodes["it"]
 
 
-def test_stages_are_given_nodes_as_flowmesh_does(tmp_path: Path) -> None:
-    (tmp_path / "served.py").write_text(MODULE)
-    (tmp_path / "executors.toml").write_text(
+def until(file: Path) -> list[str]:
+    """A command that runs until the file is there."""
+    return ["sh", "-c", f"until [ -e {file} ]; do sleep 0.05; done"]
+
+
+def held(name: str, task_type: str, file: Path, **spec: object) -> dict[str, object]:
+    """A stage on a T4 that runs until the file is there."""
+    return {"name": name, "spec": {"taskType": task_type, "command": until(file), **T4, **spec}}
+
+
+def first_reason(client: Client, id: str) -> str:
+    """Why a task waits, once that is known; it has not been tried."""
+    code = wait_until(lambda: client.why(id).dominant.code, what=f"{id} has a reason")
+    view = client.task(id)
+    assert (view.status, view.attempt) == ("Pending", 0), view
+    return code
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """Two equal nodes, of which one takes one task at a time, and the three of the contract."""
+    folder = tmp_path_factory.mktemp("dispatch")
+    (folder / "executors.toml").write_text(
         '[executors]\ninference = { run = "served:answer_all", merges = true }\n'
         f"diffusion = {{ run = {json.dumps([sys.executable, '-c', SERVE])}, merges = true }}\n"
     )
-    settings = {"coordinator.executors_file": str(tmp_path / "executors.toml")}
-    cluster = RealCluster(tmp_path / "cluster", settings=settings)
-    cluster.environment = FLOWMESH | {"PYTHONPATH": str(tmp_path)}
-    cluster.node_settings = {name: {"runner.cost_per_hour": cost} for name, cost in COSTS.items()}
+    settings = {"coordinator.executors_file": str(folder / "executors.toml")}
+    made = RealCluster(folder / "cluster", settings=settings)
+    made.environment = FLOWMESH
+    made.node_settings = {name: {"runner.cost_per_hour": cost} for name, cost in COSTS.items()}
+    made.node_settings["t1"] = {"runner.slots": 1}
     try:
-        cluster.start({"t2": TWIN})  # it joins first
-        others = {"t1": TWIN, "small": SMALL, "mid": MID, "big": BIG}
-        for name, pretend in others.items():
-            cluster.start_runner(name, pretend)
-        cluster.wait_online(*others)
-        mixed_workloads(cluster.client)
-        ties(cluster.client)
-        first_fit(cluster.client)
-        merged(cluster.client, tmp_path)
-        alone_in_the_form_for_several(cluster.client)
-        merged_over_a_restart(cluster, tmp_path)
-        reuse(cluster.client)
+        made.start({"t2": TWIN})  # it joins first
+        for name, pretend in {"t1": TWIN, "small": SMALL, "mid": MID, "big": BIG}.items():
+            made.start_runner(name, pretend)
+        made.wait_online("t1", *COSTS)
+        yield made
     finally:
-        cluster.stop()
+        made.stop()
+
+
+def test_stages_are_given_nodes_as_flowmesh_does(cluster: RealCluster, tmp_path: Path) -> None:
+    (tmp_path / "served.py").write_text(MODULE)
+    mixed_workloads(cluster.client)
+    ties(cluster.client)
+    first_fit(cluster.client)
+    merged(cluster.client, tmp_path)
+    alone_in_the_form_for_several(cluster.client)
+    merged_over_a_restart(cluster, tmp_path)
+    reuse(cluster.client)
+
+
+def test_a_node_with_one_slot_gives_all_of_it_to_one_task(cluster: RealCluster, tmp_path: Path) -> None:
+    client, file = cluster.client, tmp_path / "go"
+    assert {name: client.node(name).slots for name in ("t1", "t2")} == {"t1": 1, "t2": 0}
+    tasks = {
+        name: [client.submit(target=name, command=until(file), cores=1).task_ids[0] for _ in range(2)]
+        for name in ("t1", "t2")
+    }
+    for id in (tasks["t1"][0], *tasks["t2"]):
+        cluster.wait_task(id, "Running")
+    assert first_reason(client, tasks["t1"][1]) == "WaitingCapacity"
+    assert {name: client.node(name).cores_free for name in ("t1", "t2")} == {"t1": 0, "t2": 2}
+    file.touch()
+    for id in (*tasks["t1"], *tasks["t2"]):
+        cluster.wait_task(id, "Completed")
+
+
+def test_min_satisfying_takes_the_smallest(cluster: RealCluster) -> None:
+    cluster.client.set_quota("smallest", QuotaSpec(dispatch_mode="adaptive", selection="min_satisfying"))
+    pool = {"labels": {"pool": "mixed"}, "queue": "smallest"}
+    job, node = alone(cluster.client, "sft", **pool)  # which best_fit gives to the largest
+    assert node == "small"
+    assert any("(min_satisfying)" in line.text for line in cluster.client.story(job).items)
+    four = {"resources": {"hardware": {"cpu": 1, "gpu": {"count": 2}}}}
+    assert alone(cluster.client, "sft", **pool, **four)[1] == "mid"
+
+
+def test_c16_a_type_keeps_its_node_though_another_is_idle(cluster: RealCluster, tmp_path: Path) -> None:
+    client, file = cluster.client, tmp_path / "go"
+    client.set_quota("pipeline", QuotaSpec(dispatch_mode="fixed_pipeline"))
+    first = submit(client, [held("it", "rag", file, queue="pipeline")])
+    home = cluster.wait_task(f"{first}:it", "Running").node
+    other = {"t1": "t2", "t2": "t1"}[home or ""]
+    again = submit(client, [held("it", "rag", file, queue="pipeline")])
+    assert first_reason(client, f"{again}:it") == "NoWorkerReady"
+    assert alone(client, "embedding", queue="pipeline", **T4)[1] == other
+    assert first_reason(client, f"{again}:it") == "NoWorkerReady"
+    file.touch()
+    assert [ended(client, id)["it"] for id in (first, again)] == [home, home]
+
+
+def test_c17_nodes_take_turns_whatever_a_task_asks_for(cluster: RealCluster) -> None:
+    client = cluster.client
+    client.set_quota("turns", QuotaSpec(dispatch_mode="static_round_robin"))
+    h100 = {"resources": {"hardware": {"cpu": 1, "gpu": {"type": "h100", "count": 2}}}}
+    nodes = [alone(client, "sft", queue="turns", **h100)[1] for _ in range(7)]
+    assert sorted(nodes[:5]) == ["big", "mid", "small", "t1", "t2"]
+    assert (nodes[0], nodes[5:]) == ("t2", nodes[:2])
+
+
+def test_c15_two_workflows_do_not_share_a_node(cluster: RealCluster, tmp_path: Path) -> None:
+    client, x_goes, y_goes = cluster.client, tmp_path / "x", tmp_path / "y"
+    client.set_quota("bound", QuotaSpec(dispatch_mode="static_worker"))
+    x = submit(client, [held(name, "rag", x_goes, queue="bound") for name in ("one", "two")])
+    home = cluster.wait_task(f"{x}:one", "Running").node or ""
+    other = {"t1": "t2", "t2": "t1"}[home]
+    assert first_reason(client, f"{x}:two") == "StaticWorkerUnavailable"
+    y = submit(client, [held(name, "rag", y_goes, queue="bound") for name in ("one", "two")])
+    assert cluster.wait_task(f"{y}:one", "Running").node == other
+    plain = client.submit(command=["true"], nodes=[home]).task_ids[0]
+    assert first_reason(client, plain) == "NodeBound"
+    y_goes.touch()
+    assert ended(client, y) == {"one": other, "two": other}
+    assert first_reason(client, f"{x}:two") == "StaticWorkerUnavailable", "the other is idle, and not its own"
+    client.set_elastic(home, enabled=False)  # no node to be bound to
+    assert cluster.wait_task(f"{x}:two", "Running").node == other
+    client.set_elastic(home, enabled=True)
+    x_goes.touch()
+    assert ended(client, x) == {"one": home, "two": other}
+    cluster.wait_task(plain, "Completed")
+    attempts = {cluster.client.task(f"{flow}:{name}").attempt for flow in (x, y) for name in ("one", "two")}
+    assert attempts == {1}
+
+
+def test_c20_training_waits_for_the_node_with_its_weights(cluster: RealCluster, tmp_path: Path) -> None:
+    client, a_goes, filler_goes = cluster.client, tmp_path / "a", tmp_path / "filler"
+    made = f'{until(a_goes)[2]}; echo \'{{"x": "weights"}}\' > $PHALANX_RESULT'
+    child = {"command": ["true"], "checkpoint": {"load": {"url": "${A.result.x}"}}, **T4}
+    flow = submit(
+        client,
+        [
+            {"name": "A", "spec": {"taskType": "sft", "command": ["sh", "-c", made], **T4}},
+            {"name": "B", "dependsOn": ["A"], "spec": {"taskType": "sft", **child}},
+            {"name": "C", "dependsOn": ["A"], "spec": {"taskType": "rag", **child}},
+        ],
+    )
+    home = cluster.wait_task(f"{flow}:A", "Running").node or ""
+    filler = client.submit(
+        target=home, gpus=1, command=until(filler_goes), priority=5, preemption="never"
+    ).task_ids[0]
+    a_goes.touch()
+    cluster.wait_task(filler, "Running")
+    wait_until(lambda: client.workflow_view(flow).stages[2].job_id, what="what builds on A has begun")
+    assert cluster.wait_task(f"{flow}:C", "Completed").node != home, "what does no training does not wait"
+    assert first_reason(client, f"{flow}:B") == "StickyWorkerBusy"
+    filler_goes.touch()
+    assert ended(client, flow)["B"] == home
+    told = [line.text for line in client.story(client.task(f"{flow}:B").job_id).items]
+    assert sum(f"waits for {home}" in line for line in told) == 1, told
+    assert any("stage_weight_affinity" in line for line in told), told
+    cluster.wait_task(filler, "Completed")
 
 
 def mixed_workloads(client: Client) -> None:

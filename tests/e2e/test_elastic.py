@@ -1,6 +1,7 @@
 """Elastic nodes in a running cluster: toggled over FlowMesh's path and by the command line, and by the cluster itself.
 
-Automatic scaling has the shortest intervals that its settings allow. The operator's program is a shell script.
+Automatic scaling has the shortest intervals that its settings allow; `elastic_defaults.py` has the defaults. The
+operator's program is a shell script.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.elastic_defaults import broken_waits, node_times
 from tests.support.real_cluster import RealCluster
 from tests.support.waiting import wait_until
 
@@ -83,6 +85,17 @@ def test_a_node_is_toggled_by_hand_and_the_program_is_given_each_change(tmp_path
         cluster.stop()
 
 
+def test_a_node_that_was_not_left_alone_and_a_poll_that_enabled_two_are_named() -> None:
+    """What the next test and `elastic_defaults.py` ask of the times in stories."""
+    off = {"n1": [100.0], "n2": [100.0], "n3": [100.0]}
+    assert broken_waits(off, {"n1": [160.0], "n2": [190.0], "n3": [220.0]}, 60.0, 30.0) == []
+    on = {"n1": [159.0], "n2": [190.0], "n3": [191.0]}
+    assert broken_waits(off, on, 60.0, 30.0) == [
+        "n1 was enabled 59.0 s after it was disabled",
+        "two nodes were enabled 1.0 s after each other",
+    ]
+
+
 def test_a_feature_that_is_off_refuses(tmp_path: Path) -> None:
     cluster = RealCluster(tmp_path)
     cluster.environment = {"ENABLE_ELASTIC_SCALING": "false"}
@@ -121,6 +134,12 @@ def test_an_idle_pool_shrinks_keeps_that_over_a_restart_and_grows_again(tmp_path
             lambda: sorted(said(told)[2:]) == [("enabled", name) for name in sorted(names)], 15.0, "told"
         )
         assert sorted(said(told)[:2]) == [("disabled", name) for name in sorted(names)]
+        times = {name: node_times(cluster, name) for name in names}
+        off, on = (
+            {name: each[kind] for name, each in times.items()} for kind in ("NodeDisabled", "NodeEnabled")
+        )
+        assert [len(each) for each in (*off.values(), *on.values())] == [1, 1, 1, 1]
+        assert broken_waits(off, on, cooldown_s=30.0, poll_s=5.0) == []
         text = "\n".join(line.text for line in cluster.client.story(names[0], of="nodes").items)
         assert "is disabled automatically after" in text
         assert "is enabled automatically, since" in text

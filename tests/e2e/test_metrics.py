@@ -160,6 +160,55 @@ def test_the_report_has_the_form_of_the_seed(measured: Measured):
     assert watts == pytest.approx(8 * 5 + 2 * 700)
 
 
+def test_c28_a_disabled_node_costs_nothing_until_it_is_enabled(measured: Measured):
+    """By both forms: n1, which alone has devices, stands still while n2 goes on."""
+    cluster = measured.cluster
+
+    def worker(report: dict[str, Any], name: str) -> dict[str, Any]:
+        found: dict[str, Any] = report["workers"]["workers"][name]
+        return found
+
+    def lasted(name: str, since: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """The report once a node has counted for so many seconds more."""
+
+        def there() -> dict[str, Any] | None:
+            found = cluster.report()
+            grown = worker(found, name)["uptime_sec"] - worker(since, name)["uptime_sec"]
+            return found if grown > seconds else None
+
+        return wait_until(there, what=f"{name} counts for {seconds} s")
+
+    cluster.client.set_elastic("n1", enabled=False)
+    try:
+        before = cluster.report()
+        assert (before["elastic_disabled_workers"], before["active_workers_count"]) == (["n1"], 1)
+        assert cluster.value("nodes_active") == 1
+        wait_until(lambda: cluster.value("nodes_disabled") == 1, what="the next look at the state")
+        joules = cluster.value("estimated_energy_joules_total", part="gpu")
+        later = lasted("n2", before, 1.0)
+        assert worker(later, "n1") == worker(before, "n1")
+        counted_s, cost = (
+            cluster.value(f"{name}_total") for name in ("node_counted_seconds", "accrued_cost_usd")
+        )
+        last = cluster.report()
+        stands_s = worker(before, "n1")["uptime_sec"]
+        n2_s = [worker(report, "n2")["uptime_sec"] for report in (later, last)]
+        assert n2_s[0] <= counted_s - stands_s <= n2_s[1]
+        assert n2_s[0] <= cost / 0.001 - stands_s <= n2_s[1]
+        assert cluster.value("estimated_energy_joules_total", part="gpu") == joules > 0
+    finally:
+        cluster.client.set_elastic("n1", enabled=True)
+    after = lasted("n1", last, 0.5)
+    assert (after["elastic_disabled_workers"], after["active_workers_count"]) == ([], 2)
+    n1 = worker(after, "n1")
+    assert n1["accrued_cost_usd"] == pytest.approx(n1["uptime_sec"] * 0.001)
+    grown = {
+        name: worker(after, name)["uptime_sec"] - worker(before, name)["uptime_sec"] for name in ("n1", "n2")
+    }
+    assert grown["n1"] < grown["n2"] - 1.0
+    assert cluster.value("estimated_energy_joules_total", part="gpu") > joules
+
+
 def test_no_series_is_added_by_more_jobs_users_and_names(measured: Measured):
     """Only these labels, whose values come from closed lists, nodes and declared queues."""
     before, cluster = set(measured.samples), measured.cluster

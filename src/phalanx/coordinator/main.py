@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from phalanx.coordinator.forwarding import LeaderForwarder
 from phalanx.coordinator.garbage import keep_short
 from phalanx.coordinator.leadership import Leadership, LeadershipConfig
 from phalanx.coordinator.link import EVERYWHERE, Links, RunnerChannel
+from phalanx.coordinator.log_lines import log_events
 from phalanx.coordinator.logs import LogLinks
 from phalanx.coordinator.loop import Retention
 from phalanx.coordinator.metrics.board import MetricsBoard
@@ -50,17 +52,7 @@ from phalanx.coordinator.traces.exporter import TraceExporter, trace_exporter
 from phalanx.coordinator.turn import Turn
 from phalanx.coordinator.uploads import Uploads, own_attempt
 from phalanx.core.cluster.decision import Settle
-from phalanx.core.cluster.events import (
-    BrakeReleased,
-    BrakeSet,
-    NodeDisabled,
-    NodeEnabled,
-    NodeLost,
-    NodeNeeded,
-)
-from phalanx.core.cluster.exclusion_events import NodeExcluded
 from phalanx.core.cluster.state import ClusterState
-from phalanx.core.explain.story import sentence
 from phalanx.core.model.orders import AttemptKey
 from phalanx.core.model.plan import Policy
 from phalanx.errors import ConfigError, PhalanxError
@@ -81,8 +73,6 @@ if TYPE_CHECKING:
 log = logger("coordinator")
 ALONE = Candidate("alone")
 FULL_PAUSE_S = 5.0  # before a store that had no room is tried again
-ALARMS = (BrakeSet, BrakeReleased, NodeExcluded, NodeLost)  # what an operator should find in the log
-ELASTIC = (NodeDisabled, NodeEnabled, NodeNeeded)  # what it should find there, too
 
 
 class Coordinator:
@@ -112,7 +102,8 @@ class Coordinator:
             self.retention = FileRetention(
                 files.store, files.keep_s, files.keep_bytes, clock, self._use_of_files
             )
-            uploads = Uploads(files.store, self.retention, self._node_of, self._part_of, files.max_bytes)
+            part_of = partial(own_attempt, lambda: self.leadership.state)
+            uploads = Uploads(files.store, self.retention, self._node_of, part_of, files.max_bytes)
         self.log_links = LogLinks(keys, self.leadership.require_active, self._is_online, uploads)
         self.links = Links(lambda: self.leadership.state, keys, candidate.address)
         keys.follow(lambda: self.leadership.state)
@@ -145,9 +136,6 @@ class Coordinator:
         names, at = self.leadership.state.known_names, job.node_number(key[1], key[2])
         return None if at is None or at >= len(names) else names[at]
 
-    def _part_of(self, key: AttemptKey, job: str) -> AttemptKey | None:
-        return own_attempt(self.leadership.state, key, job)
-
     def _use_of_files(self, job: str) -> FileUse:
         return use_of_files(self.leadership.state, job)
 
@@ -178,11 +166,7 @@ class Coordinator:
         for effect in turn.effects:
             if type(effect) is Settle and effect.position is None:
                 self.links.forget(effect.job)
-        for event in turn.events:
-            if type(event) in ALARMS:
-                log.warning(sentence(event))
-            elif type(event) in ELASTIC:
-                log.info(sentence(event))
+        log_events(turn.events)
         if self.notices is not None:
             self.notices.note(turn, self.leadership.state)
         if self.traces is not None:

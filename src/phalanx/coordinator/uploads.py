@@ -178,7 +178,7 @@ class Uploads:
         return names.FileKey(own, "result", names.RESULT_PATH).name
 
 
-def own_attempt(state: ClusterState, key: AttemptKey, job: JobId) -> AttemptKey | None:
+def own_attempt(state: Callable[[], ClusterState], key: AttemptKey, job: JobId) -> AttemptKey | None:
     """As which attempt of its own the result of a job is kept that runs as a part of another's; None: it does not."""
-    found = state.jobs.get(job)
+    found = state().jobs.get(job)
     return None if found is None or found.merged_into != key else (job, 0, found.attempts[0])

@@ -80,7 +80,7 @@ class DispatchChecker:
         if asked.mode == "static_worker":
             self._bound = {node: other for node, other in self._bound.items() if other != flow}
             self._bound[event.node] = flow
-        if event.note is None and not event.promised and event.opens:
+        if event.note is None and not event.promised:
             raise Violation("dispatch", f"{event.key} was placed without a note of the choice")
         if event.note is not None:
             self._count(f"dispatch by {event.note.strategy}")

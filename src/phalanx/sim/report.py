@@ -31,6 +31,7 @@ ACTIONS = (
     "workflow retried",
     "workflow stopped at a limit",
     "dispatch to a node with the model",
+    "dispatch by lane",
     "dispatch by static_worker",
     "dispatch by fixed_pipeline",
     "dispatch by static_round_robin",

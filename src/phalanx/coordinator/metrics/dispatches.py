@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from phalanx.core.model.dispatch import DispatchNote
+from phalanx.core.model.dispatch import LANE, DispatchNote
 
 STRATEGIES = (
     "best_fit", "first_fit", "min_satisfying", "stage_weight_affinity", "static_worker", "fixed_pipeline",
-    "static_round_robin",
+    "static_round_robin", LANE,
 )  # fmt: skip
 STICKY_WORKER_BUSY = "sticky_worker_busy"  # the requeue reason of a stage that begins to wait for one node
 

@@ -8,7 +8,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.model import reason
 from phalanx.core.model.amounts import plural
 from phalanx.core.model.bindings import DispatchView, workflow_key
-from phalanx.core.model.dispatch import DispatchNote
+from phalanx.core.model.dispatch import LANE, DispatchNote
 from phalanx.core.model.job import Job
 from phalanx.core.model.reason import Reason
 from phalanx.core.model.resources import Request
@@ -19,6 +19,8 @@ from phalanx.core.placement.dispatch import bound_node
 def told_choice(note: DispatchNote) -> str:
     """What a choice rested on, in one phrase."""
     told = f"chosen from {plural(note.pool, 'node')} with room ({note.strategy})"
+    if note.strategy == LANE:
+        told = "chosen because short tasks of its kind run there one after another (lane)"
     if note.reused:
         told += f", {note.reused} of its models and datasets loaded there already"
     if note.strategy == "best_fit" or note.weight:

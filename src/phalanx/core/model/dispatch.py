@@ -21,6 +21,7 @@ MERGE_MAX = 64
 CONTEXT_MAX = 32  # names that one task may ask for
 CONTEXT_NAME_MAX = 512
 ALONE = "alone:"  # with its id the merge key of a task that was merged before, and now runs by itself
+LANE = "lane"  # the strategy of a task that queues behind others of its kind, where the mode has put those
 TASK_TYPE_TAG = "task-type"  # the tag of a job that says what its tasks do
 
 

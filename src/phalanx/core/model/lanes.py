@@ -57,6 +57,8 @@ def lane_kind(job: Job) -> Hashable | None:
     group, asked = job.groups[0], job.dispatch
     if group.request.wants_address or group.command.image:
         return None
+    if asked is not None and asked.merge_key:  # it would rather wait and run as one with others
+        return None
     how = (
         None if asked is None else (asked.mode, asked.task_type, asked.context, asked.sticky, asked.selection)
     )

@@ -12,6 +12,7 @@ A mode may insist on one node. If that has no room the task waits for it, and no
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
@@ -19,8 +20,8 @@ import numpy as np
 from msgspec import structs
 
 from phalanx.core.model.bindings import DispatchView, workflow_key
-from phalanx.core.model.dispatch import Dispatch, DispatchNote, Selection, checked
-from phalanx.core.model.job import Job, JobId
+from phalanx.core.model.dispatch import LANE, Dispatch, DispatchNote, Selection, checked
+from phalanx.core.model.job import Job, JobId, NodeName
 from phalanx.core.model.plan import Placement
 from phalanx.core.model.proxies import Numbers
 from phalanx.core.model.resources import Grant, Request
@@ -35,6 +36,7 @@ from phalanx.core.placement.node_limits import is_too_much
 from phalanx.core.placement.reserve.reservation import Reservation, run_s
 
 OTHERS_SHOWN = 4
+IN_LANE = DispatchNote(LANE, 1)
 
 
 def is_dispatched(unit: WaitingGroup) -> bool:
@@ -307,6 +309,19 @@ class Dispatcher:
         if self._proxies is None:
             self._proxies = self._nodes.proxies.columns()
         return self._proxies
+
+
+def lane_notes(
+    view: DispatchView, unit: WaitingGroup, now: float
+) -> Callable[[NodeName], DispatchNote | None]:
+    """What is noted of a task that queues behind others of its kind: no choice, but it may use what is loaded there."""
+    asked, policy = unit.job.dispatch, view.policy
+    if asked is None or not is_dispatched(unit):
+        return lambda _: None
+    if asked.mode != "adaptive" or not asked.context or not policy.reuse:
+        return lambda _: IN_LANE
+    hits = view.bindings.contexts.hits(asked.context, now, policy.reuse_s)
+    return lambda node: DispatchNote(LANE, 1, hits[node]) if node in hits else IN_LANE
 
 
 def place_by_mode(

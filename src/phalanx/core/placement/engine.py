@@ -156,7 +156,7 @@ class _Pass:
             if unit.pool is not None:
                 prefetch_stages(first, self._snapshot, self.memory, self.draft, self._policy)
             else:
-                prefetch(unit, self.draft, self._policy)
+                prefetch(unit, self._snapshot, self.draft, self._policy)
             self.has_more |= bool(self._held) and is_placed_whole(unit, self.draft)
 
     def _pass_over(self, waiting_class: WaitingClass, rank: Rank, block: Block) -> None:

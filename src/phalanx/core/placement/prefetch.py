@@ -9,29 +9,33 @@ cannot or a unit of another class comes first.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from heapq import heapify, heapreplace
 
-from phalanx.core.model.job import QueueUser
+from phalanx.core.model.dispatch import DispatchNote
+from phalanx.core.model.job import NodeName, QueueUser
 from phalanx.core.model.lanes import LanePool
 from phalanx.core.model.plan import Placement, PlanMemory, Policy, Snapshot
 from phalanx.core.model.waiting import Block, Rank, Waiting, WaitingClass, WaitingGroup
+from phalanx.core.placement.dispatch import lane_notes
 from phalanx.core.placement.draft import Draft
 
 _Lanes = list[tuple[int, str, int]]  # a heap: how many attempts, node, number of the lane
+_Notes = Callable[[NodeName], DispatchNote | None]  # what is noted of a task that queues on a node
 
 
-def prefetch(unit: WaitingGroup, draft: Draft, policy: Policy) -> None:
+def prefetch(unit: WaitingGroup, snapshot: Snapshot, draft: Draft, policy: Policy) -> None:
     """Queue ready tasks behind running ones of the same group, the shortest lanes first."""
     depth = _depth(unit, policy)
     lanes = _lanes(unit, depth, draft)
     if not lanes or any(gang_placement.job == unit.job.id for gang_placement in draft.gang_placements):
         return
-    taken = draft.positions_of(unit.job.id)
+    taken, notes = draft.positions_of(unit.job.id), lane_notes(snapshot.dispatch, unit, draft.now)
     room = min(depth * len(lanes), policy.placements_max - draft.size)
     for position in unit.ready(room + len(taken)):
         if position in taken:
             continue
-        if not _queue(unit, position, lanes, depth, draft):
+        if not _queue(unit, position, lanes, depth, draft, notes):
             return
 
 
@@ -48,7 +52,7 @@ def prefetch_stages(
     rank, waiting_class = first
     until = _first_of_others(waiting_class, snapshot.waiting, memory, snapshot.gain, draft.now)
     placed = {each.job for each in draft.placements}
-    known: dict[LanePool, tuple[int, _Lanes]] = {}
+    known: dict[LanePool, tuple[int, _Lanes, _Notes]] = {}
     ranks = waiting_class.ranks
     for at in range(bisect_left(ranks, rank), len(ranks)):
         unit = waiting_class.units[ranks[at]]
@@ -58,10 +62,11 @@ def prefetch_stages(
             return
         if unit.pool not in known:
             depth = _depth(unit, policy)
-            known[unit.pool] = depth, _lanes(unit, depth, draft)
-        depth, lanes = known[unit.pool]
+            notes = lane_notes(snapshot.dispatch, unit, draft.now)  # the same for all of a kind
+            known[unit.pool] = depth, _lanes(unit, depth, draft), notes
+        depth, lanes, notes = known[unit.pool]
         for position in unit.ready(1):
-            if not lanes or not _queue(unit, position, lanes, depth, draft):
+            if not lanes or not _queue(unit, position, lanes, depth, draft, notes):
                 return
 
 
@@ -101,12 +106,13 @@ def _lanes(unit: WaitingGroup, depth: int, draft: Draft) -> _Lanes:
     return lanes
 
 
-def _queue(unit: WaitingGroup, position: int, lanes: _Lanes, depth: int, draft: Draft) -> bool:
+def _queue(unit: WaitingGroup, position: int, lanes: _Lanes, depth: int, draft: Draft, notes: _Notes) -> bool:
     """Queue one task in the shortest lane; False if all are full."""
     size, node, lane_id = lanes[0]
     if size >= depth:
         return False
-    draft.queue(Placement(unit.job.id, position, node, unit.lanes[node, lane_id].grant, lane_id))
+    grant = unit.lanes[node, lane_id].grant
+    draft.queue(Placement(unit.job.id, position, node, grant, lane_id, notes(node)))
     heapreplace(lanes, (size + 1, node, lane_id))
     return True
 

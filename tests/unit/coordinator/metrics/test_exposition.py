@@ -119,7 +119,7 @@ async def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch):
     before = len(await scrape(cluster.state, cluster.recorder))
     for number in range(8):
         cluster.give(SetQuota(f"q{number}", Quota(), "eve"))
-        job = a_job(queue=f"q{number}", name=f"name-{number}", tags=(("task-type", f"t{number}"),))
+        job = a_job("n1", queue=f"q{number}", name=f"name-{number}", tags=(("task-type", f"t{number}"),))
         cluster.submit(structs.replace(job, user=f"user-{number}"))
         cluster.add_node(f"more-{number}", cores=0)
     found = await scrape(cluster.state, cluster.recorder)

@@ -104,6 +104,18 @@ def test_the_output_of_a_failed_one_is_there_too_and_one_that_runs_alone_has_its
     assert parent_of(failing.state.jobs[child]) == parent
 
 
+def test_c18_tasks_that_take_a_moment_are_merged_as_well_and_do_not_queue_in_a_lane() -> None:
+    cluster = DispatchCluster(None, ONE_SLOT)
+    for at in range(8):
+        assert cluster.at_once(a_task("inference", max_attempts=2, data={"items": [at]}), "1") == "w1"
+    cluster.run_job("filler", "default")
+    cluster.flow = cluster.run(a_flow(*six()))
+    cluster.finish("filler")
+    assert placed(cluster)[8:] == [(stage(cluster, 0), 3)]
+    cluster.finish(stage(cluster, 0), answer(cluster, stage(cluster, 0)))
+    assert placed(cluster)[8:] == [(stage(cluster, 0), 3), (stage(cluster, 4), 1)]
+
+
 def test_the_program_is_given_what_the_others_ask_for() -> None:
     cluster = ready()
     start = next(order for _, order in reversed(cluster.orders) if isinstance(order, Start))

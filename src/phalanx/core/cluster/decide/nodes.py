@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import structs
+
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster import inputs as i
 from phalanx.core.cluster.decide.approvals import unapproved
@@ -45,6 +47,7 @@ from phalanx.core.cluster.units import Attempt
 from phalanx.core.model.health import WELL
 from phalanx.core.model.orders import AttemptKey, Exit, Go, Pause, Phase, Resume, Stop, Why
 from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Capacity
 
 Held = dict[AttemptKey, Phase]
 TROUBLE_MAX = 300  # characters of what a runner says of itself
@@ -187,11 +190,16 @@ def _joined(state: ClusterState, given: i.Hello, held: Held, now: float) -> e.No
         node=given.node,
         incarnation=given.incarnation,
         origin=given.origin,
-        capacity=given.capacity,
+        capacity=_with_a_core(given.capacity),
         leftovers=leftovers,
         address=given.address,
         generation=former + 1,
     )
+
+
+def _with_a_core(capacity: Capacity) -> Capacity:
+    """A runner that says nothing of cores has one, so a job that asks for nothing may be given its node."""
+    return capacity if capacity.cores or capacity.numa else structs.replace(capacity, cores=1)
 
 
 def _remind(state: ClusterState, node: NodeState, held: Held, now: float) -> list[Effect]:
