@@ -139,7 +139,7 @@ def check_nodes(names: Sequence[str], targets: Sequence[str]) -> None:
         if "[" in name or "]" in name:
             raise typer.BadParameter(f"{name!r} is no name: write n1,n2,n3", param_hint="--nodes")
     for target in targets:
-        if "," in target:
+        if "," in target and ":" not in target:  # n1:0::0,1 is a node and two of its GPUs
             words = " ".join(f"-t {each}" for each in target.split(",") if each)
             raise typer.BadParameter(f"{target!r} is not one node: write {words}", param_hint="-t")
     for name in filter(str.isdecimal, names):
