@@ -1,36 +1,36 @@
-"""The dashboard in a real Chromium beside a large cluster: how soon a page shows something, and how long frames take.
+"""The dashboard in a real Chromium beside a large cluster: how soon a page shows something, and what keeps it busy.
 
-    .venv/bin/python -m bench.ui_browser [--nodes 1000] [--jobs 2000] [--seconds 10] [--rounds 3]
+    .venv/bin/python -m bench.ui_browser [--nodes 1000] [--jobs 2000] [--seconds 8] [--rounds 3] [--only loads|frames]
 
-1,000 nodes of eight devices (engines without processes, `bench/agents.py`), an array of 100,000 tasks of which 8,000
-run, and at least 60 changes a second: tasks end and others start. Browser, coordinator and runners share the machine.
+The cluster is that of `bench/ui_load.py`; a runner of its own writes a log, and a workflow of a hundred stages runs.
+Browser, coordinator and runners share the machine, so beside the frames there is the CPU time of the page's tasks:
+what others use of the machine does not lengthen that.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-import tempfile
-from pathlib import Path
+import time
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from playwright.sync_api import sync_playwright
 
-from bench.cluster import Cluster, until
-from bench.ui_pages import SETTINGS, _ask, agents
+from bench.cluster import Cluster
+from bench.ui_load import CHROMIUM, ask, at_work, logged_in, options_of, revision
+from bench.ui_recording import USEFUL
+from bench.ui_tasks import traced
 from docs.site.look import QUIET
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
-CHROMIUM = "/usr/bin/chromium"
-# A page is useful when this is there: numbers, rows or a drawing of the cluster, not the frame around them.
-USEFUL = {
-    "/": ".tile .value",
-    "/jobs": "[role=grid] [aria-rowindex='2'] .status",
-    "/jobs/1": "[role=slider] canvas",
-    "/map": ".map[data-drawn]",
-}
+STAGES, WIDTH = 100, 10
+LINES = (
+    "i=0; while true; do i=$((i+1)); echo line $i of a log that grows; [ $((i%30)) = 0 ] && sleep 0.5; done"
+)
 # Notes when what is asked for has been painted, since the navigation began.
 WATCH_PAINT = """selector => {
     const note = () => { document.documentElement.dataset.usefulAt ??= String(performance.now()); };
@@ -52,6 +52,8 @@ WATCH_FRAMES = """() => {
     };
     requestAnimationFrame(next);
 }"""
+LONG_MS, LATE_MS = 50, 100
+STEP_MS = 100
 
 
 class Load(NamedTuple):
@@ -62,21 +64,10 @@ class Load(NamedTuple):
     answers_kb: float
 
 
-def logged_in(browser: Browser, cluster: Cluster) -> BrowserContext:
-    rest = cluster.connect()
-    ticket = _ask(rest, "POST", "/v1/logins/tickets", {})["ticket"]
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    page = context.new_page()
-    page.goto(f"http://127.0.0.1:{cluster.port}/ui/#ticket={ticket}")
-    page.get_by_role("navigation", name="Pages").wait_for()
-    page.close()
-    return context
-
-
-def load(context: BrowserContext, cluster: Cluster, path: str) -> Load:
+def load(context: BrowserContext, cluster: Cluster, path: str, useful: str) -> Load:
     """Open a page with an empty cache until what it is for is painted."""
     page = context.new_page()
-    page.add_init_script(f"({WATCH_PAINT})({USEFUL[path]!r})")
+    page.add_init_script(f"({WATCH_PAINT})({useful!r})")
     traffic = context.new_cdp_session(page)
     traffic.send("Network.enable")
     traffic.send("Network.setCacheDisabled", {"cacheDisabled": True})
@@ -98,94 +89,97 @@ def load(context: BrowserContext, cluster: Cluster, path: str) -> Load:
     return Load(useful_ms, files / 1000, (sum(sizes.values()) - files) / 1000)
 
 
-def frames(page: Page, seconds: float) -> list[float]:
-    """How long each frame took, the longest last."""
-    page.evaluate(WATCH_FRAMES)
+def watched(page: Page, seconds: float) -> None:
     page.wait_for_timeout(1000 * seconds)
-    found: list[float] = page.evaluate("window.frames_ms")
-    return sorted(found[1:])
 
 
-def scrolled(page: Page, seconds: float) -> list[float]:
-    """The same while the list of jobs is scrolled, some screens a second."""
-    page.evaluate(WATCH_FRAMES)
+def scrolled(page: Page, seconds: float) -> None:
+    """Some screens a second."""
     page.get_by_role("grid").hover()
-    for _ in range(int(seconds * 10)):
+    for _ in range(int(1000 * seconds / STEP_MS)):
         page.mouse.wheel(0, 1500)
-        page.wait_for_timeout(100)
-    found: list[float] = page.evaluate("window.frames_ms")
-    return sorted(found[1:])
+        page.wait_for_timeout(STEP_MS)
 
 
-def tell_frames(name: str, found: list[float]) -> None:
-    late = sum(each > 100 for each in found)
-    middle, most = statistics.median(found), found[-1]
+def tell_frames(browser: Browser, page: Page, name: str, work: Callable[[], object]) -> None:
+    page.evaluate(WATCH_FRAMES)
+    tasks = traced(browser, page, work)
+    frames: list[float] = sorted(page.evaluate("window.frames_ms")[1:])
+    late = sum(each > LATE_MS for each in frames)
+    long = [each for each in tasks if each.cpu_ms > LONG_MS]
+    most = tasks[-1]
     print(
-        f"| {name} | {len(found)} | {middle:.0f} ms | {found[int(len(found) * 0.99)]:.0f} ms | {most:.0f} ms | {late} |"
-    )
+        f"| {name} | {len(frames)} | {statistics.median(frames):.0f} ms | {frames[int(len(frames) * 0.99)]:.0f} ms |"
+        f" {frames[-1]:.0f} ms | {late} | {most.cpu_ms:.0f} ms | {len(long)} | {most.what} |", flush=True,
+    )  # fmt: skip
 
 
-def report(browser: Browser, cluster: Cluster, options: argparse.Namespace) -> None:
-    rest = cluster.connect()
-    context = logged_in(browser, cluster)
+def report_loads(context: BrowserContext, cluster: Cluster, rounds: int, flow: str) -> None:
     print("| first visit | useful after (median) | worst | files | answers |\n|---|--:|--:|--:|--:|")
-    for path in USEFUL:
-        loads = [load(context, cluster, path) for _ in range(options.rounds)]
-        useful = [each.useful_ms for each in loads]
+    pages = USEFUL | {flow: ".svelte-flow__node"}
+    for path, useful in pages.items():
+        loads = [load(context, cluster, path, useful) for _ in range(rounds)]
+        times_ms = [each.useful_ms for each in loads]
         last = loads[-1]
         print(
-            f"| `/ui{path}` | {statistics.median(useful):.0f} ms | {max(useful):.0f} ms | {last.files_kb:.0f} kB"
+            f"| `/ui{path}` | {statistics.median(times_ms):.0f} ms | {max(times_ms):.0f} ms | {last.files_kb:.0f} kB"
             f" | {last.answers_kb:.0f} kB |", flush=True,
         )  # fmt: skip
-    print(f"\n| frames in {options.seconds:g} s | number | median | 99% | longest | over 100 ms |")
-    print("|---|--:|--:|--:|--:|--:|")
-    before = _ask(rest, "GET", "/v1/cluster")["revision"]
-    for path, selector in USEFUL.items():
+
+
+def report_frames(
+    browser: Browser, context: BrowserContext, cluster: Cluster, seconds: float, extra: dict[str, str]
+) -> None:
+    print(f"\n| {seconds:g} s each | frames | median | 99% | longest | over {LATE_MS} ms", end="")
+    print(f" | longest task, CPU | tasks over {LONG_MS} ms CPU | in the longest |")
+    print("|---|--:|--:|--:|--:|--:|--:|--:|---|")
+    grid = "[role=grid] [aria-rowindex='2']"
+    pages = USEFUL | {"/nodes": grid, "/queues": ".queues .panel"} | extra
+    for path, useful in pages.items():
         page = context.new_page()
         page.goto(f"http://127.0.0.1:{cluster.port}/ui{path}")
-        page.locator(selector).first.wait_for(timeout=60_000)
+        page.locator(useful).first.wait_for(timeout=60_000)
         page.wait_for_timeout(1500)
-        tell_frames(f"`/ui{path}`", frames(page, options.seconds))
-        if path == "/jobs":
-            tell_frames("`/ui/jobs`, scrolling", scrolled(page, options.seconds))
+        tell_frames(browser, page, f"`/ui{path}`", partial(watched, page, seconds))
+        if path in ("/jobs", "/nodes"):
+            tell_frames(browser, page, f"`/ui{path}`, scrolled", partial(scrolled, page, seconds))
         page.close()
-    events = _ask(rest, "GET", "/v1/cluster")["revision"] - before
-    spans = options.seconds * (len(USEFUL) + 1)
-    print(f"\n{events / spans:.0f} changes a second meanwhile.")
 
 
-def fill(cluster: Cluster, options: argparse.Namespace) -> None:
-    """The array first, so that it is job 1; then jobs that wait behind it."""
+def submit_more(cluster: Cluster) -> tuple[str, str]:
+    """The paths of a workflow of a hundred stages, and of the log of a task that writes sixty lines a second."""
     rest = cluster.connect()
-    array: dict[str, Any] = {"command": ["sleep", "1"], "gpus": 1, "array": "1-100000", "name": "sweep"}
-    _ask(rest, "POST", "/v1/jobs", array)
-    for number in range(options.jobs):
-        waits = {"command": ["sleep", "1"], "gpus": 8, "priority": -1, "name": f"waits-{number}"}
-        _ask(rest, "POST", "/v1/jobs", waits)
-    full = options.nodes * 8
-    until(lambda: _ask(rest, "GET", "/v1/cluster")["tasks"]["running"] >= full * 0.98, 300.0, "all run", 0.5)
+    cluster.start_runner("writer", "cpus=2,ram=4GiB")
+    log: dict[str, Any] = {"command": ["sh", "-c", LINES], "nodes": ["writer"], "name": "writes"}
+    job = ask(rest, "POST", "/v1/jobs", log)["accepted"][0]["number"]
+    job_of_stage, stages = {"groups": [{"command": ["true"]}]}, list[dict[str, Any]]()
+    for at in range(STAGES):
+        after = [f"s{at - WIDTH}", f"s{at - WIDTH + (1 if at % WIDTH < WIDTH - 1 else 1 - WIDTH)}"]
+        stages.append({"name": f"s{at}", "after": after if at >= WIDTH else [], "job": job_of_stage})
+    flow = ask(rest, "POST", "/v1/workflows", {"workflow": {"name": "hundred", "stages": stages}})["id"]
+    return f"/workflows/{flow}", f"/jobs/{job}?tab=logs"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--jobs", type=int, default=2000, help="jobs of one task, besides the array")
-    parser.add_argument("--seconds", type=float, default=10.0)
+    parser = options_of(__doc__)
+    parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
-        cluster = Cluster(Path(folder), SETTINGS)
-        cluster.start_coordinator()
-        try:
-            with agents(cluster, options.nodes, options.nodes * 8 / 40):
-                fill(cluster, options)
-                browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
-                report(browser, cluster, options)
-                browser.close()
-        finally:
-            cluster.stop()
+    parser.add_argument("--only", choices=("loads", "frames"))
+    options: argparse.Namespace = parser.parse_args()
+    with at_work(options.nodes, options.jobs) as cluster, sync_playwright() as playwright:
+        flow, log = submit_more(cluster)
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        context = logged_in(browser, cluster)
+        if options.only != "frames":
+            report_loads(context, cluster, options.rounds, flow)
+        if options.only != "loads":
+            rest = cluster.connect()
+            before, began = revision(rest), time.monotonic()
+            extra = {flow: ".svelte-flow__node", log: ".line"}
+            report_frames(browser, context, cluster, options.seconds, extra)
+            per_s = (revision(rest) - before) / (time.monotonic() - began)
+            print(f"\n{per_s:.0f} changes a second meanwhile.")
+        browser.close()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """What open pages of the dashboard cost the coordinator: its CPU with none and with twenty, in turns, in one run.
 
-    .venv/bin/python -m bench.ui_pages [--nodes 1000] [--pages 20] [--seconds 15] [--rounds 3]
+    .venv/bin/python -m bench.ui_pages [--nodes 1000] [--pages 20] [--seconds 12] [--rounds 3]
 
-1,000 nodes of eight devices (engines without processes, `bench/agents.py`), an array of 100,000 tasks of which 8,000
-run, and at least 60 changes a second: tasks end and others start. A page holds the stream of changes; a busy one also
-reads its list of jobs and the overview every five seconds. Times are CPU time of the coordinator's process.
+Beside the cluster of `bench/ui_load.py` Chromium opens each kind of page once, and what it asks is recorded. Then so
+many pages, of each kind as many, ask the very same at the same times (`bench/ui_clients.py`), each from another moment
+on. Times are CPU time of the coordinator's process.
 """
 
 from __future__ import annotations
@@ -12,176 +12,156 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import psutil
+from playwright.sync_api import sync_playwright
 
-from bench.cluster import Cluster, until
-from bench.keepalive import Connection
+from bench.cluster import Cluster
+from bench.ui_load import CHROMIUM, ROOT, at_work, logged_in, options_of, revision
+from bench.ui_recording import USEFUL, Asked, Recording, record, tell
+from docs.site.look import QUIET
 
-SETTINGS: dict[str, int | str] = {"heartbeat_s": 5, "lost_after_s": 120}
-REFRESH_S = 5.0
-ROOT = Path(__file__).parent.parent
+RECORDED_S = 8.0
+OPENING_S = 3.0
+GOLDEN = 0.618
 
 
-class Page:
-    """A page that reads the stream of changes, and its list now and then if it is busy."""
+class Pages:
+    """So many open pages, in a process of their own."""
 
-    def __init__(self, port: int, token: str, *, is_busy: bool) -> None:
-        self._port = port
-        self._token = token
-        self._is_busy = is_busy
-        self.messages = self.bytes = 0
-        self._over = threading.Event()
-        self._socket = self._asked("/v1/pages/changes")
-        self._threads = [threading.Thread(target=self._read)]
-        if is_busy:
-            self._threads.append(threading.Thread(target=self._refresh))
-        for thread in self._threads:
-            thread.start()
+    def __init__(self, port: int, recordings: list[Recording], many: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.ui_clients"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True,
+        )  # fmt: skip
+        pages = []
+        for number in range(many):
+            recording = recordings[number % len(recordings)]
+            begins_at_s = number * GOLDEN % 1 * recording.seconds  # they were not opened at one moment
+            pages.append({"recording": recording._asdict(), "begins_at_s": begins_at_s})
+        self._write({"port": port, "pages": pages})
+
+    def counted(self) -> dict[str, Any]:
+        self._write({})
+        assert self._process.stdout is not None
+        found: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return found
 
     def close(self) -> None:
-        self._over.set()
-        self._socket.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join()
-        self._socket.close()
+        self._process.kill()
+        self._process.wait()
 
-    def _asked(self, path: str) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self._port))
-        head = (
-            f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\nauthorization: Bearer {self._token}\r\n"
-        )
-        connection.sendall(f"{head}accept-encoding: gzip\r\n\r\n".encode())
-        return connection
-
-    def _read(self) -> None:
-        while data := self._socket.recv(1 << 20):
-            self.bytes += len(data)
-            self.messages += data.count(b"event: changes")
-
-    def _refresh(self) -> None:
-        while not self._over.wait(REFRESH_S):
-            for path in ("/v1/pages/jobs?limit=100&sort=-submitted", "/v1/pages/overview"):
-                with self._asked(path) as connection:
-                    connection.settimeout(10.0)
-                    connection.recv(1 << 20)
+    def _write(self, value: Any) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(value) + "\n")
+        self._process.stdin.flush()
 
 
-@contextmanager
-def agents(cluster: Cluster, nodes: int, run_s: float) -> Iterator[None]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "bench.agents"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    options = {"port": cluster.link_port, "token": cluster.node_token, "first": 0, "runners": nodes}
-    process.stdin.write(json.dumps(options | {"run_s": run_s, "gpus": 8}).encode() + b"\n")
-    process.stdin.flush()
-    process.stdout.readline()
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
+def cpu_s(pid: int) -> float:
+    return float(sum(psutil.Process(pid).cpu_times()[:2]))
 
 
-def cpu_share(pid: int, seconds: float) -> float:
-    """Of one core."""
-    process = psutil.Process(pid)
-    before, began = sum(process.cpu_times()[:2]), time.monotonic()
-    time.sleep(seconds)
-    return float((sum(process.cpu_times()[:2]) - before) / (time.monotonic() - began))
+def recorded(cluster: Cluster) -> list[Recording]:
+    """What each kind of page asks."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET)
+        context = logged_in(browser, cluster)
+        print("| page | asks in Chromium |\n|---|---|")
+        found = [record(context, cluster.port, path, RECORDED_S) for path in USEFUL]
+        browser.close()
+    headers = next(each.headers for each in found if each.headers)  # the map asks nothing after its stream
+    for each in found:
+        tell(each)
+    return [each._replace(headers=headers) for each in found]
 
 
-def measure(cluster: Cluster, pages: int, seconds: float, *, is_busy: bool) -> tuple[float, float, float]:
-    """The share of a core, messages a second of one page, and kilobytes a second of one page."""
-    token = (cluster.folder / "credentials").read_text().strip()
-    opened = [Page(cluster.port, token, is_busy=is_busy) for _ in range(pages)]
-    time.sleep(2.0)
-    counted = [(page.messages, page.bytes) for page in opened]
-    share = cpu_share(cluster.coordinator_pid, seconds)
-    messages = sum(page.messages - before for page, (before, _) in zip(opened, counted, strict=True))
-    size = sum(page.bytes - before for page, (_, before) in zip(opened, counted, strict=True))
-    for page in opened:
-        page.close()
-    many = max(1, pages) * seconds
-    return share, messages / many, size / many / 1000
-
-
-def tell_sizes(cluster: Cluster) -> None:
-    """How large the answers are, and how long the first one takes."""
+def tell_answers(cluster: Cluster, recordings: list[Recording]) -> None:
+    """How large the answers are, and how long each takes if it is not shared."""
     rest = cluster.connect()
-    paths = ("map", "overview", "jobs?limit=100", "jobs?limit=100&search=sleep&sort=name", "times?limit=5000")
+    print("\n| answer | size | compressed | takes (median of 5) |\n|---|--:|--:|--:|")
+    paths = {"/v1/pages/map": None} | {each.path: None for seen in recordings for each in seen.asked}
     for path in paths:
-        began = time.perf_counter()
-        answer = rest.ask("GET", f"/v1/pages/{path}")
-        took_ms = 1000 * (time.perf_counter() - began)
-        packed = len(gzip.compress(answer, 1))
-        print(f"{path:45} {took_ms:7.0f} ms {len(answer) / 1000:8.0f} kB {packed / 1000:7.0f} kB packed")
+        times_ms, answer = [], b""
+        for _ in range(5):
+            began = time.perf_counter()
+            answer = rest.ask("GET", path)
+            times_ms.append(1000 * (time.perf_counter() - began))
+            time.sleep(0.5)
+        kb = len(answer) / 1000, len(gzip.compress(answer, 1)) / 1000
+        print(
+            f"| {path[:70]} | {kb[0]:.0f} kB | {kb[1]:.0f} kB | {statistics.median(times_ms):.0f} ms |",
+            flush=True,
+        )
+    print()
 
 
-def _ask(rest: Connection, method: str, path: str, body: Any = None) -> Any:
-    return json.loads(rest.ask(method, path, b"" if body is None else json.dumps(body).encode()))
+def measure(cluster: Cluster, recordings: list[Recording], pages: int, seconds: float) -> tuple[float, str]:
+    """The share of a core, and in words what happened meanwhile."""
+    rest = cluster.connect()
+    opened = Pages(cluster.port, recordings, pages) if pages else None
+    time.sleep(OPENING_S)
+    before = opened.counted() if opened else {}
+    changes, used, began = revision(rest), cpu_s(cluster.coordinator_pid), time.monotonic()
+    time.sleep(seconds)
+    took_s = time.monotonic() - began
+    share = (cpu_s(cluster.coordinator_pid) - used) / took_s
+    said = f"{(revision(rest) - changes) / took_s:4.0f} changes/s"
+    if opened:
+        said += _words(before, opened.counted(), pages, took_s)
+        opened.close()
+    return share, said
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+def _words(before: dict[str, Any], after: dict[str, Any], pages: int, took_s: float) -> str:
+    answers = {
+        status: number - before["answers"].get(status, 0) for status, number in after["answers"].items()
+    }
+    each = pages * took_s
+    many = sum(answers.values())
+    kb = {name: (after[name] - before[name]) / 1000 / each for name in ("stream_bytes", "answer_bytes")}
+    waited_ms = 1000 * (after["waited_s"] - before["waited_s"]) / max(1, many)
+    return (
+        f"; each page {(after['messages'] - before['messages']) / each:.1f} messages ({kb['stream_bytes']:.1f} kB)"
+        f" and {many / each:.2f} answers ({kb['answer_bytes']:.1f} kB) a second, after {waited_ms:.0f} ms"
+        f" (longest {1000 * after['longest_s']:.0f} ms); by status {answers}"
     )
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--pages", type=int, default=20)
-    parser.add_argument("--seconds", type=float, default=15.0)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--jobs", type=int, default=2000, help="jobs of one task, besides the array")
-    options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        cluster = Cluster(Path(folder), SETTINGS)
-        cluster.start_coordinator()
-        try:
-            run_s = options.nodes * 8 / 40
-            with agents(cluster, options.nodes, run_s):
-                report(cluster, options)
-        finally:
-            cluster.stop()
 
 
 def report(cluster: Cluster, options: argparse.Namespace) -> None:
-    rest = cluster.connect()
-    for _ in range(options.jobs):
-        _ask(rest, "POST", "/v1/jobs", {"command": ["sleep", "1"], "gpus": 8, "priority": -1})
-    _ask(rest, "POST", "/v1/jobs", {"command": ["sleep", "1"], "gpus": 1, "array": "1-100000"})
-    full = options.nodes * 8
-    until(lambda: _ask(rest, "GET", "/v1/cluster")["tasks"]["running"] >= full * 0.98, 300.0, "all run", 0.5)
-    tell_sizes(cluster)
+    seen = recorded(cluster)
+    tell_answers(cluster, seen)
+    bare = [Recording("", RECORDED_S, list[Asked](), seen[0].headers)]
+    kinds = [("no page", 0, bare), (f"{options.pages} bare streams", options.pages, bare)]
+    kinds += [(f"{options.pages} pages", options.pages, seen)]
+    if options.each:
+        kinds += [(f"{options.pages} × {each.page}", options.pages, [each]) for each in seen]
     shares: dict[str, list[float]] = {}
     for _ in range(options.rounds):
-        for name, pages, is_busy in (
-            ("no page", 0, False),
-            (f"{options.pages} pages", options.pages, False),
-            (f"{options.pages} busy pages", options.pages, True),
-        ):
-            before = _ask(rest, "GET", "/v1/cluster")["revision"]
-            began = time.monotonic()
-            share, messages, size = measure(cluster, pages, options.seconds, is_busy=is_busy)
-            events = (_ask(rest, "GET", "/v1/cluster")["revision"] - before) / (time.monotonic() - began)
+        for name, pages, recordings in kinds:
+            share, said = measure(cluster, recordings, pages, options.seconds)
             shares.setdefault(name, []).append(share)
-            told = f"{events:5.0f} events/s; each page {messages:.1f} messages/s, {size:.1f} kB/s"
-            print(f"{name:16} {100 * share:5.1f} % of a core; {told}", flush=True)
+            print(f"{name:16} {100 * share:5.1f} % of a core; {said}", flush=True)
     base = statistics.median(shares["no page"])
+    print("\n| | share of a core | against none |\n|---|--:|--:|")
     for name, found in shares.items():
         middle = statistics.median(found)
-        print(f"{name:16} median {100 * middle:5.1f} %, {100 * (middle - base):+5.1f} against none")
+        print(f"| {name} | {100 * middle:.1f} % | {100 * (middle - base):+.1f} |")
+
+
+def main() -> None:
+    parser = options_of(__doc__)
+    parser.add_argument("--pages", type=int, default=20)
+    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--each", action="store_true", help="also so many pages of each kind alone")
+    options = parser.parse_args()
+    with at_work(options.nodes, options.jobs) as cluster:
+        report(cluster, options)
 
 
 if __name__ == "__main__":

@@ -39,6 +39,14 @@ settings.register_profile("nightly", _calm, max_examples=5000, stateful_step_cou
 settings.load_profile("ci")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite",
+        action="store_true",
+        help="write transcripts and screens anew, so that the diff is reviewed",
+    )
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     schedule.sort(items)

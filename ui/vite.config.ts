@@ -52,7 +52,6 @@ export default defineConfig(({ command }) => ({
     target: 'es2023',
     assetsInlineLimit: 0, // A data: address is not allowed by the CSP.
     modulePreload: { polyfill: false },
-    chunkSizeWarningLimit: 1600, // elk alone is larger; it is loaded by the page of workflows only.
     reportCompressedSize: false,
   },
 }));

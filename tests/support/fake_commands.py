@@ -309,7 +309,7 @@ class FakeCommands(
     async def reasons(self, ids: Sequence[str]) -> list[JobReason]:
         return [JobReason(id, (await self.why(id)).dominant) for id in ids]
 
-    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
+    async def why(self, id: str, asker: Asker = ADMIN, *, of_waiting: bool = False) -> WhyReply:
         job = self._find(id)
         reason = ReasonView("WaitingCapacity", "capacity", "no node has 1 core free", {"cores": 1})
         return WhyReply(job.id, "Pending", reason, [], [], None, 1, 1, 1.0, 1)
@@ -442,6 +442,9 @@ class FakeCommands(
 
     async def catch_up(self) -> bool:
         return False
+
+    def revision(self) -> int:
+        return len(self.events)
 
     def behind_s(self) -> float:
         return self.behind

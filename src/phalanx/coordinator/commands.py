@@ -117,14 +117,19 @@ class CoordinatorCommands:
         removals = Removals(loop, store)
         self.cancel, self.evict = removals.cancel, removals.evict
         self._let_in()
-        self.pages = pages = PageReads(
-            loop, store, clock, reads.slices, self.idle, reads.cluster, self.reasons
-        )
-        self.overview, self.map, self.job_rows = pages.overview, pages.map, pages.job_rows
-        self.task_states, self.times, self.changes = pages.task_states, pages.times, pages.changes
+        self._open_pages()
         self.board = board = MetricsBoard(loop, recorder or Recorder(), clock, reads.slices, self.idle)
         self.metrics, self.metrics_report = board.metrics, board.metrics_report
         self.count_request = board.count_request
+
+    def _open_pages(self) -> None:
+        reads = self._reads
+        self.pages = pages = PageReads(
+            self._loop, self._store, self._clock, reads.slices, self.idle, reads.cluster, self.reasons
+        )
+        self.overview, self.map, self.job_rows = pages.overview, pages.map, pages.job_rows
+        self.times, self.changes, self.revision = pages.times, pages.changes, pages.revision
+        self.task_states = pages.task_states
 
     def _take_addresses(self) -> None:
         overlay = AddressCommands(self._loop, self._clock)
@@ -171,9 +176,9 @@ class CoordinatorCommands:
         self.vps_snapshots, self.snapshot_vps = machines.vps_snapshots, machines.snapshot_vps
         self.restore_vps, self.remove_snapshot = machines.restore_vps, machines.remove_snapshot
 
-    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
+    async def why(self, id: str, asker: Asker = ADMIN, *, of_waiting: bool = False) -> WhyReply:
         """Why; without the advice to read logs that the task's runner does not serve."""
-        reply = self.idle.explained(self._loop.state, await self._whys.why(id, asker))
+        reply = self.idle.explained(self._loop.state, await self._whys.why(id, asker, of_waiting))
         command = "" if reply.fix is None else reply.fix.command
         if not command.startswith("phalanx logs "):
             return reply

@@ -48,6 +48,7 @@ PASSED_ON = (
     b"if-none-match",
     b"last-event-id",
     b"phalanx-csrf",
+    b"phalanx-read",
     VOUCHER,
     b"sec-fetch-site",
     b"user-agent",

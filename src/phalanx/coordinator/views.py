@@ -27,7 +27,7 @@ from phalanx.coordinator.views_usage import ended_usage
 from phalanx.core.cluster.jobs import NO_CODE, JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
-from phalanx.core.explain.attempts import is_unreachable
+from phalanx.core.explain.attempts import count_unreachable, is_unreachable
 from phalanx.core.explain.gates import comes_first, nominated, task_names
 from phalanx.core.model.containers import OF_RUNTIMES
 from phalanx.core.model.job import Job
@@ -96,7 +96,7 @@ def job_view(state: ClusterState, job: JobState) -> JobView:
         params=params_view(spec),
         repeats=spec.repeats,
         retries=list(state.repeated.get(spec.id, ())),
-        unreachable=sum(is_unreachable(state, job, each) for each in live),
+        unreachable=count_unreachable(state, job, live),
     )
 
 

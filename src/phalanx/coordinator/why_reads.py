@@ -13,6 +13,7 @@ from phalanx.coordinator import lookup
 from phalanx.coordinator.images import ImageProgress
 from phalanx.coordinator.naming import is_number
 from phalanx.coordinator.requests import Requests
+from phalanx.coordinator.waiting_jobs import first_waiting, waiting_tasks
 from phalanx.coordinator.why import reasons_of, stage_reply, why_reply, workflow_reply
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.trial import QUESTION_MAX
@@ -36,13 +37,16 @@ class WhyReads:
         self._loop, self._store, self._clock = loop, store, clock
         self._passing = asyncio.Lock()
 
-    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
+    async def why(self, id: str, asker: Asker = ADMIN, of_waiting: bool = False) -> WhyReply:
+        """Of a job, a task, a workflow or a stage; of a job that runs in part, `of_waiting` asks for the rest of it."""
         try:
             job, position = await lookup.find_task(self._loop, self._store, id)
         except NotFound as error:
             return await self._why_without_job(id, asker, error)
         if job.job.draft is not None and job.job.tasks == 1:
             position = None  # its gang waits for others, and has the same id
+        if position is None and of_waiting and waiting_tasks(job) and job.overall_status != Status.PENDING:
+            position = first_waiting(job)
         await self.slices.turn()
         engine, now = self._loop.engine, self._clock.now()
         reply = why_reply(engine.state, job, position, now, engine.policy, engine.memory, asker)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -126,6 +128,10 @@ def test_a_cluster_from_its_start_to_its_end(tmp_path: Path):
         started = phalanx(folder, "up", "--nodes", "2", "--pretend", "cpus=2", "--detach")
         assert (started.returncode, started.stderr) == (0, "")
         assert "2 nodes: n1 n2" in started.stdout
+        told = re.search(r"The dashboard is at (http://\S+/ui/) and `phalanx ui` opens it", started.stdout)
+        assert told is not None
+        with urllib.request.urlopen(told[1], timeout=10) as page:
+            assert page.status == 200 and "text/html" in page.headers["content-type"]
         supervisor = json.loads((folder / "up.pid").read_text())["pid"]
         before = children(supervisor)
         assert len(before) == 3

@@ -13,6 +13,7 @@ from phalanx.api.server.auth import Tokens
 from phalanx.api.server.routes.jobs import REASONS_MAX
 from phalanx.client.async_client import AsyncClient
 from phalanx.client.in_process import InProcessTransport
+from phalanx.core.model.orders import Status
 from phalanx.errors import BadRequest
 from tests.support.waiting import until
 from tests.unit.coordinator.test_declarations import a_coordinator
@@ -57,3 +58,17 @@ async def test_over_rest_by_number_and_not_too_many():
             assert await client.reasons([]) == []
             with pytest.raises(BadRequest, match=f"at most {REASONS_MAX}"):
                 await client.reasons([1] * (REASONS_MAX + 1))
+
+
+async def test_of_a_job_that_runs_in_part_what_waits_is_explained_if_that_is_asked_for():
+    async with a_coordinator() as here:
+        request = SubmitRequest(["true"], array="1-60", gpus=1)
+        job = (await here.commands.submit(request, "ada")).task_ids[0]
+        await until(lambda: here.leadership.state.jobs[job].live)
+        state = here.leadership.state.jobs[job]
+        whole, rest = await here.commands.why(job), await here.commands.why(job, of_waiting=True)
+        first = state.job.task_id(state.status.index(Status.PENDING))
+        assert (whole.status, rest.status, rest.id) == ("Assigned", "Pending", first)
+        assert rest.dominant == (await here.commands.why(first)).dominant
+        held = (await here.commands.submit(SubmitRequest(["true"], hold=True), "ada")).task_ids[0]
+        assert (await here.commands.why(held, of_waiting=True)).dominant.code == "Held"

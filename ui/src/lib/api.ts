@@ -3,6 +3,9 @@
  *
  * The browser's login is a cookie that scripts cannot read. What changes something also needs the CSRF token, which is held in
  * memory only (`session.svelte.ts` sets it). Errors are problem+json and become one `ApiError`.
+ *
+ * What a page asks again and again it asks with a `Question`: then an answer will do that was made for another page a moment
+ * ago, and what the page has already is not sent again.
  */
 import type { components, paths } from './schema';
 
@@ -100,15 +103,38 @@ export async function request(url: string, init: RequestInit = {}): Promise<Resp
     if (error instanceof DOMException && error.name === 'AbortError') throw error;
     throw new ApiError(0, { detail: 'No coordinator answers at this address. The page tries again by itself.' });
   }
-  if (response.ok) return response;
+  if (response.ok || response.status === 304) return response;
   const refused = await problemOf(response);
   if (refused.status === 401) memory.onLoggedOut(refused);
   throw refused;
 }
 
+const KNOWN_MAX = 4; // answers of one question
+/** The last answer of each kind that a page keeps asking for, with its entity tag. */
+interface Known {
+  etag: string;
+  value: unknown;
+}
+
+/** Something that is asked again and again: of the requests of one signal. */
+export class Question {
+  /** Of the state that the oldest of its answers was made from; Infinity if each was made for this request. */
+  revision = Infinity;
+  constructor(readonly known: Map<string, Known>) {}
+}
+
+const questions = new WeakMap<AbortSignal, Question>();
+
+/** Requests with this signal may be given an answer of a moment ago. */
+export function ask(signal: AbortSignal, question: Question): void {
+  questions.set(signal, question);
+}
+
 async function call(method: string, path: string, options: { path?: unknown; query?: unknown; body?: unknown; signal?: AbortSignal }) {
   const init: RequestInit = { method };
   if (options.signal) init.signal = options.signal;
+  const question = options.signal && method === 'GET' ? questions.get(options.signal) : undefined;
+  if (question) return repeated(address(path, options.path ?? {}, options.query ?? {}), init, question);
   if (method !== 'GET' && method !== 'DELETE') {
     init.body = JSON.stringify(options.body ?? {});
     init.headers = { 'Content-Type': 'application/json' };
@@ -116,6 +142,24 @@ async function call(method: string, path: string, options: { path?: unknown; que
   const response = await request(address(path, options.path ?? {}, options.query ?? {}), init);
   const text = await response.text();
   return text ? (JSON.parse(text) as unknown) : null;
+}
+
+/** An answer that may be shared with other pages; the one that is known, if it is still the same. */
+async function repeated(url: string, init: RequestInit, question: Question): Promise<unknown> {
+  const last = question.known.get(url);
+  const headers: Record<string, string> = { 'Phalanx-Read': 'shared' };
+  if (last) headers['If-None-Match'] = last.etag;
+  const response = await request(url, { ...init, headers });
+  const revision = response.headers.get('phalanx-revision');
+  if (revision) question.revision = Math.min(question.revision, Number(revision));
+  if (response.status === 304 && last) return last.value;
+  const text = await response.text();
+  const value = text ? (JSON.parse(text) as unknown) : null;
+  const etag = response.headers.get('etag');
+  question.known.delete(url);
+  if (etag) question.known.set(url, { etag, value });
+  if (question.known.size > KNOWN_MAX) question.known.delete(question.known.keys().next().value!);
+  return value;
 }
 
 export const get = <P extends PathsWith<'get'>>(path: P, options: Options<P, 'get'> = {}): Promise<Reply<P, 'get'>> =>

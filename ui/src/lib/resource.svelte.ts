@@ -2,8 +2,11 @@
  * What a page shows of the server, kept fresh: `resource(() => get('/v1/queues'))` asks at once, again when the stream says
  * that something changed (not more often than `everyMs`), and not at all while the page is hidden. The last good value stays
  * while a new one is awaited or could not be had.
+ *
+ * What it asks by itself may be answered with what was made for another page a moment ago. If that is older than what the
+ * stream has told, it is shown and asked again; `refresh`, after the user changed something, asks for what is so now.
  */
-import { ApiError } from './api';
+import { ApiError, ask, Question } from './api';
 import { stream } from './stream.svelte';
 import type { ServerEvent } from './sse';
 
@@ -28,14 +31,21 @@ export class Resource<T> {
   #began = 0;
   #abort: AbortController | null = null;
   #isWanted = false;
+  /** An answer should know of this revision. */
+  #since = 0;
+  #question = new Question(new Map());
 
   constructor(fetcher: (signal: AbortSignal) => Promise<T>, options: ResourceOptions) {
     this.#fetcher = fetcher;
     this.#options = options;
   }
 
-  /** Ask now. What was being asked is no longer wanted. */
-  async refresh(): Promise<void> {
+  /** Ask for what is so now. What was being asked is no longer wanted. */
+  refresh(): Promise<void> {
+    return this.#fetch(false);
+  }
+
+  async #fetch(mayBeShared: boolean): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     this.#abort?.abort();
@@ -43,12 +53,15 @@ export class Resource<T> {
     this.#began = Date.now();
     this.isAsking = true;
     this.#isWanted = false;
+    const question = (this.#question = new Question(this.#question.known));
+    if (mayBeShared) ask(abort.signal, question);
     try {
       const value = await this.#fetcher(abort.signal);
       if (abort.signal.aborted) return;
       this.value = value;
       this.error = null;
       this.at = Date.now();
+      if (question.revision < this.#since) this.#isWanted = true;
     } catch (error) {
       if (abort.signal.aborted) return;
       this.error = error instanceof ApiError ? error : new ApiError(0, { title: 'The page has an error', detail: String(error) });
@@ -68,19 +81,26 @@ export class Resource<T> {
     }
     const wait = this.#began + (this.#options.everyMs ?? 1000) - Date.now();
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.refresh(), Math.max(0, wait));
+    this.#timer = setTimeout(() => void this.#fetch(true), Math.max(0, wait));
   }
 
   /** Begin, and return what ends it. */
   open(): () => void {
     const when = this.#options.when;
+    this.#since = stream.revision;
     const unsubscribe =
-      when === false ? () => undefined : stream.subscribe((event) => (!when || event.event === 'opened' || when(event)) && this.ask());
+      when === false
+        ? () => undefined
+        : stream.subscribe((event) => {
+            if (when && event.event !== 'opened' && !when(event)) return;
+            this.#since = Number(event.id) || 0;
+            this.ask();
+          });
     const onVisible = (): void => {
       if (!document.hidden && this.#isWanted) this.ask();
     };
     document.addEventListener('visibilitychange', onVisible);
-    void this.refresh();
+    void this.#fetch(true);
     return () => {
       unsubscribe();
       document.removeEventListener('visibilitychange', onVisible);

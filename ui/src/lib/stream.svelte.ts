@@ -26,6 +26,12 @@ class Stream {
   #handlers = new Set<Handler>();
   #lastId = '';
   #abort: AbortController | null = null;
+
+  /** Of the state that the page was told of last; 0 if it was told nothing. */
+  get revision(): number {
+    return Number(this.#lastId) || 0;
+  }
+
   /** Called with each event until the returned function is called. */
   subscribe(handler: Handler): () => void {
     this.#handlers.add(handler);

@@ -71,6 +71,12 @@ class StoryQuery(Struct, frozen=True, forbid_unknown_fields=True):
     limit: Limit = 100
 
 
+class WhyQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """With `waiting` a job that runs in part is asked about what of it waits, its first such task."""
+
+    waiting: bool = False
+
+
 class WaitQuery(Struct, frozen=True, forbid_unknown_fields=True):
     timeout_s: Annotated[float, Meta(ge=0, le=WAIT_S_MAX)] = 30.0
 

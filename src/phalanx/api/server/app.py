@@ -261,12 +261,32 @@ async def _carried_out(service: Service, route: Route, http_request: HttpRequest
     if route.is_traffic and http_request.is_large(service.limits.large_bytes):
         with service.large_bodies.taken(http_request):
             return await _handled(service, route, http_request)
+    if route.sees is not None and http_request.takes_shared:
+        with service.reads.taken(http_request):
+            return await _shared(service, route, http_request)
     if route.is_costly:
         return await _in_turn(service, route, http_request)
     if route.method == "GET" and not route.lasting and route.permission != "open":
         with service.reads.taken(http_request):
             return await _handled(service, route, http_request)
     return await _handled(service, route, http_request)
+
+
+async def _shared(service: Service, route: Route, http_request: HttpRequest) -> Response:
+    """The answer that is made once for all who ask the same and may see the same of it."""
+    assert route.sees is not None
+    http_request.query = read_query(http_request.query_string, route.query)
+    is_packed = b"gzip" in http_request.headers.get(b"accept-encoding", b"")
+    asked = (route.path, http_request.id, http_request.query_string)
+    carried_out = _in_turn if route.is_costly else _handled
+
+    async def make() -> Response:
+        reply = await carried_out(service, route, http_request)
+        assert isinstance(reply, Response)
+        return reply
+
+    etag = http_request.headers.get(b"if-none-match", b"")
+    return await service.shared.answer((*asked, is_packed, route.sees(http_request)), etag, make)
 
 
 def _is_change(route: Route) -> bool:

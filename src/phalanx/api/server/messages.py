@@ -124,6 +124,11 @@ class HttpRequest:
         """Whether a standby, which may lag behind, is to say so instead of answering."""
         return self.headers.get(b"phalanx-read") == b"leader"
 
+    @property
+    def takes_shared(self) -> bool:
+        """Whether an answer is good enough that was made for another a moment ago."""
+        return self.headers.get(b"phalanx-read") == b"shared"
+
     def identify(self, tokens: Accepts) -> None:
         """Note who sends this request, or raise Unauthorized. With a token, no cookie is looked at."""
         cookie = self.cookie

@@ -22,6 +22,10 @@ from phalanx.core.explain.change import ADMIN, Asker
 class PageCommands(Protocol):
     """What is made for the page, and once for all who ask alike."""
 
+    def revision(self) -> int:
+        """Of the state as this coordinator knows it now."""
+        ...
+
     async def overview(self) -> OverviewView: ...
 
     async def map(self) -> MapView: ...

@@ -7,7 +7,7 @@ at again at every beat, because a right that has ended must not go on in a conne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import aclosing
 from typing import Any, Literal, TypeVar
 
@@ -20,6 +20,7 @@ from phalanx.api.server.commands import Audit, Commands
 from phalanx.api.server.limits import ByteRate, ConcurrencyLimit, ServerLimits, StreamLimit, TimeSlices
 from phalanx.api.server.messages import HttpRequest, Reply
 from phalanx.api.server.page_access import NO_PAGE, PageAccess
+from phalanx.api.server.shared_answers import SharedAnswers
 from phalanx.clock import SystemClock
 from phalanx.errors import PhalanxError, Unauthorized, Unavailable
 
@@ -92,6 +93,7 @@ class Service:
         self.waits = StreamLimit(limits.waits, "places for waiting")
         self.reads = StreamLimit(limits.reads, "places for questions")
         self.slices = TimeSlices(SystemClock())
+        self.shared = SharedAnswers(self.clock, commands.revision)
         self.readiness = Readiness(commands.ready, limits.ready_s)
         self.limit = ConcurrencyLimit(limits.submits, limits.submits_waiting, limits.submit_within_s)
         self.large_bodies = StreamLimit(limits.large_bodies, "places for large bodies")
@@ -115,6 +117,12 @@ def kind_of(http_request: HttpRequest) -> Literal["job", "workflow"]:
 
 
 Handler = Callable[[Service, HttpRequest], Awaitable[Reply]]
+Sees = Callable[[HttpRequest], Hashable]
+
+
+def all_alike(_http_request: HttpRequest) -> Hashable:
+    """Everybody who may ask is told the same."""
+    return None
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -138,6 +146,9 @@ class Route(Struct, frozen=True, kw_only=True):
     is_costly: bool = False  # only so many of them are carried out at once
     is_traffic: bool = False  # data of programs at work, of which only refusals are audited
     is_heavy: bool = False  # costly however little is asked: it looks at everything that waits
+    # What an answer depends on besides path and query: pages for which this is equal may share one. Only of a GET that
+    # is answered with a `Response`.
+    sees: Sees | None = None
 
 
 async def held(

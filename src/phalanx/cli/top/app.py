@@ -131,12 +131,12 @@ class TopApp(App[None]):
 
     def _show_feed(self) -> None:
         for screen in self.screen_stack:
-            if isinstance(screen, TopScreen) and screen.is_mounted:
+            if isinstance(screen, TopScreen) and screen.is_complete:
                 screen.show_feed(self.feed)
 
     def _show_status(self) -> None:
         """The clock goes on between two readings."""
-        if isinstance(self.screen, TopScreen) and self.screen.is_mounted:
+        if isinstance(self.screen, TopScreen) and self.screen.is_complete:
             TopScreen.show_feed(self.screen, self.feed)
 
     def say(self, text: str, *, is_error: bool = False) -> None:

@@ -29,6 +29,11 @@ class TopScreen(Screen[None]):
         yield Static(markup=False, id="notice")
         yield Footer(compact=True, show_command_palette=False)
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether its lines are there: a screen that is being closed loses them while the feed still runs."""
+        return self.is_mounted and bool(self.query("#cluster")) and bool(self.query("#notice"))
+
     def show_feed(self, feed: SnapshotFeed) -> None:
         """Show what the feed has; screens add their own part."""
         width = self.app.size.width

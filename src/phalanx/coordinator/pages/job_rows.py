@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
+from typing import NamedTuple
 
 import numpy as np
 
@@ -38,7 +39,15 @@ ROWS_KEPT = 5000
 COMMAND_SHOWN = 120
 HIDDEN = "(hidden)"
 NODES_SHOWN = 4
-NONE: Places = np.zeros(0, dtype=np.int64)
+
+
+class FoundList(NamedTuple):
+    """The places of a list, in order, and when and of which state they were found."""
+
+    at: float
+    version: tuple[int, int]  # of the index, and of the reasons of waiting
+    places: Places
+    revision: int
 
 
 class JobRowReads:
@@ -60,9 +69,10 @@ class JobRowReads:
         self._changed = changed
         self._words = words
         self._index = JobIndex()
+        self._read_to = 0  # the revision that the index knows
         self._resets = -1  # of `changed`, when the index was made
         self._unread: list[str] = []  # jobs that were in memory then, and are not in the index yet
-        self._lists: OrderedDict[object, tuple[float, tuple[int, int], Places]] = OrderedDict()
+        self._lists: OrderedDict[object, FoundList] = OrderedDict()
         self._past_rows: OrderedDict[str, JobRow] = OrderedDict()
         self._gone: set[str] = set()  # to be removed from the index, while nobody looks for places in it
         self._reading: asyncio.Task[None] | None = None
@@ -71,9 +81,11 @@ class JobRowReads:
     async def job_rows(self, query: JobRowsQuery, user: str) -> JobRows:
         async with self._lock:
             await self._refresh()
-            found = await self._found(query, user)
-        state = self._loop.state
-        ids = [self._index.ids[place] for place in found[query.offset : query.offset + query.limit].tolist()]
+            listed = await self._found(query, user)
+        ids = [
+            self._index.ids[place]
+            for place in listed.places[query.offset : query.offset + query.limit].tolist()
+        ]
         rows: list[JobRow] = []
         piece = await self._slices.turn()
         for id in ids:
@@ -83,22 +95,26 @@ class JobRowReads:
             if row is not None:
                 rows.append(row)
         loading = self._reading is not None and not self._reading.done()
-        return JobRows(self._clock.now(), state.revision, len(found), query.offset, rows, loading=loading)
+        return JobRows(
+            self._clock.now(), listed.revision, len(listed.places), query.offset, rows, loading=loading
+        )
 
-    async def _found(self, query: JobRowsQuery, user: str) -> Places:
+    async def _found(self, query: JobRowsQuery, user: str) -> FoundList:
         """The places of a list; one that was found a moment ago is the same for all who scroll in it."""
         key, now = key_of(query, user), self._clock.monotonic()
-        at, known, found = self._lists.get(key, (-LIST_S, (-1, -1), NONE))
-        version = self._index.version, self._words.version if query.reason else 0
-        if version != known and now - at >= LIST_S:
-            found = await self._index.find(query, user, self._slices)
+        known = self._lists.get(key)
+        version, revision = (self._index.version, self._words.version if query.reason else 0), self._read_to
+        if known is not None and known.version == version:
+            known = self._lists[key] = known._replace(revision=revision)
+        elif known is None or now - known.at >= LIST_S:
+            places = await self._index.find(query, user, self._slices)
             if query.reason:
-                found = await self._waiting_for(query.reason, found)
-            self._lists[key] = now, version, found
+                places = await self._waiting_for(query.reason, places)
+            known = self._lists[key] = FoundList(now, version, places, revision)
             while len(self._lists) > LISTS_MAX:
                 self._lists.popitem(last=False)
         self._lists.move_to_end(key)
-        return found
+        return known
 
     async def _waiting_for(self, reason: str, places: Places) -> Places:
         """Those of which the last count of waiting jobs has found this reason."""
@@ -129,6 +145,7 @@ class JobRowReads:
             self._lists.clear()  # places have moved
         piece = await self._slices.turn()
         gone: list[str] = []
+        self._read_to = changed.revision or self._loop.state.revision  # before the first turn there is none
         while True:
             if piece.is_over:
                 piece = await self._slices.turn()

@@ -79,6 +79,9 @@ class PageReads:
         self._changed.reset(state)
         self._map = None
 
+    def revision(self) -> int:
+        return self._loop.state.revision
+
     async def overview(self) -> OverviewView:
         return await self.overview_reads.overview()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from phalanx.core.cluster.decide.nodes import holds_for
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -75,6 +77,13 @@ def _fix_refused(command: Command, message: str) -> Change:
 def is_unreachable(state: ClusterState, job: JobState, attempt: Attempt) -> bool:
     """Whether an attempt runs, as far as is known, on a node that is not connected."""
     return job.status[attempt.key[1]] == Status.RUNNING and not state.nodes[attempt.node].connected
+
+
+def count_unreachable(state: ClusterState, job: JobState, live: Sequence[Attempt]) -> int:
+    """How many of these attempts are. Mostly all nodes are connected, and of a large job there are fewer nodes."""
+    if len(live) > len(state.nodes) and all(node.connected for node in state.nodes.values()):
+        return 0
+    return sum(is_unreachable(state, job, each) for each in live)
 
 
 def _on_its_node(state: ClusterState, job: JobState, attempt: Attempt, now: float) -> Reason:

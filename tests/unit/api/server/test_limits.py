@@ -242,7 +242,7 @@ class SlowToExplain(FakeCommands):
         self.began: asyncio.Queue[str] = asyncio.Queue()
         self.let_go = asyncio.Event()
 
-    async def why(self, id: str, asker: Asker = ADMIN) -> WhyReply:
+    async def why(self, id: str, asker: Asker = ADMIN, *, of_waiting: bool = False) -> WhyReply:
         self.began.put_nowait(asker.user)
         await self.let_go.wait()
         return await super().why(id, asker)

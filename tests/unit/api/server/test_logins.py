@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from phalanx.api.server.app import build_app
@@ -14,10 +16,12 @@ from phalanx.api.server.logins import (
     read_cookie,
     renamed_cookie,
 )
+from phalanx.api.server.messages import Message
 from phalanx.api.server.page_access import PageAccess
 from phalanx.errors import BadRequest
 from tests.support.fake_commands import FakeCommands
 from tests.support.rest_app import JSON, TOKEN, RestApp, a_rest_app, as_browser, ask, ask_raw
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.anyio
 COOKIE = "phalanx_login_7433"
@@ -213,7 +217,27 @@ async def test_a_header_that_decides_is_given_once(name: bytes):
 async def test_a_login_that_was_ended_is_refused_and_so_is_its_open_stream():
     house = a_rest_app(FakeCommands(), beat_s=0.05, settle_s=0.01)
     page = a_page(house)
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def quiet() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    headers = [(name.encode(), value.encode()) for name, value in page.items() if value]
+    headers += [(b"host", b"localhost:7433")]
+    scope = {"type": "http", "method": "GET", "path": "/v1/events", "query_string": b"", "headers": headers}
+    stream = asyncio.ensure_future(house.app(scope, quiet, send))
+    await until(lambda: any(b"still here" in each.get("body", b"") for each in sent))
+    assert house.cluster.open_streams == 1
     assert (await ask(house.app, "DELETE", "/v1/logins/current", headers=page)).status == 200
+    async with asyncio.timeout(10):
+        await stream  # the server closes it
+    assert house.cluster.open_streams == 0
+    assert sent[0]["status"] == 200 and not sent[-1].get("more_body")
+    assert b"no longer accepted" in b"".join(each.get("body", b"") for each in sent)
     answered = await ask(house.app, "GET", "/v1/jobs", headers=page)
     assert (answered.status, answered.json()["reason"]) == (401, "LoginEnded")
 

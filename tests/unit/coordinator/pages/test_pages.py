@@ -217,10 +217,13 @@ async def test_values_of_results_in_the_command_of_a_stage_are_not_shown():
 async def test_a_list_stays_as_it_is_for_a_moment():
     async with a_coordinator() as here:
         await submit(here, name="a", hold=True)
-        assert (await here.commands.job_rows(JobRowsQuery(), "ada")).total == 1
+        first = await here.commands.job_rows(JobRowsQuery(), "ada")
         await submit(here, name="b", hold=True)
-        assert (await here.commands.job_rows(JobRowsQuery(), "ada")).total == 1
-        assert (await here.commands.job_rows(JobRowsQuery(sort="name"), "ada")).total == 2
+        same = await here.commands.job_rows(JobRowsQuery(), "ada")
+        other = await here.commands.job_rows(JobRowsQuery(sort="name"), "ada")
+        assert (first.total, same.total, other.total) == (1, 1, 2)
+        assert (same.revision, other.revision) == (first.revision, here.leadership.state.revision)
+        assert same.revision < other.revision  # so that a page knows that it has to ask again
 
 
 async def test_states_have_a_letter_for_each_task():

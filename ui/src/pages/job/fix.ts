@@ -94,6 +94,6 @@ const resumes = (nodes: string[]): FixAction => ({
   },
 });
 
-/** Why a job, or one of its tasks, waits at this moment. */
-export const whyOf = (job: Job, task: string, signal?: AbortSignal): Promise<Schemas['WhyReply']> =>
-  task ? get('/v1/tasks/{id}/why', { path: { id: task }, signal }) : get('/v1/jobs/{id}/why', { path: { id: job.id }, signal });
+/** Why a job, or the part of it that waits, is as it is at this moment. */
+export const whyOf = (id: string, waitsInPart: boolean, signal?: AbortSignal): Promise<Schemas['WhyReply']> =>
+  get('/v1/jobs/{id}/why', { path: { id }, query: { waiting: waitsInPart || undefined }, signal });

@@ -26,7 +26,7 @@ export function positionOf(states: States, number: string): number {
 
 export const taskStore = (id: () => string): Resource<States> => {
   const made: Resource<States> = resource((signal) => get('/v1/jobs/{id}/states', { path: { id: id() }, signal }), {
-    everyMs: 700,
+    everyMs: 1000,
     when: (event) => concernsJob(event, made.value?.id ?? ''),
   });
   return made;

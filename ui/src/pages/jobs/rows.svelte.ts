@@ -3,7 +3,7 @@
  * are never all here. Blocks that are seen are asked again when the stream says that rows changed; a changed row that is
  * here is replaced at once.
  */
-import { ApiError, get, type Schemas } from '../../lib/api';
+import { ApiError, ask, get, Question, type Schemas } from '../../lib/api';
 import { changesOf } from '../../lib/events';
 import { stream } from '../../lib/stream.svelte';
 
@@ -41,12 +41,18 @@ export class JobRows {
   /** Blocks whose rows may have moved since: shown until they are asked again. */
   #old = new Set<number>();
   #timer: ReturnType<typeof setTimeout> | undefined;
+  /** The rows should be those of this revision, or of a later one. */
+  #since = 0;
+  #question = new Question(new Map());
 
   open(): () => void {
+    this.#since = stream.revision;
     const unsubscribe = stream.subscribe((event) => {
       const changes = changesOf(event);
       if (changes) this.#replace(changes.rows ?? []);
-      if (event.event === 'opened' || changes?.many || changes?.rows?.length) this.#later();
+      if (event.event !== 'opened' && !changes?.many && !changes?.rows?.length) return;
+      this.#since = Number(event.id) || 0;
+      this.#later();
     });
     return () => {
       unsubscribe();
@@ -107,7 +113,9 @@ export class JobRows {
 
   /** `isNew`: rows may have moved in the other blocks; `isOther`: they are rows of another list. */
   async #ask(blocks: number[], isNew: boolean, isOther = false): Promise<void> {
-    const signal = this.#abort.signal;
+    const signal = AbortSignal.any([this.#abort.signal]);
+    const question = (this.#question = new Question(this.#question.known));
+    ask(signal, question);
     blocks.forEach((block) => this.#asked.add(block));
     this.isAsking = true;
     try {
@@ -121,7 +129,7 @@ export class JobRows {
       if (last) [this.total, this.isLoading] = [last.total, last.loading ?? false];
       this.error = null;
       this.hasAnswer = true;
-      if (this.isLoading) this.#later();
+      if (this.isLoading || question.revision < this.#since) this.#later();
     } catch (error) {
       if (signal.aborted) return;
       this.error = error instanceof ApiError ? error : new ApiError(0, { detail: String(error) });

@@ -1,10 +1,12 @@
 /** The cluster as the stream tells it: read once, then changed by what changes; read again where too much did. */
 import { get, type ApiError } from '../../lib/api';
-import { changesOf } from '../../lib/events';
+import { changesOf, type Changes } from '../../lib/events';
 import { resource } from '../../lib/resource.svelte';
 import { stream } from '../../lib/stream.svelte';
-import { changed, madeOf } from './source';
+import { changed, madeOf, withLater } from './source';
 import type { Cluster } from './tree';
+
+const RECENT_MAX = 60; // messages of the stream: a quarter of a minute
 
 export interface LiveCluster {
   readonly cluster: Cluster | undefined;
@@ -13,7 +15,9 @@ export interface LiveCluster {
 }
 
 export function liveCluster(): LiveCluster {
-  const read = resource((signal) => get('/v1/pages/map', { signal }), {
+  // What the stream told of late: an answer may be older than that.
+  const recent: Changes[] = [];
+  const read = resource(async (signal) => withLater(await get('/v1/pages/map', { signal }), recent), {
     everyMs: 2000,
     when: (event) => Boolean(changesOf(event)?.many || changesOf(event)?.queues),
     atLeastEveryMs: 60_000, // how long devices have been idle changes without an event
@@ -21,7 +25,9 @@ export function liveCluster(): LiveCluster {
   $effect(() =>
     stream.subscribe((event) => {
       const changes = changesOf(event);
-      if (changes && read.value) read.value = changed(read.value, changes);
+      if (!changes) return;
+      if (recent.push(changes) > RECENT_MAX) recent.shift();
+      if (read.value) read.value = changed(read.value, changes);
     }),
   );
   const cluster = $derived(read.value && madeOf(read.value));

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { Colouring } from './colours';
 import { cellBox, cellsOf, hit, layOut, moved } from './layout';
 import { overlayOf, type PlanReply } from './overlay';
-import { changed, madeOf, type MapView } from './source';
+import { changed, madeOf, withLater, type MapView } from './source';
 import { domainAt, NO_DOMAIN, nodesBelow } from './tree';
 
 function view(nodes: number, racks: number, devices = 8): MapView {
@@ -113,4 +113,12 @@ test('a plan marks where tasks would go and who would leave', () => {
   expect(found.marks.get('n2')!.get(-1)!.sign).toBe('1');
   expect(found.sentence).toBe('It would start now: 2 tasks on 2 nodes, 2 GPUs, after evicting 1 task of 1 job.');
   expect(overlayOf({ ...reply, exit: 4 }).verdict).toBe('never');
+});
+
+test('an answer that is older than what the stream told is brought up to it', () => {
+  const told = (revision: number, held: number) => ({ at: 1, revision, tasks: {}, nodes: [{ name: 'n2', devices: 1, held: [held] }], holders: [{ number: held, id: `j${held}`, user: 'bob' }] }) as never;
+  const after = withLater(view(2, 1), [told(1, 5), told(2, 8), told(3, 9)]);
+  expect(after.nodes.find((node) => node.name === 'n2')?.held).toEqual([9]);
+  expect(after.revision).toBe(3);
+  expect(withLater(view(2, 1), [told(1, 5)]).nodes.find((node) => node.name === 'n2')?.held).toEqual([]);
 });

@@ -29,6 +29,11 @@ export function changed(view: MapView, changes: Changes): MapView {
   return { ...view, at: changes.at, revision: changes.revision, nodes: [...nodes.values()], holders: stillHolding([...nodes.values()], holders) };
 }
 
+/** An answer with those changes that are newer than it. */
+export function withLater(view: MapView, changes: readonly Changes[]): MapView {
+  return changes.filter((each) => each.revision > view.revision).reduce(changed, view);
+}
+
 /** Holders that still hold something, so that a page that stays open for days does not collect all others. */
 function stillHolding(nodes: Schemas['MapNode'][], holders: Map<number, Holder>): Holder[] {
   const numbers = new Set(nodes.flatMap((node) => [...(node.held ?? []), ...(node.jobs ?? [])]));

@@ -1,8 +1,8 @@
 /**
- * Where the stages of a workflow stand: layers by ELK, in a worker so that the page goes on meanwhile. What is too large
- * for it stands in columns by depth.
+ * Where the stages of a workflow stand: in layers, worked out by a worker so that the page goes on meanwhile. What is too
+ * large for that stands in columns by depth.
  */
-import type { ELK } from 'elkjs/lib/elk-api';
+import type { Shape } from './layers';
 import { depths, TILE, type Graph } from './dag';
 
 export interface Point {
@@ -10,12 +10,10 @@ export interface Point {
   y: number;
 }
 
-export const ELK_MAX = 600; // stages; ELK takes seconds for more
+export const LAYERED_MAX = 600; // stages; more take many seconds
 const GAP = { layer: 40, beside: 18 };
 
 export type Direction = 'RIGHT' | 'DOWN';
-
-let elk: Promise<ELK> | null = null;
 
 /** To the right, or down where the stages are shown larger that way in an area of this size. */
 export function directionIn(graph: Graph, width: number, height: number): Direction {
@@ -30,37 +28,55 @@ export function directionIn(graph: Graph, width: number, height: number): Direct
 
 /** The positions of all stages, by name. */
 export async function layOut(graph: Graph, direction: Direction): Promise<Map<string, Point>> {
-  if (graph.nodes.length > ELK_MAX) return inColumns(graph, direction);
-  try {
-    const made = await (await started()).layout({
-      id: 'root',
-      layoutOptions: {
-        'elk.algorithm': 'layered',
-        'elk.direction': direction,
-        'elk.layered.spacing.nodeNodeBetweenLayers': String(GAP.layer),
-        'elk.spacing.nodeNode': String(GAP.beside),
-        'elk.layered.considerModelOrder.strategy': 'NODES_AND_EDGES',
-        'elk.layered.nodePlacement.strategy': 'NETWORK_SIMPLEX',
-      },
-      children: graph.nodes.map((_, at) => ({ id: String(at), ...TILE })),
-      edges: edgesOf(graph),
-    });
-    return new Map((made.children ?? []).map((child) => [graph.nodes[Number(child.id)]!.id, { x: child.x ?? 0, y: child.y ?? 0 }]));
-  } catch {
-    return inColumns(graph, direction);
-  }
+  if (graph.nodes.length > LAYERED_MAX) return inColumns(graph, direction);
+  const middles = await middlesOf(shapeIn(graph, direction));
+  return middles === null ? inColumns(graph, direction) : placed(graph, direction, middles);
 }
 
-function started(): Promise<ELK> {
-  elk ??= Promise.all([import('elkjs/lib/elk-api'), import('elkjs/lib/elk-worker.min.js?url')]).then(
-    ([api, worker]) => new api.default({ workerFactory: () => new Worker(worker.default) }),
+/** What the worker has to know; layers go from left to right or from top to bottom. */
+export function shapeIn(graph: Graph, direction: Direction): Shape {
+  const numbers = new Map(graph.nodes.map((node, at) => [node.id, at]));
+  const [across, along] = direction === 'RIGHT' ? [TILE.height, TILE.width] : [TILE.width, TILE.height];
+  return {
+    size: [across, along],
+    gap: [GAP.beside, GAP.layer],
+    count: graph.nodes.length,
+    edges: graph.edges.map((edge) => [numbers.get(edge.source)!, numbers.get(edge.target)!]),
+  };
+}
+
+/** Corners from middles. */
+export function placed(graph: Graph, direction: Direction, middles: readonly [number, number][]): Map<string, Point> {
+  return new Map(
+    graph.nodes.map((node, at) => {
+      const [across, along] = middles[at]!;
+      const [x, y] = direction === 'RIGHT' ? [along, across] : [across, along];
+      return [node.id, { x: x - TILE.width / 2, y: y - TILE.height / 2 }];
+    }),
   );
-  return elk;
 }
 
-function edgesOf(graph: Graph): { id: string; sources: string[]; targets: string[] }[] {
-  const numbers = new Map(graph.nodes.map((node, at) => [node.id, String(at)]));
-  return graph.edges.map((edge, at) => ({ id: `e${at}`, sources: [numbers.get(edge.source)!], targets: [numbers.get(edge.target)!] }));
+let worker: Worker | null = null;
+let asked = 0;
+
+/** Null if it could not be done. */
+function middlesOf(shape: Shape): Promise<[number, number][] | null> {
+  const at = (worker ??= new Worker(new URL('./layout.worker.ts', import.meta.url), { type: 'module' }));
+  const id = (asked += 1);
+  return new Promise((resolve) => {
+    const take = ({ data }: MessageEvent<{ id: number; points: [number, number][] | null }>): void => {
+      if (data.id === id) end(data.points);
+    };
+    const fail = (): void => end(null);
+    const end = (found: [number, number][] | null): void => {
+      at.removeEventListener('message', take);
+      at.removeEventListener('error', fail);
+      resolve(found);
+    };
+    at.addEventListener('message', take);
+    at.addEventListener('error', fail);
+    at.postMessage({ id, shape });
+  });
 }
 
 /** Columns or rows by depth; no line is straightened, but it takes no time. */

@@ -30,6 +30,7 @@ from phalanx.api.schema.queries import (
     StoryQuery,
     TasksQuery,
     WaitQuery,
+    WhyQuery,
 )
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
 from phalanx.api.schema.sweeps import ResubmitRequest, RetryTasksRequest
@@ -38,6 +39,7 @@ from phalanx.api.schema.workflow_files import WorkflowFilesRequest
 from phalanx.api.schema.workflows import WorkflowRequest
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
 from phalanx.api.server.route import Route, Service
+from phalanx.core.explain.change import Asker
 from phalanx.core.model.job import is_job_id
 from phalanx.errors import BadRequest
 
@@ -141,6 +143,17 @@ async def evict(service: Service, http_request: HttpRequest) -> Response:
 async def why(service: Service, http_request: HttpRequest) -> Response:
     reply = await service.commands.why(http_request.id, http_request.identity.asker)
     return json_reply(_in_numbers(service, reply))
+
+
+async def job_why(service: Service, http_request: HttpRequest) -> Response:
+    asker, query = http_request.identity.asker, http_request.query
+    reply = await service.commands.why(http_request.id, asker, of_waiting=query.waiting)
+    return json_reply(_in_numbers(service, reply))
+
+
+def asker_of(http_request: HttpRequest) -> Asker:
+    """What an explanation depends on: it offers what its asker may do, and of no other user's things."""
+    return http_request.identity.asker
 
 
 def _in_numbers(service: Service, reply: WhyReply) -> WhyReply:
@@ -286,9 +299,11 @@ ROUTES = (
         method="GET",
         path="/v1/jobs/{id}/why",
         permission="read",
-        handler=why,
+        handler=job_why,
         summary="Explain a job's state: the reasons and a fix that would work.",
         answer=WhyReply,
+        query=WhyQuery,
+        sees=asker_of,
         is_about_a_job=True,
         is_costly=True,
         is_heavy=True,

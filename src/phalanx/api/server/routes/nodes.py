@@ -13,7 +13,7 @@ from phalanx.api.schema.cluster import (
 from phalanx.api.schema.jobs import Page, StoryLine
 from phalanx.api.schema.queries import StoryQuery
 from phalanx.api.server.messages import HttpRequest, Response, json_reply
-from phalanx.api.server.route import Route, Service
+from phalanx.api.server.route import Route, Service, all_alike
 from phalanx.api.server.routes.jobs import story
 from phalanx.errors import BadRequest
 
@@ -77,6 +77,7 @@ ROUTES = (
         handler=nodes,
         summary="List nodes: capacity, free resources, running tasks.",
         answer=list[NodeView],
+        sees=all_alike,
     ),
     Route(
         method="GET",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from typing import Any
 
 from msgspec import json
 
@@ -21,8 +20,9 @@ from phalanx.api.schema.pages import (
 )
 from phalanx.api.schema.queries import EventsQuery, NoQuery
 from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse, encoded_reply
-from phalanx.api.server.route import Route, Service, held
+from phalanx.api.server.route import Route, Service, all_alike, held
 from phalanx.api.server.routes.cluster import last_event_id
+from phalanx.api.server.shared_answers import REVISION
 from phalanx.core.model.job import is_job_id
 from phalanx.errors import BadRequest
 
@@ -78,10 +78,24 @@ def _spell(item: tuple[int, bytes] | None) -> bytes:
     return b"id: %d\nevent: changes\ndata: %b\n\n" % (revision, body)
 
 
-async def _packed(http_request: HttpRequest, value: Any) -> Response:
+def _user_if_mine(http_request: HttpRequest) -> str:
+    query: JobRowsQuery = http_request.query
+    return http_request.user if query.mine else ""
+
+
+def _user_if_named(http_request: HttpRequest) -> str:
+    """The name of a job may mean another one for another user."""
+    query: TimesQuery = http_request.query
+    return http_request.user if query.job else ""
+
+
+async def _packed(
+    http_request: HttpRequest, value: OverviewView | MapView | JobRows | TaskStates | TimesView
+) -> Response:
     """JSON, compressed if the browser takes that. It holds nothing secret beside what the asker chose."""
     body = _encode(value)
     reply = encoded_reply(body)
+    reply.headers += ((REVISION, b"%d" % value.revision),)
     if len(body) < PACKED_FROM or b"gzip" not in http_request.headers.get(b"accept-encoding", b""):
         return reply
     if len(body) >= IN_THREAD_FROM:
@@ -100,6 +114,7 @@ ROUTES = (
         handler=overview,
         summary="The cluster in one look: use, alarms, why jobs wait.",
         answer=OverviewView,
+        sees=all_alike,
     ),
     Route(
         method="GET",
@@ -108,6 +123,7 @@ ROUTES = (
         handler=map,
         summary="Every node in its domains, and who holds its devices.",
         answer=MapView,
+        sees=all_alike,
     ),
     Route(
         method="GET",
@@ -117,6 +133,7 @@ ROUTES = (
         summary="Rows of jobs, filtered, searched and sorted, from any row on.",
         answer=JobRows,
         query=JobRowsQuery,
+        sees=_user_if_mine,
     ),
     Route(
         method="GET",
@@ -126,6 +143,7 @@ ROUTES = (
         summary="What ran, runs and is to start in a time.",
         answer=TimesView,
         query=TimesQuery,
+        sees=_user_if_named,
     ),
     Route(
         method="GET",
@@ -148,6 +166,7 @@ ROUTES = (
         answer=TaskStates,
         query=NoQuery,
         is_about_a_job=True,
+        sees=all_alike,
     ),
 )
 CHANGES = ChangesView  # what the data of `changes` is

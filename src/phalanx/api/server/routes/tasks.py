@@ -27,7 +27,7 @@ from phalanx.api.server.auth import forbidden
 from phalanx.api.server.messages import Header, HttpRequest, Response, StreamedResponse, json_reply
 from phalanx.api.server.route import Route, Service, held
 from phalanx.api.server.routes.files import with_result
-from phalanx.api.server.routes.jobs import cancel, evict, seen, seen_task, story, waited, why
+from phalanx.api.server.routes.jobs import asker_of, cancel, evict, seen, seen_task, story, waited, why
 from phalanx.errors import BadRequest
 
 MEDIA_TYPE = "application/octet-stream"
@@ -179,6 +179,7 @@ ROUTES = (
         handler=why,
         summary="Explain a task's state: the reasons and a fix that would work.",
         answer=WhyReply,
+        sees=asker_of,
         is_about_a_job=True,
         is_costly=True,
         is_heavy=True,
