@@ -53,6 +53,19 @@ def test_a_task_finds_its_environment(cluster: RealCluster) -> None:
     assert not [name for name in env if name.startswith("SLURM_")]
 
 
+def test_the_folder_for_checkpoints_is_there_and_goes_with_the_job_if_it_is_empty(
+    cluster: RealCluster,
+) -> None:
+    script = 'cd "$PHALANX_CHECKPOINT_DIR" && pwd && if [ "$PHALANX_JOB_NAME" = full ]; then touch step; fi'
+    folders = {}
+    for name in ("empty", "full"):
+        id = cluster.client.submit(shell=script, name=name, max_retries=0).task_ids[0]
+        cluster.wait_task(id, "Completed")
+        folders[name] = Path(cluster.output(id).strip())
+    wait_until(lambda: not folders["empty"].exists(), 20.0, "the empty folder is removed")
+    assert [path.name for path in folders["full"].iterdir()] == ["step"]
+
+
 def test_what_a_task_writes_as_its_result_is_kept(cluster: RealCluster) -> None:
     script = 'echo "{\\"lr\\": 0.$PHALANX_ARRAY_INDEX}" > "$PHALANX_RESULT"'
     array = cluster.client.submit(shell=script, array="1-2").batch_id

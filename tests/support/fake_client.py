@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from phalanx.api.schema.apply import AppliedJob, ApplyReply, ApplyRequest
-from phalanx.api.schema.cluster import ClusterView, DeviceView, NodeView, NumaView, RemovedNode
+from phalanx.api.schema.cluster import ClusterView, DeviceView, NodeView, NumaView, RemovedNode, TokenView
 from phalanx.api.schema.jobs import (
     CancelReply,
     Counts,
@@ -187,6 +187,7 @@ class FakeClient:
         self.times = LogTimesView(1, "n1", 1000.0, False)
         self.array = ""  # the id of a job with several tasks, when logs are asked for
         self.lines: list[StoryLine] = []
+        self.credentials: list[TokenView] = []
         self.events: list[WatchEvent] = []
         self.answer: Any = None
         self.is_held = False  # what is resumed
@@ -228,7 +229,12 @@ class FakeClient:
         self._note("story", id, of)
         if of is None and id != ID:
             raise NotFound(f"no job {id}")
-        return self._page(self.lines, asked)
+        cursor, limit = asked["cursor"], asked["limit"]
+        if not (cursor or "").startswith(("newest", "-")):
+            return self._page(self.lines, asked)
+        before = [line for line in self.lines if cursor == "newest" or line.revision < -int(cursor)]
+        newest = before[-limit:]
+        return Page(newest, f"-{newest[0].revision}" if len(before) > limit else None)
 
     def _page(self, items: list[Any], asked: dict[str, Any]) -> Page[Any]:
         begin, size = int(asked.get("cursor") or 0), asked["limit"]
@@ -267,6 +273,9 @@ class FakeClient:
     def apply(self, request: ApplyRequest) -> ApplyReply:
         self._note("apply", request)
         return self.answer or ApplyReply([AppliedJob(ID, each.name, 4) for each in request.specs])
+
+    def tokens(self) -> list[TokenView]:
+        return self.credentials
 
     def queues(self) -> list[QueueView]:
         self._note("queues")

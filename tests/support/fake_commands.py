@@ -189,7 +189,7 @@ class FakeCommands(
         layers = [LayerView(each.name, list(each.keys)) for each in self.layers.layers]
         return TopologyView(self.layers.cluster, layers, self.layers.node, [], [])
 
-    async def cancel(self, id: str) -> CancelReply:
+    async def cancel(self, id: str, user: str = "") -> CancelReply:
         job = self._find(id)
         if self.status[job.id] in ("Completed", "Cancelled"):
             raise Conflict(f"{id} has ended")

@@ -69,7 +69,7 @@ class FakeWorkflows:
     async def wait_workflow(self, id: str, timeout_s: float) -> WorkflowView:
         return await self.workflow(id)
 
-    async def cancel_workflow(self, id: str) -> CancelReply:
+    async def cancel_workflow(self, id: str, user: str = "") -> CancelReply:
         return CancelReply(id, len(self._flow(id).stages), 0)
 
     async def retry_workflow(self, id: str, request: RetryRequest, role: str = "user") -> RetryReply:

@@ -8,11 +8,13 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import unified_diff
 from pathlib import Path
 
 from tests.support.waiting import wait_until
 
 Size = tuple[int, int]
+SHOWN_S = 30.0  # on a busy machine a program takes long to start
 SETTLED_S = 2.5  # after which a screen that is written down anew shows everything, reasons of jobs among it
 MASKS = (
     (r"\b\d\d:\d\d:\d\d\b", "HH:MM:SS"),
@@ -53,10 +55,13 @@ class Terminals:
                 file.write_text(self._settled(size))
             wanted, shown = file.read_text(), ""
             try:
-                wait_until(lambda: self.screen(size) == wanted or None, 15.0)  # noqa: B023 - called at once
+                wait_until(lambda: self.screen(size) == wanted or None, SHOWN_S)  # noqa: B023 - called at once
             except TimeoutError:
                 shown = self.screen(size)
-            assert not shown or shown == wanted, f"{file.name}: read the difference, then --rewrite"
+            difference = "\n".join(
+                unified_diff(wanted.splitlines(), shown.splitlines(), "in the file", "shown")
+            )
+            assert not shown or shown == wanted, f"{file.name}: rewrite it with --rewrite?\n{difference}"
 
     def _settled(self, size: Size) -> str:
         shown, since = self.screen(size), time.monotonic()

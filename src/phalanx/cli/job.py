@@ -26,6 +26,7 @@ from phalanx.cli.output import (
     tell_error,
 )
 from phalanx.cli.session import session
+from phalanx.cli.shell_exits import shell_code
 from phalanx.cli.usage_table import usage_fields
 from phalanx.clock import SystemClock
 from phalanx.core.model.amounts import describe_seconds, plural
@@ -140,7 +141,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         ("Held", job.held),
         ("After", ", ".join(job.after_numbers or job.after)),
         ("Begins", moment(job.begin_at) if job.begin_at else None),
-        ("Exit code", job.exit_code),
+        ("Exit code", shell_code(job.exit_code, job.reason)),
         ("Tasks", counted(job.counts, job.finished) if job.tasks > 1 else None),
         ("Array", job.array),
         ("Parameters", "; ".join(f"{name}={values}" for name, values in job.params.items())),
@@ -219,7 +220,7 @@ def _task_lines(task: TaskView, command: list[str]) -> Iterable[str]:
             ("Command", " ".join(command) or None),
             ("Status", f"{task.status} ({task.reason})" if task.reason else task.status),
             ("Preparing", task.preparing or None),
-            ("Exit code", task.exit_code),
+            ("Exit code", shell_code(task.exit_code, task.reason)),
             ("Submitted", moment(task.submitted_at)),
             ("Started", moment(task.started_at)),
             ("Ended", moment(task.ended_at)),

@@ -10,6 +10,7 @@ from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.labels import label
 from phalanx.cli.members import node_of, placed, standing
 from phalanx.cli.output import Table, moment, soon, span, time_of_day
+from phalanx.cli.shell_exits import shell_code
 from phalanx.clock import SystemClock
 from phalanx.errors import BadRequest
 
@@ -85,7 +86,7 @@ OF_JOBS: dict[str, Cell] = {
     "REASON": lambda job, _: _reason(job),
     "PHASE": lambda job, _: job.gang.phase if job.gang is not None else None,
     "PLACED/MEMBERS": lambda job, _: placed(job) if job.gang is not None else None,
-    "EXIT": lambda job, _: job.exit_code,
+    "EXIT": lambda job, _: shell_code(job.exit_code, job.reason),
     "CORES": lambda job, _: job.request.cores,
     "GPUS": lambda job, _: job.request.gpus,
     "TARGET": lambda job, _: job.request.target,
@@ -103,7 +104,7 @@ OF_TASKS: dict[str, Cell] = {
     "GPUS": lambda task, _: ",".join(map(str, task.devices)),
     "PARAMETERS": lambda task, _: " ".join(f"{name}={value}" for name, value in task.params.items()),
     "ATTEMPT": lambda task, _: task.attempt,
-    "EXIT": lambda task, _: task.exit_code,
+    "EXIT": lambda task, _: shell_code(task.exit_code, task.reason),
     "ELAPSED": lambda task, now: span(task.started_at, task.ended_at or now),
     "REASON": lambda task, _: task.reason,
     "GROUP": lambda task, _: task.group,

@@ -9,6 +9,7 @@ from msgspec import structs
 from phalanx.api.schema.jobs import Counts, GangView, GroupView, JobView, RequestView, TaskView
 from phalanx.cli.labels import label
 from phalanx.cli.output import Table, clean, moment, size
+from phalanx.cli.shell_exits import shell_code
 from phalanx.core.model.amounts import describe_seconds, plural
 from phalanx.core.model.reason import said
 
@@ -97,7 +98,7 @@ def member_table(tasks: list[TaskView]) -> Table:
         name = [task.object] if named else []
         table.add(
             label(task), *name, task.group, task.rank, standing(task), node_of(task),
-            ",".join(map(str, task.devices)), task.attempt, task.exit_code, says,
+            ",".join(map(str, task.devices)), task.attempt, shell_code(task.exit_code, task.reason), says,
         )  # fmt: skip
     return table
 

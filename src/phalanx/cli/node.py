@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,10 @@ from phalanx.cli.job import each_of
 from phalanx.cli.output import OutputOption, Table, clean, emit, fields, moment, note, size, time_of_day
 from phalanx.cli.session import session
 from phalanx.core.model.amounts import plural
+from phalanx.errors import PhalanxError
+
+if TYPE_CHECKING:
+    from phalanx.client.client import Client
 
 NODES_NAMED_MAX = 3
 
@@ -138,6 +142,19 @@ def remove(ctx: typer.Context, name: NameArgument, output: OutputOption = None) 
     here = session(ctx)
     gone = here.client().remove_node(name)
     emit(gone, here.output(output), [gone.name], lambda _wide: [f"{gone.name} removed"])
+    for id in _valid_tokens(here.client(), gone.name):
+        note(f"its credential is still valid, with which it may join again: phalanx token revoke {id}")
+
+
+def _valid_tokens(client: Client, name: str) -> list[str]:
+    """The credentials of a node with which it can join; none for one who may not list them."""
+    try:
+        found = client.tokens()
+    except PhalanxError:
+        return []
+    return [
+        each.id for each in found if each.is_valid and each.kind == "node" and name in (each.name, each.node)
+    ]
 
 
 def _resumed(node: NodeView) -> str:

@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol, TypeVar
 
-from phalanx.api.schema.jobs import Page
+from phalanx.api.schema.jobs import Page, StoryLine
+from phalanx.api.schema.queries import NEWEST
 
 PAGE_MAX = 1000
 T = TypeVar("T")
@@ -40,3 +41,17 @@ def collected(ask: AskPage[T], limit: int) -> tuple[list[T], bool]:
         if cursor is None:
             return items, False
     return items, True
+
+
+def newest(ask: AskPage[StoryLine], limit: int, since: float | None = None) -> tuple[list[StoryLine], bool]:
+    """The last `limit` lines of a story, in their order, none before `since`; and whether there are older ones."""
+    lines: list[StoryLine] = []
+    cursor: str | None = NEWEST
+    while cursor is not None and len(lines) < limit:
+        page = ask(cursor=cursor, limit=min(PAGE_MAX, limit - len(lines)))
+        recent = [line for line in page.items if since is None or line.at >= since]
+        lines = recent + lines
+        cursor = page.next_cursor
+        if len(recent) < len(page.items):  # what is older was not asked for
+            return lines, False
+    return lines, cursor is not None

@@ -17,9 +17,10 @@ from phalanx.api.schema.queues import (
     UserLimitsView,
 )
 from phalanx.cli import queue_options as o
-from phalanx.cli.output import OutputOption, Table, emit, fields, size
+from phalanx.cli.output import OutputOption, Table, emit, fields, note, size
 from phalanx.cli.session import CliSession, session
 from phalanx.core.model.amounts import describe_seconds
+from phalanx.core.model.queues import PRIORITY_OF_USERS
 from phalanx.settings import Output
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
@@ -29,6 +30,7 @@ def queues(ctx: typer.Context, output: OutputOption = None) -> None:
     """List queues: usage, quota and number of waiting jobs."""
     here = session(ctx)
     found = here.client().queues()
+    chosen = here.output(output)
     has_access = any(_access(view.quota) for view in found)
     headings = ["NAME", "TASKS", "CORES", "MEMORY", "GPUS", "UNFINISHED", "WAITING"]
     table = Table(*headings, *(["ACCESS"] if has_access else []), narrows={"ACCESS": 10, "NAME": 10})
@@ -36,7 +38,13 @@ def queues(ctx: typer.Context, output: OutputOption = None) -> None:
         limit = None if view.quota is None else view.quota.submitted
         row = [view.name, *_held(view.used, view.quota), _of(view.submitted, limit), view.waiting]
         table.add(*row, *([_access(view.quota) or "all"] if has_access else []))
-    emit(found, here.output(output), [view.name for view in found], lambda _wide: table)
+    emit(found, chosen, [view.name for view in found], lambda _wide: table)
+    open_ones = [view.name for view in found if view.quota is None or view.quota.priority_max is None]
+    if open_ones and chosen in {"table", "wide"}:
+        note(
+            f"users may give jobs priorities up to {PRIORITY_OF_USERS} in {', '.join(open_ones[:4])}"
+            f"{', …' if len(open_ones) > 4 else ''}: `phalanx queue set NAME --priority-max N` sets a limit"
+        )
 
 
 def show(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
@@ -101,7 +109,8 @@ def set_quota(  # noqa: PLR0913, PLR0917 - its options
 def unset_quota(ctx: typer.Context, name: NameArgument, output: OutputOption = None) -> None:
     """Remove a queue and its quota: new submits to it are rejected. Jobs waiting in it stay."""
     here = session(ctx)
-    _tell(here.client().set_quota(name, None), here.output(output))
+    view = here.client().set_quota(name, None)
+    emit(view, here.output(output), [view.name], lambda _wide: [f"{view.name} removed"])
 
 
 def _declared(here: CliSession, name: str) -> QuotaSpec:

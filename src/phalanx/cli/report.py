@@ -105,7 +105,7 @@ def _table(reply: ReportReply, wide: bool) -> Table:
             percent(used.memory_share),
             f"{used.device_hours:.2f}",
             percent(used.device_use),
-            f"{used.device_hours_idle:.2f}",
+            _idle(used.device_hours, used.device_use, used.device_hours_idle),
             f"{used.cost:.2f}",
             *(
                 (describe_bytes(used.read_bytes), describe_bytes(used.written_bytes), used.attempts)
@@ -115,6 +115,11 @@ def _table(reply: ReportReply, wide: bool) -> Table:
             *((row.key,) if wide and of_jobs else ()),
         )
     return table
+
+
+def _idle(hours: float, use: float | None, idle: float) -> str | None:
+    """Nothing is known of devices that were granted and not measured."""
+    return None if hours and use is None else f"{idle:.2f}"
 
 
 def _write_csv(reply: ReportReply) -> None:

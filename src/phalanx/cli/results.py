@@ -24,6 +24,7 @@ from phalanx.cli.output import CONTROL, Table, clean, emit, note
 from phalanx.cli.pages import collected
 from phalanx.cli.ps import Status
 from phalanx.cli.session import session
+from phalanx.cli.shell_exits import shell_code
 from phalanx.cli.usage_table import percent
 from phalanx.client.client import Client
 from phalanx.core.model.amounts import describe_bytes, describe_seconds
@@ -269,7 +270,8 @@ def _table(rows: list[ResultRow]) -> Table:
 
 def _measured(rows: list[ResultRow]) -> Iterator[tuple[str, list[str]]]:
     """Columns about the outcome, in few characters."""
-    yield "EXIT", ["" if row.exit_code is None else str(row.exit_code) for row in rows]
+    codes = (shell_code(row.exit_code, row.reason) for row in rows)
+    yield "EXIT", ["" if code is None else str(code) for code in codes]
     yield "TIME", ["" if row.seconds is None else describe_seconds(row.seconds) for row in rows]
     yield "MEMORY", [describe_bytes(row.memory_peak_bytes) if row.memory_peak_bytes else "" for row in rows]
     yield "GPU", [percent(row.gpu_use) or "" for row in rows]
@@ -301,7 +303,15 @@ def _csv(rows: list[ResultRow]) -> str:
     )
     writer.writerows(
         [
-            *(label(row), row.status, row.exit_code, row.seconds, row.index, row.attempts, row.reason),
+            *(
+                label(row),
+                row.status,
+                shell_code(row.exit_code, row.reason),
+                row.seconds,
+                row.index,
+                row.attempts,
+                row.reason,
+            ),
             *(row.memory_peak_bytes, row.cpu_s, row.gpu_use, row.gpu_memory_peak_bytes),
             *(_no_formula(row.params.get(name, "")) for name in names),
             *map(_no_formula, _cells(row, keys)),

@@ -93,7 +93,12 @@ class SubmitOptions(Struct, kw_only=True):
         ),
     ] = None
     tasks: Annotated[
-        int, typer.Option(min=1, help="Number of tasks; several start together or not at all (a gang).")
+        int,
+        typer.Option(
+            min=1,
+            help="Number of tasks; several start together or not at all (a gang). Each has"
+            " PHALANX_RANK, MASTER_ADDR and what a bare torchrun needs.",
+        ),
     ] = 1
     min: Annotated[
         int, typer.Option(min=0, help="Minimum number of members a gang starts with; 0 = all.")

@@ -17,6 +17,7 @@ from phalanx.cli.session import session
 from phalanx.clock import SystemClock
 from phalanx.core.model.credential import ROLES
 from phalanx.core.model.job import is_job_id
+from phalanx.core.model.queues import DEFAULT, PRIORITY_OF_USERS
 from phalanx.endpoint import endpoint
 from phalanx.errors import BadRequest
 from phalanx.settings import Output, Settings
@@ -60,8 +61,20 @@ def create(
     request = TokenRequest("join" if join else "user", name, role, expires, node)
     client = here.client()
     _tell(client.create_token(request), here.output(output))
+    if role == "user":
+        note(_own_priority(client))
     if role in _SUBMITTERS and (shared := _sharing(here.settings, client)):
         note(SHARED_ACCOUNT.format(nodes=", ".join(shared[:8])))
+
+
+def _own_priority(client: Client) -> str:
+    """How high a user may raise the priority of his jobs, in the queue of those who name none."""
+    found = next((view.quota for view in client.queues() if view.name == DEFAULT), None)
+    most = PRIORITY_OF_USERS if found is None or found.priority_max is None else found.priority_max
+    command = f"phalanx queue set {DEFAULT} --priority-max N"
+    return (
+        f"A user may give jobs a priority of up to {most} in queue {DEFAULT}; `{command}` sets another limit."
+    )
 
 
 def _sharing(settings: Settings, client: Client) -> list[str]:

@@ -19,6 +19,7 @@ from phalanx.cli.job import id_of
 from phalanx.cli.labels import Numbered, label
 from phalanx.cli.output import OutputOption, clean, emit, note, span
 from phalanx.cli.session import TimeoutOption, deadline, session
+from phalanx.cli.shell_exits import shell_code
 from phalanx.clock import Deadline
 from phalanx.errors import PhalanxError
 from phalanx.settings import Output
@@ -108,10 +109,7 @@ def exit_code(views: Sequence[View]) -> int:
 
 def _shell_code(view: View) -> int:
     """A task ended by signal N has −N, which shells write 128+N; lost ones have −1, which is no signal."""
-    code = view.exit_code
-    if not code or (code == -1 and view.reason not in {"signalled", "cancelled", "timeout", "oom"}):
-        return 1
-    return 128 - code if code < 0 else code
+    return shell_code(view.exit_code, view.reason) or 1
 
 
 def tell_end(views: Sequence[View], output: Output) -> None:
@@ -127,8 +125,8 @@ def tell_end(views: Sequence[View], output: Output) -> None:
 
 def _because(view: View) -> str:
     parts = [view.reason if view.status != "Completed" else ""]
-    if view.exit_code is not None:
-        parts.append(f"exit code {view.exit_code}")
+    if (code := shell_code(view.exit_code, view.reason)) is not None:
+        parts.append(f"exit code {code}")
     said = ", ".join(part for part in parts if part)
     return f" ({said})" if said else ""
 

@@ -19,9 +19,9 @@ class Removals:
         self._loop = loop
         self._store = store
 
-    async def cancel(self, id: str) -> CancelReply:
+    async def cancel(self, id: str, user: str = "") -> CancelReply:
         job, position = await self._found(id)
-        done = accepted(await self._loop.ask([Cancel(job.job.id, position)]), id)
+        done = accepted(await self._loop.ask([Cancel(job.job.id, position, by=user)]), id)
         return CancelReply(_id(job, position), done.count, done.stopping, task_number(job, position))
 
     async def evict(self, id: str, user: str) -> EvictReply:

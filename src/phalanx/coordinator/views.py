@@ -22,23 +22,23 @@ from phalanx.api.schema.jobs import (
 )
 from phalanx.coordinator.evictions import conditions, last_eviction
 from phalanx.coordinator.naming import in_numbers
+from phalanx.coordinator.task_endings import job_code, job_reason, last_words, task_code, task_reason
 from phalanx.coordinator.views_parameters import params_view
 from phalanx.coordinator.views_usage import ended_usage
-from phalanx.core.cluster.jobs import NO_CODE, JobState
+from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import Formation, GangState, GroupState, Promise
 from phalanx.core.explain.attempts import count_unreachable, is_unreachable
 from phalanx.core.explain.gates import comes_first, nominated, task_names
 from phalanx.core.model.containers import OF_RUNTIMES
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Status, Why
+from phalanx.core.model.orders import Status
 from phalanx.core.model.reason import held_back
 from phalanx.core.model.resources import ISOLATED, Request
 
 LIVE_LOOKED_AT = 10_000  # of a job's attempts, for how many are paused
 NODES_LOOKED_AT = 1000  # and for where they are
 NODES_SHOWN = 256
-DONE = "finished with code 0; Completed once its whole job is"
 
 
 def job_view(state: ClusterState, job: JobState) -> JobView:
@@ -137,7 +137,7 @@ def _task_view(
     spec, attempt = job.job, job.live.get(position)
     group = job.group_of(position)
     target = group.request.target
-    message, stderr_tail = _last_words(job, position, held)
+    message, stderr_tail = last_words(job, position, held)
     status = Status(job.status[position])
     row = job.nodes[position] if job.nodes else 0
     return TaskView(
@@ -147,9 +147,9 @@ def _task_view(
         name=spec.name,
         index=None if spec.array is None else spec.array.index(position),
         status=_word(status),
-        reason=_task_reason(job, position, status),
-        message=message,
-        exit_code=_task_code(job, position, status),
+        reason=task_reason(job, position, status),
+        message=in_numbers(state, message),
+        exit_code=task_code(job, position, status),
         attempt=job.attempts[position],
         node=attempt.node if attempt else state.known_names[row - 1] if row else None,
         devices=list(attempt.grant.devices) if attempt else [],
@@ -239,22 +239,6 @@ def _group_view(job: JobState, state: GroupState) -> GroupView:
     )
 
 
-def _last_words(job: JobState, position: int, held: dict[int, str]) -> tuple[str, str]:
-    """What is said of a task, and its last lines on stderr; of one that is on a node again, that it is of before."""
-    if position in job.done:
-        return DONE, ""
-    message, stderr_tail = job.details.get(position, ("", ""))
-    if job.why[position] == Why.EVICTED and (condition := job.conditions.get(position)) is not None:
-        message = condition.message
-    attempt = job.live.get(position)
-    if attempt is None:
-        return message, stderr_tail
-    waits = attempt.started_at is None and attempt.released and attempt.ending is None
-    if waits and attempt.group in held:
-        return held[attempt.group], stderr_tail
-    return f"an earlier attempt: {message}" if message else "", stderr_tail
-
-
 def raw_json(text: str | None) -> msgspec.Raw | None:
     """A result as it is written into an answer, without making objects of it; None if there is none, or it is no JSON.
 
@@ -264,45 +248,6 @@ def raw_json(text: str | None) -> msgspec.Raw | None:
         return None if text is None else msgspec.json.decode(text, type=msgspec.Raw)
     except (msgspec.DecodeError, RecursionError):
         return None
-
-
-def _task_reason(job: JobState, position: int, status: Status) -> str:
-    why = Why(job.why[position])
-    settled = status in (Status.COMPLETED, Status.RUNNING, Status.ASSIGNED)
-    return "" if why == Why.NONE or settled else why.word
-
-
-def _task_code(job: JobState, position: int, status: Status) -> int | None:
-    """How it ended; while it is on a node again, the code of the attempt before says nothing about it."""
-    if status == Status.COMPLETED or position in job.done:
-        return 0
-    return None if status in (Status.ASSIGNED, Status.RUNNING) else job.exit_code(position)
-
-
-def job_reason(job: JobState, status: Status) -> str:
-    if status == Status.CANCELLED:
-        return (Why.DEPENDENCY if job.why[0] == Why.DEPENDENCY else Why.CANCELLED).word
-    if status == Status.RUNNING and job.live and all(attempt.paused for attempt in job.live.values()):
-        return "paused"
-    if status == Status.PENDING and last_eviction(job) is not None:
-        return Why.EVICTED.word
-    if status != Status.FAILED:
-        return ""
-    if job.outcome is None:
-        return Why(job.why[job.status.index(Status.FAILED)]).word
-    # Those that ended because the job did say nothing about its cause, if another one can.
-    whys = (why for why, each in zip(job.why, job.status, strict=True) if each == Status.FAILED)
-    return Why(next((why for why in whys if why != Why.JOB_FAILED), Why.JOB_FAILED)).word
-
-
-def job_code(job: JobState, status: Status) -> int | None:
-    if status == Status.COMPLETED:
-        return 0
-    if status != Status.FAILED:
-        return None
-    if job.first_code is not None or job.outcome is None:
-        return job.first_code
-    return next((code for code in job.code if code not in (NO_CODE, 0)), None)
 
 
 def gang_view(state: ClusterState, job: JobState) -> GangView | None:

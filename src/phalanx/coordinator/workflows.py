@@ -169,9 +169,9 @@ class WorkflowCommands:
             flow = await lookup.find_workflow(self._loop, self._store, flow.workflow.id)
         return await workflow_view(self._loop.state, flow, self._clock.now(), self._slices)
 
-    async def cancel_workflow(self, id: str) -> CancelReply:
+    async def cancel_workflow(self, id: str, user: str = "") -> CancelReply:
         flow = await lookup.find_workflow(self._loop, self._store, id)
-        done = accepted(await self._loop.ask([CancelWorkflow(flow.workflow.id)]), flow.workflow.id)
+        done = accepted(await self._loop.ask([CancelWorkflow(flow.workflow.id, by=user)]), flow.workflow.id)
         return CancelReply(flow.workflow.id, done.count, done.stopping, str(flow.number or ""))
 
     async def retry_workflow(self, id: str, request: RetryRequest, role: str = "user") -> RetryReply:

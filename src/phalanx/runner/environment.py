@@ -6,8 +6,9 @@ exported from the environment of whoever submitted it is weaker than all of thes
 every member of a gang is a "node" with as many processes as it has devices, which is right for one member on each node
 and for several. Ranks follow the roll, which the coordinator wrote; an attempt without a gang is alone, on its own
 node. Process-level ranks (RANK, WORLD_SIZE, …) mean processes to torch and nodes to others, so they are set only as a
-full set and only where every member is one process: it has one device, or is in a gang and has none. Their meeting
-point (MASTER_ADDR, MASTER_PORT) is set for every member of a gang. Slurm's names are never set unasked.
+full set and only where every member is one process: it has one device, or is in a gang and has none, or all members
+of the gang run Python and no launcher (`plain_command.py`). Their meeting point (MASTER_ADDR, MASTER_PORT) is set
+for every member of a gang. Slurm's names are never set unasked.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from phalanx.core.model.resources import Capacity
 from phalanx.logger import logger
 from phalanx.runner.parameters import variables
 from phalanx.runner.peers import Member, members_of, own_hostname, subdomain_of
+from phalanx.runner.plain_command import is_plain_python
 
 log = logger("runner")
 LOOPBACK = "127.0.0.1"
@@ -167,16 +169,27 @@ def attempt_environment(
 ) -> dict[str, str]:
     """The variables of one attempt."""
     conventions = _jobset(brief, start) | _torchrun(brief, start, place)
-    devices = len(start.grant.devices)
     if not place.is_alone:
         conventions |= _master(brief, start, place)
-    if devices == 1 or (devices == 0 and not place.is_alone):
-        conventions |= _one_process(brief, start, place) if place.is_one_process_each else {}
+    if _is_ranked(brief, start, place):
+        conventions |= _one_process(brief, start, place)
     given = brief.command.env
     chosen = {name: text for name, text in conventions.items() if name not in given}
     return (
         chosen | _ours(brief, start, epoch) | _peers(place) | _names(start, place) | _devices(start, capacity)
     )
+
+
+def _is_ranked(brief: Brief, start: Start, place: Standing) -> bool:
+    """Whether its place among the members is that of one process among processes."""
+    devices = len(start.grant.devices)
+    if place.is_alone:
+        return devices == 1 and place.is_one_process_each
+    if devices <= 1 and place.is_one_process_each:
+        return True
+    return not place.is_mixed and is_plain_python(
+        brief.command.argv
+    )  # of other groups the command is not known
 
 
 def _jobset(brief: Brief, start: Start) -> dict[str, str]:
@@ -202,7 +215,7 @@ def _one_process(brief: Brief, start: Start, place: Standing) -> dict[str, str]:
     return {
         "RANK": str(place.rank),
         "WORLD_SIZE": str(place.size),
-        "LOCAL_RANK": "0",  # it sees one device, which is device 0 to it, whatever else runs on its node
+        "LOCAL_RANK": "0",  # it sees its own devices alone, the first of which is device 0 to it
         "LOCAL_WORLD_SIZE": "1",
         "GROUP_RANK": str(place.rank),
     } | _master(brief, start, place)

@@ -185,7 +185,7 @@ class Launches:
         assert self._containers is not None
         brief = effect.brief
         has = OfAttempt(
-            folders=self._folders_of(paths, limits, brief.job, account),
+            folders=self._folders_of(paths, limits, brief.job),
             result=paths.result,
             hosts=spaces.get("hosts", ""),
             hostname=spaces.get("hostname", ""),
@@ -201,12 +201,8 @@ class Launches:
         whole |= group_environment(brief, self._engine.node, f"{self._checkpoints}/{brief.job}") | env
         return self._containers.write(effect.start, brief, account, whole, has)
 
-    def _folders_of(
-        self, paths: AttemptPaths, limits: LaunchLimits, job: str, account: Account | None
-    ) -> tuple[str, ...]:
+    def _folders_of(self, paths: AttemptPaths, limits: LaunchLimits, job: str) -> tuple[str, ...]:
         """What of its attempt a container sees and may write to, at the same paths."""
-        if account is None:
-            self._machine.make_folder(f"{self._checkpoints}/{job}")
         folders = (paths.artifacts, f"{self._checkpoints}/{job}", limits.env.get(SCRATCH_VARIABLE))
         return tuple(filter(None, folders))
 
@@ -294,6 +290,7 @@ class Launches:
 
     def forget_brief(self, keeper: NodeKeeper, job: str, group: int) -> None:
         self._lone.forget(job, group)
+        self._machine.remove_empty(f"{self._checkpoints}/{job}")
         if keeper.connection is not None:
             for id in keeper.forget_briefs(brief_id(job, group)):
                 keeper.connection.forget_brief(id)
@@ -343,6 +340,7 @@ class Launches:
         log_path(self.log_root, brief.job, 0, 0, RESULT)  # raises ValueError for what is no id of a job
         self._machine.make_folder(f"{self.log_root}/{folder_of(brief.job)}")
         checkpoints = f"{self._checkpoints}/{brief.job}"
+        self._machine.make_folder(checkpoints)
         env = inherited(self._base_env, brief.exported) | ({} if account is None else account.environment)
         env |= group_environment(brief, self._engine.node, checkpoints) | (
             {} if shared is None else shared.env
@@ -359,7 +357,6 @@ class Launches:
             prefix = () if is_ours else account.prefix(self._accounts.program)
             told = BriefAccount(account.uid, account.gid, account.groups, prefix)
             cwd = cwd if is_ours else cwd or account.home
-            self._machine.make_folder(checkpoints)
             os.chown(checkpoints, account.uid, account.gid)
         connection.brief(id, argv, env, cwd, self._tracking(keeper, brief.user), told)
         keeper.note_brief(brief_id(brief.job, brief.group), id, account)

@@ -115,6 +115,10 @@ class LocalMachine:
             system.set_aside(path, unless=stat.S_ISDIR)
             Path(path).mkdir(parents=True, exist_ok=True, mode=0o700)
 
+    def remove_empty(self, path: str) -> None:
+        with suppress(OSError):
+            os.rmdir(path)  # noqa: PTH106 - for every job
+
     def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
         return read_result(path, tasks)
 

@@ -77,7 +77,9 @@ class Machine(Protocol):
 
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it, unless it is there; raises OSError."""
-        ...
+
+    def remove_empty(self, path: str) -> None:
+        """Remove a folder with nothing in it; another stays."""
 
     def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
         """What a task that has ended gave as its result, as JSON, and what is wrong with it; mostly neither."""
@@ -85,15 +87,12 @@ class Machine(Protocol):
 
     def make_artifacts(self, path: LogPath) -> None:
         """Make the folder of an attempt's artifacts; raises OSError."""
-        ...
 
     def write_hosts(self, path: LogPath, text: str) -> None:
         """Write the hosts file of an attempt, in place: its task may see it already. Raises OSError."""
-        ...
 
     def remove_hosts(self, path: LogPath) -> None:
         """Remove it, if it is there."""
-        ...
 
     def has_artifacts(self, path: LogPath) -> bool:
         """Whether there is such a folder."""

@@ -90,6 +90,9 @@ class KeeperPlace:
     def make_folder(self, path: str) -> None:
         """Nothing to do: there are no folders."""
 
+    def remove_empty(self, path: str) -> None:
+        """Nothing to do: there are no folders."""
+
     def read_result(self, path: LogPath, tasks: int) -> tuple[str, str]:
         named = read_name(path.folder, path.name)
         return ("" if named is None else self._disk.results.get(named[0], "")), ""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from msgspec import json
 
-from phalanx.api.schema.cluster import ClusterView, NodeView
+from phalanx.api.schema.cluster import ClusterView, NodeView, TokenView
 from phalanx.api.schema.jobs import Fix, NodeReasons, ReasonView, StoryLine, WhyReply
+from phalanx.cli import pages
 from phalanx.cli.output import moment, time_of_day
 from phalanx.cli.shape import ClusterShape, remember
+from phalanx.clock import SystemClock
 from tests.support.fake_client import ID, Cli, FakeClient, a_node, a_why
 
 
@@ -118,9 +121,30 @@ def test_a_node_has_a_story_too(cli: Cli, cluster: FakeClient):
 
 def test_a_story_longer_than_its_limit_says_so(cli: Cli, cluster: FakeClient):
     cluster.lines = [StoryLine(number, 1000.0, "Event", "text") for number in range(5)]
-    said = cli("story", ID, "--limit", "2")
-    assert said.out.count("\n") == 3
+    said = cli("story", ID, "--limit", "2", "-o", "json")
+    assert json.decode(said.out, type=list[StoryLine]) == cluster.lines[-2:]
     assert "--limit" in said.err
+    assert not cli("story", ID, "--limit", "5").err
+
+
+def test_a_long_story_is_read_back_page_by_page(
+    cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(pages, "PAGE_MAX", 2)
+    cluster.lines = [StoryLine(number, 1000.0 + number, "Event", "text") for number in range(1, 8)]
+    for limit in (5, 7, 100):
+        said = cli("story", ID, "--tail", str(limit), "-o", "json")
+        assert json.decode(said.out, type=list[StoryLine]) == cluster.lines[-limit:]
+        assert ("left out" in said.err) == (limit < 7)
+
+
+def test_a_story_since_some_time(cli: Cli, cluster: FakeClient):
+    now = SystemClock().now()
+    cluster.lines = [StoryLine(at, now - 1000.0 + at, "Event", "text") for at in (1, 500, 990)]
+    for since, count in (("1h", 3), ("10m", 2), ("1m", 1), ("1s", 0)):
+        said = cli("story", ID, "--since", since, "-o", "json")
+        assert len(json.decode(said.out, type=list[StoryLine])) == count
+        assert ("nothing happened" in said.err) == (count == 0)
 
 
 def test_nodes_tell_what_is_free_and_who_holds_which_device(cli: Cli, cluster: FakeClient):
@@ -176,8 +200,21 @@ def test_a_node_is_declared_lost_with_a_reason_and_removed_without(cli: Cli, clu
     said = cli("node", "lose", "n1")
     assert (said.code, "--reason" in said.err) == (2, True)
     assert cli("node", "lose", "n1", "--reason", "it burnt").out == "n1 is lost: it burnt\n"
-    assert cli("node", "remove", "n1").out == "n1 removed\n"
+    said = cli("node", "remove", "n1")
+    assert (said.out, said.err) == ("n1 removed\n", "")
     assert cluster.asked == [("lose", "n1", "it burnt"), ("remove", "n1")]
+
+
+@pytest.mark.parametrize(("kind", "name", "is_valid", "told"), [
+    ("node", "n1", True, True), ("node", "n1", False, False), ("node", "n2", True, False), ("user", "n1", True, False),
+])  # fmt: skip
+def test_the_credential_of_a_removed_node_that_is_still_valid_is_named(
+    cli: Cli, cluster: FakeClient, kind: Literal["user", "node"], name: str, is_valid: bool, told: bool
+):
+    cluster.credentials = [
+        TokenView("abc123", kind, name, "", is_valid, not is_valid, 0.0, "ada", None, None)
+    ]
+    assert ("phalanx token revoke abc123" in cli("node", "remove", "n1").err) == told
 
 
 def test_what_is_unusual_about_a_node_is_noted(cli: Cli, cluster: FakeClient):

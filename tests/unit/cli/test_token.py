@@ -80,7 +80,8 @@ def test_a_new_token_stands_alone_on_standard_output(cli: Cli, cluster: FakeClie
     said = cli("token", "create", "--name", "ada", "--role", "user", "--expires", "30d")
     assert said.out == "phx_new\n"
     assert ID in said.err and "shown again" in said.err
-    assert cluster.asked == [("create_token", TokenRequest("user", "ada", "user", "30d"))]
+    assert cluster.asked[0] == ("create_token", TokenRequest("user", "ada", "user", "30d"))
+    assert "phalanx queue set default --priority-max" in said.err
 
 
 def test_a_join_token_is_for_any_node_or_for_one(cli: Cli, cluster: FakeClient):

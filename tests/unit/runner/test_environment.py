@@ -321,6 +321,32 @@ def test_ranks_of_processes_are_a_full_set_or_none() -> None:
         assert {name in alone for name in PROCESS_LEVEL} == {gpus == 1}
 
 
+@pytest.mark.parametrize(
+    ("command", "is_ranked"), [("python ddp.py", True), ("torchrun ddp.py", False), ("bash run.sh", False)]
+)
+def test_members_with_several_devices_that_run_python_itself_are_processes_with_ranks(
+    command: str, is_ranked: bool
+) -> None:
+    brief = a_brief(2)
+    brief = structs.replace(brief, command=structs.replace(brief.command, argv=tuple(command.split())))
+    gang = [an_environment(at, brief, a_roll([1, 2]), gpus=4) for at in range(2)]
+    assert {name in env for env in gang for name in RANKS} == {is_ranked}
+    assert {env["PET_NPROC_PER_NODE"] for env in gang} == {"4"}
+    if is_ranked:
+        names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+        assert [some(env, *names) for env in gang] == [["0", "2", "0", "1"], ["1", "2", "0", "1"]]
+    assert not set(RANKS) & set(
+        an_environment(0, brief, gpus=4)
+    )  # alone: frameworks would take it for distributed
+
+
+def test_ranks_are_not_told_where_members_of_other_groups_may_run_a_launcher() -> None:
+    command = structs.replace(WORKER.command, argv=("python", "ddp.py"))
+    brief = structs.replace(WORKER, command=command)
+    env = an_environment(3, brief, structs.replace(MIXED, most_devices=2), gpus=2)
+    assert not set(RANKS) & set(env)
+
+
 def test_a_command_inside_a_task_does_not_stumble_over_our_names() -> None:
     env = an_environment(0, a_brief(2), a_roll([1, 2]), gpus=1, index=3)
     ours = [name for name in (*env, "PHALANX_KEEPER", "PHALANX_DEADLINE") if name.startswith("PHALANX_")]

@@ -53,7 +53,9 @@ def check_update(request: UpdateRequest, now: float) -> tuple[float | None, floa
     """The time limit in seconds (0: none) and the instant to begin at, or a refusal that names the field and value."""
     given = (request.priority, request.time_limit, request.queue, request.begin)
     if all(each is None for each in given):
-        raise BadRequest("nothing to change: give priority, time_limit, queue or begin")
+        raise BadRequest(
+            "nothing to change: give priority, time_limit, queue or begin (--priority, --time-limit, --queue, --begin)"
+        )
     if request.priority is not None:
         check_number("priority", request.priority, -PRIORITY_MAX, PRIORITY_MAX)
     if request.queue is not None:

@@ -91,7 +91,7 @@ class Commands(
         """Everything of the request, or nothing: a refusal names what it is about."""
         ...
 
-    async def cancel(self, id: str) -> CancelReply:
+    async def cancel(self, id: str, user: str = "") -> CancelReply:
         """Cancel a job (all its tasks) or one task. Conflict if it has ended."""
         ...
 
@@ -257,7 +257,7 @@ class Commands(
         """Return when it has ended or when the time is over, whichever is first, as it then stands."""
         ...
 
-    async def cancel_workflow(self, id: str) -> CancelReply:
+    async def cancel_workflow(self, id: str, user: str = "") -> CancelReply:
         """Cancel every stage that has not ended. Conflict if all have."""
         ...
 

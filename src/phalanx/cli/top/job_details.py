@@ -10,6 +10,7 @@ from phalanx.cli.job_table import job_status
 from phalanx.cli.labels import label
 from phalanx.cli.members import standing
 from phalanx.cli.output import clean, size, span, time_of_day
+from phalanx.cli.shell_exits import shell_code
 from phalanx.cli.top.heat_map import rack_of
 from phalanx.cli.top.snapshot import ClusterSnapshot
 from phalanx.core.model.amounts import plural
@@ -88,7 +89,7 @@ def task_cells(task: TaskView, now: float) -> tuple[str, ...]:
         task.node or task.nominated_node or "-",
         ",".join(map(str, task.devices)) or "-",
         task.attempt,
-        "-" if task.exit_code is None else task.exit_code,
+        "-" if (code := shell_code(task.exit_code, task.reason)) is None else code,
         span(task.started_at, task.ended_at or now),
         task.message or task.reason or "-",
     )

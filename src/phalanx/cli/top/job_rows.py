@@ -13,6 +13,7 @@ from phalanx.api.schema.jobs import JobView, ReasonView
 from phalanx.cli.job_table import DEFAULT_QUEUE, SORTS, job_status
 from phalanx.cli.labels import label
 from phalanx.cli.output import clean, span
+from phalanx.cli.shell_exits import shell_code
 
 HEADINGS = ("ID", "NAME", "USER", "STATUS", "TASKS", "GPUS", "TIME", "REASON OR NODES")
 WIDTHS = (5, 12, 8, 9, 6, 4, 6)  # of all columns but the last, which gets the rest
@@ -147,7 +148,8 @@ def ended_by(job: JobView) -> str:
     """Of a job that has ended, how."""
     if job.ended_at is None:
         return ""
-    code = f"exit code {job.exit_code}" if job.exit_code else ""
+    number = shell_code(job.exit_code, job.reason)
+    code = f"exit code {number}" if number else ""
     return ", ".join(filter(None, (job.reason, code))) or _nodes(job)
 
 

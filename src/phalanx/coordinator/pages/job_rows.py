@@ -20,7 +20,8 @@ from phalanx.coordinator.pages.changed import Changed
 from phalanx.coordinator.pages.job_index import JobIndex, Places, key_of
 from phalanx.coordinator.pages.waiting import WaitingWords
 from phalanx.coordinator.requests import Requests
-from phalanx.coordinator.views import has_no_members, job_code, job_reason, stage_of, written_by
+from phalanx.coordinator.task_endings import job_code, job_reason
+from phalanx.coordinator.views import has_no_members, stage_of, written_by
 from phalanx.core.cluster.image import decode_job
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState

@@ -182,6 +182,7 @@ class TasksCancelled(JobEvent, frozen=True):
     """The user wants these no more; `positions` None means every task that has not ended."""
 
     positions: tuple[int, ...] | None = None
+    by: str = ""  # the user who asked for it; empty: nobody is known
 
 
 class TasksAbandoned(JobEvent, frozen=True):

@@ -109,6 +109,7 @@ class JobImage(Struct, array_like=True):
     held_by: str = ""
     environments: HistoryEnvironments | None = None  # only in the history
     approve_by: float | None = None
+    cancelled_by: dict[int, str] = {}
 
 
 class ClusterImage(Struct, array_like=True):
@@ -230,7 +231,7 @@ _SAME_IN_NODE = tuple(
 _SAME_IN_WHOLE = tuple(set(WholeImage.__struct_fields__) - {"done", "forming"})
 _SAME_IN_JOB = (
     "job", "status", "why", "delayed", "charged", "losses", "details", "first_started_at", "ended_at", "first_code",
-    "earlier", "held_because", "results", "kept_results", "begins_at", "held_by", "approve_by",
+    "earlier", "held_because", "results", "kept_results", "begins_at", "held_by", "approve_by", "cancelled_by",
 )  # fmt: skip
 _whole_facts = attrgetter(*WholeImage.__struct_fields__)
 _node_facts = attrgetter(*NodeImage.__struct_fields__)
@@ -283,6 +284,7 @@ def _job_image(job: JobState) -> JobImage:
         job.begins_at,
         job.held_by,
         approve_by=job.approve_by,
+        cancelled_by=job.cancelled_by,
     )
 
 

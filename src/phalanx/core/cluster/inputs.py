@@ -47,6 +47,7 @@ class Cancel(Input, frozen=True):
     job: JobId
     position: int | None = None
     cause: str = "user"
+    by: str = ""  # the user who asked for it
 
 
 class Approve(Input, frozen=True):
@@ -165,6 +166,7 @@ class GiveInputs(Input, frozen=True):
 class CancelWorkflow(Input, frozen=True):
     workflow: JobId
     cause: str = "user"
+    by: str = ""  # the user who asked for it
 
 
 class RetryWorkflow(Input, frozen=True):

@@ -55,11 +55,11 @@ class JobState:
     """A job and its tasks' columns, by position."""
 
     __slots__ = (
-        "approve_by", "attempts", "awaits", "begins_at", "by_task", "charged", "code", "conditions", "counts",
-        "delayed", "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts", "formations",
-        "forming", "gang", "groups", "held_because", "held_by", "hold_until", "job", "kept_results", "live", "losses",
-        "merged_into", "nodes", "outcome", "promise", "recalls", "restarting", "restarts", "result_bytes", "results",
-        "satisfied", "setbacks", "size_bytes", "status", "times", "totals", "usage", "why",
+        "approve_by", "attempts", "awaits", "begins_at", "by_task", "cancelled_by", "charged", "code", "conditions",
+        "counts", "delayed", "details", "done", "earlier", "ended_at", "first_code", "first_started_at", "firsts",
+        "formations", "forming", "gang", "groups", "held_because", "held_by", "hold_until", "job", "kept_results",
+        "live", "losses", "merged_into", "nodes", "outcome", "promise", "recalls", "restarting", "restarts",
+        "result_bytes", "results", "satisfied", "setbacks", "size_bytes", "status", "times", "totals", "usage", "why",
     )  # fmt: skip
 
     def __init__(
@@ -124,8 +124,8 @@ class JobState:
         self.hold_until = 0.0  # nothing is placed before this
         self.held_because = ""  # nothing is placed until somebody releases it, and why
         self.held_by = ""  # the user who holds it; empty: a repair of the store does
-        # It waits for an approval until then, 0: for ever; None: for none.
-        self.approve_by: float | None = None
+        self.approve_by: float | None = None  # it waits for an approval until then; 0: for ever
+        self.cancelled_by: dict[int, str] = {}  # by position (`cancels.py`)
         self.awaits: set[JobId] = set()  # of the jobs that come first, those that have not come yet
         self.merged_into: AttemptKey | None = None  # it runs as a part of this attempt of another job
 

@@ -52,6 +52,8 @@ class InputsAwaited(WorkflowEvent, frozen=True):
 class WorkflowCancelled(WorkflowEvent, frozen=True):
     """No further stage begins. The jobs of those that have begun are cancelled by events of their own."""
 
+    by: str = ""  # the user who asked for it
+
 
 class WorkflowStopped(WorkflowEvent, frozen=True):
     """A limit was reached. Events of their own end stages that have not begun, and cancel the jobs of the others."""

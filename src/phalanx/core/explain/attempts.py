@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from phalanx.core.cluster.cancels import who_cancelled
 from phalanx.core.cluster.decide.nodes import holds_for
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
@@ -115,6 +116,9 @@ def _ended(
     if status == Status.COMPLETED:
         return reason.ended(status.word, "exited with code 0")
     message = "" if attempt is not None else job.details.get(position, ("", ""))[0]
+    if user := who_cancelled(job, position):  # what became of its attempt afterwards is no cause
+        text = f"by {user}" if job.attempts[position] else f"by {user}, before it started"
+        return reason.ended(status.word, text)
     why, code = Why(job.why[position]), job.exit_code(position)
     text = message or (f"exited with code {code}" if code else f"ended: {why.word}")
     if why == Why.CANCELLED and not message and not job.attempts[position]:

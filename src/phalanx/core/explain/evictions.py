@@ -60,6 +60,8 @@ def _not_enough(preemption: Preemption, victims: Victims, domains: EvictionDomai
     text = f"{leave} would make room for {best} of {plural(preemption.count, 'member')}{where}"
     if best >= preemption.count:
         text = f"{leave} would not make room for {plural(preemption.count, 'member')} together"
+    if victims.protected:
+        text += f"; {plural(victims.protected, 'other task')} of lower priority may not be evicted"
     numbers = {
         "wanted": preemption.count, "best": best, "layer": layer, "domain": list(domain), "victims": len(victims),
         "protected": victims.protected,

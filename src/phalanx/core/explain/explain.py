@@ -15,8 +15,9 @@ from phalanx.core.cluster.state import ClusterState
 from phalanx.core.explain.attempts import fix_placed, why_placed
 from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.core.explain.choices import why_there
-from phalanx.core.explain.finding import Finding, pending
+from phalanx.core.explain.finding import Finding
 from phalanx.core.explain.gate_fixes import fix_at_gate
+from phalanx.core.explain.queue_limits import pending
 from phalanx.core.explain.rehearsal import Share, rehearse
 from phalanx.core.explain.trial import EVERYTHING
 from phalanx.core.model import reason

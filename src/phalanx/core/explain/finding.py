@@ -18,7 +18,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.repairs import repairs
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import GangState, GroupState
-from phalanx.core.explain import fixes, gates, reserved
+from phalanx.core.explain import fixes, gates, queue_limits, reserved
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import Asker, Change
 from phalanx.core.explain.choices import why_one_node
@@ -148,10 +148,10 @@ class Explainer:
             said += verdicts[0].others
         if is_full:
             said += self._nobody_evicted(unit)
-            if self._asker is not None and (before := self._ahead(unit, ahead)):
-                said.append(reason.behind(before))
+            if self._asker is not None and (before := self._behind(unit, ahead)).numbers["ahead"]:
+                said.append(before)
         if not said:
-            said = [self._reserved.get(unit.rank) or reason.behind(self._ahead(unit, ahead))]
+            said = [self._reserved.get(unit.rank) or self._behind(unit, ahead)]
         if kept is not None and self._policy.backfill != "none":
             said.append(reserved.room_kept(kept))
         said = [self._by_whom(unit, no) for no in list({no.code: no for no in reversed(said)}.values())[::-1]]
@@ -226,15 +226,10 @@ class Explainer:
             return []
         return [found]
 
-    def _ahead(self, unit: GroupState | GangState, own: int) -> int:
-        """Tasks that wait and go first, whatever they ask for: of other jobs, and so many of its own group."""
-        others = sum(
-            pending(each) - self._started[rank]
-            for kind in self._snapshot.waiting.classes.values()
-            for rank, each in kind.units.items()
-            if rank < unit.rank and each.job.id != unit.job.id
-        )
-        return max(0, others) + max(0, own - self._started[unit.rank])
+    def _behind(self, unit: GroupState | GangState, own: int) -> Reason:
+        """How many tasks wait and go first, whatever they ask for: of other jobs, and so many of its own group."""
+        own = max(0, own - self._started[unit.rank])
+        return queue_limits.behind(self._snapshot.waiting, unit, own, self._started)
 
     def _asked(self, request: Request) -> Verdict:
         """What every node says about one task, as the draft has it."""
@@ -250,14 +245,6 @@ class Explainer:
 
 def _unit_of(job: JobState, position: int) -> GroupState | GangState:
     return job.group_of(position) if job.gang is None else job.gang
-
-
-def pending(unit: object) -> int:
-    """How many tasks of a unit wait for a place."""
-    groups = (
-        [unit] if isinstance(unit, GroupState) else unit.owner.groups if isinstance(unit, GangState) else []
-    )
-    return sum(group.pending_count for group in groups)
 
 
 def _requests(unit: GroupState | GangState) -> Iterable[Request]:

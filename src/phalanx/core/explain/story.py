@@ -111,11 +111,8 @@ def _task_sentence(event: e.Event) -> str:
             ended = f"{plural(count, 'task')} {event.status.word.lower()}"
             return f"{ended}: to start after the task of the same index of {event.other} {event.text}"
         case e.TasksCancelled():
-            return (
-                "cancelled"
-                if event.positions is None
-                else f"{plural(len(event.positions), 'task')} cancelled"
-            )
+            what = "" if event.positions is None else f"{plural(len(event.positions), 'task')} "
+            return f"{what}cancelled{f' by {event.by}' if event.by else ''}"
     return ""
 
 
@@ -376,7 +373,8 @@ def _workflow_sentence(event: e.Event, inspects: bool) -> str:
             return shown + more
         case w.WorkflowCancelled():
             is_denied = event.cause.startswith("denied by ")
-            return f"the workflow is cancelled: {event.cause}" if is_denied else "the workflow is cancelled"
+            who = f": {event.cause}" if is_denied else f" by {event.by}" if event.by else ""
+            return f"the workflow is cancelled{who}"
         case w.WorkflowStopped():
             return f"stopped: {event.text}"
         case w.WorkflowRetried():

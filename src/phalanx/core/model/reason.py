@@ -285,11 +285,6 @@ def _too_little(text: str, wanted: Cores, free: Cores, total: Cores) -> Reason:
     return Reason("WaitingCapacity", Tier.CAPACITY, text, numbers)
 
 
-def behind(ahead: int) -> Reason:
-    some = "1 task is" if ahead == 1 else f"{ahead} tasks are" if ahead else "Other jobs are"
-    return Reason("PriorityBehind", Tier.POLICY, f"{some} ahead of it in the queue", {"ahead": ahead})
-
-
 def queue_not_found(queue: str, known: list[str]) -> Reason:
     near = get_close_matches(queue, known, n=1)
     meant = f"; did you mean {near[0]}?" if near else ""

@@ -17,7 +17,7 @@ def plan(cluster: Cluster, *jobs: Job) -> PlanReply:
 
 
 def ahead(reasons: list[PlanReason]) -> list[tuple[int, str]]:
-    return [(no.numbers["ahead"], no.text) for no in reasons if no.code == "PriorityBehind"]
+    return [(no.numbers["ahead"], no.text.split(",")[0]) for no in reasons if no.code == "PriorityBehind"]
 
 
 def full() -> Cluster:

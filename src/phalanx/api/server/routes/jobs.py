@@ -133,7 +133,7 @@ async def tasks(service: Service, http_request: HttpRequest) -> Response:
 
 
 async def cancel(service: Service, http_request: HttpRequest) -> Response:
-    return json_reply(await service.commands.cancel(http_request.id))
+    return json_reply(await service.commands.cancel(http_request.id, http_request.user))
 
 
 async def evict(service: Service, http_request: HttpRequest) -> Response:

@@ -102,7 +102,7 @@ async def wait_workflow(
 
 
 async def cancel_workflow(service: Service, http_request: HttpRequest) -> Response:
-    return json_reply(await service.commands.cancel_workflow(http_request.id))
+    return json_reply(await service.commands.cancel_workflow(http_request.id, http_request.user))
 
 
 async def retry_workflow(service: Service, http_request: HttpRequest) -> Response:

@@ -32,6 +32,7 @@ from phalanx.core.cluster.apply.nodes import count_fault
 from phalanx.core.cluster.apply.overlay import bind_reservation, end_rests, free_again
 from phalanx.core.cluster.apply.usage import note_usage
 from phalanx.core.cluster.apply.workflows import note_cost, note_reuse, release_stage
+from phalanx.core.cluster.cancels import WHOLE
 from phalanx.core.cluster.decision import Effect, Send, Settle, go_orders, start_order
 from phalanx.core.cluster.dependencies import told_abandoned
 from phalanx.core.cluster.environment_events import EnvironmentKept
@@ -263,6 +264,9 @@ def _run_alone(job: JobState) -> None:
 
 def cancelled(state: ClusterState, event: e.TasksCancelled) -> list[Effect]:
     job = state.job(event.job)
+    for each in (WHOLE,) if event.positions is None else event.positions:
+        if event.by and len(job.cancelled_by) < DETAILS_MAX:
+            job.cancelled_by.setdefault(each, event.by)
     if event.positions is None:
         orders, rest = end_rest(state, job, Status.CANCELLED, Why.CANCELLED, event.at)
         return orders + over(state, job, event.at, rest)

@@ -59,12 +59,12 @@ def cost_so_far(state: ClusterState, flow: WorkflowState, now: float) -> float:
 
 
 def cancelled_jobs(
-    state: ClusterState, flow: WorkflowState, cause: str, now: float
+    state: ClusterState, flow: WorkflowState, cause: str, now: float, by: str = ""
 ) -> list[e.TasksCancelled]:
     """Cancel the jobs of the stages that have begun."""
     jobs = (state.jobs.get(flow.job_id(stage)) for stage in flow.released())
     return [
-        e.TasksCancelled(at=now, cause=cause, job=job.job.id)
+        e.TasksCancelled(at=now, cause=cause, job=job.job.id, by=by)
         for job in jobs
         if job is not None and not job.is_over
     ]

@@ -182,7 +182,9 @@ def cancel(state: ClusterState, given: Cancel, now: float) -> Decision:
     else:
         count, live = 1, int(given.position in job.live)
     positions = None if given.position is None else (given.position,)
-    events: list[e.Event] = [e.TasksCancelled(at=now, cause=given.cause, job=given.job, positions=positions)]
+    events: list[e.Event] = [
+        e.TasksCancelled(at=now, cause=given.cause, job=given.job, positions=positions, by=given.by)
+    ]
     if positions is not None and job.forming is not None and given.position in job.forming.positions:
         events.insert(0, recalled(state, job, now, given.cause, "one of its members was cancelled"))
     if given.position is not None and not live and is_all_done(job, given.position):

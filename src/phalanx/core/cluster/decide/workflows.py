@@ -220,9 +220,9 @@ def cancel_workflow(state: ClusterState, given: CancelWorkflow, now: float) -> D
         return refuse_because("NotFound", f"no workflow {given.workflow}", "not_found")
     if flow.is_over:
         return refuse_because("AlreadyEnded", f"workflow {given.workflow} has already ended")
-    jobs = cancelled_jobs(state, flow, given.cause, now)
+    jobs = cancelled_jobs(state, flow, given.cause, now, given.by)
     stopping = sum(len(state.jobs[each.job].live) for each in jobs)
-    cancelled = w.WorkflowCancelled(at=now, cause=given.cause, workflow=given.workflow)
+    cancelled = w.WorkflowCancelled(at=now, cause=given.cause, workflow=given.workflow, by=given.by)
     return Decision([cancelled, *jobs], [], Accepted(flow.unfinished, stopping))
 
 

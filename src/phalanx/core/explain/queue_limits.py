@@ -1,0 +1,114 @@
+"""Who stands ahead in the queue, and the limit for each user with which others have a turn between his tasks."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec import structs
+
+from phalanx.core.cluster.units import GangState, GroupState
+from phalanx.core.explain.case import Case
+from phalanx.core.explain.change import Change
+from phalanx.core.model.amounts import plural
+from phalanx.core.model.job import Job
+from phalanx.core.model.reason import Reason, Tier
+from phalanx.core.model.resources import Grant
+from phalanx.core.model.tenants import Tenant
+from phalanx.core.model.waiting import Rank, Unit, Waiting
+
+
+def pending(unit: object) -> int:
+    """How many tasks of a unit wait for a place."""
+    groups = (
+        [unit] if isinstance(unit, GroupState) else unit.owner.groups if isinstance(unit, GangState) else []
+    )
+    return sum(group.pending_count for group in groups)
+
+
+def behind(waiting: Waiting, unit: Unit, own: int, started: Counter[Rank]) -> Reason:
+    """How many tasks go first: of other jobs, without those that have a place by now, and so many of its own job."""
+    ahead, jobs = _ahead(waiting, unit, started)
+    total = max(0, ahead.total()) + own
+    id, count = max(ahead.items(), key=lambda each: each[1], default=("", 0))
+    if count <= own:
+        return _behind(total)
+    share = "" if total == 1 else "all " if count >= total else f"{count} "
+    named = " ".join(filter(None, ("job", id, jobs[id].name)))
+    whose = f", {share}of {named}" + (f" of user {jobs[id].user}" if jobs[id].user else "")
+    return _behind(total, whose, job=id, user=jobs[id].user, of_job=count)
+
+
+def _behind(ahead: int, whose: str = "", **most: object) -> Reason:
+    some = "1 task is" if ahead == 1 else f"{ahead} tasks are" if ahead else "Other jobs are"
+    text = f"{some} ahead of it in the queue{whose}"
+    return Reason("PriorityBehind", Tier.POLICY, text, {"ahead": ahead, **most})
+
+
+def _ahead(waiting: Waiting, unit: Unit, started: Counter[Rank]) -> tuple[Counter[str], dict[str, Job]]:
+    """Of each other job, how many tasks go first."""
+    ahead, jobs = Counter[str](), dict[str, Job]()
+    for kind in waiting.classes.values():
+        for rank, each in kind.units.items():
+            if rank < unit.rank and each.job.id != unit.job.id:
+                ahead[each.job.id] += pending(each) - started[rank]
+                jobs[each.job.id] = each.job
+    return ahead, jobs
+
+
+def limit_for_each_user(case: Case) -> Change | None:
+    """The highest limit of running tasks with which it is the next, when one of those ends who stand ahead most."""
+    mine = case.job.job
+    ahead, jobs = _ahead(case.state.waiting, case.unit, Counter())
+    users = Counter[str]()
+    for id, count in ahead.items():
+        if jobs[id].queue == mine.queue and jobs[id].user != mine.user:
+            users[jobs[id].user] += count
+    for user, _ in users.most_common(1):
+        most = case.state.queues.used_by.get((mine.queue, user), [0])[0] - 1
+        old = case.state.queues.quotas.get(mine.queue)
+        if old is None or most < 1 or not _is_next(case, user, most):
+            return None
+        limit = f"{plural(most, 'running task')} of each user in queue {mine.queue}"
+        text = f"it would start when a task of {user} ends, with a limit of {limit}"
+        if case.asker.declares:
+            return Change(text, {}, f"phalanx queue set {mine.queue} --user-running {most}")
+        return Change(f"{text}, which an admin can set")
+    return None
+
+
+def _is_next(case: Case, user: str, most: int) -> bool:
+    """Whether it starts with the limit when one task of that user has left its place."""
+    if (tenant := _one_place(case, user)) is None:
+        return False
+    queue, draft = case.job.job.queue, case.draft
+    quota = case.state.queues.quotas[queue]
+    limited = structs.replace(quota, each_user=structs.replace(quota.each_user, running=most))
+    mark = draft.mark()
+    draft.evict(tenant)
+    try:
+        return case.trials.starts_with_quota(case.unit, case.ahead, limited)
+    finally:
+        draft.rollback(mark)
+
+
+def _one_place(case: Case, user: str) -> Tenant | None:
+    """A place of the user on a node that would have room for it without that one."""
+    jobs, queue, nodes = case.state.jobs, case.job.job.queue, case.draft.nodes
+    for id, places in case.draft.tenants.of_job.items():
+        if (jobs[id].job.user, jobs[id].job.queue) != (user, queue) or jobs[id].gang is not None:
+            continue
+        for each in places.values():
+            if each.key in case.draft.gone or each.is_promise or not nodes.open[each.node_row]:
+                continue
+            if isinstance(case.unit, GangState) or _has_room(case, each):
+                return each
+    return None
+
+
+def _has_room(case: Case, tenant: Tenant) -> bool:
+    assert isinstance(case.unit, GroupState)
+    mark = case.draft.mark()
+    case.draft.evict(tenant)
+    fits = isinstance(case.draft.nodes.ledgers[tenant.node_row].fit(case.unit.request), Grant)
+    case.draft.rollback(mark)
+    return fits
