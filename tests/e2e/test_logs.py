@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +17,11 @@ from phalanx.cli.job_logs import JobLogs
 from phalanx.cli.task_log import LogOptions, TaskLog
 from phalanx.errors import BadRequest, NotFound, Unavailable
 from tests.support.real_cluster import RealCluster, a_real_cluster, end_keeper
+from tests.support.terminal import command_environment, phalanx_words
 from tests.support.waiting import wait_until
 
 WRITES = "for i in $(seq 300); do echo out $i; echo err $i >&2; done"
+READERS_THAT_LEAVE = 6
 IN_ORDER = "".join(f"out {number}\nerr {number}\n" for number in range(1, 301))
 
 
@@ -233,3 +236,22 @@ def test_nothing_is_lost_or_doubled_when_processes_are_killed_while_logs_are_cop
         times = cluster.client.log_times(f"{job}.1")
         assert (abs(times.rows[0].at - begun_at) < 1.0, times.rows[0].stdout) == (True, len("begun\n"))
         assert times.rows[-1].at > begun_at + 1.4
+
+
+def test_a_reader_that_has_enough_ends_logs_as_it_ends_other_programs(cluster: RealCluster) -> None:
+    """Threads that search the logs of other tasks with RE2 still run then; they aborted the process."""
+    writes = "for i in $(seq 3000); do echo step $i diverged; done"
+    id = cluster.client.submit(command=["sh", "-c", writes], array="1-4").task_ids[0].partition(".")[0]
+    assert cluster.client.wait(id, timeout=20).status == "Completed"
+    for _ in range(READERS_THAT_LEAVE):
+        logs = subprocess.Popen(
+            phalanx_words(cluster, "logs", id, "--grep", "diverged"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=command_environment(cluster),
+        )
+        assert logs.stdout is not None and logs.stderr is not None
+        assert logs.stdout.readline() == b"1| step 1 diverged\n"
+        logs.stdout.close()
+        with logs.stderr:
+            assert (logs.stderr.read(), logs.wait(30)) == (b"", 128 + signal.SIGPIPE)

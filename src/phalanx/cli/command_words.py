@@ -5,15 +5,23 @@ that are no text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from os import X_OK, access
 from pathlib import Path
 from shutil import which
 
 import typer
 
 from phalanx.cli.output import note, tell_error
+from phalanx.cli.script_lines import tell_directives
+from phalanx.core.model.amounts import describe_bytes, parse_bytes
+from phalanx.errors import PhalanxError
 
 _ARRAY_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
+_TWO_NUMBERS = re.compile(r"([0-9]{1,4}):([0-9]{2})")
+_DECIMAL = re.compile(
+    r"([0-9]+(?:\.[0-9]+)?) ?([kmgtp])", re.IGNORECASE
+)  # with a B it is clear what is meant
 BARE_SECONDS_MAX = 60  # a smaller number without a unit was likely meant as minutes
 
 
@@ -37,7 +45,9 @@ def check_words(words: list[str], *, is_shell: bool, in_image: bool = False) -> 
         text = f"{words[0]!r} is one word with spaces in it: leave the quotes out, or use --shell"
         raise typer.BadParameter(text, param_hint="CMD")
     if not is_shell and not in_image:
+        _refuse_job_file(words)
         _check_script(words[0])
+        tell_directives(words)
 
 
 def _check_script(word: str) -> None:
@@ -50,11 +60,50 @@ def _check_script(word: str) -> None:
     raise typer.BadParameter(f"{word} {why}: write {interpreter} {word}", param_hint="CMD")
 
 
+def _refuse_job_file(words: list[str]) -> None:
+    """`submit job.yaml` would run a program of that name."""
+    is_file = len(words) == 1 and words[0].endswith((".yaml", ".yml")) and Path(words[0]).is_file()
+    if is_file and not access(words[0], X_OK):
+        text = f"{words[0]} is a file: write phalanx apply -f {words[0]}"
+        raise typer.BadParameter(text, param_hint="CMD")
+
+
+def tell_missing(words: list[str], folder: str | None, variables: Mapping[str, str]) -> None:
+    """A program or a folder that is not here may be on a node, or misspelled: it is named."""
+    if folder is not None and not Path(folder).is_dir():
+        note(f"warning: there is no folder {folder} here: the task fails unless its node has it")
+    elif words and not _is_here(words[0], folder or ".", variables.get("PATH")):
+        place = "in PATH here" if "/" not in words[0] else "here"
+        note(f"warning: there is no {words[0]} {place}: the task fails unless its node has it")
+
+
+def _is_here(word: str, folder: str, path: str | None) -> bool:
+    """Whether a program is here, as far as can be said: a word in braces is filled in for each task."""
+    if "{" in word or "$" in word:
+        return True
+    return (Path(folder) / word).exists() if "/" in word else which(word, path=path) is not None
+
+
 def tell_bare_seconds(text: str | None) -> str | None:
     """A time limit as it is. A small number alone is seconds here, and minutes elsewhere: that is said."""
     if text is not None and text.isdecimal() and 0 < int(text[:9]) < BARE_SECONDS_MAX:
         unit = "second" if int(text) == 1 else "seconds"
         note(f"warning: --time-limit {text} is {int(text)} {unit}; write {text}m for minutes")
+    if text is not None and (found := _TWO_NUMBERS.fullmatch(text.strip())):
+        hours, minutes = (str(int(each)) for each in found.groups())
+        meant = f"{hours}m{minutes}s for minutes and seconds, as Slurm reads it"
+        note(f"warning: --time-limit {text} is {hours}h{minutes}m; write {meant}")
+    return text
+
+
+def tell_decimal_memory(text: str) -> str:
+    """Memory as it is. Units of powers of 1000 are of 1024 in other schedulers: that is said."""
+    if found := _DECIMAL.fullmatch(text.strip()):
+        unit = found[2].upper()
+        note(
+            f"warning: -m {text} is {describe_bytes(parse_bytes(text))} "
+            f"(powers of 1000); write {found[1]}{unit}iB for powers of 1024"
+        )
     return text
 
 
@@ -72,6 +121,31 @@ def refuse_file_as_command(words: list[str]) -> None:
     """`plan job.yaml` would plan a program of that name."""
     if len(words) == 1 and words[0].endswith((".yaml", ".yml", ".json")) and Path(words[0]).is_file():
         raise typer.BadParameter(f"{words[0]} is a file: write -f {words[0]}", param_hint="CMD")
+
+
+def told_of(error: PhalanxError, args: Sequence[str]) -> tuple[str, str]:
+    """An error and its hint. Of a word that cannot be an id, the word is told, and not a path of the API."""
+    if error.reason == "RouteNotFound":
+        for word in args:
+            if "," in word or word.startswith(":"):
+                named = "WORKFLOW:STAGE" if ":" in word else " ".join(word.split(","))
+                return f"no job {word[:80]!r}", f"write {named}"
+    return error.detail, error.hint
+
+
+def check_nodes(names: Sequence[str], targets: Sequence[str]) -> None:
+    """Lists of nodes as Slurm writes them are refused with ours; a number of nodes is accepted as a name, and told."""
+    for name in (*names, *targets):
+        if "[" in name or "]" in name:
+            raise typer.BadParameter(f"{name!r} is no name: write n1,n2,n3", param_hint="--nodes")
+    for target in targets:
+        if "," in target and ":" not in target:  # n1:0::0,1 is a node and two of its GPUs
+            words = " ".join(f"-t {each}" for each in target.split(",") if each)
+            raise typer.BadParameter(f"{target!r} is not one node: write {words}", param_hint="-t")
+    for name in filter(str.isdecimal, names):
+        note(
+            f"warning: --nodes {name} is a name; {name} tasks on different nodes are --tasks {name} --spread"
+        )
 
 
 def tell_unspelled(args: Sequence[str]) -> int:

@@ -94,4 +94,7 @@ def _variable(text: str, where: str) -> dict[str, str]:
         raise typer.BadParameter(f"{text!r} is not UTF-8", param_hint=where) from None
     if not name or not name.isprintable() or " " in name:
         raise typer.BadParameter(f"{text[:80]!r} is not NAME=VALUE or NAME", param_hint=where)
+    if not equals and where == "--env" and ("." in name or "/" in name) and name not in environment():
+        text = f"{text[:80]!r} is the name of a file, not of a variable: phalanx logs ID has the output of a task"
+        raise typer.BadParameter(text, param_hint=where)
     return {name: value if equals else passed(name, environment(), where)}

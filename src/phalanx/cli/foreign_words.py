@@ -53,10 +53,13 @@ OURS = {
     "start": "phalanx up",
     "serve": "phalanx up, phalanx coordinator",
     "reject": "phalanx deny ID --reason TEXT",
+    "undrain": "phalanx node resume NAME",
+    "help": "phalanx --help, phalanx COMMAND --help",
 }
 
 # Options of sbatch, srun and salloc, for the commands that take a job.
 TAKES_A_JOB = frozenset({"submit", "run", "alloc", "plan"})
+OUR_LOGS = "phalanx logs ID, which has the output; --split-output keeps two"
 OUR_OPTIONS = {
     **dict.fromkeys(("-p", "--partition"), "-q QUEUE, or -l LABEL=VALUE for nodes of a kind"),
     **dict.fromkeys(("-A", "--account", "--qos"), "-q QUEUE"),
@@ -76,12 +79,19 @@ OUR_OPTIONS = {
     # HyperQueue
     "--cpus": "-c N",
     "--resource": "-c N, -m SIZE, --gpus N",
-    **dict.fromkeys(("--crash-limit", "--max-fails"), "--retries N for each task"),
+    "--crash-limit": "--retries N for each task",
+    "--max-fails": "nothing: a failed task does not stop the others of an array; phalanx cancel ID does",
     "--progress": "--wait",
+    **dict.fromkeys(("--stdout", "--stderr", "--log", "--error"), OUR_LOGS),
+    "--time-request": "nothing: no node ends by itself, so how long a task may take is not asked for",
+    "--pin": "-c N: which cores a task runs on is up to its node",
+    "--stream": "phalanx logs ID, which has the output of all tasks; phalanx cp for files",
+    "--nice": "--priority N: a higher one goes first, 0 is the usual one",
+    **dict.fromkeys(("--mail-type", "--mail-user"), "phalanx wait ID && COMMAND: no mail is sent"),
     **dict.fromkeys(
-        ("--stdout", "--stderr", "--log"), "phalanx logs ID, which has the output; --split-output keeps two"
+        ("--interactive", "--pty", "--tty", "-it", "-ti"),
+        "phalanx alloc for a shell, phalanx run -i for a command that reads standard input",
     ),
-    "--time-request": "--time-limit TIME, such as 1h30m",
     "--directory": "--cwd FOLDER",
 }
 _A_FILE = "phalanx apply -f FILE, or phalanx workflow submit -f FILE"
@@ -91,6 +101,21 @@ OF_COMMANDS: dict[str, dict[str, str]] = {
     "run": dict.fromkeys(("-f", "--file"), _A_FILE)
     | dict.fromkeys(("--detach", "--background"), "phalanx submit, which returns at once")
     | {"-d": "phalanx submit to return at once, --after JOB to start after another one"},
+    "ps": {
+        "--me": "--mine, or -m",
+        **dict.fromkeys(("-t", "--state", "--states"), "--status STATUS, or -s STATUS; repeatable"),
+        **dict.fromkeys(("-j", "--job", "--jobs"), "phalanx show ID, or --tasks ID for its tasks"),
+        **dict.fromkeys(("-A", "--account", "-p", "--partition"), "-q QUEUE"),
+        **dict.fromkeys(
+            ("--node", "--nodes", "--nodelist"), "phalanx node show NAME, which has the tasks of a node"
+        ),
+        "--until": "--since TIME, and --sort: there is no end",
+        "--csv": "-o json, or phalanx results ID -o csv for the tasks of a job",
+        "--format": "--columns A,B, or -o json",
+    },
+    "apply": {"--dry-run": "phalanx plan -f FILE, which starts nothing"},
+    "hold": {"--all": "`phalanx ps -o name | xargs phalanx hold`"},
+    "wait": {"--all": "`phalanx ps -m -o name | xargs phalanx wait`"},
     "token create": dict.fromkeys(("-u", "--user"), "--name NAME: the user that the token is of"),
 }
 # What `update` cannot change: it is part of the request that a job was placed by.
@@ -107,10 +132,15 @@ BY_RESUBMIT = {
 def our_option(path: str, option: str) -> str:
     """What to use instead of an option that a command, with its nouns, does not have; empty if nothing is known."""
     if option in OF_COMMANDS.get(path, {}):
-        return f"use {OF_COMMANDS[path][option]}"
+        return _use(OF_COMMANDS[path][option])
     command = path.rpartition(" ")[2]
+    option = "--interactive" if option in {"-it", "-ti"} else option
     if command in TAKES_A_JOB and option in OUR_OPTIONS:
-        return f"use {OUR_OPTIONS[option]}"
+        return _use(OUR_OPTIONS[option])
     if command == "update" and option in BY_RESUBMIT:
         return f"submit it once more with it: phalanx resubmit ID --set {BY_RESUBMIT[option]}"
     return ""
+
+
+def _use(ours: str) -> str:
+    return f"there is {ours}" if ours.startswith("nothing: ") else f"use {ours}"

@@ -36,7 +36,8 @@ class LogsForm(Struct, kw_only=True):
         typer.Option("-f", "--follow", help="Follow the output until the task ends, over all its attempts."),
     ] = False
     tail: Annotated[
-        int | None, typer.Option(min=0, help="Show only the last lines, of each task; 0 = all.")
+        int | None,
+        typer.Option("-n", "--tail", min=0, help="Show only the last lines, of each task; 0 = all."),
     ] = None
     since: Annotated[
         str | None,

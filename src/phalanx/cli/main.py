@@ -7,7 +7,6 @@ error, and ends with the exit code that belongs to its error (`phalanx.errors` h
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
@@ -15,9 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
-from phalanx.cli.command_words import tell_unspelled
+from phalanx.cli.command_form import CommandLast, FileLists, OptionsOnce
+from phalanx.cli.command_words import tell_unspelled, told_of
+from phalanx.cli.exits import OutputClosed, discard_output, leave
 from phalanx.cli.foreign_words import OURS
 from phalanx.cli.output import tell_error
 from phalanx.cli.session import CliSession, flags_before
@@ -220,9 +221,6 @@ _TAKES_A_COMMAND_LAST = {"exec:exec_command", "vps_connect:connect"}
 _TAKES_FILES = {"apply:apply", "plan:plan", "topology:topology", "workflow:submit"}
 
 
-_FILE_OPTIONS = ("-f", "--file", "--cluster")
-
-
 class Catalogue(Mapping[str, Any]):
     """Names to commands, each made when it is asked for."""
 
@@ -258,44 +256,17 @@ class Root(LazyGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings | {"commands": Catalogue(COMMANDS)})
 
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise OutputClosed from error
+
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """A word of another scheduler is answered with ours; it is looked up only once it is none of ours."""
         if args and args[0] not in self.commands and (ours := OURS.get(args[0])) is not None:
             ctx.fail(f"No such command {args[0]!r}: use {ours}")
         return super().resolve_command(ctx, args)
-
-
-class FileLists(TyperCommand):
-    """A command whose options that name files may be followed by several."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, repeated(args))
-
-
-class CommandLast(TyperCommand):
-    """A command that takes a user's command behind `--`; without `--`, everything behind the first argument."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        ctx.allow_interspersed_args = "--" in args
-        return super().parse_args(ctx, args)
-
-
-def repeated(args: list[str]) -> list[str]:
-    """`-f a.yaml b.yaml` as `-f a.yaml -f b.yaml`; what follows `--` belongs to the user's command."""
-    found: list[str] = []
-    option, has_value = "", False
-    for at, word in enumerate(args):
-        if word == "--":
-            return found + args[at:]
-        if word.startswith("-") and word != "-":
-            option, equals, _ = word.partition("=")
-            has_value = bool(equals)
-        elif option in _FILE_OPTIONS:
-            if has_value:
-                found.append(option)
-            has_value = True
-        found.append(word)
-    return found
 
 
 def _function(entry: str) -> Any:
@@ -323,11 +294,7 @@ def _command(name: str, entry: str) -> Any:
         "help_option_names": ["-h", "--help"],
     }
     form = (
-        CommandLast
-        if entry in _TAKES_A_COMMAND_LAST
-        else FileLists
-        if entry in _TAKES_FILES
-        else TyperCommand
+        CommandLast if entry in _TAKES_A_COMMAND_LAST else FileLists if entry in _TAKES_FILES else OptionsOnce
     )
     app.command(name, cls=form, context_settings=settings)(_function(entry))
     return typer.main.get_command(app)
@@ -366,7 +333,7 @@ def root(
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-    sys.exit(run(sys.argv[1:]))
+    leave(run(sys.argv[1:]))
 
 
 def run(args: Sequence[str]) -> int:
@@ -376,7 +343,7 @@ def run(args: Sequence[str]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except PhalanxError as error:
-        tell_error(error.detail, error.hint)
+        tell_error(*told_of(error, args))
         return error.exit_code
     except typer.TyperException as error:
         tell_error(plain(error.format_message(), is_known=bool(foreign_hint(error))), usage_hint(error))
@@ -385,10 +352,8 @@ def run(args: Sequence[str]) -> int:
         return tell_unspelled(args)
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
-    except BrokenPipeError:
-        # The reader has closed the pipe. Buffered output is discarded, or Python would complain at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+    except (OutputClosed, BrokenPipeError):
+        return discard_output()
     except OSError as error:  # A folder that is gone, a disk that is full.
         tell_error(str(error), "")
         return 1

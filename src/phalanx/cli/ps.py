@@ -46,7 +46,11 @@ QueueOption = Annotated[str | None, typer.Option("-q", "--queue", help="Only job
 
 StatusOption = Annotated[
     list[ShownStatus] | None,
-    typer.Option(case_sensitive=False, help="Only jobs or tasks with this status, as the list shows it."),
+    typer.Option(
+        *("-s", "--status"),
+        case_sensitive=False,
+        help="Only jobs or tasks with this status, as the list shows it.",
+    ),
 ]
 SelectorOption = Annotated[
     str | None,

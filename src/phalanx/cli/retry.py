@@ -11,7 +11,7 @@ from phalanx.cli.job import IdArgument, id_of
 from phalanx.cli.labels import label
 from phalanx.cli.output import OutputOption, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, session
-from phalanx.cli.submit import pair
+from phalanx.cli.values import pair
 from phalanx.cli.wait import await_submitted, exit_code, tell_end
 from phalanx.settings import Output
 

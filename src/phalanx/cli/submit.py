@@ -17,7 +17,14 @@ from msgspec import Struct, structs
 from phalanx.api.schema.exports import NONE
 from phalanx.api.schema.groupspec import parse_gather
 from phalanx.api.schema.submission import SubmitReply, SubmitRequest
-from phalanx.cli.command_words import check_words, tell_bare_seconds, tell_lone_range
+from phalanx.cli.command_words import (
+    check_nodes,
+    check_words,
+    tell_bare_seconds,
+    tell_decimal_memory,
+    tell_lone_range,
+    tell_missing,
+)
 from phalanx.cli.completion import node_names
 from phalanx.cli.environment import (
     EnvFileOption,
@@ -30,6 +37,7 @@ from phalanx.cli.labels import label
 from phalanx.cli.option_form import with_options
 from phalanx.cli.output import OutputOption, Table, emit, note
 from phalanx.cli.session import TimeoutOption, deadline, read_cores, read_memory, session
+from phalanx.cli.values import pair, pairs, spelled
 from phalanx.cli.wait import await_submitted, exit_code, tell_end
 from phalanx.cli.words import listed
 from phalanx.client.sweep_files import Read, each_line, from_csv, from_json
@@ -238,21 +246,29 @@ class SubmitOptions(Struct, kw_only=True):
 
     def request(self) -> SubmitRequest:
         """The same in the words of the API."""
-        words = [_spelled(word, "CMD") for word in self.command or []]
+        words = [spelled(word, "CMD") for word in self.command or []]
         check_words(words, is_shell=self.shell, in_image=bool(self.image))
+        if "--" in (self.target or []):  # run -it -- bash
+            raise typer.BadParameter("-t takes a node; phalanx alloc opens a shell", param_hint="-t")
+        check_nodes([*(self.nodes or []), *(self.exclude or [])], self.target or [])
+        folder, exported = self._folder(), exported_variables(self.export, in_image=bool(self.image))
+        env = given_variables(self.env, self.env_file)
+        if not self.image:
+            tell_missing([] if self.shell else words, folder, exported | env)
+        tell_decimal_memory(self.memory)
         return SubmitRequest(
             command=[] if self.shell else words,
             shell=words[0] if self.shell else None,
             targets=self.target or [],
-            env=given_variables(self.env, self.env_file),
-            exported=exported_variables(self.export, in_image=bool(self.image)),
-            labels=dict(pair(each, "--label") for each in self.label or []),
-            tags=dict(pair(each, "--tag") for each in self.tag or []),
+            env=env,
+            exported=exported,
+            labels=pairs(self.label, "--label"),
+            tags=pairs(self.tag, "--tag"),
             gather=[parse_gather(each) for each in self.gather or []],
             after=listed(self.after),
             nodes=listed(self.nodes),
             exclude=listed(self.exclude),
-            cwd=self._folder(),
+            cwd=folder,
             mounts=self.mount or [],
             max_retries=self.retries,
             min_run=self.min_run or 0,
@@ -325,23 +341,6 @@ class SweepOptions(SubmitOptions, kw_only=True):
             raise typer.BadParameter("give one of --each-line, --from-csv and --from-json")
         request = structs.replace(self.request(), params=params, at_once=self.limit, hold=self.hold)
         return request, files[0][0](files[0][1]) if files else None
-
-
-def _spelled(text: str, what: str) -> str:
-    """Bytes that are not UTF-8 cannot travel as JSON; say so before they try."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise typer.BadParameter(f"{text!r} is not UTF-8", param_hint=what) from None
-    return text
-
-
-def pair(text: str, option: str) -> tuple[str, str]:
-    """An option's NAME=VALUE."""
-    name, equals, value = _spelled(text, option).partition("=")
-    if not equals or not name:
-        raise typer.BadParameter(f"{text!r} is not NAME=VALUE", param_hint=option)
-    return name, value
 
 
 @with_options(SweepOptions)

@@ -7,7 +7,7 @@ import re
 
 import typer
 
-from phalanx.cli.foreign_words import our_option
+from phalanx.cli.foreign_words import OUR_LOGS, TAKES_A_JOB, our_option
 
 _UNKNOWN_OPTION = r"^(No such option: (\S+)) \(Possible options: (.*)\)$"
 
@@ -38,6 +38,39 @@ def foreign_hint(error: typer.TyperException) -> str:
     return our_option(ctx.command_path.partition(" ")[2], option)
 
 
+def _gpus_hint(error: typer.TyperException) -> str:
+    """`--gpus h100:2` as Slurm has it."""
+    found = re.search(r"'([A-Za-z][\w-]*):([0-9]+)' is not", plain(error.format_message()))
+    if found is None or "--gpus" not in getattr(getattr(error, "param", None), "opts", []):
+        return ""
+    return f"write --gpus {found[2]} --gpu-type {found[1]}"
+
+
+def _output_hint(error: typer.TyperException, command: str) -> str:
+    """Where the output of a task is, for one who gives `-o FILE` as other schedulers take it."""
+    opts = getattr(getattr(error, "param", None), "opts", [])
+    is_file = "--output" in opts and command in TAKES_A_JOB
+    return f"-o is the format of what phalanx prints; for the output of a task, {OUR_LOGS}" if is_file else ""
+
+
+def _extra_hint(error: typer.TyperException, command: str) -> str:
+    """`ps 4` means one job, `ps waiting` a status."""
+    found = re.fullmatch(
+        r"Got unexpected extra arguments? \((.*)\)", error.format_message().replace("(s)", "s")
+    )
+    if found is None or command != "ps":
+        return ""
+    from phalanx.cli.status_words import (
+        ShownStatus,
+    )  # not before it is needed: it takes the views of jobs along
+
+    word = found[1].split(" ", 1)[0]
+    word = "pending" if word in {"waiting", "queued"} else word
+    if word.lower() in {each.value.lower() for each in ShownStatus}:
+        return f"phalanx ps -s {word}"
+    return f"phalanx show {word} shows one job, phalanx ps --tasks {word} its tasks"
+
+
 def usage_hint(error: typer.TyperException) -> str:
     """What to use instead of an option of another scheduler, or where to read more: the help of the command."""
     ctx = getattr(error, "ctx", None)
@@ -45,6 +78,9 @@ def usage_hint(error: typer.TyperException) -> str:
         return ""
     if ours := foreign_hint(error):
         return ours
+    command = ctx.command_path.rpartition(" ")[2]
+    if meant := _gpus_hint(error) or _output_hint(error, command) or _extra_hint(error, command):
+        return meant
     given = getattr(getattr(error, "param", None), "opts", [])
     if error.format_message().startswith("Missing option") and "--file" in given:
         return f"the file is given with -f: {ctx.command_path} -f FILE"

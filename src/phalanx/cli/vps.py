@@ -20,7 +20,7 @@ from phalanx.cli.labels import label
 from phalanx.cli.option_form import with_options
 from phalanx.cli.output import OutputOption, Table, emit, fields, moment, note, size
 from phalanx.cli.session import read_cores, read_memory, session
-from phalanx.cli.submit import pair
+from phalanx.cli.values import pair
 from phalanx.errors import BadRequest, Conflict, NotFound
 
 VpsArgument = Annotated[

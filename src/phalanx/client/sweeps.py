@@ -6,7 +6,6 @@ sent again; the job itself has a request id, and is accepted once.
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -239,7 +238,9 @@ class AsyncSweepCalls:
 
     async def _submitted(self, request: SubmitRequest | None, fields: SweepFields) -> SubmitReply:
         reads_file = len(_ROWS.keys() & fields.keys() - {"rows"}) > 0
-        sweep = await asyncio.to_thread(_sweep, request, fields) if reads_file else _sweep(request, fields)
+        from asyncio import to_thread  # here, for the commands of a shell do without it
+
+        sweep = await to_thread(_sweep, request, fields) if reads_file else _sweep(request, fields)
         if not isinstance(sweep, _Sweep):
             found: SubmitReply = await self._ask(sweep)
             return found

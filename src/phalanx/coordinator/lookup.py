@@ -6,6 +6,7 @@ What a user calls a job, and what Kubernetes does, is read into an id before any
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Sequence
 
@@ -23,6 +24,7 @@ from phalanx.core.model.job import Job, JobId, is_job_id, is_job_name, ulid
 from phalanx.errors import BadRequest, NotFound
 from phalanx.store.protocol import Store
 
+_RANGE = re.compile(r"([0-9]{1,9})(?:-|\.\.)[0-9]{1,9}")
 _ALPHABET = frozenset("0123456789abcdefghjkmnpqrstvwxyz")
 
 
@@ -59,6 +61,8 @@ async def _find_job(state: ClusterState, store: Store, text: str) -> JobState:
         raise _is_workflow(prefix)
     if not prefix or len(prefix) > 26 or not _ALPHABET.issuperset(prefix):
         raise _no_job(state, text, ": a job is named by its number, its name, last or its id")
+    if not prefix.strip("0"):
+        raise _no_job(state, text, ": jobs are numbered from 1")
     if is_job_id(prefix):
         body = await store.history(prefix)
         if body is None:
@@ -251,6 +255,9 @@ def _no_job(state: ClusterState, text: str, how: str = "") -> NotFound:
             reason="JobNotFound",
             hint=f"{other.job.user}'s is named by its number: {label(state, other.job.id)}",
         )
+    if found := _RANGE.fullmatch(text):
+        named = f"jobs are named one by one, such as {found[1]} {int(found[1]) + 1}"
+        return NotFound(f"no job {text[:80]!r}", reason="JobNotFound", hint=named)
     hint = f"`phalanx ps --all -n {text}` lists the jobs of that name" if is_job_name(text) else ""
     return NotFound(
         f"no job {text[:80]!r}{how}", reason="JobNotFound", hint=hint or "phalanx ps --all lists them"

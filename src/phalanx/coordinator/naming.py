@@ -89,10 +89,23 @@ async def _found(
     task = _TASK.fullmatch(words)
     job = None if task is None else await _one(requests, store, task[1], user, of_all=of_all, kind=kind)
     if job is None and is_number(_base(words)) and words.count(".") > 1:
-        like = ".".join(words.split(".")[:2])
+        first, index, *_ = words.split(".")
+        like = f"{first}.{index if index.isdecimal() else 1}"
         text = f"no task {words[:80]!r}: a task is named by its job and its index, such as {like[:80]}"
         raise NotFound(text, reason="TaskNotFound")
+    if task is None and "." in words:
+        await _refuse_index(requests, store, words, user, of_all=of_all, kind=kind)
     return None if task is None or job is None else f"{job}.{task[2]}"
+
+
+async def _refuse_index(
+    requests: Requests, store: Store, words: str, user: str, *, of_all: bool, kind: Kind
+) -> None:
+    """Raise NotFound for what follows the name of a job and a dot, and is no index."""
+    base = _base(words)
+    if await _one(requests, store, base, user, of_all=of_all, kind=kind) is not None:
+        text = f"no task {words[:80]!r}: name one task, by its index behind the dot"
+        raise NotFound(text, reason="TaskNotFound", hint=f"such as {base[:80]}.1")
 
 
 async def _one(

@@ -35,7 +35,7 @@ from phalanx.manifests.lines import line_of
 from phalanx.manifests.load import Map, place
 from phalanx.manifests.view import View
 
-JOB_FIELDS = frozenset(JobSpec.__struct_fields__)
+JOB_FIELDS = frozenset(JobSpec.__struct_fields__) | {"retries"}
 GROUP_FIELDS = frozenset(GroupSpec.__struct_fields__)
 INTERNAL = frozenset(
     {"applied", "attached", "draft", "indexes", "object", "objects", "stdin"}

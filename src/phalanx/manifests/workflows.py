@@ -49,7 +49,7 @@ _JOB_FIELDS = frozenset(JobSpec.__struct_fields__) - {
     "params",  # of a stage they are for its program
     "each",
 }
-_ATTEMPT_FIELDS = ("max_attempts", "maxAttempts")
+_ATTEMPT_FIELDS = ("max_attempts", "maxAttempts", "retries")
 # What FlowMesh's task types have in common, and `params` for whatever a program wants to be told.
 _FOR_PROGRAMS = (
     "adapters", "agent", "api", "checkpoint", "data", "dataset", "embedding", "evaluation", "inference", "lora",
@@ -328,7 +328,7 @@ def _retries(view: View, spec: dict[str, Any]) -> int:
         raise wrong(view, f"spec.{given[0]}", f"{shown(value)} is not a whole number")
     if value < 0:
         return RETRIES_MAX
-    return value if given[0] == "max_retries" else max(value - 1, 0)
+    return value if given[0].endswith("retries") else max(value - 1, 0)
 
 
 def _condition(view: View, value: Any) -> ConditionSpec:

@@ -46,11 +46,35 @@ from tests.support.fake_client import ID, Cli, FakeClient
         ("submit --time 10 -- true", "use --time-limit"),
         ("submit --job-name a -- true", "use -n NAME"),
         ("update 1 --memory 4GiB", "phalanx resubmit ID --set memory="),
-        ("ps -p gpu", "see `phalanx ps --help`"),
+        ("ps -p gpu", "use -q QUEUE"),
         ("submit -f job.yaml", "use phalanx apply -f FILE"),
         ("apply job.yaml", "the file is given with -f: phalanx apply -f FILE"),
         ("workflow submit flow.yaml", "the file is given with -f: phalanx workflow submit -f FILE"),
         ("token create --user ada", "use --name NAME"),
+        ("submit --max-fails 2 -- true", "there is nothing: a failed task does not stop the others"),
+        ("submit --time-request 5 -- true", "there is nothing: no node ends by itself"),
+        ("submit --nice 10 -- true", "use --priority N"),
+        ("submit --mail-type END -- true", "use phalanx wait ID"),
+        ("submit --pin -- true", "use -c N"),
+        ("submit --stream log -- true", "use phalanx logs ID"),
+        ("run --interactive -- bash", "use phalanx alloc"),
+        ("run -it -- bash", "phalanx alloc opens a shell"),
+        ("ps --me", "use --mine"),
+        ("ps -t R", "use --status STATUS"),
+        ("ps -j 4", "use phalanx show ID"),
+        ("ps -A lab", "use -q QUEUE"),
+        ("ps 4 5", "phalanx ps --tasks 4"),
+        ("ps waiting", "phalanx ps -s pending"),
+        ("submit -o x.log -- true", "phalanx logs ID, which has the output"),
+        ("submit -e x.err -- true", "phalanx logs ID has the output"),
+        ("apply --dry-run -f job.yaml", "use phalanx plan -f FILE"),
+        ("hold --all", "phalanx ps -o name"),
+        ("wait --all", "phalanx ps -m -o name"),
+        ("submit --gpus h100:2 -- true", "write --gpus 2 --gpu-type h100"),
+        ("submit --nodes n[1-3] -- true", "'n[1-3]' is no name: write n1,n2,n3"),
+        ("submit -t n1,n2 -- true", "write -t n1 -t n2"),
+        ("help", "phalanx COMMAND --help"),
+        ("undrain n1", "use phalanx node resume NAME"),
         ("vps create --user ada", "see `phalanx vps create --help`"),
     ],
 )
@@ -122,7 +146,7 @@ def test_a_name_that_no_vps_has_is_that_of_no_vps(
 
 def test_a_range_written_as_arrays_write_it_is_one_value_and_that_is_said(cli: Cli, cluster: FakeClient):
     said = cli(
-        "submit", "--param", "seed=1-20", "--param", "date=2026-11-18,a-b", "--", "t", "{seed}", "{date}"
+        "submit", "--param", "seed=1-20", "--param", "date=2026-11-18,a-b", "--", "true", "{seed}", "{date}"
     )
     assert said.err.count("warning") == 1
     assert "seed=1-20 is one value" in said.err and "seed=1..20" in said.err
@@ -134,3 +158,56 @@ def test_a_file_to_plan_is_not_taken_for_a_command(cli: Cli, cluster: FakeClient
     said = cli("plan", str(job))
     assert (said.code, cluster.asked) == (2, [])
     assert f"-f {job}" in said.err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("submit --array=1-4 --array=5-6 -- true", "--array is given 2 times; only the last one counts"),
+        ("submit --tag a=b --tag a=c -- true", "--tag a is given twice; a=c counts"),
+        ("submit -m 4G -- true", "-m 4G is 3.7 GiB (powers of 1000); write 4GiB"),
+        ("submit --time-limit 2:30 -- true", "--time-limit 2:30 is 2h30m; write 2m30s"),
+        (
+            "submit --nodes 2 -- true",
+            "--nodes 2 is a name; 2 tasks on different nodes are --tasks 2 --spread",
+        ),
+        ("submit -- pyhton train.py", "there is no pyhton in PATH here"),
+        ("submit ./nofile.sh", "there is no ./nofile.sh here"),
+        ("submit --cwd /nonexistent true", "there is no folder /nonexistent here"),
+    ],
+)
+def test_what_may_not_be_meant_is_accepted_with_one_warning(
+    cli: Cli, cluster: FakeClient, line: str, told: str
+):
+    said = cli(*line.split())
+    assert (said.code, cluster.verbs()) == (0, ["submit"])
+    assert f"warning: {told}" in said.err and said.err.count("warning") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "submit --tag a=b --tag c=d -m 4GB --time-limit 1:02:30 --param s=1..2 -- ./{s}.sh --array 1 --array 2",
+        "submit --image busybox -- pyhton",
+        "submit --shell -- x;y",
+        "submit -e PATH=/nowhere:/bin:/usr/bin -- true",
+    ],
+)
+def test_what_is_clear_has_no_warning(cli: Cli, cluster: FakeClient, line: str):
+    said = cli(*line.split())
+    assert (said.code, said.err) == (0, "")
+
+
+def test_a_job_file_is_not_submitted_as_a_command(cli: Cli, cluster: FakeClient):
+    Path("job.yaml").write_text("command: [true]")
+    said = cli("submit", "job.yaml")
+    assert (said.code, cluster.asked, "write phalanx apply -f job.yaml" in said.err) == (2, [], True)
+
+
+@pytest.mark.parametrize(("word", "told"), [("4,5", "write 4 5"), (":report", "write WORKFLOW:STAGE")])
+def test_a_word_that_is_no_id_is_told_without_paths_of_the_api(
+    cli: Cli, cluster: FakeClient, word: str, told: str
+):
+    cluster.error = NotFound(f"there is nothing at '/v1/jobs/{word}'", reason="RouteNotFound")
+    said = cli("show", word)
+    assert (said.code, told in said.err, "/v1/" in said.err) == (5, True, False)

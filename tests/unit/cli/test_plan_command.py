@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from phalanx.api.schema.apply import PlannedPlacement, PlanReason, PlanReply, PlanRequest
-from phalanx.cli.main import repeated
+from phalanx.cli.command_form import repeated
 from tests.support.fake_client import Cli, FakeClient
 
 NODES = 'nodes: [{name: "n[1-2]", cores: 8, gpus: 8}]\n'

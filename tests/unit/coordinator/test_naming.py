@@ -106,6 +106,17 @@ async def test_a_task_is_named_by_the_name_of_its_job(ada: AsyncClient):
     assert (await ada.wait("sweep.2", timeout=0)).id == f"{id}.2"
     with pytest.raises(NotFound, match=r"no task '1\.2\.3': .* such as 1\.2"):
         await ada.why("1.2.3")
+    with pytest.raises(NotFound, match=r"no task '5\.\.8': .* such as 5\.1"):
+        await ada.cancel("5..8")
+    for words in ("sweep.2-3", "sweep.", "sweep.x"):
+        with pytest.raises(NotFound, match="name one task") as refused:
+            await ada.task(words)
+        assert (refused.value.reason, refused.value.hint) == ("TaskNotFound", "such as sweep.1")
+    with pytest.raises(NotFound) as refused:
+        await ada.cancel("4-7")
+    assert refused.value.hint == "jobs are named one by one, such as 4 5"
+    with pytest.raises(NotFound, match="no job '0': jobs are numbered from 1"):
+        await ada.job("0")
     await submitted(ada, "plain")
     with pytest.raises(NotFound) as refused:
         await ada.cancel("plain.9")

@@ -241,3 +241,8 @@ def test_a_word_that_is_unknown_is_answered_with_those_that_are_known():
 @pytest.mark.parametrize("text", ["name: {0}\ncommand: [x]\n", "kind: {0}\n", "kind: Pod\napiVersion: {0}\n"])
 def test_an_error_does_not_repeat_a_value_of_any_length(text: str):
     assert len(refusal(text.format("x" * 100_000))) < 1000
+
+
+def test_retries_may_be_called_as_on_the_command_line():
+    assert the_job("command: [x]\nretries: 5\n").max_retries == 5
+    assert "retries" in refusal("command: [x]\nretries: 5\nmax_retries: 4\n")

@@ -107,6 +107,9 @@ def test_hardware(hardware: str, expected: dict[str, Any]):
         ("max_attempts: 1,", 0),
         ("maxAttempts: 5,", 4),
         ("max_attempts: 0,", 0),
+        ("retries: 0,", 0),
+        ("retries: 5,", 5),
+        ("max_retries: 5,", 5),
         ("max_attempts: -1,", RETRIES_MAX),
     ],
 )
@@ -196,6 +199,7 @@ def test_a_job_elsewhere_is_named_by_its_whole_id():
         ("spec: {taskType: a, stags: [{name: a}]}", "spec.stags: is unknown, did you mean 'stages'?"),
         ("spec: {taskType: a, cores: 2, resources: {hardware: {cpu: 3}}}", "contradicts resources.hardware"),
         ("spec: {taskType: a, max_attempts: 2, max_retries: 1}", "are both given"),
+        ("spec: {taskType: a, retries: 2, max_retries: 1}", "are both given"),
         ("spec: {taskType: a, condition: {node: a, field: b, equals: c}}", "there is no other stage to ask"),
         (
             "spec: {taskType: a, stages: [{name: a}, {name: b, spec: {condition: {node: c, field: x, equals: 1}}}]}",

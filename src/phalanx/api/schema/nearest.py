@@ -25,6 +25,7 @@ _ELSEWHERE = {
     "ntasks": "tasks",
     "num_cpus": "cores",
     "partition": "queue",
+    "resources": "cores",
     "retry": "retries",
     "sweep": "params",
     "timeout": "time_limit",

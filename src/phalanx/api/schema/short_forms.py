@@ -25,7 +25,7 @@ ONLY_OF_GROUPS = frozenset(GroupSpec.__struct_fields__) - {
     "after",
     "network",
 }  # beside a job those are its own
-_KNOWN = frozenset(JobSpec.__struct_fields__) | ONLY_OF_GROUPS
+_KNOWN = frozenset(JobSpec.__struct_fields__) | ONLY_OF_GROUPS | {"retries"}
 _LISTS = ("nodes", "exclude", "mounts")
 
 
@@ -34,6 +34,8 @@ def ease_job(job: Mapping[str, Any]) -> dict[str, Any]:
     eased = dict(job)
     if type(eased.get("name")) is int:
         eased["name"] = str(eased["name"])
+    if "retries" in eased and "max_retries" not in eased:  # as the command line and Python call it
+        eased["max_retries"] = eased.pop("retries")
     if "after" in eased:
         eased["after"] = [_text(each) for each in _listed(eased["after"])]
     if "gather" in eased:
