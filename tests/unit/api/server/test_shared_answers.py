@@ -20,7 +20,7 @@ from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.errors import Unavailable
 from tests.support.clocks import ManualClock
 from tests.support.fake_commands import FakeCommands
-from tests.support.rest_app import RawResponse, ask
+from tests.support.rest_app import RawResponse, ask, ask_raw
 from tests.support.waiting import pause_task
 
 pytestmark = pytest.mark.anyio
@@ -258,3 +258,22 @@ async def test_another_question_has_another_answer():
     assert "alarms" in (await asked("ada", "/v1/pages/overview")).json()
     for id in (job, other):
         assert (await asked("ada", f"/v1/jobs/{id}/states")).json()["id"] == id
+
+
+async def test_nobody_waits_for_the_body_of_another():
+    app, _, job = await an_app()
+    headers = [
+        (b"host", b"localhost:7433"), (b"authorization", b"Bearer ada"), (b"phalanx-read", b"shared"),
+        (b"content-length", b"9"),
+    ]  # fmt: skip
+    slow = asyncio.create_task(ask_raw(app, "GET", f"/v1/jobs/{job}/why", headers, b"", pieces=[]))
+    await pause_task()
+    async with asyncio.timeout(5.0):
+        assert (await asking(app)("ada", f"/v1/jobs/{job}/why")).status == 200
+    assert not slow.done()
+    slow.cancel()
+
+
+def test_what_looks_at_everything_that_waits_is_among_the_heavy_questions():
+    heavy = {(route.method, route.path) for route in ROUTES if route.is_heavy}
+    assert {("POST", "/v1/plan"), ("GET", "/v1/jobs/{id}/plan"), ("GET", "/v1/jobs/{id}/why")} <= heavy
