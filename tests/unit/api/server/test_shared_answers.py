@@ -31,6 +31,7 @@ ASKERS: dict[str, tuple[str, Bearer]] = {
     "vera": ("vera", "viewer"),
     "olga": ("olga", "operator"),
     "root": ("root", "admin"),
+    "ada-operates": ("ada", "operator"),
 }
 
 
@@ -170,6 +171,8 @@ class Telling(FakeCommands):
         return rows
 
     async def named(self, name: str, user: str, *, of_all: bool, kind: str = "job") -> str:
+        if name == "lab/pod":
+            return f"01hzzzzzzzzzzzzzzzzzzzz{'bob' if of_all else user[:3]}"
         return f"01hzzzzzzzzzzzzzzzzzzzz{user[:3]}" if name == "train" else name
 
     async def times(self, query: TimesQuery) -> TimesView:
@@ -207,7 +210,7 @@ def asking(app: App) -> Callable[..., Awaitable[RawResponse]]:
     return asked
 
 
-QUERIES = {"/v1/pages/jobs": [b"", b"mine=true"], "/v1/pages/times": [b"", b"job=train"]}
+QUERIES = {"/v1/pages/jobs": [b"", b"mine=true"], "/v1/pages/times": [b"", b"job=train", b"job=lab%2Fpod"]}
 
 
 @pytest.mark.parametrize("route", SHARED_ROUTES, ids=lambda route: route.path)
