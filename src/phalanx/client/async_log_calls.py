@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
 
-from phalanx.api.schema.jobs import JobView, NamedView, TaskView
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.api.schema.log_times import LogTimesView, gap_mark
 from phalanx.api.schema.queries import Follow, Stream
 from phalanx.client import calls
@@ -30,9 +30,6 @@ class AsyncLogCalls:
         raise NotImplementedError
 
     async def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:  # noqa: ASYNC109
-        raise NotImplementedError
-
-    async def named(self, name: str, *, own: bool = False) -> NamedView:
         raise NotImplementedError
 
     async def logs(
@@ -61,7 +58,7 @@ class AsyncLogCalls:
                     yield piece.data
 
     async def _all_attempts(self, id: AnyId, stream: Stream, log: FollowedLog) -> AsyncGenerator[bytes, None]:
-        id = id if calls.is_lasting(id) else (await self.named(id_of(id))).id  # as in `LogCalls`
+        id = id if calls.is_lasting(id) else (await self._ask(calls.task(id))).id  # as in `LogCalls`
         then: Next = "read"
         while then != "end":
             try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from phalanx.api.schema.jobs import JobView, NamedView, TaskView
+from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.api.schema.log_times import LogTimesView, gap_mark
 from phalanx.api.schema.queries import Follow, Stream
 from phalanx.client import calls
@@ -50,9 +50,6 @@ class LogCalls:
     def wait(self, id: AnyId, timeout: float | None = None) -> JobView | TaskView:
         raise NotImplementedError
 
-    def named(self, name: str, *, own: bool = False) -> NamedView:
-        raise NotImplementedError
-
     def logs(
         self,
         id: AnyId,
@@ -83,7 +80,7 @@ class LogCalls:
 
     def _all_attempts(self, id: AnyId, stream: Stream, log: FollowedLog) -> Iterator[bytes]:
         # Another job may be called so while this one is followed.
-        id = id if calls.is_lasting(id) else self.named(id_of(id)).id
+        id = id if calls.is_lasting(id) else self._ask(calls.task(id)).id
         then: Next = "read"
         while then != "end":
             try:

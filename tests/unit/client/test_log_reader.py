@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from phalanx.api.schema.jobs import NamedView
 from phalanx.client.calls import Call
 from phalanx.client.ids import AnyId
 from phalanx.client.log_calls import LogCalls, LogPiece
@@ -80,19 +79,16 @@ class Renamed(LogCalls):
     def __init__(self) -> None:
         self.asked: list[str] = []
 
-    def named(self, name: str, *, own: bool = False) -> NamedView:
-        return NamedView(name, "01hzzzzzzzzzzzzzzzzzzzzada")
-
     def log_pieces(self, id: AnyId, **_place: Any) -> Iterator[LogPiece]:
         self.asked.append(str(id))
         yield LogPiece(0, b"hello\n", 1)
 
     def _ask(self, call: Call[Any]) -> Any:
         self.asked.append(call.path.rpartition("/")[2])
-        return a_task(attempt=1, status="Completed")
+        return a_task("01hzzzzzzzzzzzzzzzzzzzzada", attempt=1, status="Completed")
 
 
 def test_it_stays_with_the_job_that_was_named() -> None:
     client = Renamed()
     assert b"".join(client.logs("train", follow=True)) == b"hello\n"
-    assert client.asked == ["01hzzzzzzzzzzzzzzzzzzzzada"] * 2
+    assert client.asked == ["train", *["01hzzzzzzzzzzzzzzzzzzzzada"] * 2]
