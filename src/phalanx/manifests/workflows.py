@@ -67,6 +67,12 @@ class _Limits(Struct, forbid_unknown_fields=True):
     budget: float | None = None
 
 
+class WorkflowSize(Struct):
+    """How much the workflows of one reading have as JSON, all together."""
+
+    bytes: int = 0
+
+
 class ParsedWorkflow(Struct, frozen=True):
     """A workflow as read."""
 
@@ -105,8 +111,8 @@ def is_workflow_file(document: View) -> bool:
     return version is None and told
 
 
-def read_workflow(document: View) -> ParsedWorkflow:
-    """Read one workflow."""
+def read_workflow(document: View, size: WorkflowSize) -> ParsedWorkflow:
+    """Read one workflow; `size` counts what all of a reading have."""
     for key in document.content:
         if key not in ("apiVersion", "kind", "metadata", "spec"):
             raise document.error(
@@ -127,7 +133,7 @@ def read_workflow(document: View) -> ParsedWorkflow:
         raise document.error("spec", "is missing or empty: give taskType or command, stages, or graph")
     spec.skip(*spec.content)
     _refuse_misspelt(spec)
-    stages = _stages(spec)
+    stages = _stages(spec, size)
     limits = {key: spec.content[key] for key in _LIMITS if spec.content.get(key) is not None}
     try:
         limited = msgspec.convert(_plain(limits), _Limits)
@@ -139,14 +145,13 @@ def read_workflow(document: View) -> ParsedWorkflow:
     return ParsedWorkflow(made, document.where())
 
 
-def _stages(spec: View) -> list[StageSpec]:
+def _stages(spec: View, size: WorkflowSize) -> list[StageSpec]:
     """All stages. Each has what it inherits, so together they may be far larger than their file."""
     stages: list[StageSpec] = []
-    size = 0
     for entry in _entries(spec):
         stages.append(_stage(*entry))
-        size += len(msgspec.json.encode(stages[-1]))
-        if size > WORKFLOW_BYTES_MAX:
+        size.bytes += len(msgspec.json.encode(stages[-1]))
+        if size.bytes > WORKFLOW_BYTES_MAX:
             raise entry[0].error(
                 "spec", f"with what the stages inherit they are over the limit of {WORKFLOW_BYTES_MAX} bytes"
             )

@@ -293,6 +293,14 @@ def test_what_stages_inherit_is_counted(field: str):
     assert "with what the stages inherit they are over the limit" in told(text)
 
 
+def test_what_stages_inherit_is_counted_over_all_documents():
+    root, stages = ", ".join(["'xxxxxxx'"] * 600), ", ".join(["{}"] * 1500)
+    one = f"spec: {{taskType: echo, data: [{root}], stages: [{stages}]}}\n"
+    assert len(read([("flow.yaml", one)]).workflows) == 1
+    with pytest.raises(ManifestError, match="over the limit"):
+        read([("flow.yaml", "---\n".join([one] * 3))])
+
+
 def test_stages_are_counted_before_any_is_read():
     text = f"spec: {{taskType: echo, stages: [{', '.join(['{}'] * 10_001)}]}}"
     assert "has 10001 stages, at most 10000" in told(text)
