@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from os import X_OK, access
 from pathlib import Path
 from shutil import which
@@ -70,6 +71,11 @@ def _refuse_job_file(words: list[str]) -> None:
 
 def tell_missing(words: list[str], folder: str | None, variables: Mapping[str, str]) -> None:
     """A program or a folder that is not here may be on a node, or misspelled: it is named."""
+    with suppress(OSError):  # where one may not look, it is not known
+        _tell_missing(words, folder, variables)
+
+
+def _tell_missing(words: list[str], folder: str | None, variables: Mapping[str, str]) -> None:
     if folder is not None and not Path(folder).is_dir():
         note(f"warning: there is no folder {folder} here: the task fails unless its node has it")
     elif words and not _is_here(words[0], folder or ".", variables.get("PATH")):

@@ -39,7 +39,7 @@ def leave(code: int) -> NoReturn:
     if not others or not all(each.daemon for each in others):
         sys.exit(code)
     atexit._run_exitfuncs()  # noqa: SLF001 - os._exit leaves them out
-    for stream in (sys.stdout, sys.stderr):
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # what was closed before we began is None
         with suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)

@@ -64,9 +64,8 @@ def without_first(pieces: Iterable[LogPiece]) -> Iterator[LogPiece]:
             yield piece
             continue
         before, end, after = piece.data.partition(b"\n")
-        if end:
-            is_inside = False
-            yield type(piece)(piece.offset + len(before) + 1, after, piece.attempt)
+        is_inside = not end  # until then there are only places, by which a reader knows how far it has come
+        yield type(piece)(piece.offset + len(before) + len(end), after, piece.attempt)
 
 
 class LineTimes:

@@ -58,6 +58,7 @@ class AsyncLogCalls:
                     yield piece.data
 
     async def _all_attempts(self, id: AnyId, stream: Stream, log: FollowedLog) -> AsyncGenerator[bytes, None]:
+        id = id if calls.is_lasting(id) else (await self._ask(calls.task(id))).id  # as in `LogCalls`
         then: Next = "read"
         while then != "end":
             try:

@@ -79,6 +79,8 @@ class LogCalls:
                 yield piece.data
 
     def _all_attempts(self, id: AnyId, stream: Stream, log: FollowedLog) -> Iterator[bytes]:
+        # Another job may be called so while this one is followed.
+        id = id if calls.is_lasting(id) else self._ask(calls.task(id)).id
         then: Next = "read"
         while then != "end":
             try:

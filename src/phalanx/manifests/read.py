@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -51,7 +52,13 @@ from phalanx.manifests.priorities import Priorities
 from phalanx.manifests.topology import read_network_topology
 from phalanx.manifests.unread import warn_unread
 from phalanx.manifests.view import Source, View
-from phalanx.manifests.workflows import ParsedWorkflow, first_stages, is_workflow_file, read_workflow
+from phalanx.manifests.workflows import (
+    ParsedWorkflow,
+    WorkflowSize,
+    first_stages,
+    is_workflow_file,
+    read_workflow,
+)
 
 T = TypeVar("T")
 KEPT = "(applied before)"
@@ -236,7 +243,7 @@ class _Reading:
         topology = self._topology(parts)
         self._refuse()
         found += [job for part in parts for job in part.jobs]
-        workflows = list(self.each(WORKFLOW, read_workflow))
+        workflows = list(self.each(WORKFLOW, partial(read_workflow, size=WorkflowSize())))
         if has_cluster:  # a running one is asked about the whole workflow
             found += [job for flow in workflows for job in first_stages(flow, self.cautions)]
         found = list(self._all_checked(found, topology))

@@ -22,6 +22,7 @@ from phalanx.api.schema.short_forms import ease_group, ease_job
 from phalanx.api.schema.workflows import ConditionSpec, StageSpec, TaskProgram, WorkflowSpec, to_workflow
 from phalanx.core.model.job import RETRIES_MAX, is_job_id
 from phalanx.core.model.references import as_text
+from phalanx.core.model.workflow import STAGES_MAX, WORKFLOW_BYTES_MAX
 from phalanx.errors import BadRequest, PhalanxError
 from phalanx.manifests.caution import Cautions, ManifestError
 from phalanx.manifests.containers import NOTHING_RUNS
@@ -66,6 +67,12 @@ class _Limits(Struct, forbid_unknown_fields=True):
     budget: float | None = None
 
 
+class WorkflowSize(Struct):
+    """How much the workflows of one reading have as JSON, all together."""
+
+    bytes: int = 0
+
+
 class ParsedWorkflow(Struct, frozen=True):
     """A workflow as read."""
 
@@ -104,8 +111,8 @@ def is_workflow_file(document: View) -> bool:
     return version is None and told
 
 
-def read_workflow(document: View) -> ParsedWorkflow:
-    """Read one workflow."""
+def read_workflow(document: View, size: WorkflowSize) -> ParsedWorkflow:
+    """Read one workflow; `size` counts what all of a reading have."""
     for key in document.content:
         if key not in ("apiVersion", "kind", "metadata", "spec"):
             raise document.error(
@@ -126,7 +133,7 @@ def read_workflow(document: View) -> ParsedWorkflow:
         raise document.error("spec", "is missing or empty: give taskType or command, stages, or graph")
     spec.skip(*spec.content)
     _refuse_misspelt(spec)
-    stages = [_stage(*each) for each in _entries(spec)]
+    stages = _stages(spec, size)
     limits = {key: spec.content[key] for key in _LIMITS if spec.content.get(key) is not None}
     try:
         limited = msgspec.convert(_plain(limits), _Limits)
@@ -136,6 +143,19 @@ def read_workflow(document: View) -> ParsedWorkflow:
     made = WorkflowSpec(stages, plain_name(name, metadata) if name else "", limited.deadline, limited.budget)
     _validate(made, document)
     return ParsedWorkflow(made, document.where())
+
+
+def _stages(spec: View, size: WorkflowSize) -> list[StageSpec]:
+    """All stages. Each has what it inherits, so together they may be far larger than their file."""
+    stages: list[StageSpec] = []
+    for entry in _entries(spec):
+        stages.append(_stage(*entry))
+        size.bytes += len(msgspec.json.encode(stages[-1]))
+        if size.bytes > WORKFLOW_BYTES_MAX:
+            raise entry[0].error(
+                "spec", f"with what the stages inherit they are over the limit of {WORKFLOW_BYTES_MAX} bytes"
+            )
+    return stages
 
 
 def _refuse_misspelt(spec: View) -> None:
@@ -171,6 +191,8 @@ def _entries(spec: View) -> Iterator[Entry]:
             raise spec.error(key, "belongs into a stage, not beside the stages")
     is_chain = "stages" in spec
     views = spec.views("stages") if is_chain else _nodes(spec)
+    if len(views) > STAGES_MAX:
+        raise spec.error("stages" if is_chain else "graph", f"has {len(views)} stages, at most {STAGES_MAX}")
     names = [
         _name(view, f"{'stage' if is_chain else 'node'}-{number}")
         for number, view in enumerate(views, start=1)

@@ -133,3 +133,15 @@ def test_start_up_stays_light():
     )
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout == "[]\n"
+
+
+def test_the_exit_code_is_kept_though_an_output_was_closed_before_we_began():
+    """With a thread that still reads, as `phalanx logs -f` of two logs has it."""
+    script = """
+import sys, threading, time
+from phalanx.cli.exits import leave
+sys.stderr = None  # as Python has it after 2>&-
+threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+leave(7)
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 7

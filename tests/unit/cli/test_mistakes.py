@@ -211,3 +211,9 @@ def test_a_word_that_is_no_id_is_told_without_paths_of_the_api(
     cluster.error = NotFound(f"there is nothing at '/v1/jobs/{word}'", reason="RouteNotFound")
     said = cli("show", word)
     assert (said.code, told in said.err, "/v1/" in said.err) == (5, True, False)
+
+
+@pytest.mark.parametrize("line", [f"submit --cwd /{'a' * 300} true", f"submit ./{'a' * 300}"])
+def test_what_cannot_be_looked_for_here_is_left_to_the_node(cli: Cli, cluster: FakeClient, line: str):
+    """As a folder is that only its user may enter: Python raises there, too."""
+    assert (cli(*line.split()).code, cluster.verbs()) == (0, ["submit"])

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from phalanx.api.schema.log_times import LogTimesView
 from phalanx.cli import split_logs
-from phalanx.cli.log_lines import LineTimes
+from phalanx.cli.log_lines import LineTimes, without_first
 from phalanx.cli.split_logs import TwoLogs
 from phalanx.client.log_calls import LogPiece
 from phalanx.clock import SystemClock
@@ -119,3 +119,18 @@ def test_without_their_times_lines_are_shown_as_they_came(monkeypatch: pytest.Mo
     has_come = Event()
     lines = followed(cluster, then(pieces(b"out\n"), has_come), after(has_come, pieces(b"err\n")))
     assert [*lines] == ["out", "err"]
+
+
+@pytest.mark.timeout(25)
+def test_a_line_that_began_before_since_and_goes_on_does_not_hold_the_other_log_up() -> None:
+    over = Event()
+
+    def progress() -> Iterator[LogPiece]:
+        yield from pieces(b"%", at=2)
+        yield from after(over, pieces(b" 100%\n", at=3))
+
+    known = LogRow(AT, 0, 3), LogRow(AT + 1, 6, 3)
+    lines = followed(FakeClient(), pieces(b"out 1\n"), without_first(progress()), *known, rows=known)
+    assert next(lines) == "out 1"
+    over.set()
+    assert [*lines] == []

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pytest
 
-from phalanx.client.log_calls import LogPiece
+from phalanx.client.calls import Call
+from phalanx.client.ids import AnyId
+from phalanx.client.log_calls import LogCalls, LogPiece
 from phalanx.client.log_reader import AWAY_PACE_S, PACE_FIRST_S, PACE_MAX_S, FollowedLog
 from phalanx.errors import NotFound, Unavailable
 from tests.support.fake_client import a_task
@@ -66,3 +71,24 @@ def test_what_cannot_be_read_is_told() -> None:
     log.broke(AWAY)
     with pytest.raises(Unavailable):
         log.after(a_task(status="Failed"))
+
+
+class Renamed(LogCalls):
+    """The name means another job as soon as the log has been read."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def log_pieces(self, id: AnyId, **_place: Any) -> Iterator[LogPiece]:
+        self.asked.append(str(id))
+        yield LogPiece(0, b"hello\n", 1)
+
+    def _ask(self, call: Call[Any]) -> Any:
+        self.asked.append(call.path.rpartition("/")[2])
+        return a_task("01hzzzzzzzzzzzzzzzzzzzzada", attempt=1, status="Completed")
+
+
+def test_it_stays_with_the_job_that_was_named() -> None:
+    client = Renamed()
+    assert b"".join(client.logs("train", follow=True)) == b"hello\n"
+    assert client.asked == ["train", *["01hzzzzzzzzzzzzzzzzzzzzada"] * 2]

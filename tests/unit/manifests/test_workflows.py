@@ -284,6 +284,28 @@ def test_a_bomb_of_aliases_is_refused():
     assert "alias" in told(text)
 
 
+@pytest.mark.parametrize("field", ["data", "env"])
+def test_what_stages_inherit_is_counted(field: str):
+    """A file of some kilobytes must not become a workflow of a gigabyte."""
+    large = ", ".join(f"k{number}: '{'x' * 900}'" for number in range(90))
+    stages = ", ".join(["{}"] * 300)
+    text = f"spec: {{taskType: echo, {field}: {{{large}}}, stages: [{stages}]}}"
+    assert "with what the stages inherit they are over the limit" in told(text)
+
+
+def test_what_stages_inherit_is_counted_over_all_documents():
+    root, stages = ", ".join(["'xxxxxxx'"] * 600), ", ".join(["{}"] * 1500)
+    one = f"spec: {{taskType: echo, data: [{root}], stages: [{stages}]}}\n"
+    assert len(read([("flow.yaml", one)]).workflows) == 1
+    with pytest.raises(ManifestError, match="over the limit"):
+        read([("flow.yaml", "---\n".join([one] * 3))])
+
+
+def test_stages_are_counted_before_any_is_read():
+    text = f"spec: {{taskType: echo, stages: [{', '.join(['{}'] * 10_001)}]}}"
+    assert "has 10001 stages, at most 10000" in told(text)
+
+
 def test_old_versions_and_files_without_one_are_workflows_too():
     for head in ("apiVersion: mloc/v1\nkind: Anything\n", ""):
         [found] = read([("flow.yaml", head + "spec: {taskType: echo}")]).workflows

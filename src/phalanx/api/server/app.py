@@ -148,7 +148,7 @@ async def _hang_up(receive: Receive) -> None:
 
 def _admitted(tokens: Accepts, http_request: HttpRequest) -> Route:
     """The route of a request that may have it. A stranger does not even learn which paths exist."""
-    row, http_request.id, http_request.rest = _find_row(http_request.raw_path)
+    row, http_request.id, http_request.rest = _find_row(http_request.raw_path, http_request.method)
     route = row.get(http_request.method) if row else None
     if route is None:
         http_request.identify(tokens)
@@ -159,13 +159,14 @@ def _admitted(tokens: Accepts, http_request: HttpRequest) -> Route:
     return route
 
 
-def _find_row(path: str) -> tuple[Row | None, str, str]:
+def _find_row(path: str, method: str) -> tuple[Row | None, str, str]:
     """The routes of a path by method, the id in it, and what follows its verb; no row if the path does not exist.
 
-    `path` is as it was sent: what is quoted in it is not yet read, so that a slash may stand within an id.
+    `path` is as it was sent: what is quoted in it is not yet read, so that a slash may stand within an id. A word of
+    ours may be a name, too: only POST of /v1/workflows/files is about files, GET is about the workflow of that name.
     """
     row = _TABLE.get(path)
-    if row is not None:
+    if row is not None and (method in row or method not in _with_id(path)):
         return row, "", ""
     if path.startswith(_FLOWMESH):
         path = "/v1" + path
@@ -181,6 +182,11 @@ def _find_row(path: str) -> tuple[Row | None, str, str]:
         if not rest:
             return None, "", ""
     return _TABLE.get("/".join(parts)), id, rest
+
+
+def _with_id(path: str) -> Row:
+    """The routes that a path has if its last word is a name."""
+    return _TABLE.get(f"{path.rpartition('/')[0]}/{{id}}", {})
 
 
 def _no_route(row: Row | None, method: str, path: str) -> NotFound | WrongMethod:
@@ -262,6 +268,7 @@ async def _carried_out(service: Service, route: Route, http_request: HttpRequest
         with service.large_bodies.taken(http_request):
             return await _handled(service, route, http_request)
     if route.sees is not None and http_request.takes_shared:
+        await http_request.body(service.limits.body_bytes)  # of which nobody else waits for the end
         with service.reads.taken(http_request):
             return await _shared(service, route, http_request)
     if route.is_costly:
@@ -341,7 +348,8 @@ def _note(
     if route is None and not isinstance(error, Unauthorized | Forbidden):
         return
     http_request.request_id = http_request.request_id or os.urandom(8).hex()
-    row, id, _ = _find_row(http_request.raw_path)  # as it was named, whatever it was read as
+    # As it was named, whatever it was read as.
+    row, id, _ = _find_row(http_request.raw_path, http_request.method)
     found = route or (next(iter(row.values())) if row else None)
     in_numbers = service.commands.in_numbers
     service.audit.note(audit_line(http_request, found, id, status, error, in_numbers))

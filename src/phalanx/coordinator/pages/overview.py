@@ -74,6 +74,7 @@ class Overview:
 
     async def _make(self) -> OverviewView:
         await self.counted()
+        revision = self._loop.state.revision  # what changes meanwhile is told by the stream after it
         cluster = await self._cluster()
         state = self._loop.state
         alarms = [*_of_cluster(cluster), *await self._of_nodes(state)]
@@ -81,7 +82,7 @@ class Overview:
         jobs, waiting = await self._jobs(state)
         return OverviewView(
             self._clock.now(),
-            state.revision,
+            revision,
             cluster,
             jobs,
             waiting,

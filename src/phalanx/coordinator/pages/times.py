@@ -72,6 +72,7 @@ class TimeReads:
         until = now if query.until is None else query.until
         since = until - HOUR_S if query.since is None else query.since
         state = self._loop.state
+        revision = state.revision  # what changes meanwhile is told by the stream after it
         if query.node is not None and query.node not in state.nodes:
             raise NotFound(f"no node {query.node[:80]!r}", reason="NodeNotFound")
         if query.job is not None:
@@ -103,7 +104,7 @@ class TimeReads:
         ahead = dict.fromkeys(each.id for each in self._future if each.id in state.jobs)
         shown += [holder(state, state.jobs[id]) for id in ahead if id not in known]
         whole = _whole_since(state, now) if query.job is None else None
-        return TimesView(now, state.revision, since, until, bars, shown, self._future, left_out, whole)
+        return TimesView(now, revision, since, until, bars, shown, self._future, left_out, whole)
 
     def _bars(
         self, state: ClusterState, job: JobState, since: float, until: float, node: str | None

@@ -16,6 +16,7 @@ from phalanx.core.model.job import Job, JobId, ulid
 SPEC_VARIABLE = "PHALANX_SPEC"
 STAGES_MAX = 10_000
 EDGES_MAX = 100_000
+WORKFLOW_BYTES_MAX = 16 * 1024 * 1024  # as JSON, with what its stages inherit
 SPEC_BYTES_MAX = 96 * 1024  # it travels in one variable of the environment, of which the kernel takes 128 KiB
 RETRIES_OF_STAGE_MAX = 1000
 _STAGE_BITS, _FREE_BITS = 14, 24

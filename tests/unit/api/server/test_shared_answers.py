@@ -20,7 +20,7 @@ from phalanx.core.explain.change import ADMIN, Asker
 from phalanx.errors import Unavailable
 from tests.support.clocks import ManualClock
 from tests.support.fake_commands import FakeCommands
-from tests.support.rest_app import RawResponse, ask
+from tests.support.rest_app import RawResponse, ask, ask_raw
 from tests.support.waiting import pause_task
 
 pytestmark = pytest.mark.anyio
@@ -31,6 +31,7 @@ ASKERS: dict[str, tuple[str, Bearer]] = {
     "vera": ("vera", "viewer"),
     "olga": ("olga", "operator"),
     "root": ("root", "admin"),
+    "ada-operates": ("ada", "operator"),
 }
 
 
@@ -170,6 +171,8 @@ class Telling(FakeCommands):
         return rows
 
     async def named(self, name: str, user: str, *, of_all: bool, kind: str = "job") -> str:
+        if name == "lab/pod":
+            return f"01hzzzzzzzzzzzzzzzzzzzz{'bob' if of_all else user[:3]}"
         return f"01hzzzzzzzzzzzzzzzzzzzz{user[:3]}" if name == "train" else name
 
     async def times(self, query: TimesQuery) -> TimesView:
@@ -207,7 +210,7 @@ def asking(app: App) -> Callable[..., Awaitable[RawResponse]]:
     return asked
 
 
-QUERIES = {"/v1/pages/jobs": [b"", b"mine=true"], "/v1/pages/times": [b"", b"job=train"]}
+QUERIES = {"/v1/pages/jobs": [b"", b"mine=true"], "/v1/pages/times": [b"", b"job=train", b"job=lab%2Fpod"]}
 
 
 @pytest.mark.parametrize("route", SHARED_ROUTES, ids=lambda route: route.path)
@@ -258,3 +261,22 @@ async def test_another_question_has_another_answer():
     assert "alarms" in (await asked("ada", "/v1/pages/overview")).json()
     for id in (job, other):
         assert (await asked("ada", f"/v1/jobs/{id}/states")).json()["id"] == id
+
+
+async def test_nobody_waits_for_the_body_of_another():
+    app, _, job = await an_app()
+    headers = [
+        (b"host", b"localhost:7433"), (b"authorization", b"Bearer ada"), (b"phalanx-read", b"shared"),
+        (b"content-length", b"9"),
+    ]  # fmt: skip
+    slow = asyncio.create_task(ask_raw(app, "GET", f"/v1/jobs/{job}/why", headers, b"", pieces=[]))
+    await pause_task()
+    async with asyncio.timeout(5.0):
+        assert (await asking(app)("ada", f"/v1/jobs/{job}/why")).status == 200
+    assert not slow.done()
+    slow.cancel()
+
+
+def test_what_looks_at_everything_that_waits_is_among_the_heavy_questions():
+    heavy = {(route.method, route.path) for route in ROUTES if route.is_heavy}
+    assert {("POST", "/v1/plan"), ("GET", "/v1/jobs/{id}/plan"), ("GET", "/v1/jobs/{id}/why")} <= heavy

@@ -14,7 +14,7 @@ from msgspec import structs
 
 from phalanx.api.schema.pages import ChangesView, JobRowsQuery, TimesQuery
 from phalanx.api.schema.submission import SubmitRequest
-from phalanx.api.server.limits import TimeSlices
+from phalanx.api.server.limits import TimeSlice, TimeSlices
 from phalanx.clock import SystemClock
 from phalanx.coordinator.main import Coordinator
 from phalanx.coordinator.pages import changed
@@ -249,6 +249,32 @@ async def test_times_have_a_bar_for_each_attempt():
         assert (await here.commands.times(TimesQuery(until=now - 3600))).bars == []
         with pytest.raises(NotFound):
             await here.commands.times(TimesQuery(node="n9"))
+
+
+class OtherMeanwhile(TimeSlices):
+    """Something happens in the cluster while an answer is made."""
+
+    def __init__(self, here: Coordinator) -> None:
+        super().__init__(SystemClock())
+        self._here = here
+
+    async def turn(self) -> TimeSlice:
+        await submit(self._here, hold=True)
+        return await super().turn()
+
+
+@pytest.mark.parametrize("page", ["times", "overview"])
+async def test_an_answer_names_no_later_revision_than_that_of_its_beginning(page: str):
+    """A page that is told of a later one asks again: it must not take this answer for one that knows of it."""
+    async with a_coordinator() as here:
+        await submit(here, hold=True)
+        pages = here.commands.pages
+        await pages.overview_reads.counted()
+        reads = pages._times if page == "times" else pages.overview_reads
+        reads._slices = OtherMeanwhile(here)
+        began = here.leadership.state.revision
+        made = await (here.commands.times(TimesQuery()) if page == "times" else here.commands.overview())
+        assert made.revision == began < here.leadership.state.revision
 
 
 async def test_times_say_since_when_they_have_all_jobs(monkeypatch: pytest.MonkeyPatch):

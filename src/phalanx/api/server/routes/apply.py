@@ -151,6 +151,7 @@ ROUTES = (
         answer=PlanReply,
         is_about_a_job=True,
         is_costly=True,
+        is_heavy=True,
     ),
     Route(
         method="POST",

@@ -83,10 +83,10 @@ def _user_if_mine(http_request: HttpRequest) -> str:
     return http_request.user if query.mine else ""
 
 
-def _user_if_named(http_request: HttpRequest) -> str:
-    """The name of a job may mean another one for another user."""
+def _asker_if_named(http_request: HttpRequest) -> tuple[str, str]:
+    """The name of a job may mean another one for another user, and with a token of more power."""
     query: TimesQuery = http_request.query
-    return http_request.user if query.job else ""
+    return (http_request.user, http_request.identity.role) if query.job else ("", "")
 
 
 async def _packed(
@@ -143,7 +143,7 @@ ROUTES = (
         summary="What ran, runs and is to start in a time.",
         answer=TimesView,
         query=TimesQuery,
-        sees=_user_if_named,
+        sees=_asker_if_named,
     ),
     Route(
         method="GET",

@@ -20,8 +20,8 @@ from phalanx.api.schema.workflows import (
 from phalanx.api.server.messages import HttpRequest, Response, StreamedResponse, json_reply
 from phalanx.api.server.route import Route, Service, held
 from phalanx.api.server.routes.jobs import join_key, story
+from phalanx.core.model.workflow import WORKFLOW_BYTES_MAX
 
-WORKFLOW_BYTES_MAX = 16 * 1024 * 1024
 WORKFLOW_LARGE_BYTES = 2048  # twenty stages or so, each of which costs as much as a job
 PIECE_BYTES = 256 * 1024
 STAGE_BYTES = 400  # of a stage's view beside its result

@@ -73,3 +73,10 @@ async def test_a_spec_that_is_nested_too_deep_is_refused_and_named(levels: int, 
 
 async def _done() -> None:
     pass
+
+
+async def test_a_workflow_may_be_called_as_a_word_of_a_path():
+    app = a_rest_app(LargeWorkflow(1)).app
+    assert (await ask(app, path="/v1/workflows/files")).json()["name"] == "w"
+    assert (await ask(app, "POST", "/v1/workflows/files", b"{}", headers=JSON)).status == 400
+    assert (await ask(app, "DELETE", "/v1/workflows/files")).status == 405
