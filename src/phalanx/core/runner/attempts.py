@@ -172,8 +172,8 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
     if stopping == Why.NO_INPUT and end.stopped:
         return Why.NO_INPUT, NO_INPUT_MESSAGE
     # One that had done its work before its keeper was told to stop it has completed, and need not run again.
-    has_completed = not end.stopped and end.code == 0 and not end.signal and not end.result_error
-    if stopping == Why.EVICTED and has_completed:
+    is_wrong = end.signal or end.oom or end.result_error
+    if stopping == Why.EVICTED and not end.stopped and end.code == 0 and not is_wrong:
         return Why.NONE, ""
     if stopping not in (None, Why.TIMEOUT, Why.OOM, Why.NO_INPUT):
         return stopping, "evicted" if stopping == Why.EVICTED else "stopped on request"

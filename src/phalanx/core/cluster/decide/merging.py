@@ -33,7 +33,7 @@ def parent_of(job: JobState) -> JobId | None:
 def may_merge(state: ClusterState, parent: JobState, children: tuple[JobId, ...]) -> bool:
     """Whether these jobs may run as a part of another: they wait, and differ from it only in their data."""
     asked = parent.job.dispatch
-    if asked is None or not asked.merge_key or len(set(children)) < len(children):
+    if asked is None or not asked.may_merge or len(set(children)) < len(children):
         return False
     jobs = [state.jobs.get(id) for id in children]
     return all(
