@@ -81,3 +81,9 @@ def test_a_program_cannot_keep_its_node_from_reporting_by_the_names_that_it_writ
     end = with_own_result(an_end({"result": 1, "children": dict.fromkeys(names, "y")}))
     assert end.parts == (PartResult(OTHER, '"y"'),)
     assert wrong_exit(exit_of(end, None, 1.0)) == ""
+
+
+def test_a_large_result_that_is_no_answer_for_several_is_ones_own_as_a_small_one_is():
+    for result in ("x" * 5000, "x"):
+        end = with_own_result(an_end(result))
+        assert (end.result, end.is_own, end.parts) == (json.dumps(result), True, ())
