@@ -56,9 +56,7 @@ def with_own_result(end: ProcessEnd) -> ProcessEnd:
         return structs.replace(end, result="", result_error=too_large(size))
     parts = [PartResult(job, text) for job, text in others.items() if is_job_id(job) and _is_kept(text)]
     has_others = found is not None and not end.code
-    return structs.replace(
-        end, result=own, is_own=True, parts=tuple(parts[:MERGE_MAX]) if has_others else ()
-    )
+    return structs.replace(end, result=own, is_own=True, parts=tuple(parts[:MERGE_MAX]) if has_others else ())
 
 
 def large_parts(parts: tuple[PartResult, ...]) -> set[str]:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 
 import pytest
+from msgspec import structs
 
+from phalanx.core.cluster.decide.merging import split
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Update
 from phalanx.core.cluster.invariants import check
 from phalanx.core.cluster.units import kind_of
 from phalanx.core.model import lanes
 from phalanx.core.model.job import Job
-from phalanx.core.model.orders import Start
+from phalanx.core.model.orders import Exit, Start, Why
+from phalanx.core.model.task_results import PartResult
 from tests.support.dispatch_cluster import DispatchCluster, a_flow, a_machine, a_task
 from tests.unit.core.cluster.test_merging import ready, stage
 
@@ -66,3 +69,12 @@ def test_lanes_that_they_share_in_an_image_of_an_earlier_version_are_sound(
         image = encode_state(cluster.state)
     state = decode_state(image, cluster.state.rules)
     assert not check(state)
+
+
+def test_an_answer_that_the_coordinator_takes_apart_has_results_within_their_limit() -> None:
+    long = f"[{','.join(['1e15'] * 300)}]"
+    exit = Exit(Why.NONE, 0, result=f'{{"result":1,"children":{{"a":{long},"b":2}}}}')
+    own, parts = split(exit)
+    assert (own.result, parts) == ("1", {"b": PartResult("b", "2")})
+    exit = structs.replace(exit, result=f'{{"result":{long},"children":{{}}}}')
+    assert split(exit) == (exit, {})
