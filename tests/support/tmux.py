@@ -33,7 +33,9 @@ class Terminals:
 
     def tmux(self, *arguments: object) -> str:
         line = ["tmux", "-u", "-S", str(self._socket), "-f", os.devnull, *map(str, arguments)]
-        environment = os.environ | {"LC_ALL": "C.UTF-8"}
+        sizes = ("COLUMNS", "LINES")  # of the terminal in which the tests run, if there is one
+        environment = {name: text for name, text in os.environ.items() if name not in sizes}
+        environment["LC_ALL"] = "C.UTF-8"
         return subprocess.run(line, check=True, capture_output=True, text=True, env=environment).stdout
 
     def screen(self, size: Size) -> str:

@@ -250,7 +250,7 @@ class CoordinatorCommands:
         return self._loop.state.epoch
 
     async def catch_up(self) -> bool:
-        return await self._loop.catch_up()
+        return self._loop.behind_s() > 0.0 and await self._loop.catch_up()
 
     def behind_s(self) -> float:
         return self._loop.behind_s()

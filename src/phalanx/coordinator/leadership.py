@@ -185,7 +185,9 @@ class Leadership:
         return 0.0 if self.role is Role.ACTIVE else self._clock.monotonic() - self._replica.read_at
 
     async def catch_up(self) -> bool:
-        """A standby reads the log to its end. False for the active one, which has nothing to read."""
+        """A standby reads the log to its end, the active one waits for its store. False if nothing can be new."""
+        if self.role is Role.ACTIVE and self.loop is not None:
+            return await self.loop.written()
         if self.role is not Role.STANDBY or self._replica.engine is None:
             return False
         try:
@@ -193,8 +195,6 @@ class Leadership:
         except StoreError as error:
             raise unavailable(error) from error
         return True
-
-    # The life.
 
     async def open(self) -> None:
         """Become active at once if the leadership is vacant or our own, else a standby that has read the log."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import Protocol
 
 from msgspec import Struct
@@ -150,6 +151,7 @@ class Loop:
         self._kept = 0  # where the log ended when it was read back
         self._in_hand: list[Envelope] = []  # taken out of the mailbox and not yet answered
         self._has_more = False  # the last turn was cut short
+        self._is_turning = False  # what is in memory may not be in the store yet
         self._ticked_at = 0.0
         self._confirmed_at = term.sent_at  # when the store last knew no newer epoch than ours
         self._confirm_every_s = confirm_every_s(engine.state.rules)
@@ -180,12 +182,19 @@ class Loop:
             raise unavailable(self.trouble)
         return answers
 
+    async def written(self) -> bool:
+        """Wait until what was decided is in the store; False if all of it is there."""
+        if not self._is_turning:
+            return False
+        await self.ask([])
+        return True
+
     async def run(self) -> None:
         """Turn until the term is over (Fenced, LogHole, Regressed), or the mailbox is closed and empty."""
         try:
             while self.mailbox or not self.mailbox.is_closed:
                 await self._wait()
-                self._in_hand = self.mailbox.take()
+                self._in_hand, self._is_turning = self.mailbox.take(), True
                 try:
                     if await self._can_turn():
                         await self._turn()
@@ -207,15 +216,14 @@ class Loop:
 
     async def _wait(self) -> None:
         """Wait for envelopes, or until something is due."""
+        self._is_turning = False
         if not self.mailbox:
             # While nothing can be written nobody is woken, and what is due would have us try without a pause.
             due = self.state.next_due if self.trouble is None else None
             wait_s = TICK_S if due is None else min(TICK_S, max(0.0, due - self._clock.now()))
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._wake.wait()
-            except TimeoutError:
-                pass
         for _ in range(ROUNDS_BETWEEN if self._has_more else ROUNDS_BEFORE):
             await asyncio.sleep(0)
         self._wake.clear()

@@ -41,7 +41,7 @@ class Requests(Protocol):
         ...
 
     async def catch_up(self) -> bool:
-        """A standby reads the log to its end. False for the active one, which has nothing to read."""
+        """A standby reads the log to its end, the active one waits for its store. False if nothing can be new."""
         ...
 
     def behind_s(self) -> float:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, cast
 
 import pytest
+from msgspec import structs
 
 from phalanx.api.schema.apply import ApplyRequest
 from phalanx.api.schema.groupspec import GroupSpec
@@ -18,6 +20,7 @@ from phalanx.client.in_process import InProcessTransport
 from phalanx.coordinator.main import Coordinator
 from phalanx.core.model.orders import Status
 from phalanx.errors import BadRequest, Conflict, NotFound
+from tests.support.waiting import until
 from tests.unit.coordinator.test_declarations import a_coordinator
 
 pytestmark = pytest.mark.anyio
@@ -36,6 +39,32 @@ async def test_the_only_task_is_number_0():
             with pytest.raises(NotFound):
                 await here.commands.task(f"{id}.{wrong}")
         assert (await here.commands.cancel(f"{id}.0")).cancelled == 1
+
+
+async def test_a_job_that_has_left_the_memory_before_its_record_is_in_the_store_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    async with a_coordinator() as here:
+        (id,) = (await here.commands.submit(SubmitRequest(["true"], begin="+1h"), "ada")).task_ids
+        state, loop = here.leadership.state, here.leadership.loop
+        assert loop is not None
+        state.rules = structs.replace(state.rules, ended_jobs_max=0)
+        append, may_write = loop._store.append, asyncio.Event()
+
+        async def slow(*args: Any) -> None:
+            if not state.jobs:
+                await may_write.wait()
+            await append(*args)
+
+        monkeypatch.setattr(loop._store, "append", slow)
+        cancelling = asyncio.create_task(here.commands.cancel(id))
+        await until(lambda: not state.jobs)
+        asked = asyncio.create_task(here.commands.job(id))
+        for _ in range(100):  # without a wait for the store it has its answer by then
+            await asyncio.sleep(0)
+        may_write.set()
+        assert (await asked).status == "Cancelled"
+        await cancelling
 
 
 async def test_the_beginning_of_several_ids_is_refused():

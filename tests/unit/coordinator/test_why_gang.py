@@ -123,7 +123,7 @@ def test_one_who_waits_behind_its_like_is_told_how_many_go_first():
     cluster.submit(first)
     cluster.submit(second)
     (behind,) = [no for no in why(cluster, second).others if no.code == "PriorityBehind"]
-    assert behind.numbers == {"ahead": 2}
+    assert behind.numbers["ahead"] == behind.numbers["of_job"] == 2
 
 
 def test_room_that_is_kept_for_another_is_told_as_such():

@@ -178,11 +178,14 @@ class AttemptEnded(_Ended, frozen=True, kw_only=True):
     then: str = ""  # what its job does about it, where that is more than to try the task again
 
 
-class TasksCancelled(JobEvent, frozen=True):
+class _Cancelled(JobEvent, frozen=True):
+    positions: tuple[int, ...] | None = None
+
+
+class TasksCancelled(_Cancelled, frozen=True, kw_only=True):
     """The user wants these no more; `positions` None means every task that has not ended."""
 
-    positions: tuple[int, ...] | None = None
-    by: str = ""  # the user who asked for it; empty: nobody is known
+    by: str = ""  # the user who asked for it; empty: it is not known
 
 
 class TasksAbandoned(JobEvent, frozen=True):
