@@ -53,7 +53,8 @@ def test_lanes_that_they_share_in_an_image_of_an_earlier_version_are_sound(
     kind = lanes.lane_kind
 
     def former(job: Job) -> object:
-        return kind(job) or (job.user, job.queue, job.groups[0].request)
+        found = kind(job)
+        return (job.user, job.queue, job.groups[0].request) if found is None else found
 
     cluster = DispatchCluster(None, {"w1": a_machine(1)})
     with monkeypatch.context() as before:
