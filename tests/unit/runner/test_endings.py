@@ -92,7 +92,6 @@ def test_an_end_whose_files_could_not_be_brought_has_none_of_what_was_to_be_amon
         waiting = AttemptEndings(launches, sent, at, ManualClock(), engine, lambda _, end: ends.append(end))
         assert waiting.finish(KEY, ProcessEnd(0, None, False, None, 1.0, 2.0)) is None
         await asyncio.wait(cast(set[Any], waiting._tasks))
-        await asyncio.sleep(0)
         return ends
 
     with pytest.MonkeyPatch.context() as out_of_threads:
