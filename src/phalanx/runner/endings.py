@@ -125,7 +125,7 @@ class AttemptEndings:
         if (error := brought.exception()) is not None:
             log.error("the files of an attempt were not kept", attempt=key, exc_info=error)
             text = "its files were not kept; the runner's log says why"
-            end = structs.replace(end, result="", result_error=text, note=text)
+            end = structs.replace(end, result="", result_error=text, note=text, parts=())
         self._uploads.add((key,))
         self._ended(key, end if error is not None else brought.result())
 

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from phalanx.core.model.dispatch import MERGE_MAX
+from phalanx.core.model.job import is_job_id
 from phalanx.core.model.orders import RESULT_BYTES_MAX, RESULT_FILE_BYTES_MAX, Start
 from phalanx.core.model.task_results import PartResult, taken_apart
 from phalanx.core.runner.attempts import ProcessEnd
@@ -46,17 +47,16 @@ def tasks_in(memo: str) -> int:
 def with_own_result(end: ProcessEnd) -> ProcessEnd:
     """The end of a program that may have answered for several tasks, with its own result and those of the others.
 
-    A result of another task that is too large is left out: that one runs by itself, and is told so.
+    A result of another task that is too large is left out: that one runs by itself, and is told so. So is one for a
+    name that no job has: programs write the names, and the coordinator takes no message with any text in their place.
     """
     found = taken_apart(end.result)
     own, others = (end.result, {}) if found is None else found
     if (size := len(own.encode())) > RESULT_FILE_BYTES_MAX:
         return structs.replace(end, result="", result_error=too_large(size))
-    parts = [PartResult(job, text) for job, text in others.items() if _is_kept(text)]
+    parts = [PartResult(job, text) for job, text in others.items() if is_job_id(job) and _is_kept(text)]
     has_others = found is not None and not end.code
-    return structs.replace(
-        end, result=own, is_own=found is not None, parts=tuple(parts[:MERGE_MAX]) if has_others else ()
-    )
+    return structs.replace(end, result=own, is_own=True, parts=tuple(parts[:MERGE_MAX]) if has_others else ())
 
 
 def large_parts(parts: tuple[PartResult, ...]) -> set[str]:

@@ -8,9 +8,13 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec import structs
 
 from phalanx.core.model.files import FileKind, Manifest
 from phalanx.core.model.orders import AttemptKey
+from phalanx.core.model.task_results import PartResult
+from phalanx.core.runner.attempts import ProcessEnd, exit_of
+from phalanx.link.exits import wrong_exit
 from phalanx.runner import endings
 from phalanx.runner.artifacts import ArtifactLimits
 from phalanx.runner.endings import AttemptEndings
@@ -47,6 +51,9 @@ class TakenUploads:
     def __init__(self) -> None:
         self.lists: list[Manifest] = []
 
+    def add(self, keys: object) -> None:
+        pass
+
     async def put(self, key: AttemptKey, kind: FileKind, path: str, size: int, read: Read) -> str:
         if kind == "manifest":
             self.lists.append(msgspec.json.decode(read(0, size), type=Manifest))
@@ -66,6 +73,36 @@ def resumed(folder: Path, leaves: tuple[str, ...] = ("model.pt",)) -> list[Manif
         return uploads.lists
 
     return asyncio.run(main())
+
+
+class AnswersForSeveral(LateLaunches):
+    """Its program has answered for another task, with more than travels with an end."""
+
+    def with_result(self, key: AttemptKey, end: ProcessEnd) -> ProcessEnd:
+        return structs.replace(end, result="1", is_own=True, parts=(PartResult("1" * 26, "x" * 5000),))
+
+
+def test_an_end_whose_files_could_not_be_brought_has_none_of_what_was_to_be_among_them(tmp_path: Path):
+    async def main() -> list[ProcessEnd]:
+        uploads, ends = TakenUploads(), list[ProcessEnd]()
+        launches: Any = AnswersForSeveral(tmp_path, ())
+        sent: Any = uploads
+        engine: Any = None
+        at = ArtifactLimits(10, 1 << 20)
+        waiting = AttemptEndings(launches, sent, at, ManualClock(), engine, lambda _, end: ends.append(end))
+        assert waiting.finish(KEY, ProcessEnd(0, None, False, None, 1.0, 2.0)) is None
+        await asyncio.wait(cast(set[Any], waiting._tasks))
+        return ends
+
+    with pytest.MonkeyPatch.context() as out_of_threads:
+        out_of_threads.setattr(TakenUploads, "put", no_thread)
+        [end] = asyncio.run(main())
+    assert (end.parts, end.note) == ((), "its files were not kept; the runner's log says why")
+    assert wrong_exit(exit_of(end, None, 1.0)) == ""
+
+
+async def no_thread(*_: object) -> str:
+    raise RuntimeError("can't start new thread")
 
 
 def test_they_are_sent_and_listed(tmp_path: Path):

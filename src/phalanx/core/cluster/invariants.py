@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+
+from msgspec import structs
 
 from phalanx.core.cluster.apply.overlay import tell_addresses
 from phalanx.core.cluster.dependencies import has_come, predecessor, task_has_come
@@ -11,6 +13,7 @@ from phalanx.core.cluster.environments import digests_of
 from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.workflows import StagePhase
+from phalanx.core.model.job import Job
 from phalanx.core.model.lanes import lane_kind
 from phalanx.core.model.ledger import Ledger
 from phalanx.core.model.orders import STATUSES, Status
@@ -79,12 +82,19 @@ def lanes_hold_live_attempts(state: ClusterState) -> Iterator[str]:
                 yield f"{attempt.key} is alive for its job but not on {attempt.node}"
 
 
+def _kind_in_lane(job: Job) -> Hashable | None:
+    """The kind of job that a lane has. Before decision 202 stages that may be merged queued in lanes, too."""
+    if job.dispatch is not None and job.dispatch.merge_key:
+        job = structs.replace(job, dispatch=structs.replace(job.dispatch, merge_key=""))
+    return lane_kind(job)
+
+
 def lanes_are_of_one_kind(state: ClusterState) -> Iterator[str]:
     """A lane has attempts of one job, or of jobs that may share lanes, and its tenant is the job of the first."""
     for node in state.nodes.values():
         for lane in node.lanes.values():
             ids = list(dict.fromkeys(key[0] for key in lane.attempts))
-            kinds = {lane_kind(state.jobs[id].job) for id in ids}
+            kinds = {_kind_in_lane(state.jobs[id].job) for id in ids}
             if len(ids) > 1 and (None in kinds or len(kinds) > 1):
                 yield f"{node.name}: lane {lane.id} has jobs that may not share it: {ids[:5]}"
             held = state.tenants.get((node.name, lane.id))

@@ -257,9 +257,10 @@ def kind_of(job: Job, request: Request) -> Hashable:
     """What tasks have in common that find room together or not at all: where a mode binds them, also to what."""
     asked = job.dispatch
     if asked is None or asked.mode == "adaptive":
-        if asked is None or not (asked.merge_key or asked.waits_for_sticky):
+        if asked is None or not (asked.may_merge or asked.waits_for_sticky):
             return job.queue, request
-        return job.queue, request, asked.sticky if asked.waits_for_sticky else "", asked.merge_key
+        sticky, merges = asked.sticky if asked.waits_for_sticky else "", asked.may_merge
+        return job.queue, request, sticky, asked.merge_key if merges else ""
     if asked.mode == "static_worker":
         return job.queue, request, asked.mode, workflow_key(job)
     return job.queue, request, asked.mode, asked.task_type if asked.mode == "fixed_pipeline" else ""

@@ -25,6 +25,11 @@ LANE = "lane"  # the strategy of a task that queues behind others of its kind, w
 TASK_TYPE_TAG = "task-type"  # the tag of a job that says what its tasks do
 
 
+def own_key(job: str) -> str:
+    """The merge key of a task that runs by itself from now on, though its program may answer for several."""
+    return f"{ALONE}{job}"
+
+
 def category_of(task_type: str) -> Category:
     """Inference, training, or anything else."""
     if task_type == "inference":
@@ -53,6 +58,11 @@ class Dispatch(Struct, frozen=True, omit_defaults=True):
     def bound_type(self) -> str:
         """The task type whose tasks share one node; empty: none does, for a task without a type is bound to no node."""
         return self.task_type if self.mode == "fixed_pipeline" else ""
+
+    @property
+    def may_merge(self) -> bool:
+        """Whether it may run as one with others."""
+        return bool(self.merge_key) and not self.merge_key.startswith(ALONE)
 
     @property
     def waits_for_sticky(self) -> bool:

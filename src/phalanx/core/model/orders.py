@@ -275,7 +275,7 @@ class Exit(Struct, frozen=True, array_like=True, gc=False):
     result_sha256: str = ""
     usage: AttemptUsage | None = None  # None: not measured
     of_user: bool = False  # its user's own mistake, the same on every node: an image that does not exist
-    # Its program answered for other tasks, too, and its runner took the answer apart: this result is its own.
+    # Its program may answer for other tasks, too, and its runner looked for such an answer: this result is its own.
     is_own: bool = False
     parts: tuple[PartResult, ...] = ()  # the results of the others
     loaded: LoadedNames | None = None  # what a result in the place for files says about its node

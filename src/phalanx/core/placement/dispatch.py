@@ -146,7 +146,7 @@ class Dispatcher:
     def merged_with(self, unit: WaitingGroup, waiting_class: WaitingClass) -> tuple[JobId, ...]:
         """The next jobs of the class that may run as a part of this one, as far as all their specifications fit."""
         asked = unit.job.dispatch
-        if asked is None or not asked.merge_key or not self._policy.merge:
+        if asked is None or not asked.may_merge or not self._policy.merge:
             return ()
         found: list[JobId] = []
         room = SPEC_BYTES_MAX

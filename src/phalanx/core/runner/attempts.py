@@ -93,7 +93,7 @@ class ProcessEnd(Struct, frozen=True):
     result_error: str = ""  # why what it wrote as its result is none
     result_bytes: int = 0  # of a result in the place for files
     result_sha256: str = ""
-    is_own: bool = False  # the result was taken out of an answer for several tasks
+    is_own: bool = False  # no answer for several tasks is in the result: it was taken apart, or was none
     parts: tuple[PartResult, ...] = ()  # the results of the others
     loaded: LoadedNames | None = None  # what a result in the place for files says about its node
     note: str = ""  # what else is to be said of it: that not all of its files were kept
@@ -172,8 +172,8 @@ def _judge(end: ProcessEnd, stopping: Why | None) -> tuple[Why, str]:
     if stopping == Why.NO_INPUT and end.stopped:
         return Why.NO_INPUT, NO_INPUT_MESSAGE
     # One that had done its work before its keeper was told to stop it has completed, and need not run again.
-    has_completed = not end.stopped and end.code == 0 and not end.signal and not end.result_error
-    if stopping == Why.EVICTED and has_completed:
+    is_wrong = end.signal or end.oom or end.result_error
+    if stopping == Why.EVICTED and not end.stopped and end.code == 0 and not is_wrong:
         return Why.NONE, ""
     if stopping not in (None, Why.TIMEOUT, Why.OOM, Why.NO_INPUT):
         return stopping, "evicted" if stopping == Why.EVICTED else "stopped on request"

@@ -9,6 +9,7 @@ from phalanx.coordinator.why import why_reply
 from phalanx.core.cluster import events as e
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import Cancel
+from phalanx.core.cluster.jobs import DETAILS_MAX
 from phalanx.core.explain.story import sentence
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status, Why
@@ -50,6 +51,16 @@ def test_one_task_may_be_cancelled_by_another_than_the_rest():
     assert [told(cluster, job, at)[1] for at in range(3)] == [
         "cancelled by olga", "cancelled by ann", "cancelled by olga",
     ]  # fmt: skip
+
+
+def test_who_cancelled_the_rest_is_told_however_many_were_cancelled_one_by_one():
+    cluster, job = a_cluster(), a_job(array=f"0-{DETAILS_MAX + 1}")
+    cluster.submit(job)
+    for at in range(DETAILS_MAX):
+        cluster.give(Cancel(job.id, at, by="ann"))
+    cluster.give(Cancel(job.id, by="olga"))
+    assert told(cluster, job, DETAILS_MAX + 1)[1] == "cancelled by olga"
+    assert len(cluster.state.jobs[job.id].cancelled_by) == DETAILS_MAX + 1
 
 
 @pytest.mark.parametrize(

@@ -111,17 +111,22 @@ def test_one_that_ended_before_its_limit_could_stop_it_was_not_ended_by_it(stopp
 
 
 @pytest.mark.parametrize(
-    ("code", "stopped", "why"),
-    [(0, False, Why.NONE), (0, True, Why.EVICTED), (1, False, Why.EVICTED)],
-    ids=["done before", "saved its work", "failed beside those that were stopped"],
+    ("code", "stopped", "oom", "why"),
+    [
+        (0, False, False, Why.NONE),
+        (0, True, False, Why.EVICTED),
+        (1, False, False, Why.EVICTED),
+        (0, False, True, Why.EVICTED),
+    ],
+    ids=["done before", "saved its work", "failed beside those that were stopped", "out of memory"],
 )
 def test_one_that_was_done_before_it_could_be_evicted_has_completed(
-    code: int, stopped: bool, why: Why
+    code: int, stopped: bool, oom: bool, why: Why
 ) -> None:
     runner = a_runner()
     runner.process_started(KEY, WALL, since=11.0)
     runner.order(1, Stop(KEY, Why.EVICTED, 5.0), 12.0)
-    runner.process_ended(KEY, ProcessEnd(code, None, False, None, WALL, WALL + 1.0, stopped=stopped))
+    runner.process_ended(KEY, ProcessEnd(code, None, oom, None, WALL, WALL + 1.0, stopped=stopped))
     report = runner.outbox[KEY]
     assert isinstance(report, Ended)
     assert (report.exit.why, report.exit.code) == (why, code)

@@ -19,6 +19,7 @@ from phalanx.core.cluster.jobs import JobState
 from phalanx.core.cluster.ranking import urgency_of
 from phalanx.core.cluster.state import ClusterState
 from phalanx.core.cluster.units import kind_of
+from phalanx.core.model.dispatch import own_key
 from phalanx.core.model.job import Job, QueueUser
 from phalanx.core.model.tenants import NEVER
 
@@ -65,7 +66,7 @@ def _changed(job: Job, event: JobUpdated) -> Job:
     limit_s = job.time_limit_s if event.time_limit_s is None else event.time_limit_s or None
     dispatch = job.dispatch if event.queue is None else event.dispatch
     if dispatch is not None and dispatch.merge_key:  # it differs from others in more than its data
-        dispatch = structs.replace(dispatch, merge_key="")
+        dispatch = structs.replace(dispatch, merge_key=own_key(job.id))
     return structs.replace(
         job,
         priority=job.priority if event.priority is None else event.priority,

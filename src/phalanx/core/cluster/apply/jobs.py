@@ -42,7 +42,7 @@ from phalanx.core.cluster.nodes import Unfit
 from phalanx.core.cluster.number_events import NumbersSkipped
 from phalanx.core.cluster.state import BACKOFF, BEGIN, ClusterState
 from phalanx.core.cluster.units import Attempt, kind_of
-from phalanx.core.model.dispatch import ALONE
+from phalanx.core.model.dispatch import own_key
 from phalanx.core.model.orders import AttemptKey, Pause, Resume, Status, Why
 
 
@@ -256,8 +256,8 @@ def merged_ended(state: ClusterState, event: d.MergedEnded) -> list[Effect]:
 def _run_alone(job: JobState) -> None:
     """It is not merged with others any more; its program may still answer in the form for several."""
     if job.job.dispatch is not None:
-        own_key = f"{ALONE}{job.job.id}"
-        job.job = structs.replace(job.job, dispatch=structs.replace(job.job.dispatch, merge_key=own_key))
+        dispatch = structs.replace(job.job.dispatch, merge_key=own_key(job.job.id))
+        job.job = structs.replace(job.job, dispatch=dispatch)
     for group in job.groups:
         group.job, group.kind = job.job, kind_of(job.job, group.request)
 
@@ -265,7 +265,7 @@ def _run_alone(job: JobState) -> None:
 def cancelled(state: ClusterState, event: e.TasksCancelled) -> list[Effect]:
     job = state.job(event.job)
     for each in (WHOLE,) if event.positions is None else event.positions:
-        if event.by and len(job.cancelled_by) < DETAILS_MAX:
+        if event.by and (each == WHOLE or len(job.cancelled_by) < DETAILS_MAX):
             job.cancelled_by.setdefault(each, event.by)
     if event.positions is None:
         orders, rest = end_rest(state, job, Status.CANCELLED, Why.CANCELLED, event.at)

@@ -33,7 +33,7 @@ def parent_of(job: JobState) -> JobId | None:
 def may_merge(state: ClusterState, parent: JobState, children: tuple[JobId, ...]) -> bool:
     """Whether these jobs may run as a part of another: they wait, and differ from it only in their data."""
     asked = parent.job.dispatch
-    if asked is None or not asked.merge_key or len(set(children)) < len(children):
+    if asked is None or not asked.may_merge or len(set(children)) < len(children):
         return False
     jobs = [state.jobs.get(id) for id in children]
     return all(
@@ -54,8 +54,14 @@ def split(exit: Exit) -> tuple[Exit, dict[JobId, PartResult]]:
     if found is None:
         return exit, {}
     own, children = found
-    parts = {id: PartResult(id, each) for id, each in children.items()}
+    if not _is_short(own):  # numbers may be longer as they are written here
+        return exit, {}
+    parts = {id: PartResult(id, each) for id, each in children.items() if _is_short(each)}
     return structs.replace(exit, result=own), parts
+
+
+def _is_short(result: str) -> bool:
+    return len(result.encode()) <= RESULT_BYTES_MAX
 
 
 def _still_merged(state: ClusterState, attempt: Attempt) -> list[JobId]:
