@@ -60,8 +60,8 @@ async def test_a_job_that_has_left_the_memory_before_its_record_is_in_the_store_
         cancelling = asyncio.create_task(here.commands.cancel(id))
         await until(lambda: not state.jobs)
         asked = asyncio.create_task(here.commands.job(id))
-        for _ in range(100):  # without a wait for the store it has its answer by then
-            await asyncio.sleep(0)
+        answered, _ = await asyncio.wait({asked}, timeout=0.2)
+        assert not answered  # it waits for the store
         may_write.set()
         assert (await asked).status == "Cancelled"
         await cancelling
