@@ -55,6 +55,6 @@ def _wrong_beside(exit: Exit) -> str:
         if wrong := _wrong_result(part, "exit.parts"):
             return wrong
     names = () if exit.loaded is None else (*exit.loaded.cached, *exit.loaded.evicted)
-    if sum(len(name.encode()) for name in names) > NAMES_BYTES_MAX:
+    if max(len(names), sum(len(name.encode()) for name in names)) > NAMES_BYTES_MAX:
         return f"exit.loaded: expected names of at most {NAMES_BYTES_MAX} bytes together"
     return ""

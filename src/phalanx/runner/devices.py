@@ -24,6 +24,7 @@ SYS = Path("/sys")
 PROC = Path("/proc")
 CPU_MAX = 65_535
 NUMA_MAX = 1024
+NAME_MAX = 200  # characters of the name of a device; coordinators take 512
 _RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
 _PCI = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 
@@ -95,9 +96,14 @@ def nvidia_devices(sys_root: Path, nvml: Any, machine_bytes: int) -> tuple[Devic
         nvml.nvmlShutdown()
 
 
+def _printable(name: str) -> str:
+    """A name as a coordinator takes it; what a driver says is not always text."""
+    return "".join(each if each.isprintable() else " " for each in name)[:NAME_MAX].strip()
+
+
 def _device(sys_root: Path, nvml: Any, index: int, part_bytes: int) -> Device:
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    name, own_bytes = _as_text(nvml.nvmlDeviceGetName(handle)), _own_bytes(nvml, handle)
+    name, own_bytes = _printable(_as_text(nvml.nvmlDeviceGetName(handle))), _own_bytes(nvml, handle)
     return Device(
         index,
         device_kind(name),

@@ -28,6 +28,7 @@ def wrong_of(exit: Exit) -> str:
         (Exit(Why.NONE, 0, parts=(PartResult("j" * 513),)), "exit.parts"),
         (Exit(Why.NONE, 0, parts=(PartResult("j"),) * 65), "exit.parts: 65"),
         (Exit(Why.NONE, 0, loaded=LoadedNames(("m" * 2000,), ("m" * 2097,))), "exit.loaded"),
+        (Exit(Why.NONE, 0, loaded=LoadedNames(("",) * 4097, ())), "exit.loaded"),
         (Exit(Why.EXITED, 1, message="x" * (exits.TEXT_MAX + 1)), "exit:"),
         (Exit(Why.EXITED, 1, stderr_tail="x" * (exits.TEXT_MAX + 1)), "exit:"),
     ],

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from phalanx.core.model.resources import Device, NumaNode, device_kind
+from phalanx.link.claims import wrong_capacity
 from phalanx.runner.devices import (
     discover,
     numa_nodes,
@@ -76,6 +77,14 @@ class Nvml:
 
     def nvmlDeviceGetUUID(self, handle: int) -> str:
         return f"GPU-{handle}"
+
+
+def test_a_name_that_no_coordinator_takes_is_cleaned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    nvml = Nvml()
+    monkeypatch.setattr(nvml, "nvmlDeviceGetName", lambda handle: f"\x00NVIDIA\x07A100\n{'x' * 600}")
+    told = discover(tmp_path, tmp_path, [0], nvml)
+    assert {device.name[:11] for device in told.devices} == {"NVIDIA A100"}
+    assert not any(wrong_capacity(told))
 
 
 def a_sysfs(root: Path, files: dict[str, str]) -> Path:
