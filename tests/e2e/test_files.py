@@ -27,6 +27,12 @@ def lose_node(cluster: RealCluster, name: str) -> None:
     (cluster.folder / name).rename(cluster.folder / f"{name}-gone")
 
 
+def ends_in_place_for_files(cluster: RealCluster, end: bytes) -> bool:
+    """Whether two files are there, one of which has this end: a file on its way is there before its end is."""
+    kept = [path.read_bytes() for path in cluster.kept_files()]
+    return len(kept) == 2 and any(each.endswith(end) for each in kept)
+
+
 def test_the_log_of_an_ended_attempt_outlives_its_node(tmp_path: Path) -> None:
     with a_real_cluster(tmp_path, ONE_NODE) as cluster:
         script = f"seq {LINES}; echo trouble >&2"
@@ -91,7 +97,7 @@ def test_a_log_with_a_gap_is_copied_with_its_gap(tmp_path: Path) -> None:
         script = "print('begin'); print('a' * (8 << 20)); print('end')"
         id = cluster.client.submit(command=[sys.executable, "-c", script]).task_ids[0]
         cluster.wait_task(id, "Completed")
-        wait_until(lambda: len(cluster.kept_files()) == 2, what="both parts are copied")
+        wait_until(lambda: ends_in_place_for_files(cluster, b"end\n"), what="both parts are copied, whole")
         before = cluster.output(id)
         lose_node(cluster, "n1")
         wait_until(lambda: cluster.client.node("n1").status != "Online", what="the node is away")

@@ -94,6 +94,8 @@ def fail_over(cluster: HostCluster) -> None:
 
 
 def test_the_walk_through_over_three_hosts_with_a_failover_in_the_middle(cluster: HostCluster) -> None:
+    free = "10.128.0.5 is free, also if another test came first"
+    wait_until(lambda: "10.128.0.5" in cluster.client.node_addresses("n1").available, 20.0, free)
     made = cluster.client.reserve_address("n1", ip="10.128.0.5", ttl=300)
     command = [sys.executable, "-c", MASTER, made.ip]
     master = cluster.client.submit(command=command, targets=["n1"], ip_token=made.token, cores=0.5).task_ids[
