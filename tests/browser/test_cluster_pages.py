@@ -441,11 +441,14 @@ def test_the_audit_log_shows_refusals(dashboard: Dashboard) -> None:
         headers={"Authorization": "Bearer <img src=x>"},
     )
     page = dashboard.open("/audit")
+    search = page.get_by_label("Search the audit log")
+    search.fill("submit")
     page.get_by_role("grid").get_by_text("submit").first.wait_for()
+    search.fill("")
     page.get_by_label("refusals only").check()
     page.wait_for_url(lambda url: "show=refused" in url)
     page.get_by_role("grid").get_by_text("401").first.wait_for()
-    page.get_by_label("Search the audit log").fill("no such line anywhere")
+    search.fill("no such line anywhere")
     page.get_by_text("No line is like that").wait_for()
     dashboard.check_clean()
 

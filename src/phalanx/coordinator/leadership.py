@@ -187,7 +187,8 @@ class Leadership:
     async def catch_up(self) -> bool:
         """A standby reads the log to its end, the active one waits for its store. False if nothing can be new."""
         if self.role is Role.ACTIVE and self.loop is not None:
-            return await self.loop.written()
+            await self.loop.written()
+            return True  # it may have been written since the question began
         if self.role is not Role.STANDBY or self._replica.engine is None:
             return False
         try:

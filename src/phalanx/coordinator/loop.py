@@ -182,12 +182,10 @@ class Loop:
             raise unavailable(self.trouble)
         return answers
 
-    async def written(self) -> bool:
-        """Wait until what was decided is in the store; False if all of it is there."""
-        if not self._is_turning:
-            return False
-        await self.ask([])
-        return True
+    async def written(self) -> None:
+        """Wait until what was decided is in the store."""
+        if self._is_turning:
+            await self.ask([])
 
     async def run(self) -> None:
         """Turn until the term is over (Fenced, LogHole, Regressed), or the mailbox is closed and empty."""
