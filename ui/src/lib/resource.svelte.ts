@@ -33,6 +33,8 @@ export class Resource<T> {
   #isWanted = false;
   /** An answer should know of this revision. */
   #since = 0;
+  /** The stream was opened: what changed before it did may never be told, so the next answer is not one of a moment ago. */
+  #isReopened = false;
   #question = new Question(new Map());
 
   constructor(fetcher: (signal: AbortSignal) => Promise<T>, options: ResourceOptions) {
@@ -61,6 +63,7 @@ export class Resource<T> {
       this.value = value;
       this.error = null;
       this.at = Date.now();
+      if (!mayBeShared) this.#isReopened = false;
       if (question.revision < this.#since) this.#isWanted = true;
     } catch (error) {
       if (abort.signal.aborted) return;
@@ -81,7 +84,7 @@ export class Resource<T> {
     }
     const wait = this.#began + (this.#options.everyMs ?? 1000) - Date.now();
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#fetch(true), Math.max(0, wait));
+    this.#timer = setTimeout(() => void this.#fetch(!this.#isReopened), Math.max(0, wait));
   }
 
   /** Begin, and return what ends it. */
@@ -94,6 +97,7 @@ export class Resource<T> {
         : stream.subscribe((event) => {
             if (when && event.event !== 'opened' && !when(event)) return;
             this.#since = Number(event.id) || 0;
+            if (event.event === 'opened') this.#isReopened = true;
             this.ask();
           });
     const onVisible = (): void => {

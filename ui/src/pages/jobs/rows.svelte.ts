@@ -43,6 +43,8 @@ export class JobRows {
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** The rows should be those of this revision, or of a later one. */
   #since = 0;
+  /** The stream was opened: what changed before it did may never be told, so the next answer is not one of a moment ago. */
+  #isReopened = false;
   #question = new Question(new Map());
 
   open(): () => void {
@@ -50,6 +52,7 @@ export class JobRows {
     const unsubscribe = stream.subscribe((event) => {
       const changes = changesOf(event);
       if (changes) this.#replace(changes.rows ?? []);
+      if (event.event === 'opened') this.#isReopened = true;
       if (event.event !== 'opened' && !changes?.many && !changes?.rows?.length) return;
       this.#since = Number(event.id) || 0;
       this.#later();
@@ -115,7 +118,8 @@ export class JobRows {
   async #ask(blocks: number[], isNew: boolean, isOther = false): Promise<void> {
     const signal = AbortSignal.any([this.#abort.signal]);
     const question = (this.#question = new Question(this.#question.known));
-    ask(signal, question);
+    const mayBeShared = !this.#isReopened;
+    if (mayBeShared) ask(signal, question);
     blocks.forEach((block) => this.#asked.add(block));
     this.isAsking = true;
     try {
@@ -129,6 +133,7 @@ export class JobRows {
       if (last) [this.total, this.isLoading] = [last.total, last.loading ?? false];
       this.error = null;
       this.hasAnswer = true;
+      if (isNew && !mayBeShared) this.#isReopened = false;
       if (this.isLoading || question.revision < this.#since) this.#later();
     } catch (error) {
       if (signal.aborted) return;
