@@ -83,3 +83,15 @@ test('after the user has changed something, what is so now is asked for', async 
   expect([sent(0).get('phalanx-read'), sent(1).get('phalanx-read')]).toEqual(['shared', null]);
   close();
 });
+
+test('a stream that was opened again has an answer made for this page', async () => {
+  fetched.mockImplementation(() => Promise.resolve(reply(5)));
+  const close = map().open();
+  await vi.advanceTimersByTimeAsync(10);
+  told.handlers.forEach((handler) => handler({ id: '5', event: 'opened', data: '' }));
+  await vi.advanceTimersByTimeAsync(1000);
+  tell(5);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect([0, 1, 2].map((at) => sent(at).get('phalanx-read'))).toEqual(['shared', null, 'shared']);
+  close();
+});
