@@ -222,7 +222,8 @@ class AddressPool:
             if call.streams:
                 sock.settimeout(search.silence_s)
                 return StreamAnswer(response, connection, self, search.silence_s)
-            answer = WholeAnswer(response.status, _headers(response), response.read())
+            with response:  # closed now: Python loses an interrupt that comes in a finalizer
+                answer = WholeAnswer(response.status, _headers(response), response.read())
         if self._closed:
             connection.close()
         else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from hashlib import sha256
+from http.client import HTTPConnection, HTTPResponse
 from itertools import islice
 
 import msgspec
@@ -242,3 +243,20 @@ async def test_what_must_not_be_done_twice_is_not_repeated_by_the_async_client()
             with pytest.raises(Unavailable):
                 await client.cancel("j1")
     assert second.requests == []
+
+
+def test_answers_are_closed_before_the_next_call(monkeypatch: pytest.MonkeyPatch):
+    """Else Python closes them when it throws them away, and an interrupt that comes just then is lost."""
+    answers: list[HTTPResponse] = []
+
+    class Noted(HTTPResponse):
+        def begin(self) -> None:
+            answers.append(self)
+            super().begin()
+
+    monkeypatch.setattr(HTTPConnection, "response_class", Noted)
+    with scripts([an_answer(CLUSTER)] * 2) as (addresses, _), a_client(addresses) as client:
+        for _ in range(2):
+            client.cluster()
+            assert answers[-1].closed
+    assert len(answers) == 2
