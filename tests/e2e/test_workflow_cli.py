@@ -69,6 +69,22 @@ def run_cli(cluster: RealCluster, folder: Path, *argv: str) -> subprocess.Comple
     return subprocess.CompletedProcess(argv, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
+def test_the_example_runs_as_it_is(cluster: RealCluster, tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(run_cli(cluster, tmp_path, "workflow", "example").stdout)
+    done = run_cli(cluster, tmp_path, "workflow", "submit", "-f", "flow.yaml", "--wait")
+    assert (done.returncode, "3 Completed" in done.stderr) == (0, True), done.stderr
+    number = done.stdout.strip()
+    assert run_cli(cluster, tmp_path, "logs", f"{number}:train").stdout == "training on 100 rows\n"
+    assert run_cli(cluster, tmp_path, "logs", f"{number}:report").stdout == "loss: 0.25\n"
+    plan = run_cli(cluster, tmp_path, "plan", "-f", "flow.yaml")
+    assert (plan.returncode, "example" in plan.stdout) == (0, True), plan.stdout + plan.stderr
+    again = cluster.client.submit_workflow_file(tmp_path / "flow.yaml")  # the coordinator reads it
+    assert again.wait(timeout=60).status == "Completed"
+    (tmp_path / "wrong.yaml").write_text("stages: [{name: a, command: [x], needs: [b]}]")
+    with pytest.raises(BadRequest, match=r"stages\[0\]\.needs: there is no stage 'b'"):
+        cluster.client.submit_workflow_file(tmp_path / "wrong.yaml")
+
+
 def test_a_workflow_from_the_command_line(cluster: RealCluster, tmp_path: Path) -> None:
     flow = FLOW.replace("PYTHON", sys.executable)
     (tmp_path / "flow.yaml").write_text(flow.replace("LIMIT", "5"))
