@@ -1,4 +1,4 @@
-"""`phalanx workflow`: submit files of stages, look at how far they are, cancel, run stages again; an example of a file."""
+"""`phalanx workflow`: submit files of stages, look at how far they are, cancel, run stages again; an example."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Types of devices as requests name them: one kind exactly, or every device whose name fits a pattern.
+"""Types of devices as requests name them: one kind, or every device whose name fits a pattern.
 
-`h100` is one kind of device, as nodes list it. A type with `*`, which stands for any text, is a pattern: `*a100*` are
-all devices whose kind or whose name, as their maker gave it, contains `a100`. Patterns know no case, and take blanks,
-dashes and the like as one. Which devices of a node are of a type is asked in `amounts.py`.
+`h100` is one kind of device, as nodes list it; a request has it in lower case, however it was written. A type with
+`*`, which stands for any text, is a pattern: `*a100*` are all devices whose kind or whose name, as their maker gave it,
+contains `a100`. Patterns know no case, and take blanks, dashes and the like as one. Which devices of a node are of a
+type is asked in `amounts.py`.
 """
 
 from __future__ import annotations
