@@ -8,7 +8,7 @@ from typing import Any
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.labels import label
-from phalanx.cli.members import node_of, placed, standing
+from phalanx.cli.members import ENDED, node_of, placed, standing
 from phalanx.cli.output import Table, moment, soon, span, time_of_day
 from phalanx.cli.shell_exits import shell_code
 from phalanx.clock import SystemClock
@@ -42,17 +42,22 @@ def _ended(job: JobView) -> int:
 
 
 def _done(job: JobView) -> str:
-    """`3/10` have ended."""
-    failed = f" ({job.counts.failed} failed)" if job.counts.failed else ""
-    return f"{_ended(job)}/{job.tasks}{failed}"
+    """`3/10` have done their part, also those that failed; a cancelled one has not, whether it began or not."""
+    counts = job.counts
+    told = ((counts.failed, "failed"), (counts.cancelled, "cancelled"))
+    beside = ", ".join(f"{count} {word}" for count, word in told if count)
+    return f"{counts.completed + counts.failed + job.finished}/{job.tasks}" + (
+        f" ({beside})" if beside else ""
+    )
 
 
 def _nodes(job: JobView) -> str:
     """A terminal shows a few; a pipe gets all that are known, and whether there may be more."""
     most = NODES_SHOWN if sys.stdout.isatty() else NODES_KNOWN
     is_all = len(job.nodes) <= most and len(job.nodes) < NODES_KNOWN
-    is_all = is_all and job.counts.assigned + job.counts.running <= TASKS_LOOKED_AT
-    return ",".join(job.nodes[:most]) + ("" if is_all else "…")
+    looked_for = job.tasks if job.status in ENDED else job.counts.assigned + job.counts.running
+    is_all = is_all and looked_for <= TASKS_LOOKED_AT
+    return ",".join(job.nodes[:most]) + ("" if is_all or not job.nodes else "…")
 
 
 def _reason(job: JobView) -> str:

@@ -262,6 +262,11 @@ def test_an_array_shows_how_far_it_is(cli: Cli, cluster: FakeClient):
     assert "4/10 (1 failed)" in cli("ps").out
 
 
+def test_tasks_that_were_cancelled_do_not_count_as_done(cli: Cli, cluster: FakeClient):
+    cluster.held = [a_job(status="Cancelled", tasks=10, counts=Counts(completed=3, failed=1, cancelled=6))]
+    assert "4/10 (1 failed, 6 cancelled)" in cli("ps", "-a").out
+
+
 def test_the_tasks_of_a_job(cli: Cli, cluster: FakeClient):
     cluster.kept_tasks = [a_task(f"{ID}.1", node="n7", devices=[0, 3]), a_task(f"{ID}.2", paused=True)]
     lines = cli("ps", "--tasks", ID).out.splitlines()

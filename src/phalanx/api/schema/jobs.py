@@ -179,7 +179,7 @@ class JobView(Struct):
     kind: Literal["command", "vps"] = "command"
     number: int = 0  # by arrival, among all jobs and workflows; it names the job wherever its id does
     paused: int = 0  # of the running tasks: those that are paused
-    nodes: list[str] = []  # that its tasks are on; of many, the first 256
+    nodes: list[str] = []  # that its tasks are on, or were on if it has ended; of many, the first 256
     begin_at: float | None = None  # nothing of it is placed before this instant
     revision: int = 0  # how often its settings were changed after it was submitted
     evicted: str = ""  # of one that waits for a place again: by whom, and for whom
