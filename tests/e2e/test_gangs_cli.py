@@ -114,7 +114,19 @@ def test_run_shows_the_lines_of_every_member(cluster: RealCluster) -> None:
 def test_a_member_with_several_gpus_that_lacks_rank_is_told_what_it_has(cluster: RealCluster) -> None:
     lacking = ("-c", "import os; os.environ['RANK']")
     gang = phalanx(
-        cluster, "submit", "--tasks", "2", "--gpus", "2", "--retries", "0", "--", "python3", *lacking
+        cluster,
+        "submit",
+        "-n",
+        "ppo",
+        "--tasks",
+        "2",
+        "--gpus",
+        "2",
+        "--retries",
+        "0",
+        "--",
+        "python3",
+        *lacking,
     )
     id = gang.strip()
     phalanx(cluster, "wait", id, code=1)
@@ -132,6 +144,11 @@ def test_a_member_with_several_gpus_that_lacks_rank_is_told_what_it_has(cluster:
     (line,) = [line for line in shown.splitlines() if line.startswith("Ran on:")]
     assert sorted(line.removeprefix("Ran on:").replace(",", "").split()) == ran_on
     assert "0 of 2 placed" not in shown and "2 failed" in shown
+    assert (
+        phalanx(cluster, "ps", "-a", "--node", ran_on[0], "-n", "p*", "-o", "csv", "--columns", "id")
+        == "ID\n1\n"
+    )
+    assert phalanx(cluster, "ps", "-a", "--node", ran_on[0], "-n", "x*", "-o", "name") == ""
     alone = phalanx(cluster, "submit", "--retries", "0", "--", "python3", *lacking).strip()
     phalanx(cluster, "wait", alone, code=1)
     assert "sets RANK; a task has PET_* for it" in phalanx(cluster, "why", alone)

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.completion import job_ids
-from phalanx.cli.job_table import job_status
+from phalanx.cli.job_table import job_status, tags_text
 from phalanx.cli.labels import label
 from phalanx.cli.members import condition_lines, counted, gang_fields, group_lines, restarts
 from phalanx.cli.output import (
@@ -162,7 +162,7 @@ def job_lines(job: JobView, only: TaskView | None) -> Iterable[str]:
         ("Not on", ", ".join(asked.exclude) if alone else None),
         ("Exclusive", "a node for each task" if alone and asked.exclusive else None),
         ("Spread", "over as many nodes as possible" if alone and asked.spread else None),
-        ("Tags", _tags(job)),
+        ("Tags", tags_text(job)),
         ("Time limit", describe_seconds(job.time_limit_s) if job.time_limit_s else None),
         ("Retries", _retries(job) if job.restart_limit is None else None),
         ("Restarts", restarts(job)),
@@ -187,11 +187,6 @@ def _elapsed(job: JobView) -> str | None:
     if job.started_at is None:
         return None
     return span(job.started_at, job.ended_at or SystemClock().now())
-
-
-def _tags(job: JobView) -> str:
-    every = job.tags | (job.groups[0].tags if len(job.groups) == 1 else {})
-    return ", ".join(f"{key}={value}" for key, value in every.items())
 
 
 def _retries(job: JobView) -> str:

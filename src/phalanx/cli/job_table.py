@@ -77,6 +77,12 @@ def _beside(job: JobView) -> str:
     return ", ".join(filter(None, told))
 
 
+def tags_text(job: JobView) -> str:
+    """The tags of a job, with those of its only group."""
+    every = job.tags | (job.groups[0].tags if len(job.groups) == 1 else {})
+    return ", ".join(f"{key}={value}" for key, value in every.items())
+
+
 OF_JOBS: dict[str, Cell] = {
     "ID": lambda job, _: label(job),
     "NAME": lambda job, _: job.name,
@@ -100,6 +106,7 @@ OF_JOBS: dict[str, Cell] = {
     "ENDED": lambda job, _: moment(job.ended_at),
     "BEGINS": lambda job, _: moment(job.begin_at) if job.begin_at else None,
     "WORKFLOW": lambda job, _: job.workflow,
+    "TAGS": lambda job, _: tags_text(job),
     "LONG ID": lambda job, _: job.id,
 }
 OF_TASKS: dict[str, Cell] = {
@@ -120,7 +127,7 @@ OF_TASKS: dict[str, Cell] = {
     "MESSAGE": lambda task, _: task.message,
     "LONG ID": lambda task, _: task.id,
 }
-_BEYOND_WIDE = ("STARTED", "ENDED", "BEGINS", "WORKFLOW")
+_BEYOND_WIDE = ("STARTED", "ENDED", "BEGINS", "WORKFLOW", "TAGS")
 _FEW_OF_TASKS = ("ID", "STATUS", "PARAMETERS", "NODE", "GPUS", "ATTEMPT", "EXIT", "ELAPSED", "REASON")
 NARROWS = {
     "COMMAND": 10,

@@ -21,7 +21,7 @@ from msgspec import Struct
 from phalanx.api.schema.jobs import JobView, TaskView
 from phalanx.cli.job import IdArgument, id_of
 from phalanx.cli.labels import label
-from phalanx.cli.output import CONTROL, Table, clean, emit, note
+from phalanx.cli.output import CONTROL, Table, clean, emit, no_formula, note
 from phalanx.cli.pages import collected
 from phalanx.cli.ps import Status
 from phalanx.cli.session import session
@@ -291,20 +291,6 @@ def _measured(rows: list[ResultRow]) -> Iterator[tuple[str, list[str]]]:
     yield "GPU", [percent(row.gpu_use) or "" for row in rows]
 
 
-def _no_formula(cell: Any) -> Any:
-    """Text that a spreadsheet would compute gets an apostrophe before it; numbers stay numbers."""
-    if not isinstance(cell, str):
-        return cell
-    cell = CONTROL.sub("", cell)  # first, so that none of them hides the sign that follows it
-    if not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return cell
-    try:
-        float(cell)
-    except ValueError:
-        return f"'{cell}"
-    return cell
-
-
 def _csv(rows: list[ResultRow]) -> str:
     """As a spreadsheet or pandas reads it; what a terminal would obey is left out."""
     keys, names = _keys(rows), _names(rows)
@@ -313,7 +299,7 @@ def _csv(rows: list[ResultRow]) -> str:
     heads = ["result"] if keys is None else keys
     taken = {*OWN, *heads}
     writer.writerow(
-        map(_no_formula, [*OWN, *(f"param.{name}" if name in taken else name for name in names), *heads])
+        map(no_formula, [*OWN, *(f"param.{name}" if name in taken else name for name in names), *heads])
     )
     writer.writerows(
         [
@@ -327,8 +313,8 @@ def _csv(rows: list[ResultRow]) -> str:
                 row.reason,
             ),
             *(row.memory_peak_bytes, row.cpu_s, row.gpu_use, row.gpu_memory_peak_bytes),
-            *(_no_formula(row.params.get(name, "")) for name in names),
-            *map(_no_formula, _cells(row, keys)),
+            *(no_formula(row.params.get(name, "")) for name in names),
+            *map(no_formula, _cells(row, keys)),
         ]
         for row in rows
     )

@@ -255,6 +255,8 @@ class JobFilters(TypedDict, total=False):
     user: str | None
     mine: bool
     since: float | None
+    until: float | None
+    node: str | None
 
 
 class ReasonView(Struct, omit_defaults=True):

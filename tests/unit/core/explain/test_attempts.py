@@ -52,8 +52,7 @@ def test_the_advice_is_about_what_was_given(command: Command, message: str, advi
         ("KeyError: 'LOCAL_RANK'\n", "LOCAL_RANK"),
         ("KeyError: 'WORLD_SIZE'", "WORLD_SIZE"),
         (
-            "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK"
-            " expected, but not set",
+            "ValueError: env:// rendezvous: environment variable RANK expected, but not set",
             "RANK",
         ),
         ("KeyError: 'rank'", None),
