@@ -256,7 +256,7 @@ def refuse_merged(job: JobState, what: str, command: str) -> None:
 def _is_workflow(id: str) -> NotFound:
     return NotFound(
         f"{id} is a workflow, not a job",
-        reason="JobNotFound",
+        reason="IsWorkflow",
         hint=f"phalanx workflow show {id}, phalanx workflow wait {id}, phalanx workflow cancel {id};"
         f" {id}:STAGE names the job of a stage",
     )
