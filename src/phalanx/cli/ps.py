@@ -207,12 +207,16 @@ def ps(  # noqa: PLR0913, PLR0917 - its options
 
         follow(here, tasks, chosen, shown.screen)
         return
-    client, most = here.client(), _most(limit)
+    _list(here.client(), shown, chosen, _most(limit))
+
+
+def _list(client: Client, shown: Shown, chosen: ListFormat, most: int) -> None:
+    """Print the list once, and below it what of it is missing."""
     rest = shown.items(client, most)
     items = islice(rest, most)
     count = show_rows(items, chosen, label, partial(shown.table, client))
     if not count and chosen in {"table", "wide"}:
-        note(_nothing(client, listing))
+        note(_nothing(client, shown.listing))
     if shown.reasons.is_cut:
         note(f"reasons are those of the first {JOBS_MAX} waiting jobs at most: phalanx why ID")
     if count == most and next(rest, None) is not None:

@@ -190,9 +190,7 @@ class JobView(Struct):
     retries: list[str] = []  # the jobs that run failed tasks of it again, oldest first
     unread: int = 0  # of the running tasks: those stopped until the client of `run` reads their output
     unreachable: int = 0  # of the running tasks: those whose node is not connected
-    may: list[
-        str
-    ] = []  # what the asker may do: cancel, hold, release, retry, resubmit, approve; not in lists
+    may: list[str] = []  # of cancel, hold, release, retry, resubmit, approve, for who asks; not in lists
 
 
 class EnvironmentView(Struct):
