@@ -22,6 +22,8 @@ LIMITS = ("deadline", "budget")
 ABOUT_STAGES = ("stages", "graph", "dependsOn", "condition", *LIMITS)
 AFTER = "is unknown here: name the stages that come before this one, and jobs by their ids, in dependsOn"
 _ENTRY_FIELDS = ("name", "id", "spec", "dependsOn")
+_ELSEWHERE = dict.fromkeys(("depends_on", "dependson", "depends", "requires"), "needs")
+_ELSEWHERE |= dict.fromkeys(("run", "script", "cmd"), "command")
 
 Entry = tuple[
     View, str, dict[str, Any], list[str], list[str]
@@ -83,14 +85,21 @@ def _short_entries(document: View) -> Iterator[Entry]:
     for number, (view, name, key) in enumerate(zip(views, names, needs, strict=True)):
         view.skip(*view.content)
         _refuse_limits(view)
-        for word in ("spec", "stages", "graph"):
-            if word in view:
-                raise view.error(word, "is unknown here: the fields of a stage are beside its name")
+        _refuse_other_words(view)
         after, jobs = _split(view, key, names) if key else ([], [])
         if number and not any(needs):
             after = [names[number - 1]]
         own = {key: value for key, value in view.content.items() if key not in ("name", "id", *NEEDS)}
         yield view, name, _merged(_without_command(root, own), _with_shell(own)), after, jobs
+
+
+def _refuse_other_words(view: View) -> None:
+    """Fields of the other forms, and what the same is called in files of other programs."""
+    for key in view.content:
+        if key in ("spec", "stages", "graph"):
+            raise view.error(key, "is unknown here: the fields of a stage are beside its name")
+        if (ours := _ELSEWHERE.get(key.lower())) is not None and key not in NEEDS:
+            raise view.error(key, f"is unknown, did you mean {ours!r}?")
 
 
 def _needs(view: View) -> str:

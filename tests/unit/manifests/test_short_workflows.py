@@ -126,6 +126,13 @@ stages:
         (9, "needs: [fetch]", "needs: 3", "stages[1].needs: 3 is not a list of names"),
         (9, "needs: [fetch]", "needs: [clean]", "stages[1] (clean).after: the stage names itself"),
         (10, "cores: 4", "cores: -4", "cores"),
+        (
+            9,
+            "needs: [fetch]",
+            "depends_on: [fetch]",
+            "stages[1].depends_on: is unknown, did you mean 'needs'?",
+        ),
+        (6, "command: [./fetch.sh]", "run: make", "stages[0].run: is unknown, did you mean 'command'?"),
         (10, "cores: 4", "after: [fetch]", "stages[1].after: and needs are both given"),
         (10, "cores: 4", "budget: 3", "stages[1].budget: is of the whole workflow"),
         (8, "< raw", "${fetch.result.x}", "would be run as part of it"),
