@@ -22,8 +22,10 @@ LIMITS = ("deadline", "budget")
 ABOUT_STAGES = ("stages", "graph", "dependsOn", "condition", *LIMITS)
 AFTER = "is unknown here: name the stages that come before this one, and jobs by their ids, in dependsOn"
 _ENTRY_FIELDS = ("name", "id", "spec", "dependsOn")
-_ELSEWHERE = dict.fromkeys(("depends_on", "dependson", "depends", "requires"), "needs")
-_ELSEWHERE |= dict.fromkeys(("run", "script", "cmd"), "command")
+_ELSEWHERE = {
+    **dict.fromkeys(("depends_on", "dependson", "depends", "requires"), "needs"),
+    **dict.fromkeys(("run", "script", "cmd"), "command"),
+}
 
 Entry = tuple[
     View, str, dict[str, Any], list[str], list[str]
