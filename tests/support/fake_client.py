@@ -275,7 +275,13 @@ class FakeClient:
         return self.answer or ApplyReply([AppliedJob(ID, each.name, 4) for each in request.specs])
 
     def tokens(self) -> list[TokenView]:
+        self._note("tokens")
         return self.credentials
+
+    def revoke_token(self, id: str) -> TokenView:
+        self._note("revoke_token", id)
+        found: TokenView = self._found(self.credentials, id)
+        return found
 
     def queues(self) -> list[QueueView]:
         self._note("queues")

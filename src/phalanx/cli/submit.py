@@ -126,7 +126,7 @@ class SubmitOptions(Struct, kw_only=True):
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Start no earlier: 18:00, tomorrow, 'tomorrow 8:00', 2h (from now), 2027-01-31T08:00Z.",
+            help="Start no earlier: 18:00, tomorrow, 'tomorrow 8:00', 2h (from now), 2027-01-31T08:00 (or with zone).",
         ),
     ] = None
     name: Annotated[str, typer.Option("-n", "--name", help="Name of the job.")] = ""
