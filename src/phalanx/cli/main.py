@@ -353,7 +353,7 @@ def run(args: Sequence[str]) -> int:
         tell_error(*told_of(error, args))
         return error.exit_code
     except typer.TyperException as error:
-        tell_error(plain(error.format_message(), is_known=bool(foreign_hint(error))), usage_hint(error))
+        tell_error(plain(error.format_message(), is_known=bool(foreign_hint(error))), usage_hint(error, args))
         return error.exit_code
     except UnicodeEncodeError:
         return tell_unspelled(args)

@@ -156,9 +156,14 @@ def _higher_limit(case: Case) -> Change | None:
     """That its array could run more, if there is room for more."""
     if not case.fits(case.unit):
         return None
-    return Change(
-        "there is room for more of it: submit it with a higher limit (`%`, --limit, at_once), or none"
-    )
+    job = case.job.job
+    if not case.is_submitted:
+        return Change(
+            "there is room for more of it: submit it with a higher limit (`%`, --limit, at_once), or none"
+        )
+    command = f"phalanx update {job.id} --limit {int(case.no.numbers['limit']) + 1}"
+    text = "there is room for more of it: raise its limit, or remove it with 0"
+    return Change(text, {}, command) if case.asker.may_cancel(job) else Change(f"{text} (its user can)")
 
 
 def _first_node(case: Case) -> Change | None:

@@ -121,6 +121,10 @@ def test_a_higher_limit_is_offered_only_where_there_is_room_for_more():
         reply = why_reply(state, state.jobs[job.id], 2, cluster.now, memory=memory, asker=ADA)
         assert reply.dominant.code == "ArrayLimit"
         assert (reply.fix is not None) == is_offered
+        if reply.fix is not None:
+            assert reply.fix.command == f"phalanx update {job.id} --limit 2"
+            assert cluster.give(Update(job.id, "ada", at_once=2)) == [Accepted(3)]
+            assert cluster.status(job, 1) == Status.ASSIGNED
 
 
 def test_a_begin_that_has_passed_keeps_no_fix_back():
