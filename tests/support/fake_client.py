@@ -258,7 +258,7 @@ class FakeClient:
                 return item
         raise NotFound(f"no job {id}", hint="phalanx ps lists them")
 
-    def wait(self, id: str, timeout: float | None = None) -> JobView | TaskView:
+    def wait(self, id: str, timeout: float | None = None, *, must_end: bool = True) -> JobView | TaskView:
         self._note("wait", id, timeout)
         return self.ends.pop(0) if len(self.ends) > 1 else self.ends[0]
 

@@ -362,8 +362,8 @@ def submit(
     here = session(ctx)
     (request, rows), chosen, until = options.sweep(), here.output(output), deadline(timeout)
     client = here.client()
-    more = () if rows is None else rows  # what is exported is in the request
-    reply = (client.submit_rows if more else client.submit)(request, *more, export=NONE)
+    # What is exported is in the request.
+    reply = client.submit_rows(request, *rows, export=NONE) if rows else client.submit(request, export=NONE)
     for warning in reply.warnings:
         note(f"warning: {warning}")
     for failed in reply.failed_targets:

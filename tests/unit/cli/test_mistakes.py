@@ -130,7 +130,7 @@ def test_a_script_that_could_not_be_run_is_not_submitted(
 def test_ctrl_c_while_waiting_says_that_the_job_goes_on(
     cli: Cli, cluster: FakeClient, monkeypatch: pytest.MonkeyPatch
 ):
-    def interrupted(id: str, timeout: float | None = None) -> object:
+    def interrupted(id: str, timeout: float | None = None, *, must_end: bool = True) -> object:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(cluster, "wait", interrupted)
