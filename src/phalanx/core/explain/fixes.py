@@ -112,8 +112,22 @@ def _to_start(case: Case) -> Change | None:
     nodes = case.state.nodes.items()
     soon = [name for name, node in nodes if node.is_kept_away or node.disabled_reason is not None]
     first = _taken_back(case, soon) if case.asker.operates else _end_of_exclusions(case)
-    found = first or _other_request(case) or _taken_back(case)
+    found = first or _other_or_taken_back(case)
     return found or limit_for_each_user(case) or end_of_another(case)
+
+
+def _other_or_taken_back(case: Case) -> Change | None:
+    """Something else to ask for; of a gang that need not be smaller if a node is taken back, that as well."""
+    other = _other_request(case)
+    if other is not None and not isinstance(case.unit, GangState):
+        return other
+    node = _taken_back(case)
+    if other is None or node is None:
+        return other or node
+    said = f"; or {node.text.removeprefix('it would start now ')}"
+    return Change(
+        f"{other.text}{said}{f': `{node.command}`' if node.command else ''}", other.fields, other.command
+    )
 
 
 def _more_quota(case: Case) -> Change | None:
