@@ -56,7 +56,7 @@ from phalanx.client.client import Client
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import AsyncAnswer, AsyncTransport, read_whole
 from phalanx.client.ids import AnyId, id_of
-from phalanx.client.job_failures import check_ended
+from phalanx.client.job_endings import check_ended
 from phalanx.client.leader import PATIENCE_S, RetryDelays
 from phalanx.client.logins import AsyncLoginCalls
 from phalanx.client.overlay import AsyncOverlayCalls

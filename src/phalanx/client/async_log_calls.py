@@ -15,8 +15,8 @@ from phalanx.client.calls import Call
 from phalanx.client.http import AsyncAnswer
 from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import LogPosition, RetryDelays
-from phalanx.client.log_bytes import AsyncLogBytes
 from phalanx.client.log_calls import LogPiece, log_times
+from phalanx.client.log_output import AsyncLogBytes
 from phalanx.client.log_reader import FollowedLog, Next
 from phalanx.errors import NotFound, TooMany, Unavailable
 

@@ -52,7 +52,7 @@ from phalanx.client.executor_access import WorkerReach
 from phalanx.client.file_calls import ArrivingFile
 from phalanx.client.http import Answer, Transport
 from phalanx.client.ids import AnyId, id_of
-from phalanx.client.job_failures import check_ended
+from phalanx.client.job_endings import check_ended
 from phalanx.client.leader import RetryDelays, addresses_of
 from phalanx.client.log_calls import LogCalls
 from phalanx.client.logins import LoginCalls

@@ -16,7 +16,7 @@ from phalanx.api.schema.queries import Stream
 from phalanx.api.schema.submission import AcceptedTask, SubmitReply
 from phalanx.client.calls import FINAL
 from phalanx.client.job_calls import AsyncJobCalls, JobCalls
-from phalanx.client.job_failures import (
+from phalanx.client.job_endings import (
     check_ended,
     failure,
     first_not_completed,

@@ -16,7 +16,7 @@ from phalanx.client.calls import Call, path_of, query_of
 from phalanx.client.http import Answer
 from phalanx.client.ids import AnyId, id_of
 from phalanx.client.leader import LogPosition, RetryDelays
-from phalanx.client.log_bytes import LogBytes
+from phalanx.client.log_output import LogBytes
 from phalanx.client.log_reader import FollowedLog, Next
 from phalanx.errors import NotFound, TooMany, Unavailable
 
