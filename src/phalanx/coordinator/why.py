@@ -44,7 +44,7 @@ def why_reply(
         others=[reason_view(no) for no in found.reasons[1:]],
         nodes=node_reasons(found.nodes),
         fix=None if found.fix is None else Fix(found.fix.text, found.fix.fields, found.fix.command),
-        position=place_in_queue(state, job, found.position) if waiting else None,
+        position=place_in_queue(state, job, found.position, now, memory) if waiting else None,
         waiting=state.counts[Status.PENDING],
         at=now,
         epoch=state.epoch,

@@ -23,9 +23,9 @@ from phalanx.core.explain.trial import EVERYTHING
 from phalanx.core.model import reason
 from phalanx.core.model.amounts import plural
 from phalanx.core.model.orders import Status, Why
-from phalanx.core.model.plan import Policy, Snapshot
+from phalanx.core.model.plan import PlanMemory, Policy, Snapshot
 from phalanx.core.model.reason import Reason
-from phalanx.core.placement.precedence import Precedence
+from phalanx.core.placement.precedence import precedence_in
 
 PARAMETERS_SHOWN = 200  # characters
 NODES_SHOWN = 8
@@ -86,12 +86,14 @@ def _evicted(job: JobState, position: int, now: float) -> Iterator[Reason]:
         yield reason.was_evicted(condition.at, condition.message, now)
 
 
-def place_in_queue(state: ClusterState, job: JobState, position: int) -> int | None:
+def place_in_queue(
+    state: ClusterState, job: JobState, position: int, now: float, memory: PlanMemory | None = None
+) -> int | None:
     """The place of a task among all that wait: 1 is placed first. None if it is not looked at for a place."""
     unit = job.group_of(position) if job.gang is None else job.gang
     if unit not in state.waiting:
         return None
-    precedence = Precedence(state.table, state.queues, state.waiting)
+    precedence = precedence_in(state.snapshot(now, memory))
     ahead = sum(
         precedence.ahead(each, pending(each), unit)
         for kind in state.waiting.classes.values()

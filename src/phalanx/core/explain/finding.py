@@ -231,7 +231,7 @@ class Explainer:
         """How many tasks wait and go first, whatever they ask for: of other jobs, and so many of its own group."""
         own = max(0, own - self._started[unit.rank])
         waiting = self._snapshot.waiting
-        precedence = Precedence(self._draft.nodes, self._draft.queues, waiting, self._snapshot.memory.turn)
+        precedence = Precedence(self._draft, waiting, self._snapshot.memory)
         return queue_limits.behind(precedence, waiting, unit, own, self._started)
 
     def _asked(self, request: Request) -> Verdict:

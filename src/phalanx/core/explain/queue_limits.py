@@ -10,6 +10,7 @@ from phalanx.core.cluster.units import GangState, GroupState
 from phalanx.core.explain.case import Case
 from phalanx.core.explain.change import Change
 from phalanx.core.model.job import Job
+from phalanx.core.model.plan import PlanMemory
 from phalanx.core.model.queues import Quota
 from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
@@ -66,7 +67,7 @@ def fair_order(case: Case) -> Change | None:
     old = queues.quotas.get(mine.queue, Quota())
     if old.order == "fair":
         return None
-    precedence = Precedence(case.draft.nodes, queues, case.state.waiting)
+    precedence = Precedence(case.draft, case.state.waiting, PlanMemory())
     ahead, jobs = _ahead(precedence, case.state.waiting, case.unit, Counter())
     users = Counter[str]()
     for id, count in ahead.items():

@@ -14,7 +14,7 @@ from msgspec import Struct, field, structs
 
 from phalanx.core.model.bindings import NO_DISPATCH, DispatchView
 from phalanx.core.model.dispatch import DispatchNote
-from phalanx.core.model.job import JobId
+from phalanx.core.model.job import JobId, QueueUser
 from phalanx.core.model.queues import Queues
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.score import Score
@@ -49,18 +49,10 @@ class KeptNodes(Struct, frozen=True):
     position: int = -1
 
 
-class KeptTurn(Struct, frozen=True):
-    """Whose turn it is in a fair queue: room has been gathered for it, so that nobody there goes before it."""
-
-    rank: Rank
-    entry: int  # of the unit in the queue
-    position: int  # of the task that has its turn; -1: of a gang, all
-
-
 class PlanMemory:
     """What plans remember from one to the next. A plan reads the one it is given and returns another."""
 
-    __slots__ = ("failed", "kept", "notes", "refusals", "turn")
+    __slots__ = ("failed", "held", "kept", "notes", "refusals", "served")
 
     def __init__(self) -> None:
         self.notes: dict[int, ClassNote] = {}  # by the number of the class
@@ -68,7 +60,9 @@ class PlanMemory:
         self.failed: dict[
             int, tuple[float, str]
         ] = {}  # classes that no plan looks at: until when, and the error
-        self.turn: KeptTurn | None = None
+        # Of users who wait in fair queues: when they were given something last, and what they held then.
+        self.served: dict[QueueUser, float] = {}
+        self.held: dict[QueueUser, tuple[int, ...]] = {}
         self.refusals = 0  # of proposals: what they would have taken may be free, so full classes look again
 
     def of(self, kind: WaitingClass) -> ClassNote:
@@ -80,14 +74,17 @@ class PlanMemory:
             return structs.replace(note, last_entry=kind.last_entry, blocked_at=-1, evict_at=0.0)
         return note
 
+    def look_later(self, kind: WaitingClass, at: float) -> None:
+        """Before this it need not look again whom to evict for it."""
+        self.notes[kind.number] = structs.replace(self.of(kind), evict_at=at)
+
     def copied(self, waiting: Waiting) -> PlanMemory:
         """The same for another plan; what is about nobody who waits now is forgotten."""
         other = PlanMemory()
         other.refusals, other.notes, other.failed = self.refusals, self.notes.copy(), self.failed.copy()
         if self.kept:
             other.kept = {rank: kept for rank, kept in self.kept.items() if waiting.entry(rank) == kept.entry}
-        if self.turn is not None and waiting.entry(self.turn.rank) == self.turn.entry:
-            other.turn = self.turn
+        other.served, other.held = self.served.copy(), self.held
         if len(other.notes) > 2 * len(waiting.classes) + _NOTES_MIN:
             numbers = {kind.number for kind in waiting.classes.values()}
             other.notes = {number: note for number, note in self.notes.items() if number in numbers}

@@ -207,6 +207,11 @@ class WaitingClass:
         self.ranks: list[Rank] = []
         self.units: dict[Rank, Unit] = {}
 
+    def first_of(self, urgency: float) -> Rank | None:
+        """The first rank with this urgency."""
+        at = bisect_left(self.ranks, (urgency, 0, 0))
+        return self.ranks[at] if at < len(self.ranks) and self.ranks[at][0] == urgency else None
+
     def copied(self) -> WaitingClass:
         other = WaitingClass(self.kind, self.number)
         other.last_entry, other.ranks, other.units = self.last_entry, list(self.ranks), dict(self.units)
@@ -233,11 +238,6 @@ class Waiting:
         """The number with which the unit of this rank entered; 0 if none waits."""
         found = self._entries.get(rank)
         return 0 if found is None else found[0]
-
-    def unit(self, rank: Rank) -> Unit | None:
-        """The unit of this rank that waits here."""
-        found = self._entries.get(rank)
-        return None if found is None else self.classes[found[1]].units[rank]
 
     def kind_of(self, unit: Unit) -> Hashable:
         """Under which kind a unit waits here."""

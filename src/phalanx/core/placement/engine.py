@@ -22,7 +22,7 @@ from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
 from phalanx.core.placement.node_limits import counted, is_too_much, spot_within, which_limit
-from phalanx.core.placement.precedence import InLine, Precedence
+from phalanx.core.placement.precedence import InLine, Place, Precedence
 from phalanx.core.placement.preempt.make_room import make_most_room
 from phalanx.core.placement.prefetch import is_placed_whole, prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
@@ -58,6 +58,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
                 raise
             raise PlanFailed(looked_at, error) from error
         more = is_cut or turn.is_full or turn.has_more
+        turn.precedence.remember()
         return turn.draft.plan(turn.memory, more=more, deferred=turn.deferred)
 
 
@@ -67,7 +68,7 @@ class _Pass:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.draft = Draft(snapshot, policy.score)
         self.memory = snapshot.memory.copied(snapshot.waiting)
-        self.precedence = Precedence(snapshot.nodes, snapshot.queues, snapshot.waiting, self.memory.turn)
+        self.precedence = Precedence(self.draft, snapshot.waiting, self.memory)
         self.front = Unplaced(
             self.draft, policy, snapshot.gain, snapshot.waiting, self.memory, self.precedence
         )
@@ -79,7 +80,7 @@ class _Pass:
         self._held_count = 0
         self._evictions = 0  # how often it was worked out whom to evict
         self._spots = KnownSpots(self.draft, self.precedence)
-        self._until: Rank | None = None  # where the next class in line stands
+        self._until: Place | None = None  # where the next class in line stands
         self._positions: dict[Rank, Iterator[int]] = {}  # of units that have had a turn and will have another
         self._dispatcher = Dispatcher(snapshot.nodes, snapshot.dispatch, snapshot.now)
         self.deferred: list[JobId] = []  # those that wait for one node, and could go to another
@@ -127,7 +128,7 @@ class _Pass:
         heapify(line)
         return line
 
-    def serve(self, waiting_class: WaitingClass, rank: Rank, until: Rank | None) -> Unit | None:
+    def serve(self, waiting_class: WaitingClass, rank: Rank, until: Place | None) -> Unit | None:
         """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""
         self.serves, self._until = waiting_class, until
         if self._is_still_held(waiting_class):
@@ -138,7 +139,9 @@ class _Pass:
             unit = waiting_class.units[rank]
             if self._is_past_its_turn(unit):
                 return unit
-            block = self._place(waiting_class, unit)
+            size, block = self.draft.size, self._place(waiting_class, unit)
+            if self.draft.size > size:
+                self.precedence.served(unit)
             if block is Block.TURN:
                 return unit
             if block is Block.HELD:
@@ -157,7 +160,11 @@ class _Pass:
 
     def _is_past_its_turn(self, unit: Unit) -> bool:
         """Whether the next class in line goes first."""
-        return self._until is not None and self.precedence.rank(unit) > self._until
+        return self._until is not None and self.precedence.place(unit) > self._until
+
+    def _gives_way(self, unit: WaitingGroup) -> bool:
+        """Whether it has had its turn, since its user was given something just now."""
+        return self.precedence.is_fair(unit) and self._is_past_its_turn(unit)
 
     def prefetch(self) -> None:
         """Short tasks of the first without room queue in their lanes; or of the first whose quota is used up."""
@@ -208,7 +215,7 @@ class _Pass:
         return self._place_group(waiting_class, unit)
 
     def _place_group(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Block | None:
-        queues, table, is_fair = self.draft.queues, self.draft.nodes, self.precedence.is_fair(unit)
+        queues, table = self.draft.queues, self.draft.nodes
         quota = queues.room(unit.job.queue_user, counted(table, queues, unit))
         if quota == 0:
             return self._without(which_limit(queues, unit), waiting_class, unit)
@@ -233,7 +240,7 @@ class _Pass:
                 return which_limit(queues, unit)
             self._take(unit, position, spot)
             nodes.taken(spot[0])
-            if is_fair and self._is_past_its_turn(unit):
+            if self._gives_way(unit):
                 return Block.TURN
         return None
 
@@ -279,7 +286,7 @@ class _Pass:
                 return which_limit(self.draft.queues, unit)
             self._take(unit, position, spot)
             nodes.taken(spot[0])
-            if self.precedence.is_fair(unit) and self._is_past_its_turn(unit):
+            if self._gives_way(unit):
                 return Block.TURN
         return None
 
@@ -304,7 +311,6 @@ class _Pass:
         self.front.note_start(unit.job)
         guard = self.front.reservation(unit)
         if guard is None or unit.comes_back or self._may_pass(guard, unit, found):
-            self.precedence.served(unit)
             return None
         self.draft.rollback(mark)
         return None if waiting_class not in self._held and self._squeeze_in(guard, unit) else Block.HELD
@@ -356,7 +362,7 @@ class _Pass:
             self._lowest = int(tenants.priority[tenants.used].min(initial=unit.job.priority))
         if self._lowest < unit.job.priority:
             return True
-        self._look_later(waiting_class)
+        self.memory.look_later(waiting_class, self._now + self._policy.evict_every_s)
         return False
 
     def _evict(self, waiting_class: WaitingClass, unit: Unit) -> bool:
@@ -376,14 +382,8 @@ class _Pass:
             self.front.note_start(unit.job)
             return True
         self.draft.rollback(mark)
-        self._look_later(waiting_class)
+        self.memory.look_later(waiting_class, self._now + self._policy.evict_every_s)
         return False
-
-    def _look_later(self, waiting_class: WaitingClass) -> None:
-        note, at = self.memory.of(waiting_class), self._now + self._policy.evict_every_s
-        self.memory.notes[waiting_class.number] = ClassNote(
-            waiting_class.last_entry, note.blocked_at, note.blocked_by, note.held_behind, note.hopeless_at, at
-        )
 
     def _place_part(self, unit: WaitingGang) -> bool:
         """Let members of a gang that need not start whole keep what there is, while the others look on.

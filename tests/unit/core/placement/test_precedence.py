@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 from hypothesis import given
+from msgspec import structs
 from hypothesis import strategies as st
 
 from phalanx.core.cluster.events import TaskPlaced
@@ -181,7 +182,9 @@ def test_each_place_goes_to_the_user_who_holds_least(
     if rest := 20 - held.total():
         cluster.submit(a_job(array=f"1-{rest}", user="first", evictable=False))
     for user, priority, tasks in jobs:
-        cluster.submit(a_job(array=f"1-{tasks}", user=user, priority=priority))
+        cluster.submit(
+            structs.replace(a_job(array=f"1-{tasks}", user=user, priority=priority), submitted_at=100.0)
+        )
     cluster.add_node("n2", cores=cores)
     expected, left = [], [tasks for _, _, tasks in jobs]
     for _ in range(min(cores, sum(left))):

@@ -44,6 +44,12 @@ def set_quota(state: ClusterState, given: i.SetQuota, now: float) -> Decision:
         is_default = given.queue == "default"
         text = "nothing was set for this queue" if is_default else "nobody has declared this queue"
         return refuse_because("QueueNotFound", text, "not_found")
+    if given.quota is not None and given.quota.order == "fair" and state.rules.aging_s:
+        text = (
+            f"queue {given.queue} cannot have a fair order while jobs age: coordinator.aging_s is "
+            f"{state.rules.aging_s:g}, and would be 0"
+        )
+        return refuse_because("FairOrderWithAging", text, "conflict")
     event = e.QuotaSet(at=now, cause=f"user {given.user}", queue=given.queue, quota=given.quota)
     return Decision([event], [], Accepted())
 

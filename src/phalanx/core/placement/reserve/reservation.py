@@ -25,7 +25,7 @@ from msgspec import structs
 from phalanx.core.model.amounts import ADDRESSES, FIXED, written
 from phalanx.core.model.columns import Matrix
 from phalanx.core.model.job import Job, JobId
-from phalanx.core.model.plan import KeptNodes, KeptTurn, PlanMemory, Policy
+from phalanx.core.model.plan import KeptNodes, PlanMemory, Policy
 from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
@@ -317,7 +317,7 @@ class Unplaced:
 
     def is_before(self, unit: Unit) -> bool:
         """Whether a unit before this one found no room."""
-        return bool(self._line) and self._line[0].at < self._precedence.rank(unit)
+        return bool(self._line) and self._line[0].at < self._precedence.place(unit)
 
     def is_reserved(self, unit: Unit) -> bool:
         """Whether what a unit has to leave alone is known already."""
@@ -350,9 +350,6 @@ class Unplaced:
             self._memory.kept[unit.rank] = KeptNodes(found.nodes, entry, _next_of(unit, self._draft))
         else:
             self._memory.kept.pop(unit.rank, None)
-        if self._precedence.is_fair(unit) and found.protects:
-            entry = self._waiting.entry(unit.rank)
-            self._memory.turn = KeptTurn(unit.rank, entry, _next_of(unit, self._draft))
 
 
 def kept_for(memory: PlanMemory, waiting: Waiting, unit: Unit, draft: Draft) -> tuple[str, ...]:
