@@ -95,6 +95,12 @@ def told(page: Page) -> str:
     return page.locator("p[aria-live=polite]").inner_text()
 
 
+def goes_one_way(line: str) -> bool:
+    """Whether a line of a graph goes on towards its end, down or to the right, all along."""
+    at = [float(each) for each in re.findall(r"-?[\d.]+", line)]
+    return any(list(axis) == sorted(axis) for axis in (at[::2], at[1::2]))
+
+
 def plan(page: Page, text: str) -> None:
     page.get_by_label("Job file or manifest").fill(text)
     page.get_by_role("button", name="Plan", exact=True).click()
@@ -265,6 +271,8 @@ def test_a_workflow_is_a_graph_that_is_cancelled_and_tried_again(
     graph = page.get_by_role("region", name="Graph")
     wait_until(lambda: graph.locator(".svelte-flow__node").count() == 4 or None)
     wait_until(lambda: graph.locator(".svelte-flow__edge").count() == 4 or None)
+    lines = graph.locator(".svelte-flow__edge-path").evaluate_all("each => each.map(e => e.getAttribute('d'))")
+    assert len(lines) == 4 and all(goes_one_way(line) for line in lines), lines
     graph.locator(".stage.running").filter(has_text="last").wait_for()
     graph.locator(".svelte-flow__node").filter(has_text="last").click()
     panel = page.get_by_role("region", name="Stage", exact=True)
