@@ -143,7 +143,7 @@ def test_the_overview_counts_and_leads_to_the_list(dashboard: Dashboard, cluster
     dashboard.check_clean()
 
 
-@pytest.mark.parametrize("width", [1280, 1024])
+@pytest.mark.parametrize("width", [1280, 1024, 390])
 @pytest.mark.parametrize("path", ["/jobs", "/nodes", "/tokens", "/audit", "/workflows"])
 def test_no_column_is_cut(dashboard: Dashboard, path: str, width: int) -> None:
     dashboard.page.set_viewport_size({"width": width, "height": 800})
