@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "never")
 
-# The leader answers as before `may` of a job and `waiting` of `why`: it leaves out the one and refuses the other.
+# The leader answers as before `may` of a job, which it leaves out, and before `waiting` of `why`, the newest lines of a
+# story and the plan of a job, which it refuses.
 OLDER = """
 import msgspec, phalanx.api.schema.queries as queries
 queries.WhyQuery = msgspec.defstruct(
     "WhyQuery", [], frozen=True, forbid_unknown_fields=True, namespace={"waiting": False})
+queries.NEWEST = object()
+import phalanx.api.server.routes.apply as apply
+apply.ROUTES = tuple(route for route in apply.ROUTES if route.path != "/v1/jobs/{id}/plan")
 import phalanx.api.server.routes.jobs as jobs
 reply = jobs.json_reply
 def without_may(value, status=200):
@@ -81,6 +85,17 @@ def test_a_job_has_the_buttons_of_what_its_user_may_do(browser: Browser, cluster
             cluster.client.release("part")
         opened.check_clean()
         opened.close()
+
+
+def test_a_story_is_told_and_what_there_is_not_is_said(browser: Browser, cluster: RealCluster) -> None:
+    opened = at_the_standby(browser, cluster)
+    page = opened.page
+    page.get_by_role("tab", name="Story").click()
+    page.get_by_text("submitted: sleep 600").wait_for()
+    page.get_by_role("tab", name="Plan").click()
+    page.get_by_role("alert").filter(has_text="The leader is of an older version").wait_for()
+    opened.check_clean()
+    opened.close()
 
 
 def test_the_rest_of_an_array_is_explained_by_its_first_task_that_waits(
