@@ -271,7 +271,9 @@ def test_a_workflow_is_a_graph_that_is_cancelled_and_tried_again(
     graph = page.get_by_role("region", name="Graph")
     wait_until(lambda: graph.locator(".svelte-flow__node").count() == 4 or None)
     wait_until(lambda: graph.locator(".svelte-flow__edge").count() == 4 or None)
-    lines = graph.locator(".svelte-flow__edge-path").evaluate_all("each => each.map(e => e.getAttribute('d'))")
+    lines = graph.locator(".svelte-flow__edge-path").evaluate_all(
+        "each => each.map(e => e.getAttribute('d'))"
+    )
     assert len(lines) == 4 and all(goes_one_way(line) for line in lines), lines
     graph.locator(".stage.running").filter(has_text="last").wait_for()
     graph.locator(".svelte-flow__node").filter(has_text="last").click()
