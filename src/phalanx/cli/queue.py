@@ -75,6 +75,7 @@ def set_quota(  # noqa: PLR0913, PLR0917 - its options
     approval_within: o.WithinOption = None,
     dispatch_mode: o.ModeOption = None,
     selection: o.SelectionOption = None,
+    order: o.OrderOption = None,
     output: OutputOption = None,
 ) -> None:
     """Create a queue or change it. What is left out stays as it is; `none` takes a limit away.
@@ -92,6 +93,7 @@ def set_quota(  # noqa: PLR0913, PLR0917 - its options
         "priority_max": priority_max,
         "dispatch_mode": dispatch_mode,
         "selection": selection,
+        "order": order,
         "users": None if users is None else o.names(users),
         "roles": None if roles is None else o.names(roles),
     }
@@ -141,6 +143,7 @@ def _facts(view: QueueView) -> list[tuple[str, object]]:
             ("Priority at most", quota.priority_max),
             ("Dispatch mode", quota.dispatch_mode),
             ("Selection", quota.selection),
+            ("Order", "fair" if quota.order == "fair" else None),
             ("Users", ", ".join(quota.users)),
             ("Roles", ", ".join(quota.roles)),
             ("Each user", "" if quota.each_user is None else _limits_text(quota.each_user)),

@@ -17,8 +17,12 @@ from phalanx.core.model.score import WORST, Score
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.tree import Column
-from phalanx.core.model.waiting import WaitingGroup
+from phalanx.core.model.waiting import WaitingClass, WaitingGroup
 from phalanx.core.placement.best_node import BestNode
+from phalanx.core.placement.draft import Draft
+from phalanx.core.placement.order import Order
+
+_KNOWN_MAX = 16  # of how many classes the order of the nodes is remembered
 
 
 class SpreadNodes:
@@ -72,14 +76,40 @@ class SpreadNodes:
 Spots = BestNode | SpreadNodes
 
 
+class ClassSpots:
+    """The nodes for the tasks of every class of a plan; their order is remembered while others have their turn."""
+
+    def __init__(self, draft: Draft, order: Order) -> None:
+        self._draft, self._order = draft, order
+        self._known: dict[WaitingClass, Spots] = {}
+
+    def of(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Spots:
+        found = self._known.get(waiting_class)
+        if found is None:
+            draft = self._draft
+            placed = draft.placements if len(unit.job.groups) > 1 or self._order.is_fair(unit) else ()
+            found = spots(draft.nodes, draft.tenants, unit, draft.score, placed)
+            if is_spread(unit.request):  # where the others of its job stand says nothing about the next one
+                return found
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            self._known[waiting_class] = found
+        return found
+
+    def forget(self) -> None:
+        """There may be more room than was taken note of."""
+        self._known.clear()
+
+
 def spots(
     nodes: NodeTable, tenants: Tenants, unit: WaitingGroup, score: Score, placed: Sequence[Placement] = ()
 ) -> Spots:
-    """The nodes for the tasks of a group, in the order that it asks for. `placed` is what a draft has placed."""
+    """The nodes for the tasks of a group, in the order that it asks for. `placed` is what a draft has placed where
+    some of it may be of the same job: of its other groups, or of this one in an earlier turn."""
     if not is_spread(unit.request):
         return BestNode(nodes, unit.request, score)
     held = tenants.on_nodes(unit.job.id, len(nodes))
-    if len(unit.job.groups) > 1:  # its other groups may have had their turn
+    if placed:
         mine = [nodes.rows[each.node] for each in placed if each.job == unit.job.id]
         held = held + np.bincount(np.array(mine, dtype=np.int64), minlength=len(nodes))
     return SpreadNodes(nodes, unit.request, score, held)
