@@ -491,6 +491,8 @@ PAGES = (
     "/map?by=usage&plan=1&show=busy", "/time?by=job", "/workflows", "/nodes", "/nodes/n1", "/queues", "/tokens",
     "/audit", "/terminal/1.0",
 )  # fmt: skip
+BEHIND_MORE = {"/workflows", "/nodes", "/nodes/n1", "/queues", "/tokens", "/audit"}
+FILLS = {"/workflows", "/nodes", "/tokens", "/audit", "/terminal/1.0"}  # and end above the navigation
 
 
 def test_pages_are_readable_on_a_phone(dashboard: Dashboard) -> None:
@@ -501,6 +503,10 @@ def test_pages_are_readable_on_a_phone(dashboard: Dashboard) -> None:
         page.get_by_role("heading", level=1).wait_for()
         page.locator(".panel").first.wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+        more = "true" if path.partition("?")[0] in BEHIND_MORE else None
+        assert page.get_by_role("button", name="More").get_attribute("aria-current") == more, path
+        if path in FILLS:
+            assert page.evaluate("document.documentElement.scrollHeight") <= PHONE["height"], path
     assert page.locator("main img, main script").count() == 0
     dashboard.check_clean()
 
