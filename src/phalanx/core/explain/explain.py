@@ -25,7 +25,7 @@ from phalanx.core.model.amounts import plural
 from phalanx.core.model.orders import Status, Why
 from phalanx.core.model.plan import Policy, Snapshot
 from phalanx.core.model.reason import Reason
-from phalanx.core.placement.order import Order
+from phalanx.core.placement.precedence import Precedence
 
 PARAMETERS_SHOWN = 200  # characters
 NODES_SHOWN = 8
@@ -91,9 +91,9 @@ def place_in_queue(state: ClusterState, job: JobState, position: int) -> int | N
     unit = job.group_of(position) if job.gang is None else job.gang
     if unit not in state.waiting:
         return None
-    order = Order(state.table, state.queues, state.waiting)
+    precedence = Precedence(state.table, state.queues, state.waiting)
     ahead = sum(
-        order.ahead(each, pending(each), unit)
+        precedence.ahead(each, pending(each), unit)
         for kind in state.waiting.classes.values()
         for each in kind.units.values()
     )

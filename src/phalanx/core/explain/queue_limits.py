@@ -15,7 +15,7 @@ from phalanx.core.model.reason import Reason, Tier
 from phalanx.core.model.resources import Grant
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.waiting import Rank, Unit, Waiting
-from phalanx.core.placement.order import Order
+from phalanx.core.placement.precedence import Precedence
 
 
 def pending(unit: object) -> int:
@@ -26,9 +26,9 @@ def pending(unit: object) -> int:
     return sum(group.pending_count for group in groups)
 
 
-def behind(order: Order, waiting: Waiting, unit: Unit, own: int, started: Counter[Rank]) -> Reason:
+def behind(precedence: Precedence, waiting: Waiting, unit: Unit, own: int, started: Counter[Rank]) -> Reason:
     """How many tasks go first: of other jobs, without those that have a place by now, and so many of its own job."""
-    ahead, jobs = _ahead(order, waiting, unit, started)
+    ahead, jobs = _ahead(precedence, waiting, unit, started)
     total = max(0, ahead.total()) + own
     id, count = max(ahead.items(), key=lambda each: each[1], default=("", 0))
     if count <= own:
@@ -46,14 +46,14 @@ def _behind(ahead: int, whose: str = "", **most: object) -> Reason:
 
 
 def _ahead(
-    order: Order, waiting: Waiting, unit: Unit, started: Counter[Rank]
+    precedence: Precedence, waiting: Waiting, unit: Unit, started: Counter[Rank]
 ) -> tuple[Counter[str], dict[str, Job]]:
     """Of each other job, how many tasks go first."""
     ahead, jobs = Counter[str](), dict[str, Job]()
     for kind in waiting.classes.values():
         for rank, each in kind.units.items():
             if each.job.id != unit.job.id and (
-                count := order.ahead(each, pending(each) - started[rank], unit)
+                count := precedence.ahead(each, pending(each) - started[rank], unit)
             ):
                 ahead[each.job.id] += count
                 jobs[each.job.id] = each.job
@@ -66,8 +66,8 @@ def fair_order(case: Case) -> Change | None:
     old = queues.quotas.get(mine.queue, Quota())
     if old.order == "fair":
         return None
-    order = Order(case.draft.nodes, queues, case.state.waiting)
-    ahead, jobs = _ahead(order, case.state.waiting, case.unit, Counter())
+    precedence = Precedence(case.draft.nodes, queues, case.state.waiting)
+    ahead, jobs = _ahead(precedence, case.state.waiting, case.unit, Counter())
     users = Counter[str]()
     for id, count in ahead.items():
         if jobs[id].queue == mine.queue and jobs[id].user != mine.user:

@@ -1,6 +1,6 @@
 """The decision: which unit is placed next and where, and for which of them tenants are evicted. It changes nothing.
 
-Units are taken in order: priority, then arrival or what their users hold (`order.py`). Units that ask for the same
+Units are taken in order: priority, then arrival or what their users hold (`precedence.py`). Units that ask for the same
 stand in one class: when the first of them finds no room, the class is passed over until room appears, so a pass costs
 as much as it places. A unit behind the first that found no room is placed only if that one is not delayed (`reserve/`).
 Which nodes a gang takes is decided in `gang/`, which tenants are evicted in `preempt/`.
@@ -22,11 +22,11 @@ from phalanx.core.placement.dispatch import Dispatcher, is_dispatched, place_by_
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.gang.grants import NoLayout, try_gang
 from phalanx.core.placement.node_limits import counted, is_too_much, spot_within, which_limit
-from phalanx.core.placement.order import InLine, Order
+from phalanx.core.placement.precedence import InLine, Precedence
 from phalanx.core.placement.preempt.make_room import make_most_room
 from phalanx.core.placement.prefetch import is_placed_whole, prefetch, prefetch_stages
 from phalanx.core.placement.reserve.reservation import Reservation, Unplaced, run_s
-from phalanx.core.placement.spread import ClassSpots, Spots
+from phalanx.core.placement.spread import KnownSpots, Spots
 
 HELD_MAX = 1000  # how many units one plan looks at behind those that would delay the head
 
@@ -50,7 +50,7 @@ def plan(snapshot: Snapshot, policy: Policy) -> Plan:
                 _, waiting_class, unit = heappop(line)
                 going_on = turn.serve(waiting_class, unit.rank, line[0].at if line else None)
                 if going_on is not None:
-                    heappush(line, turn.order.in_line(waiting_class, going_on))
+                    heappush(line, turn.precedence.in_line(waiting_class, going_on))
             is_cut = turn.is_over
             turn.prefetch()
         except Exception as error:
@@ -67,8 +67,10 @@ class _Pass:
     def __init__(self, snapshot: Snapshot, policy: Policy) -> None:
         self.draft = Draft(snapshot, policy.score)
         self.memory = snapshot.memory.copied(snapshot.waiting)
-        self.order = Order(snapshot.nodes, snapshot.queues, snapshot.waiting, self.memory.turn)
-        self.front = Unplaced(self.draft, policy, snapshot.gain, snapshot.waiting, self.memory, self.order)
+        self.precedence = Precedence(snapshot.nodes, snapshot.queues, snapshot.waiting, self.memory.turn)
+        self.front = Unplaced(
+            self.draft, policy, snapshot.gain, snapshot.waiting, self.memory, self.precedence
+        )
         self._policy = policy
         self._gain = snapshot.gain
         self._now = snapshot.now
@@ -76,7 +78,7 @@ class _Pass:
         self._held: set[WaitingClass] = set()  # classes in which one that runs long was held back
         self._held_count = 0
         self._evictions = 0  # how often it was worked out whom to evict
-        self._spots = ClassSpots(self.draft, self.order)
+        self._spots = KnownSpots(self.draft, self.precedence)
         self._until: Rank | None = None  # where the next class in line stands
         self._positions: dict[Rank, Iterator[int]] = {}  # of units that have had a turn and will have another
         self._dispatcher = Dispatcher(snapshot.nodes, snapshot.dispatch, snapshot.now)
@@ -108,7 +110,7 @@ class _Pass:
             if failed and failed.get(waiting_class.number, (0.0, ""))[0] > now:
                 continue
             unit, note = waiting_class.units[waiting_class.ranks[0]], notes.get(waiting_class.number)
-            in_line = self.order.in_line(waiting_class, unit)
+            in_line = self.precedence.in_line(waiting_class, unit)
             if (
                 note is None
                 or note.blocked_at != gain
@@ -155,7 +157,7 @@ class _Pass:
 
     def _is_past_its_turn(self, unit: Unit) -> bool:
         """Whether the next class in line goes first."""
-        return self._until is not None and self.order.rank(unit) > self._until
+        return self._until is not None and self.precedence.rank(unit) > self._until
 
     def prefetch(self) -> None:
         """Short tasks of the first without room queue in their lanes; or of the first whose quota is used up."""
@@ -182,7 +184,7 @@ class _Pass:
         if block in (Block.HELD, Block.NODE):
             return
         if block in (Block.QUOTA, Block.USER):
-            self._capped.append(self.order.in_line(waiting_class, unit))
+            self._capped.append(self.precedence.in_line(waiting_class, unit))
         else:
             self.front.join(waiting_class, unit)
 
@@ -206,13 +208,13 @@ class _Pass:
         return self._place_group(waiting_class, unit)
 
     def _place_group(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Block | None:
-        queues, table, is_fair = self.draft.queues, self.draft.nodes, self.order.is_fair(unit)
+        queues, table, is_fair = self.draft.queues, self.draft.nodes, self.precedence.is_fair(unit)
         quota = queues.room(unit.job.queue_user, counted(table, queues, unit))
         if quota == 0:
             return self._without(which_limit(queues, unit), waiting_class, unit)
         if is_dispatched(unit):
             return self._dispatch(waiting_class, unit, quota)
-        nodes = self._spots.of(waiting_class, unit)
+        nodes = self._spots.of(unit)
         most = self._policy.openings_max - self.draft.size
         self.front.note_start(unit.job)
         if self.front.is_before(unit) and nodes.best() is not None:
@@ -237,7 +239,7 @@ class _Pass:
 
     def _ready(self, unit: WaitingGroup, most: int) -> Iterator[int]:
         """Positions to place. One that comes to its turn again goes on where it left off."""
-        if not self.order.is_fair(unit):
+        if not self.precedence.is_fair(unit):
             return unit.ready(most)
         if (found := self._positions.get(unit.rank)) is None:
             found = self._positions[unit.rank] = unit.ready(self._policy.openings_max)
@@ -277,7 +279,7 @@ class _Pass:
                 return which_limit(self.draft.queues, unit)
             self._take(unit, position, spot)
             nodes.taken(spot[0])
-            if self.order.is_fair(unit) and self._is_past_its_turn(unit):
+            if self.precedence.is_fair(unit) and self._is_past_its_turn(unit):
                 return Block.TURN
         return None
 
@@ -285,7 +287,7 @@ class _Pass:
         row, grant = spot
         placement = Placement(unit.job.id, position, self.draft.nodes.names[row], grant)
         self.draft.place(row, placement, unit.job.queue_user)
-        self.order.served(unit)
+        self.precedence.served(unit)
 
     def _place_gang(self, waiting_class: WaitingClass, unit: WaitingGang) -> Block | None:
         mark = self.draft.mark()
@@ -302,7 +304,7 @@ class _Pass:
         self.front.note_start(unit.job)
         guard = self.front.reservation(unit)
         if guard is None or unit.comes_back or self._may_pass(guard, unit, found):
-            self.order.served(unit)
+            self.precedence.served(unit)
             return None
         self.draft.rollback(mark)
         return None if waiting_class not in self._held and self._squeeze_in(guard, unit) else Block.HELD

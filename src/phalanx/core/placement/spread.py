@@ -17,12 +17,12 @@ from phalanx.core.model.score import WORST, Score
 from phalanx.core.model.table import NodeTable
 from phalanx.core.model.tenants import Tenants
 from phalanx.core.model.tree import Column
-from phalanx.core.model.waiting import WaitingClass, WaitingGroup
+from phalanx.core.model.waiting import WaitingGroup
 from phalanx.core.placement.best_node import BestNode
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.order import Order
+from phalanx.core.placement.precedence import Precedence
 
-_KNOWN_MAX = 16  # of how many classes the order of the nodes is remembered
+_KNOWN_MAX = 16  # for how many requests the order of the nodes is remembered
 
 
 class SpreadNodes:
@@ -76,24 +76,24 @@ class SpreadNodes:
 Spots = BestNode | SpreadNodes
 
 
-class ClassSpots:
-    """The nodes for the tasks of every class of a plan; their order is remembered while others have their turn."""
+class KnownSpots:
+    """The nodes for the tasks of a plan: for each request their order is remembered while others have their turn."""
 
-    def __init__(self, draft: Draft, order: Order) -> None:
-        self._draft, self._order = draft, order
-        self._known: dict[WaitingClass, Spots] = {}
+    def __init__(self, draft: Draft, precedence: Precedence) -> None:
+        self._draft, self._precedence = draft, precedence
+        self._known: dict[Request, Spots] = {}
 
-    def of(self, waiting_class: WaitingClass, unit: WaitingGroup) -> Spots:
-        found = self._known.get(waiting_class)
+    def of(self, unit: WaitingGroup) -> Spots:
+        found = self._known.get(unit.request)
         if found is None:
             draft = self._draft
-            placed = draft.placements if len(unit.job.groups) > 1 or self._order.is_fair(unit) else ()
+            placed = draft.placements if len(unit.job.groups) > 1 or self._precedence.is_fair(unit) else ()
             found = spots(draft.nodes, draft.tenants, unit, draft.score, placed)
             if is_spread(unit.request):  # where the others of its job stand says nothing about the next one
                 return found
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            self._known[waiting_class] = found
+            self._known[unit.request] = found
         return found
 
     def forget(self) -> None:

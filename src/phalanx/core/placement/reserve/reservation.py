@@ -32,7 +32,7 @@ from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
 from phalanx.core.model.waiting import Ask, Unit, Waiting, WaitingClass
 from phalanx.core.placement.draft import Draft
-from phalanx.core.placement.order import InLine, Order
+from phalanx.core.placement.precedence import InLine, Precedence
 from phalanx.core.placement.reserve.footprint import Lacking, fits, fits_anywhere, footprint, moved
 from phalanx.core.placement.reserve.releases import Releases, Scale
 
@@ -277,10 +277,16 @@ class Unplaced:
     """The units that found no room, in order. The first of them that could ever run is the head."""
 
     def __init__(
-        self, draft: Draft, policy: Policy, gain: int, waiting: Waiting, memory: PlanMemory, order: Order
+        self,
+        draft: Draft,
+        policy: Policy,
+        gain: int,
+        waiting: Waiting,
+        memory: PlanMemory,
+        precedence: Precedence,
     ) -> None:
         self._draft = draft
-        self._order = order
+        self._precedence = precedence
         self._waiting = waiting
         self._memory = memory
         self._policy = policy
@@ -299,7 +305,7 @@ class Unplaced:
     def join(self, waiting_class: WaitingClass, unit: Unit) -> None:
         """A unit found no room."""
         if self._memory.notes[waiting_class.number].hopeless_at != self._gain:
-            heappush(self._line, self._order.in_line(waiting_class, unit))
+            heappush(self._line, self._precedence.in_line(waiting_class, unit))
 
     @property
     def first(self) -> InLine | None:
@@ -311,7 +317,7 @@ class Unplaced:
 
     def is_before(self, unit: Unit) -> bool:
         """Whether a unit before this one found no room."""
-        return bool(self._line) and self._line[0].at < self._order.rank(unit)
+        return bool(self._line) and self._line[0].at < self._precedence.rank(unit)
 
     def is_reserved(self, unit: Unit) -> bool:
         """Whether what a unit has to leave alone is known already."""
@@ -344,7 +350,7 @@ class Unplaced:
             self._memory.kept[unit.rank] = KeptNodes(found.nodes, entry, _next_of(unit, self._draft))
         else:
             self._memory.kept.pop(unit.rank, None)
-        if self._order.is_fair(unit) and found.protects:
+        if self._precedence.is_fair(unit) and found.protects:
             entry = self._waiting.entry(unit.rank)
             self._memory.turn = KeptTurn(unit.rank, entry, _next_of(unit, self._draft))
 

@@ -35,7 +35,7 @@ class InLine(NamedTuple):
     unit: Unit
 
 
-class Order:
+class Precedence:
     """The order of what waits. What users hold is looked up in `queues` each time."""
 
     def __init__(
