@@ -131,7 +131,7 @@ class _Pass:
     def serve(self, waiting_class: WaitingClass, rank: Rank, until: Place | None) -> Unit | None:
         """Place units of one class. Returns where to go on when another class has had its turn, if anywhere."""
         self.serves, self._until = waiting_class, until
-        if self._is_still_held(waiting_class):
+        if self._is_still_held(waiting_class, waiting_class.units[rank]):
             self._held.add(waiting_class)
             return None
         for at in range(bisect_left(waiting_class.ranks, rank), len(waiting_class.ranks)):
@@ -195,13 +195,13 @@ class _Pass:
         else:
             self.front.join(waiting_class, unit)
 
-    def _is_still_held(self, waiting_class: WaitingClass) -> bool:
-        """Held back before, nothing has ended since, and the same one would be delayed."""
+    def _is_still_held(self, waiting_class: WaitingClass, unit: Unit) -> bool:
+        """Held back before, nothing has ended since, and the same one goes first and would be delayed."""
         note = self.memory.notes.get(waiting_class.number)
         now = (Block.HELD, self._gain, waiting_class.last_entry)
         if note is None or (note.blocked_by, note.blocked_at, note.last_entry) != now:
             return False
-        return self.front.first is not None and self.front.first.unit.rank == note.held_behind
+        return self.front.is_before(unit) and self.front.is_first(note.held_behind)
 
     def _place(self, waiting_class: WaitingClass, unit: Unit) -> Block | None:
         """Place what there is room for; otherwise say why something is left."""

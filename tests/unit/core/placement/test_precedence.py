@@ -6,15 +6,19 @@ from collections import Counter
 
 import pytest
 from hypothesis import given
-from msgspec import structs
 from hypothesis import strategies as st
+from msgspec import structs
 
+from phalanx.core.cluster.decision import Refused
 from phalanx.core.cluster.events import TaskPlaced
 from phalanx.core.cluster.image import decode_state, encode_state
 from phalanx.core.cluster.inputs import SetQuota, Submit
+from phalanx.core.cluster.state import Timers
 from phalanx.core.model.job import Job
 from phalanx.core.model.orders import Status
+from phalanx.core.model.plan import Policy
 from phalanx.core.model.queues import DEFAULT, Quota
+from phalanx.core.placement.precedence import WHOLE_S
 from tests.support.builders import Cluster, a_cluster, a_gang, a_group, a_job
 
 FAIR = Quota(order="fair")
@@ -34,6 +38,14 @@ def end_one(cluster: Cluster, job: Job) -> None:
     """A second later, one of its tasks has run and ends."""
     cluster.now += 1.0
     key = next(key for key in cluster.state.nodes["n1"].attempts if key[0] == job.id)
+    cluster.started("n1", key)
+    cluster.ended("n1", key)
+
+
+def end_oldest(cluster: Cluster, but: Job | None = None) -> None:
+    """A second later, what has run the longest on the node has ended."""
+    cluster.now += 1.0
+    key = next(key for key in cluster.state.nodes["n1"].attempts if but is None or key[0] != but.id)
     cluster.started("n1", key)
     cluster.ended("n1", key)
 
@@ -131,6 +143,66 @@ def test_jobs_of_other_queues_keep_their_place():
     cluster.submit(other)
     end_one(cluster, running)
     assert (cluster.status(ann), cluster.status(other)) == (Status.ASSIGNED, Status.PENDING)
+
+
+@pytest.mark.parametrize(("places", "users"), [(1, 2), (4, 5), (3, 3), (8, 10)])
+def test_every_user_has_as_many_turns(places: int, users: int):
+    """Each holds no more than one place, so that who has just left one holds as little as who waits."""
+    cluster = Cluster(policy=Policy(prefetch_max=0))
+    cluster.add_node("n1", cores=places)
+    cluster.give(SetQuota(DEFAULT, FAIR))
+    jobs = [a_job(array="1-500", user=f"u{number}") for number in range(users)]
+    for job in jobs:
+        cluster.submit(job)
+    ends = 20 * users
+    for _ in range(ends):
+        end_oldest(cluster)
+    turns = [started(cluster, job) for job in jobs]
+    assert max(turns) - min(turns) <= places + 1, turns
+
+
+def test_a_gang_of_a_user_who_holds_a_little_for_ever_has_its_turn():
+    """Before others who hold nothing when they come, one after another, once it has waited for some time."""
+    cluster = fair(cores=9)
+    notebook = a_job(user="olga")
+    cluster.submit(notebook)
+    flood = [a_job(user=f"u{number}") for number in range(8)]
+    for job in flood:
+        cluster.submit(job)
+    gang = a_gang(a_group(8), user="olga")
+    cluster.submit(gang)
+    for number in range(200):
+        cluster.submit(structs.replace(a_job(user=f"v{number}"), submitted_at=cluster.now))
+        cluster.now += 59.0
+        end_oldest(cluster, but=notebook)
+        if started(cluster, gang):
+            break
+    assert started(cluster, gang) == 8
+    assert cluster.now > WHOLE_S / 9, "until then those go first who hold nothing"
+
+
+def test_who_is_held_back_goes_when_the_one_it_would_delay_falls_behind():
+    """Nothing has ended: the user of the head was given a place elsewhere."""
+    cluster = a_cluster(n1={"cores": 4, "gpus": 1}, n2={"cores": 2})
+    cluster.give(SetQuota(DEFAULT, FAIR), SetQuota("other", Quota()))
+    cluster.submit(a_job("n1", cores=3, gpus=1, user="uwe", queue="other"))
+    head, small, elsewhere = (
+        a_job(user="olga", cores=4, gpus=1),
+        a_job("n1", user="bob"),
+        a_job("n2", user="olga"),
+    )
+    for job in (head, small, elsewhere):
+        cluster.submit(job)
+    cluster.give()
+    assert [cluster.status(job) for job in (small, elsewhere)] == [Status.ASSIGNED] * 2
+
+
+def test_a_queue_has_no_fair_order_while_jobs_age():
+    cluster = Cluster(Timers(aging_s=3600.0))
+    (said,) = cluster.give(SetQuota("lab", FAIR))
+    assert isinstance(said, Refused)
+    assert "coordinator.aging_s is 3600" in said.reason.text
+    assert "lab" not in cluster.state.queues.quotas
 
 
 @pytest.mark.parametrize("limit_s", [None, 60.0])

@@ -30,7 +30,7 @@ from phalanx.core.model.resources import Grant, Request
 from phalanx.core.model.score import WORST
 from phalanx.core.model.tenants import Tenant
 from phalanx.core.model.tree import Column
-from phalanx.core.model.waiting import Ask, Unit, Waiting, WaitingClass
+from phalanx.core.model.waiting import Ask, Rank, Unit, Waiting, WaitingClass
 from phalanx.core.placement.draft import Draft
 from phalanx.core.placement.precedence import InLine, Precedence
 from phalanx.core.placement.reserve.footprint import Lacking, fits, fits_anywhere, footprint, moved
@@ -310,6 +310,10 @@ class Unplaced:
     @property
     def first(self) -> InLine | None:
         return self._line[0] if self._line else None
+
+    def is_first(self, rank: Rank | None) -> bool:
+        """Whether it is the unit of this rank."""
+        return bool(self._line) and self._line[0].unit.rank == rank
 
     def note_start(self, job: Job) -> None:
         """The draft has placed something of this job."""
