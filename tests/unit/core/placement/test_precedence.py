@@ -133,7 +133,7 @@ def test_who_waits_alone_may_use_everything():
 
 
 def test_jobs_of_other_queues_keep_their_place():
-    """Nobody in the fair queue holds less than ann, so her job does not stand behind one that came later."""
+    """What she holds does not put her job behind one that came later to another queue."""
     cluster = fair(cores=4)
     cluster.give(SetQuota("lab", Quota()))
     running = a_job(array="1-4", user="ann")
@@ -143,6 +143,30 @@ def test_jobs_of_other_queues_keep_their_place():
     cluster.submit(other)
     end_one(cluster, running)
     assert (cluster.status(ann), cluster.status(other)) == (Status.ASSIGNED, Status.PENDING)
+
+
+def test_jobs_of_other_queues_that_came_before_go_first():
+    cluster = fair(cores=4)
+    cluster.give(SetQuota("lab", Quota()))
+    running = a_job(array="1-4", user="ann")
+    cluster.submit(running)
+    other, olga = a_job(user="zoe", queue="lab"), a_job(user="olga")
+    cluster.submit(other)
+    cluster.submit(olga)
+    end_one(cluster, running)
+    assert (cluster.status(other), cluster.status(olga)) == (Status.ASSIGNED, Status.PENDING)
+
+
+def test_on_one_place_the_next_task_is_that_of_another_user():
+    """Though for an instant its user holds nothing, and was given the place before the other one came."""
+    cluster = fair(cores=1)
+    flood = a_job(array="1-200", user="ann")
+    cluster.submit(flood)
+    cluster.now += 60.0
+    late = structs.replace(a_job(user="olga"), submitted_at=cluster.now)
+    cluster.submit(late)
+    end_one(cluster, flood)
+    assert cluster.status(late) == Status.ASSIGNED
 
 
 @pytest.mark.parametrize(("places", "users"), [(1, 2), (4, 5), (3, 3), (8, 10)])
