@@ -173,15 +173,18 @@ def _split(view: View, key: str, names: list[str]) -> tuple[list[str], list[str]
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise view.error(key, f"{shown(value)} is not a list of names")
     known = set(names)
-    jobs = [each for each in value if each not in known and is_job_id(each.partition(":")[0].lower())]
-    stages = [each for each in value if each not in jobs]
-    for each in stages:
-        if each not in known:
+    stages, jobs = list[str](), list[str]()
+    for each in value:
+        if each in known:
+            stages.append(each)
+        elif is_job_id(each.partition(":")[0].lower()):
+            jobs.append(each.lower())
+        else:
             raise view.error(
                 key,
                 f"there is no stage {shown(each)}{meant(each, names)} (a job elsewhere is named by its whole id)",
             )
-    return stages, [each.lower() for each in jobs]
+    return stages, jobs
 
 
 def _merged(root: dict[str, Any], own: dict[str, Any], depth: int = 0) -> dict[str, Any]:
