@@ -225,6 +225,7 @@ def test_a_queue_has_no_fair_order_while_jobs_age():
     cluster = Cluster(Timers(aging_s=3600.0))
     (said,) = cluster.give(SetQuota("lab", FAIR))
     assert isinstance(said, Refused)
+    assert said.reason.code == "FairOrderWithAging"
     assert "coordinator.aging_s is 3600" in said.reason.text
     assert "lab" not in cluster.state.queues.quotas
 
